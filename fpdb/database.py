@@ -18,13 +18,25 @@ from fpdb.documents.writer import Writer, without_collector
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe, preset
 from fpdb.maintenance.check import check_view, require_checksums, require_complete_copy
-from fpdb.maintenance.compact import compact, stats
-from fpdb.models import Added, Cluster, Document, Key, Matches, Problem, Stats, now, require_whole
+from fpdb.maintenance.rebuild import CopySource, compact
+from fpdb.models import (
+    Added,
+    Cluster,
+    Document,
+    Key,
+    Matches,
+    Problem,
+    Stats,
+    TableStats,
+    now,
+    require_whole,
+)
 from fpdb.processes import count_jobs, mapped
 from fpdb.progress import log, tracked
 from fpdb.queries import Queries, Snapshot, finder_of_clusters
 from fpdb.storage import LOCK_SECONDS, Environment, ReadTransaction, WriteTransaction
 from fpdb.storage.format import FilePlace, FilePlaces, Stored
+from fpdb.storage.lmdb_file import DATA_FILE
 from fpdb.tables import Plan
 from fpdb.tables.bits import Fingerprints
 from fpdb.tables.bulk_load import LEAST_MEMORY, MEMORY
@@ -291,7 +303,8 @@ class Database(Queries):
             with self._environment.write(self._timeout) as txn:
                 added = self._add_within(txn, portion, duplicates)
                 if places and portion is portions[-1]:
-                    layout.write_places(txn, places)
+                    layout.write_files(txn, filter(None, places.values()))
+                    layout.forget_files(txn, (own.pack() for own in places if not places[own]))
             yield from added
 
     def add_prepared(
@@ -321,7 +334,7 @@ class Database(Queries):
     def file_places(self) -> list[FilePlace]:
         """Return how far each file was read, as `add_prepared` stored it."""
         with self._transaction() as txn:
-            return list(layout.read_places(txn))
+            return list(layout.read_files(txn, FilePlace))
 
     def _duplicates(self, similarity: float | None, *, skip_duplicates: bool) -> Search | None:
         if skip_duplicates:
@@ -474,8 +487,35 @@ class Database(Queries):
 
     def stats(self) -> Stats:
         """Return what the database holds, and how."""
+        head, index, plan = self._header, self._index, self.plan
         with self._transaction() as txn:
-            return stats(self._view(txn), self._header, self._environment)
+            counters = self._view(txn).counters
+            tables = [
+                (pages.name, own.prefix)
+                for pages, own in zip(index.tables, plan.tables, strict=True)
+            ]
+            if index.bands:
+                tables.append((index.bands.pages.name, index.bands.shape.bits))
+            return Stats(
+                path=str(self.path),
+                uuid=head["uuid"],
+                created=head["created"],
+                recipe=head["recipe"]["name"],
+                recipe_id=head["recipe_id"],
+                bits=plan.bits,
+                k=plan.k,
+                keys=head["keys"],
+                plan=plan.name,
+                capacity=head["capacity"],
+                documents=counters.documents,
+                short=counters.short,
+                bytes=(self.path / DATA_FILE).stat().st_size,
+                bytes_used=sum(map(txn.bytes_of, layout.database_names(index, self._catalog))),
+                tables=tuple(TableStats(name, bits, txn.entries(name)) for name, bits in tables),
+                similarity=head.get("similarity"),
+                sketches=counters.sketches,
+                snapshots=txn.open_snapshots(),
+            )
 
     def check(self) -> Iterator[Problem]:
         """Compare the header, tables, documents and counters; yield what doesn't agree.
@@ -519,7 +559,8 @@ class Database(Queries):
         lockout = self._environment.lockout(self._timeout) if replace else contextlib.nullcontext()
         with lockout, self._transaction() as txn:
             target = self.path if path is None else path
-            compact(self._view(txn), described=head, path=target, memory=memory, replace=replace)
+            source = CopySource(self.path, self._header, self._view(txn))
+            compact(source, head, target, memory, replace=replace)
 
     def swap(self, path: str | os.PathLike[str]) -> None:
         """Exchange the directories of this database and of the one at a path, in one step.

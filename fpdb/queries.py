@@ -27,7 +27,7 @@ from fpdb.models import (
 from fpdb.processes import mapped
 from fpdb.results import CLUSTERS, MATCHES, PAIRS, Results
 from fpdb.storage import Ongoing, ReadTransaction
-from fpdb.storage.format import Counters, Stored
+from fpdb.storage.format import Stored
 from fpdb.tables import Hits, Plan
 
 if TYPE_CHECKING:
@@ -368,7 +368,7 @@ class Queries(ABC):
 
     def __len__(self) -> int:
         with self._transaction() as txn:
-            return Counters.unpack(txn.get("counters", b"counters")).documents
+            return self._view(txn).counters.documents
 
     def __iter__(self) -> Iterator[Key]:
         return (document.key for document in self.scan())

@@ -28,15 +28,9 @@ from fpdb.errors import DamagedError, InputError
 from fpdb.models import DIGEST_BYTES, LATEST, Key
 from fpdb.progress import tracked
 from fpdb.storage import ReadTransaction, WriteTransaction
-from fpdb.storage.format import (
-    Counters,
-    Stored,
-    marks_in,
-    pack_record,
-    require_checksum,
-    unpack_record,
-)
+from fpdb.storage.format import Counters, Marked, Stored, marks_in, pack_record, unpack_record
 from fpdb.storage.origin import renamed
+from fpdb.storage.texts import TextEntry
 from fpdb.tables import Index
 from fpdb.tables.bands import Sketches
 from fpdb.tables.bits import Fingerprints
@@ -141,24 +135,33 @@ class Catalog(ABC):
 
     def _sketches(self, txn: ReadTransaction) -> Iterator[Sketches]:
         """Yield what the bands need of all records, which this transaction has written."""
+        for ids, marks, _ in self._blocks(txn, "read the sketches"):
+            digests = np.ascontiguousarray(marks[:, :DIGEST_BYTES]).view(np.uint64)
+            yield Sketches(ids, marks[:, DIGEST_BYTES:], digests)
+
+    def fingerprints(self, txn: ReadTransaction) -> Iterator[tuple[Fingerprints, Column]]:
+        """Yield the fingerprints of all records with their ids, in blocks."""
+        for ids, _, fingerprints in self._blocks(txn, "read the fingerprints"):
+            yield fingerprints, ids
+
+    def _blocks(self, txn: ReadTransaction, step: str) -> Iterator[Marked]:
         with txn.cursor("documents") as cursor:
             entries = iter(cursor)
             blocks = range(0, txn.entries("documents"), _BLOCK)
-            for _ in tracked(blocks, "read the sketches", "block", len(blocks)):
-                ids, marks = marks_in(islice(entries, _BLOCK))
-                digests = np.ascontiguousarray(marks[:, :DIGEST_BYTES]).view(np.uint64)
-                yield Sketches(ids, marks[:, DIGEST_BYTES:], digests)
+            for _ in tracked(blocks, step, "block", len(blocks)):
+                yield marks_in(islice(entries, _BLOCK), self._bits)
 
-    def copy(self, txn: ReadTransaction, into: WriteTransaction) -> None:
-        """Copy everything into an empty catalog of another database."""
-        for name in set(self.names) - {KEYS, *(pages.name for pages in self.pages)}:
-            with txn.cursor(name) as cursor:
-                for key, value in tracked(cursor, f"copy {name}", "entry", txn.entries(name)):
-                    if name == "documents":
-                        require_checksum(value, int.from_bytes(key))
-                    into.append(name, key, value)
-        for pages in self.pages:
-            pages.fill(into, pages.scan(txn))
+    @abstractmethod
+    def scan_keys(self, txn: ReadTransaction) -> Iterator[Any]:
+        """Yield all keys in order: entries of `keys`, or blocks of rows of `ids`."""
+
+    @abstractmethod
+    def key_entries(self, txn: ReadTransaction) -> Iterator[tuple[Any, ...]]:
+        """Yield each key in order, with its id; an integer key with its row of `ids`."""
+
+    @abstractmethod
+    def fill_keys(self, txn: WriteTransaction, keys: Iterable[Any]) -> None:
+        """Write keys, as `scan_keys` yields them, after all that are stored."""
 
     def under_free_keys(self, txn: ReadTransaction, documents: Sequence[Stored]) -> list[Stored]:
         """Rename documents whose keys are stored, or come twice."""
@@ -321,9 +324,13 @@ class TextCatalog(Catalog):
                     found.append(stored)
         return found
 
-    def copy(self, txn: ReadTransaction, into: WriteTransaction) -> None:
-        super().copy(txn, into)
-        fill_keys(into, chain.from_iterable(scan_keys(txn)))
+    def scan_keys(self, txn: ReadTransaction) -> Iterator[TextEntry]:
+        return chain.from_iterable(scan_keys(txn))
+
+    key_entries = scan_keys
+
+    def fill_keys(self, txn: WriteTransaction, keys: Iterable[TextEntry]) -> None:
+        fill_keys(txn, keys)
 
 
 class IntegerCatalog(Catalog):
@@ -403,6 +410,12 @@ class IntegerCatalog(Catalog):
     def fill(
         self, txn: WriteTransaction, keys: Keys, ids: Column, fingerprints: Fingerprints, added: int
     ) -> None:
+        self.fill_dated(txn, ids, fingerprints, np.broadcast_to(np.uint64(added), len(ids)))
+
+    def fill_dated(
+        self, txn: WriteTransaction, ids: Column, fingerprints: Fingerprints, added: Column
+    ) -> None:
+        """Write new documents that are a number and a fingerprint, each with its time."""
         blocks = self._rows(ids, fingerprints, added)
         if not txn.entries("ids"):
             self.ids.fill(txn, blocks)
@@ -410,12 +423,12 @@ class IntegerCatalog(Catalog):
         for rows in blocks:
             self.ids.splice(txn, rows, self.ids.empty())
 
-    def _rows(self, ids: Column, fingerprints: Fingerprints, added: int) -> Iterator[Rows]:
+    def _rows(self, ids: Column, fingerprints: Fingerprints, added: Column) -> Iterator[Rows]:
         words = fingerprints if fingerprints.ndim == 1 else fingerprints[:, 0]
         below = np.uint64(min(self._bits, 64) - HIGH_BITS)
         for start in range(0, len(ids), _ROWS):
             some = slice(start, start + _ROWS)
-            yield [ids[some], words[some] >> below, np.full(len(ids[some]), added, np.uint64)]
+            yield [ids[some], words[some] >> below, np.ascontiguousarray(added[some])]
 
     def slice_after(self, txn: ReadTransaction, after: Key | None, prefix: str) -> list[Stored]:
         if prefix:
@@ -434,6 +447,17 @@ class IntegerCatalog(Catalog):
                 break
         return found
 
+    def scan_keys(self, txn: ReadTransaction) -> Iterator[Rows]:
+        return self.ids.scan(txn)
+
+    def key_entries(self, txn: ReadTransaction) -> Iterator[tuple[int, ...]]:
+        for rows in self.ids.scan(txn):
+            numbers, high, added = (column.tolist() for column in rows)
+            yield from zip(numbers, numbers, high, added, strict=True)
+
+    def fill_keys(self, txn: WriteTransaction, keys: Iterable[Rows]) -> None:
+        self.ids.fill(txn, keys)
+
 
 @dataclass(slots=True, eq=False)  # frozen ones take twice as long to make, one for each query
 class View:
@@ -442,6 +466,11 @@ class View:
     txn: ReadTransaction
     index: Index
     catalog: Catalog
+
+    @property
+    def counters(self) -> Counters:
+        """The counters of the database."""
+        return Counters.unpack(self.txn.get("counters", b"counters"))
 
 
 def _misled(wanted: Key, found: Key) -> DamagedError:

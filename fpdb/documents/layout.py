@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from fpdb.documents.catalog import Catalog, IntegerCatalog, TextCatalog
 from fpdb.errors import DamagedError, InputError, PlanError, RecipeMismatchError
@@ -18,7 +18,6 @@ from fpdb.storage.format import (
     RUN,
     Counters,
     FilePlace,
-    FilePlaces,
     Header,
     StoredRun,
     pack_header,
@@ -27,6 +26,7 @@ from fpdb.storage.format import (
 )
 from fpdb.tables import Index, Plan, best_plan, choose_bands
 
+F = TypeVar("F", FilePlace, StoredRun)
 CATALOGS: dict[str, type[Catalog]] = {kind.kind: kind for kind in (TextCatalog, IntegerCatalog)}
 
 
@@ -182,52 +182,30 @@ def new_database(described: Header, counters: Counters | None = None) -> tuple[l
     return database_names(index, catalog), first
 
 
-def read_places(txn: ReadTransaction) -> Iterator[FilePlace]:
-    """Yield how far each file was read."""
-    for key, value in _entries(txn):
-        if not key.startswith(RUN):
-            yield FilePlace.unpack(key, value)
-
-
-def write_places(txn: WriteTransaction, places: FilePlaces) -> None:
-    """Store how far files were read, and forget those with None."""
-    for identity, place in places.items():
-        if place is None:
-            txn.delete(FILES, identity.pack())
-        else:
-            txn.put(FILES, identity.pack(), place.pack())
-
-
-def read_runs(txn: ReadTransaction) -> Iterator[StoredRun]:
-    """Yield the runs that added documents, or are about to."""
-    for key, value in _entries(txn):
-        if key.startswith(RUN):
-            yield StoredRun.unpack(key, value)
-
-
-def write_runs(txn: WriteTransaction, runs: Iterable[StoredRun]) -> None:
-    """Store runs, each in the place of one with the same content."""
-    for run in runs:
-        txn.put(FILES, run.key, run.pack())
-
-
-def forget_runs(txn: WriteTransaction, runs: Iterable[StoredRun]) -> None:
-    """Forget runs."""
-    for run in runs:
-        txn.delete(FILES, run.key)
-
-
-def check_places(txn: ReadTransaction) -> Iterator[Problem]:
-    """Yield the places of files and the runs that can't be read."""
-    for key, value in _entries(txn):
-        kind = StoredRun if key.startswith(RUN) else FilePlace
-        try:
-            kind.unpack(key, value)
-        except DamagedError as error:
-            yield Problem(FILES, f"{key.hex()}: {error}")
-
-
-def _entries(txn: ReadTransaction) -> Iterator[tuple[bytes, memoryview]]:
+def read_files(txn: ReadTransaction, kind: type[F]) -> Iterator[F]:
+    """Yield how far each file was read, or the runs that added documents or are about to."""
     with txn.cursor(FILES) as cursor:
         for key, value in cursor:
-            yield bytes(key), value
+            if (key[: len(RUN)] == RUN) == (kind is StoredRun):
+                yield kind.unpack(key, value)
+
+
+def write_files(txn: WriteTransaction, entries: Iterable[FilePlace | StoredRun]) -> None:
+    """Store places of files and runs, each instead of one with the same key."""
+    txn.put_many(FILES, ((entry.key, entry.pack()) for entry in entries))
+
+
+def forget_files(txn: WriteTransaction, keys: Iterable[bytes]) -> None:
+    """Forget places of files and runs by their keys."""
+    for key in keys:
+        txn.delete(FILES, key)
+
+
+def check_files(txn: ReadTransaction) -> Iterator[Problem]:
+    """Yield the places of files and the runs that can't be read."""
+    with txn.cursor(FILES) as cursor:
+        for key, value in cursor:
+            try:
+                (StoredRun if key[: len(RUN)] == RUN else FilePlace).unpack(key, value)
+            except DamagedError as error:
+                yield Problem(FILES, f"{bytes(key).hex()}: {error}")

@@ -29,12 +29,12 @@ class Runs:
     def known(self) -> list[StoredRun]:
         """Return the runs that added documents, or are about to."""
         with self.environment.read() as txn:
-            return list(layout.read_runs(txn))
+            return list(layout.read_files(txn, StoredRun))
 
     def begin(self, run: StoredRun) -> None:
         """Store that a run is about to move its outputs to their places."""
         with self.environment.write(self.timeout) as txn:
-            layout.write_runs(txn, [run])
+            layout.write_files(txn, [run])
 
     def finish(self, run: StoredRun, parts: Iterable[Sequence[Stored]]) -> int:
         """Add prepared documents and store that their run is finished, in one transaction.
@@ -51,13 +51,13 @@ class Runs:
                 writer.add(documents)
                 writer.apply()
                 added += len(documents)
-            layout.forget_runs(txn, [run])
+            layout.forget_files(txn, [run.key])
             if added:
-                layout.write_runs(txn, [run._replace(finished=True)])
+                layout.write_files(txn, [run._replace(finished=True)])
         return added
 
     def abandon(self) -> None:
         """Forget the runs that aren't finished."""
         with self.environment.write(self.timeout) as txn:
-            unfinished = [run for run in layout.read_runs(txn) if not run.finished]
-            layout.forget_runs(txn, unfinished)
+            runs = layout.read_files(txn, StoredRun)
+            layout.forget_files(txn, [run.key for run in runs if not run.finished])

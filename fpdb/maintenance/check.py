@@ -21,7 +21,7 @@ import numpy as np
 from fpdb.arrays import Column, Marks, Places, Rows, differs, gathered, joined
 from fpdb.documents.catalog import Catalog, View
 from fpdb.documents.keys import KEYS, key_bytes, scan_keys, seed_at
-from fpdb.documents.layout import check_places, database_names, layout, read_layout, read_places
+from fpdb.documents.layout import check_files, database_names, layout, read_layout
 from fpdb.errors import DamagedError, FormatError, FpdbError, InputError, OpenError, WorkerError
 from fpdb.fingerprint import canonical
 from fpdb.maintenance.digest import Digest, buckets_of, hashed
@@ -153,7 +153,7 @@ def check_view(view: View) -> Iterator[Problem]:
     step = Meter("look up the keys", "key", sum(map(view.txn.entries, names)))
     for name in names:
         yield from _check_lookups(view.txn, name, step)
-    yield from check_places(view.txn)
+    yield from check_files(view.txn)
     yield from _Check(view).problems()
 
 
@@ -519,8 +519,10 @@ def require_checksums(view: View) -> None:
     bands = [index.bands.pages] if index.bands else []
     scans = [pages.scan(txn) for pages in (*index.further, *bands, *view.catalog.pages)]
     keys = scan_keys(txn) if view.catalog.kind == "text" else ()
-    for _ in chain(*scans, keys, read_places(txn)):
+    for _ in chain(*scans, keys):
         pass
+    for problem in check_files(txn):
+        raise DamagedError(f"{problem.where}: {problem.what}")
     with txn.cursor("documents") as cursor:
         total = txn.entries("documents")
         for number, value in tracked(cursor, "read the documents", "document", total):

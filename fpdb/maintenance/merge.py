@@ -7,43 +7,38 @@ side, and the tables are loaded in bulk. A merge that is cut short leaves nothin
 import contextlib
 import heapq
 import os
-from array import array
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import chain, groupby, islice
 from operator import attrgetter, itemgetter
-from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 
-from fpdb.arrays import Column, Rows, among, gathered
-from fpdb.documents.catalog import IntegerCatalog, View
-from fpdb.documents.keys import fill_keys, scan_keys
+from fpdb.arrays import Column, Rows
+from fpdb.documents.catalog import Catalog, View
 from fpdb.documents.layout import (
     layout,
     new_database,
+    read_files,
     read_layout,
-    read_runs,
     replanned,
-    write_runs,
+    write_files,
 )
 from fpdb.errors import DamagedError, InputError, RecipeMismatchError
 from fpdb.maintenance.check import check, require_complete_copy
+from fpdb.maintenance.rebuild import CopySource, copy_documents, write_tables
 from fpdb.models import Merged, MergedSource, require_choice, require_whole
 from fpdb.progress import tracked
-from fpdb.storage import Environment, Ongoing, WriteTransaction, open_checks
-from fpdb.storage.format import ID_BYTES, Counters, Header, Stored, renumbered, require_checksum
-from fpdb.tables.bits import Fingerprints, of_words
-from fpdb.tables.bulk_load import BLOCK, LEAST_MEMORY, MEMORY, load_tables
+from fpdb.storage import Environment, Ongoing, ReadTransaction, WriteTransaction, open_checks
+from fpdb.storage.format import Counters, Header, StoredRun
+from fpdb.tables.bits import Fingerprints
+from fpdb.tables.bulk_load import LEAST_MEMORY, MEMORY
 
 RULES = ("newest", "first")
 ROWS = 1 << 16  # of `ids`, that are written at once
 
-T = TypeVar("T")
 # A key, the place of its source, its id; an integer key also has the rest of its row of `ids`.
-_SourceKey = tuple[Any, int, int, int, int]
+_SourceKey = tuple[Any, ...]
 
 
 def merge(
@@ -81,7 +76,12 @@ def merge(
             described = _header(opened, capacity)
             built = draft.enter_context(Environment.build(directory, *new_database(described)))
             with built.write() as into:
-                taken = _Merge(opened, into, described, on_conflict).write(memory)
+                counters, taken = _write(into, layout(described)[1], opened, on_conflict)
+
+            def places(_: ReadTransaction) -> Iterator[tuple[Fingerprints, Column]]:
+                return chain.from_iterable(source.places() for source in opened)
+
+            write_tables(built, described, counters, places, memory)
         # The check needs neither the snapshots, which keep other files growing, nor this handle.
         built.close()
         for problem in check(built.path, deep=True):
@@ -90,88 +90,6 @@ def merge(
                 hint="run `fpdb check` on the databases that it was made of",
             )
     return Merged(directory, sum(source.documents for source in taken), taken)
-
-
-@dataclass(eq=False)
-class _MergeSource:
-    """One snapshot of a database.
-
-    `base` is added to the ids of its documents; `dropped` are those that are left out.
-    """
-
-    path: Path
-    header: Header
-    view: View
-    counters: Counters
-    base: int = 0
-    dropped: "array[int]" = field(default_factory=lambda: array("Q"))
-
-    def read(self, items: Iterable[T]) -> Iterator[T]:
-        """Yield what is read of this database; its errors name it."""
-        try:
-            with Ongoing(self.view.txn):
-                yield from items
-        except DamagedError as error:
-            raise self.damaged(str(error)) from None
-
-    def damaged(self, what: str) -> DamagedError:
-        """Return an error that names this database."""
-        return DamagedError(f"{self.path}: {what}", hint=f"run `fpdb check` on {self.path}")
-
-    def next_id(self) -> int:
-        """Return the lowest new id above those that its text keys take."""
-        with Ongoing(self.view.txn), self.view.txn.cursor("documents") as cursor:
-            return self.base + (int.from_bytes(cursor.key()) + 1 if cursor.last() else 0)
-
-    def keys(self, place: int) -> Iterator[_SourceKey]:
-        """Yield the text keys as they are stored, with this source's place and the ids."""
-        for entries in scan_keys(self.view.txn):
-            for text, number in entries:
-                yield text, place, number, 0, 0
-
-    def ids(self, place: int) -> Iterator[_SourceKey]:
-        """Yield the integer keys, with this source's place and the rows of `ids`."""
-        for rows in IntegerCatalog.ids.scan(self.view.txn):
-            for number, high, added in zip(*(column.tolist() for column in rows), strict=True):
-                yield number, place, number, high, added
-
-    def entries(self, name: str) -> Iterator[tuple[bytes, bytes]]:
-        """Yield entries whose keys end with an id, under their new ids, without the dropped."""
-        with self.view.txn.cursor(name) as cursor:
-            for key, value in cursor:
-                number = int.from_bytes(key[-ID_BYTES:])
-                at = bisect_left(self.dropped, number)
-                if at < len(self.dropped) and self.dropped[at] == number:
-                    continue
-                moved = number + self.base
-                if name == "documents":
-                    require_checksum(value, number)
-                    kept = renumbered(value, moved)
-                else:
-                    kept = bytes(value)
-                yield bytes(key[:-ID_BYTES]) + moved.to_bytes(ID_BYTES), kept
-
-    def places(self) -> Iterator[tuple[Fingerprints, Column]]:
-        """Yield fingerprints with the new ids of their documents, in blocks."""
-        dropped = np.array(self.dropped, np.uint64)
-        for *words, ids in gathered(self.view.index.home.scan(self.view.txn), BLOCK):
-            kept = ~among(ids, dropped)
-            yield of_words([word[kept] for word in words]), ids[kept] + np.uint64(self.base)
-
-    def document(self, number: int) -> Stored:
-        """Return the document with an id."""
-        with Ongoing(self.view.txn):
-            stored = self.view.catalog.load(self.view.txn, number)
-        if stored is None:
-            raise self.damaged("a key leads to no document")
-        return stored
-
-    def sketches(self) -> int:
-        """Count the sketches of the documents that aren't dropped."""
-        catalog, txn = self.view.catalog, self.view.txn
-        found = (catalog.record(txn, number) for number in self.dropped)
-        dropped = sum(stored is not None and bool(stored.sketch) for stored in found)
-        return (self.counters.sketches or 0) - dropped
 
 
 def _distinct(sources: Iterable[str | os.PathLike[str]]) -> list[str | os.PathLike[str]]:
@@ -191,18 +109,17 @@ def _distinct(sources: Iterable[str | os.PathLike[str]]) -> list[str | os.PathLi
     return list(known.values())
 
 
-def _open(path: str | os.PathLike[str], held: contextlib.ExitStack) -> _MergeSource:
+def _open(path: str | os.PathLike[str], held: contextlib.ExitStack) -> CopySource:
     """Open a source, and a snapshot of it, until a stack ends."""
     environment = held.enter_context(
         Environment.open(path, readonly=True, verify=require_complete_copy)
     )
     described, index, catalog = read_layout(environment)
     txn = held.enter_context(environment.read())
-    counters = Counters.unpack(txn.get("counters", b"counters"))
-    return _MergeSource(environment.path, described, View(txn, index, catalog), counters)
+    return CopySource(environment.path, described, View(txn, index, catalog))
 
 
-def _require_alike(opened: Sequence[_MergeSource]) -> None:
+def _require_alike(opened: Sequence[CopySource]) -> None:
     first, *others = opened
     for other in others:
         for name, error in (
@@ -222,7 +139,7 @@ def _require_alike(opened: Sequence[_MergeSource]) -> None:
                 )
 
 
-def _header(opened: Sequence[_MergeSource], capacity: int | None) -> Header:
+def _header(opened: Sequence[CopySource], capacity: int | None) -> Header:
     """Describe the new database: as the sources, with tables that suit all their documents."""
     first = opened[0]
     stored = [source.view.index.plan for source in opened]
@@ -232,7 +149,7 @@ def _header(opened: Sequence[_MergeSource], capacity: int | None) -> Header:
             f"the databases were created for k={', '.join(map(str, ks))}",
             hint="compact them with one k",
         )
-    total = sum(source.counters.documents for source in opened)
+    total = sum(source.view.counters.documents for source in opened)
     room = max(source.header["capacity"] for source in opened)
     if capacity is None and total <= room and all(each == stored[0] for each in stored):
         return replanned({**first.header, "capacity": room}, k=None, capacity=None)
@@ -240,79 +157,76 @@ def _header(opened: Sequence[_MergeSource], capacity: int | None) -> Header:
     return replanned(first.header, k=None, capacity=wanted)
 
 
-class _Merge:
-    """One merge: the sources, and the transaction that writes the new database."""
+def _write(
+    into: WriteTransaction, catalog: Catalog, sources: Sequence[CopySource], rule: str
+) -> tuple[Counters, tuple[MergedSource, ...]]:
+    """Write the documents; return the counters, and what was taken of each source."""
+    next_id = 0
+    named = catalog.kind == "text"
+    if named:
+        for source in sources:
+            source.base = next_id
+            with Ongoing(source.view.txn), source.view.txn.cursor("documents") as cursor:
+                next_id += int.from_bytes(cursor.key()) + 1 if cursor.last() else 0
+    read = [_keys(place, source) for place, source in enumerate(sources)]
+    total = sum(source.view.counters.documents for source in sources)
+    kept = _kept(sources, tracked(heapq.merge(*read), "merge the keys", "key", total), rule)
+    moved = ((key, number + sources[place].base) for key, place, number, *_ in kept)
+    # All keys are read here, so then it is known which documents are dropped.
+    catalog.fill_keys(into, moved if named else _blocks(kept))
+    for source in sources:
+        np.frombuffer(source.dropped, np.uint64).sort()
+    copy_documents(into, sources)
+    taken = tuple(
+        MergedSource(s.path, s.view.counters.documents - len(s.dropped), len(s.dropped))
+        for s in sources
+    )
+    documents, short = sum(each.documents for each in taken), into.entries("short")
+    sketches = sum(map(_sketches, sources)) if catalog.sketched else None
+    runs = [run for s in sources for run in s.read(read_files(s.view.txn, StoredRun))]
+    write_files(into, sorted(runs, key=attrgetter("finished")))
+    return Counters(next_id, documents, short, 1, sketches), taken
 
-    def __init__(
-        self, sources: Sequence[_MergeSource], into: WriteTransaction, header: Header, rule: str
-    ) -> None:
-        self._sources = sources
-        self._into = into
-        self._index, self._catalog = layout(header)
-        self._rule = rule
-        self._named = self._catalog.kind == "text"
 
-    def write(self, memory: int) -> tuple[MergedSource, ...]:
-        """Write everything; return what was taken of each source."""
-        into, next_id = self._into, 0
-        if self._named:
-            for source in self._sources:
-                source.base = next_id
-                next_id = source.next_id()
-            bases = [source.base for source in self._sources]
-            kept = self._kept([source.keys(at) for at, source in enumerate(self._sources)])
-            fill_keys(into, ((key, number + bases[at]) for key, at, number, _, _ in kept))
-        else:
-            kept = self._kept([source.ids(at) for at, source in enumerate(self._sources)])
-            IntegerCatalog.ids.fill(into, _blocks(kept))
-        for source in self._sources:
-            np.frombuffer(source.dropped, np.uint64).sort()
-        for name in ("documents", "short"):
-            streams = [source.read(source.entries(name)) for source in self._sources]
-            total = sum(source.view.txn.entries(name) for source in self._sources)
-            into.extend(name, tracked(heapq.merge(*streams), f"copy {name}", "entry", total))
-        taken = tuple(
-            MergedSource(s.path, s.counters.documents - len(s.dropped), len(s.dropped))
-            for s in self._sources
-        )
-        documents, short = sum(each.documents for each in taken), into.entries("short")
-        load_tables(into, self._index, self._places, documents - short, memory)
-        self._catalog.load_bands(into, memory)
-        sketched = self._catalog.sketched
-        sketches = sum(source.sketches() for source in self._sources) if sketched else None
-        counters = Counters(next_id, documents, short, 1, sketches)
-        into.put("counters", b"counters", counters.pack())
-        runs = [run for source in self._sources for run in source.read(read_runs(source.view.txn))]
-        write_runs(into, sorted(runs, key=attrgetter("finished")))
-        return taken
+def _keys(place: int, source: CopySource) -> Iterator[_SourceKey]:
+    """Yield the keys of a source in order, with its place."""
+    entries = source.view.catalog.key_entries(source.view.txn)
+    return ((key, place, *rest) for key, *rest in source.read(entries))
 
-    def _places(self) -> Iterator[tuple[Fingerprints, Column]]:
-        return chain.from_iterable(source.read(source.places()) for source in self._sources)
 
-    def _kept(self, streams: list[Iterator[_SourceKey]]) -> Iterator[_SourceKey]:
-        """Yield each key once, with the document that stays; note the others as dropped."""
-        read = [source.read(keys) for source, keys in zip(self._sources, streams, strict=True)]
-        total = sum(source.counters.documents for source in self._sources)
-        keys = tracked(heapq.merge(*read), "merge the keys", "key", total)
-        for _, group in groupby(keys, key=itemgetter(0)):
-            rivals = list(group)
-            kept = rivals[0]
-            if len(rivals) > 1:
-                kept = self._winner(rivals)
-                for rival in rivals:
-                    if rival is not kept:
-                        self._sources[rival[1]].dropped.append(rival[2])
-            yield kept
+def _kept(
+    sources: Sequence[CopySource], keys: Iterable[_SourceKey], rule: str
+) -> Iterator[_SourceKey]:
+    """Yield each key once, with the document that stays; note the others as dropped."""
+    for _, group in groupby(keys, key=itemgetter(0)):
+        rivals = list(group)
+        kept = rivals[0]
+        if len(rivals) > 1 and rule == "newest":  # the first of equally old ones
+            kept = max(rivals, key=lambda rival: _added(sources[rival[1]], rival[2]))
+        for rival in rivals:
+            if rival is not kept:
+                sources[rival[1]].dropped.append(rival[2])
+        yield kept
 
-    def _winner(self, rivals: list[_SourceKey]) -> _SourceKey:
-        if self._rule == "first":
-            return rivals[0]
-        if not self._named:
-            return max(rivals, key=itemgetter(-1))  # the first of equally old ones
-        return max(rivals, key=lambda rival: self._sources[rival[1]].document(rival[2]).added)
+
+def _added(source: CopySource, number: int) -> int:
+    with Ongoing(source.view.txn):
+        stored = source.view.catalog.load(source.view.txn, number)
+    if stored is None:
+        raise source.damaged("a key leads to no document")
+    return stored.added
+
+
+def _sketches(source: CopySource) -> int:
+    """Count the sketches of the documents that aren't dropped."""
+    catalog, txn = source.view.catalog, source.view.txn
+    found = (catalog.record(txn, number) for number in source.dropped)
+    dropped = sum(stored is not None and bool(stored.sketch) for stored in found)
+    return (source.view.counters.sketches or 0) - dropped
 
 
 def _blocks(keys: Iterator[_SourceKey]) -> Iterator[Rows]:
+    """Yield the rows of integer keys in blocks."""
     while block := list(islice(keys, ROWS)):
-        rows = np.array([(number, high, added) for number, _, _, high, added in block], np.uint64)
+        rows = np.array([(number, *rest) for _, _, number, *rest in block], np.uint64)
         yield list(np.ascontiguousarray(rows.T))

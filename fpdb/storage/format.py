@@ -299,9 +299,14 @@ class FilePlace(NamedTuple):
     lines: int
     digest: bytes
 
+    @property
+    def key(self) -> bytes:
+        """The key of this place."""
+        return self.identity.pack()
+
     def pack(self) -> bytes:
         """Pack all but the identity, which is the key."""
-        return _pack_entry(self.identity.pack(), [os.fsencode(self.path), *self[2:]])
+        return _pack_entry(self.key, [os.fsencode(self.path), *self[2:]])
 
     @classmethod
     def unpack(cls, key: memoryview | bytes, value: memoryview | bytes) -> "FilePlace":
@@ -509,20 +514,29 @@ def _read_record(data: bytes, number: int, bits: int) -> tuple[Stored, int]:
     return Stored(number, key, fingerprint, added, digest, meta, characters, sketch), at
 
 
-def marks_in(entries: Iterable[tuple[memoryview, memoryview]]) -> tuple[Column, NDArray[np.uint8]]:
-    """Return the ids, and the digests with sketches, of the records that have a fingerprint.
+# Ids, digests with sketches (zeros for missing ones), and fingerprints.
+Marked = tuple[Column, NDArray[np.uint8], Column]
 
-    What is missing is zeros. The records are known to be intact, and come with their keys.
+
+def marks_in(entries: Iterable[tuple[memoryview, memoryview]], bits: int) -> Marked:
+    """Return ids, marks and fingerprints of the records that have a fingerprint.
+
+    The records are known to be intact, and come with their keys.
     """
-    end = _MARKS_AT + DIGEST_BYTES + SKETCH_BYTES
+    end = _MARKS_AT + DIGEST_BYTES + SKETCH_BYTES + bits // 8
     packed = b"".join([bytes(key) + bytes(value[:end]).ljust(end, b"\0") for key, value in entries])
     rows = np.frombuffer(packed, np.uint8).reshape(-1, ID_BYTES + end)
     rows = rows[rows[:, ID_BYTES + _RECORD_CHECKSUM_BYTES] & _FINGERPRINT != 0]
     ids = np.ascontiguousarray(rows[:, :ID_BYTES]).view(">u8")[:, 0].astype(np.uint64)
     flags, marks = rows[:, ID_BYTES + _RECORD_CHECKSUM_BYTES], rows[:, ID_BYTES + _MARKS_AT :]
-    marks[flags & _DIGEST == 0, :DIGEST_BYTES] = 0
-    marks[flags & _SKETCH == 0, DIGEST_BYTES:] = 0
-    return ids, marks
+    digested, sketched = flags & _DIGEST != 0, flags & _SKETCH != 0
+    at = digested * DIGEST_BYTES + sketched * SKETCH_BYTES
+    words = np.take_along_axis(marks, at[:, None] + np.arange(bits // 8), axis=1)
+    fingerprints = words.view(">u4" if bits == 32 else ">u8").astype(np.uint64)
+    marks = marks[:, : DIGEST_BYTES + SKETCH_BYTES]
+    marks[~digested, :DIGEST_BYTES] = 0
+    marks[~sketched, DIGEST_BYTES:] = 0
+    return ids, marks, fingerprints if bits == 128 else fingerprints[:, 0]
 
 
 def _record_checksum(body: memoryview | bytes, number: int) -> bytes:

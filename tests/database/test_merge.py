@@ -391,7 +391,7 @@ def test_damage_of_a_source_never_gets_into_the_merged(
 def test_what_the_check_finds_is_an_error(
     paths: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(merging._MergeSource, "sketches", lambda self: 2)
+    monkeypatch.setattr(merging, "_sketches", lambda source: 2)
     for path in paths:
         shutil.rmtree(path)
         with fpdb.create(path, recipe=recipe_of(64)) as db:

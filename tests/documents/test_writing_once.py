@@ -166,10 +166,10 @@ def test_records_come_back_whole(**fields: Any) -> None:
     data = pack_record(record, 64)
     assert unpack_record(data, 7, 64) == record
     # What bulk loads read of it without the rest.
-    ids, marks = marks_in([(memoryview(bytes(7) + b"\7"), memoryview(data))])
+    ids, marks, fingerprints = marks_in([(memoryview(bytes(7) + b"\7"), memoryview(data))], 64)
     wanted = record.digest.ljust(16, b"\0") + record.sketch.ljust(128, b"\0")
-    found = [(7, wanted)] if record.fingerprint is not None else []
-    assert [*zip(ids.tolist(), map(bytes, marks), strict=True)] == found
+    found = [(7, wanted, record.fingerprint)] if record.fingerprint is not None else []
+    assert [*zip(ids.tolist(), map(bytes, marks), fingerprints.tolist(), strict=True)] == found
 
 
 def test_what_no_record_says_is_damage() -> None:
@@ -230,11 +230,11 @@ def test_the_collector_is_off_while_documents_are_added(tmp_path: Path, on: bool
         def __bool__(self) -> bool:
             return True
 
-        def items(self) -> Any:
+        def values(self) -> Any:
             seen.append(gc.isenabled())
             if len(seen) == 2:
                 raise LookupError
-            return super().items()
+            return super().values()
 
     with fpdb.create(tmp_path / "db") as db:
         prepared = db.preparer.prepare([fpdb.Document("a", "some words of a text")])

