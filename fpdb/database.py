@@ -647,9 +647,7 @@ def describe(path: str | os.PathLike[str]) -> Stats:
         DatabaseNotFoundError, NotADatabaseError, FormatError, DamagedError, AccessError: As in
             `Database.open`.
     """
-    with Environment.open(
-        path, readonly=True, verify=require_complete_copy, own_locks_only=True
-    ) as environment:
+    with Environment.open(path, readonly=True, verify=require_complete_copy) as environment:
         return Database(environment).stats()
 
 

@@ -122,8 +122,7 @@ def read_problems(directory: Path, *, deep: bool) -> Iterator[Problem]:
 
 
 def _opened(directory: Path) -> Environment:
-    # Another user whose database is suspect might have forged its lock file, too.
-    return Environment.open(directory, readonly=True, own_locks_only=True)
+    return Environment.open(directory, readonly=True)
 
 
 def _limit(directory: Path) -> None:

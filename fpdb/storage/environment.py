@@ -410,15 +410,12 @@ class Environment:
         *,
         readonly: bool = False,
         verify: Callable[[Path], None] | None = None,
-        own_locks_only: bool = False,
     ) -> Self:
         """Open an existing database; never create anything.
 
         `verify` is called for a copied one that wasn't opened before, and raises if it is torn.
-        With `own_locks_only`, another user's is read without the lock file that they might forge.
         """
-        how = Opening(readonly=readonly, verify=verify, own_locks_only=own_locks_only)
-        return cls(resolved(path), how)
+        return cls(resolved(path), Opening(readonly=readonly, verify=verify))
 
     def read(self) -> ReadTransaction:
         """Return a snapshot for a `with` block; keep the block short, since it pins free pages."""

@@ -31,7 +31,7 @@ from fpdb.errors import (
     OpenError,
     StorageError,
 )
-from fpdb.scratch import new_file, remove_abandoned, scratch_folder
+from fpdb.scratch import remove_abandoned
 from fpdb.storage.lmdb_file import DATA_FILE, require_intact
 
 LMDB_LOCK_FILE = "lock.mdb"
@@ -157,13 +157,26 @@ def _not_a_file(path: Path, what: str) -> OpenError:
 
 
 def require_owner(directory: Path) -> None:
-    """Raise AccessError for another user's files: lock files made here would shut the owner out."""
+    """Raise AccessError unless this user owns a database, and nobody else can replace its files."""
     owner, user = _find_data(directory).st_uid, os.geteuid()
     if owner != user:
+        # Lock files made here would shut the owner out.
         raise AccessError(
             f"{directory} belongs to user {owner}, and this process runs as user {user}",
             hint=f"run as user {owner}, or open it with readonly=True",
         )
+    found = os.stat(directory)
+    if not _is_private(found):
+        raise AccessError(
+            f"other users may replace files in {directory}: it belongs to user {found.st_uid}, "
+            f"mode {stat.S_IMODE(found.st_mode):o}",
+            hint=f"chown it to user {user}, and chmod go-w; or open it to read only",
+        )
+
+
+def _is_private(found: os.stat_result) -> bool:
+    others = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return found.st_uid in {0, os.geteuid()} and not others
 
 
 def require_vacant(directory: Path) -> None:
@@ -258,14 +271,11 @@ def file_system_of(device: int) -> str:
     return ""
 
 
-def open_lmdb(
-    directory: Path, *, readonly: bool, sync: bool = True, own_locks_only: bool = False
-) -> lmdb.Environment:
+def open_lmdb(directory: Path, *, readonly: bool, sync: bool = True) -> lmdb.Environment:
     """Open the environment of a directory with the largest map that this process may have.
 
     A reader who may not use the lock file opens the data file without it. Nothing then protects
-    its snapshots from writers: compare `last_commit` after each. With `own_locks_only` this holds
-    for every database of another user, who could change a lock file that this process has mapped.
+    its snapshots from writers: compare `last_commit` after each.
 
     Without `sync`, commits don't wait for the disk.
     """
@@ -280,8 +290,7 @@ def open_lmdb(
             f"there is no {DESCRIPTORS}, through which LMDB opens {directory}",
             hint="mount /proc where this process runs",
         )
-    found = _found(directory, readonly=readonly, own_locks_only=own_locks_only)
-    with disk_named(directory), found as path:
+    with disk_named(directory), _pinned(directory, readonly=readonly) as path:
         return _open_at(path, directory, readonly=readonly, sync=sync)
 
 
@@ -341,59 +350,32 @@ def _map_sizes(data_size: int, *, readonly: bool) -> tuple[int, int]:
 
 
 @contextlib.contextmanager
-def _found(directory: Path, *, readonly: bool, own_locks_only: bool) -> Iterator[str]:
-    """Yield what LMDB opens, a directory or a data file, while the descriptors it names are open.
+def _pinned(directory: Path, *, readonly: bool) -> Iterator[str]:
+    """Yield the name of the directory that LMDB opens, or of the data file alone.
 
-    They are of the kind O_PATH, because closing any other descriptor of a lock file would drop the
-    locks that LMDB has taken on it.
+    Lock files are used in this user's own directories, where nobody else can replace them by a
+    link. The descriptors are of the kind O_PATH, because closing any other one of a lock file would
+    drop the locks that LMDB has taken on it.
     """
+    flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
     with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(_pinned(directory, os.O_DIRECTORY))
-        data = stack.enter_context(_pinned(directory / DATA_FILE, folder=folder))
-        around, about = os.fstat(folder), os.fstat(data)
-        _require_file(about, directory / DATA_FILE)
-        ours = about.st_uid == os.geteuid()
-        if ours:
-            _make_lock_file(folder, stat.S_IMODE(about.st_mode))
-        try:
-            lock = stack.enter_context(_pinned(directory / LMDB_LOCK_FILE, folder=folder))
-        except FileNotFoundError:
-            usable = False
-        else:
-            _require_file(os.fstat(lock), directory / LMDB_LOCK_FILE, about.st_uid)
-            usable = (
-                (ours or not own_locks_only)
-                and _may_write(lock)
-                # On an overlay, a writer makes a copy of both files, and a reader of the older
-                # data file would take the state that the newer lock file names.
-                and ((ours and _may_write(data)) or file_system_of(around.st_dev) != "overlay")
-            )
-        private = around.st_uid in {0, os.geteuid()} and not (
-            around.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-        )
-        usable = usable and _has_room(lock, needed=not readonly)
-        if usable and ours and private:
+        folder = os.open(directory, flags | os.O_DIRECTORY)
+        stack.callback(os.close, folder)
+        data = os.open(DATA_FILE, flags, dir_fd=folder)
+        stack.callback(os.close, data)
+        found = os.fstat(data)
+        _require_file(found, directory / DATA_FILE)
+        if (
+            found.st_uid == os.geteuid()
+            and _is_private(os.fstat(folder))
+            and os.access(name_of(data), os.W_OK, effective_ids=True)
+            and _has_lock_file(folder, directory / LMDB_LOCK_FILE, needed=not readonly)
+        ):
             yield name_of(folder)
-        elif usable:
-            links = stack.enter_context(scratch_folder())
-            os.symlink(name_of(data), DATA_FILE, dir_fd=links.descriptor)
-            os.symlink(name_of(lock), LMDB_LOCK_FILE, dir_fd=links.descriptor)
-            yield str(links.path)
         elif readonly:
             yield name_of(data)
         else:
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), LMDB_LOCK_FILE)
-
-
-@contextlib.contextmanager
-def _pinned(path: Path, flags: int = 0, *, folder: int | None = None) -> Iterator[int]:
-    """Open a path, or a file of a folder, for its status and its name in /proc only."""
-    name = path if folder is None else path.name
-    descriptor = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC | flags, dir_fd=folder)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), DATA_FILE)
 
 
 def name_of(descriptor: int) -> str:
@@ -401,46 +383,86 @@ def name_of(descriptor: int) -> str:
     return f"{DESCRIPTORS}/{descriptor}"
 
 
-def _may_write(descriptor: int) -> bool:
-    return os.access(name_of(descriptor), os.W_OK, effective_ids=True)
+def _has_lock_file(folder: int, path: Path, *, needed: bool) -> bool:
+    """Make and allocate LMDB's lock file, which it writes by a map: a hole on a full disk kills.
 
-
-def _make_lock_file(folder: int, mode: int) -> None:
-    """Create LMDB's lock file, if it is missing and this user may create it."""
-    try:
-        os.close(new_file(LMDB_LOCK_FILE, mode, folder=folder))
-    except OSError as error:
-        if error.errno not in (errno.EEXIST, errno.EACCES, errno.EPERM, errno.EROFS):
-            raise
-
-
-def _has_room(lock: int, *, needed: bool) -> bool:
-    """Allocate the lock file of LMDB, which writes it through a map: a hole on a full disk kills.
-
-    This process must not have it open: closing it here drops its locks. Return whether there was
-    room, or raise the system's error if it is `needed`.
+    This process must not have it open: closing it here drops its locks. Return whether there is
+    such a file, or raise the system's error if it is `needed`.
     """
-    if os.fstat(lock).st_blocks * 512 >= LOCK_BYTES:
-        return True
-    descriptor = os.open(name_of(lock), os.O_RDWR | os.O_CLOEXEC)
     try:
-        os.posix_fallocate(descriptor, 0, LOCK_BYTES)
+        descriptor = open_file(path, os.O_RDWR | os.O_CREAT, folder=folder)
+        try:
+            if os.fstat(descriptor).st_blocks * 512 < LOCK_BYTES:
+                os.posix_fallocate(descriptor, 0, LOCK_BYTES)
+        finally:
+            os.close(descriptor)
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            return True  # the file system can't allocate in advance
-        if needed:
+        if error.errno in _NO_ROOM or error.errno in _FORBIDDEN:
+            if needed:
+                raise
+            return False
+        if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
             raise
-        return False
-    finally:
-        os.close(descriptor)
-    return True
+    return True  # some file systems can't allocate in advance
 
 
 _LITTLE_ROOM = 4 << 20  # a write that stopped short leaves less than this on a full disk
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 _DAMAGE = (
     *(lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError),
     *(lmdb.VersionMismatchError, lmdb.PanicError),
 )
+_OTHER_DISK = "write to another one, or open it to read only"
+# Numbers of the system's errors and classes of LMDB's, with the error to raise, its message and
+# its hint.
+_FAULTS: list[tuple[tuple[object, ...], type[FpdbError], str, str]] = [
+    (
+        (errno.EIO, *_DAMAGE),
+        DamagedError,
+        "an error of the disk or of the file at {path}: {error}",
+        "check the disk, then run `fpdb check`",
+    ),
+    (
+        (errno.EACCES, errno.EPERM),
+        AccessError,
+        "user {user} may not use {path}: {error}",
+        "run as its owner",
+    ),
+    ((errno.EROFS,), AccessError, "{path} is on a read-only file system", _OTHER_DISK),
+    (
+        (errno.EMFILE, errno.ENFILE),
+        OpenError,
+        "{path} can't be opened: too many files are open",
+        "raise the limit of this process (ulimit -n), or open fewer at a time",
+    ),
+    ((errno.ENAMETOOLONG,), OpenError, "the name is too long: {path}", "choose another one"),
+    ((errno.ELOOP,), OpenError, "a link to itself: {path}", "choose another one"),
+    (
+        (lmdb.LockError,),
+        OpenError,
+        "{path} is in use by a process of another container with the same process id ({pid})",
+        "let the containers share one PID namespace, or open it from one of them only",
+    ),
+    (
+        (lmdb.MapFullError,),
+        StorageError,
+        "the transaction needs more room than the memory map of {path} has",
+        "write in smaller transactions, or raise the limit on address space (ulimit -v)",
+    ),
+    (
+        (lmdb.ReadersFullError,),
+        StorageError,
+        "every reader slot of {path} is taken",
+        "read from fewer processes and threads at a time",
+    ),
+    (
+        (lmdb.MemoryError,),
+        StorageError,
+        "this process has no memory left for a transaction on {path}",
+        "raise its limits (ulimit -v, ulimit -d), or write in smaller transactions",
+    ),
+]
 
 
 @contextlib.contextmanager
@@ -451,7 +473,7 @@ def disk_named(directory: Path) -> Iterator[None]:
     except FpdbError:  # of which some are the system's errors, too
         raise
     except OSError as error:
-        fault = explain(error.errno or 0, error, directory)
+        fault = _fault(error.errno, error, directory)
         if fault is None:
             raise
         raise fault from error
@@ -464,77 +486,39 @@ def translate(error: lmdb.Error, directory: Path) -> FpdbError:
     stopped = isinstance(error, lmdb.MapFullError) or number == errno.EIO
     if stopped and _lacks_room(directory):
         number = errno.ENOSPC
-    elif isinstance(error, lmdb.MapFullError):
-        return StorageError(
-            f"the transaction needs more room than the memory map of {directory} has",
-            hint="write in smaller transactions, or raise the limit on address space (ulimit -v)",
-        )
-    elif isinstance(error, _DAMAGE):
-        number = errno.EIO
-    elif isinstance(error, lmdb.ReadersFullError):
-        return StorageError(
-            f"every reader slot of {directory} is taken",
-            hint="read from fewer processes and threads at a time",
-        )
-    elif isinstance(error, lmdb.MemoryError):
-        return StorageError(
-            f"this process has no memory left for a transaction on {directory}",
-            hint="raise its limits (ulimit -v, ulimit -d), or write in smaller transactions",
-        )
-    elif isinstance(error, lmdb.LockError) or number == errno.EAGAIN:
-        return OpenError(
-            f"{directory} is in use by a process of another container with the same process id "
-            f"({os.getpid()})",
-            hint="let the containers share one PID namespace, or open it from one of them only",
-        )
+    elif number == errno.EAGAIN:
+        number = lmdb.LockError  # another process has the lock of this one's id
     elif "closed/deleted/dropped" in str(error):
         return ClosedError(
             f"the transaction on {directory} has ended, or its environment was closed",
             hint="begin a new transaction; a forked process can't go on with its parent's",
         )
-    return explain(number, error, directory) or StorageError(
+    else:
+        fault = _fault(type(error), error, directory)
+        if fault is not None:
+            return fault
+    return _fault(number, error, directory) or StorageError(
         f"{directory}: {error}", hint="see LMDB's documentation of this error"
     )
 
 
-def explain(number: int, error: Exception, directory: Path) -> FpdbError | None:
-    """Return fpdb's error for a number of the system's that the disk or the path causes."""
-    match number:
-        case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
-            disk = os.statvfs(directory)
-            free = disk.f_bavail * disk.f_frsize
-            reason = (
-                f"{free:,} bytes are free, "
-                "a quota or a limit on the size of files (ulimit -f) may be lower"
-            )
-            if disk.f_files and not disk.f_favail:
-                reason = "no inode is left for another file, whatever bytes are free"
-            return DiskFullError(
-                f"no room to write to {directory}: {reason}",
-                hint="make room, or raise the quota, and write again; what was committed is safe",
-                free=free,
-                path=directory,
-            )
-        case errno.EIO:
-            return DamagedError(
-                f"an error of the disk or of the file at {directory}: {error}",
-                hint="check the disk, then run `fpdb check`",
-            )
-        case errno.EACCES | errno.EPERM | errno.EROFS:
-            what = f"user {os.geteuid()} may not use {directory}: {error}"
-            hint = "run as its owner"
-            if number == errno.EROFS:
-                what = f"{directory} is on a read-only file system"
-                hint = "write to another one, or open it to read only"
-            return AccessError(what, hint=hint)
-        case errno.EMFILE | errno.ENFILE:
-            return OpenError(
-                f"{directory} can't be opened: too many files are open",
-                hint="raise the limit of this process (ulimit -n), or open fewer at a time",
-            )
-        case errno.ENAMETOOLONG | errno.ELOOP:
-            what = "the name is too long" if number == errno.ENAMETOOLONG else "a link to itself"
-            return OpenError(f"{what}: {directory}", hint="choose another one")
+def _fault(cause: object, error: Exception, directory: Path) -> FpdbError | None:
+    if cause in _NO_ROOM:
+        disk = os.statvfs(directory)
+        free = disk.f_bavail * disk.f_frsize
+        reason = f"{free:,} bytes are free, a quota or ulimit -f may be lower"
+        if disk.f_files and not disk.f_favail:
+            reason = "no inode is left for another file, whatever bytes are free"
+        return DiskFullError(
+            f"no room to write to {directory}: {reason}",
+            hint="make room, or raise the quota, and write again; what was committed is safe",
+            free=free,
+            path=directory,
+        )
+    values = {"path": directory, "error": error, "user": os.geteuid(), "pid": os.getpid()}
+    for causes, kind, message, hint in _FAULTS:
+        if cause in causes:
+            return kind(message.format_map(values), hint=hint)
     return None
 
 

@@ -84,7 +84,6 @@ class Opening(NamedTuple):
     # Called for a copied one that wasn't opened before; raises if it is torn.
     verify: Callable[[Path], None] | None = None
     sync: bool = True
-    own_locks_only: bool = False
 
 
 class SharedEnvironment:
@@ -268,7 +267,6 @@ class SharedEnvironment:
                 self.directory,
                 readonly=not writing,
                 sync=self._how.sync,
-                own_locks_only=self._how.own_locks_only,
             )
             try:
                 self._require_same()

@@ -13,7 +13,7 @@ import pytest
 import fpdb
 from fpdb import Database, Document
 from fpdb.errors import DiskFullError, FpdbError, OpenError
-from fpdb.storage.open_checks import explain
+from fpdb.storage.open_checks import disk_named
 
 TEXT = "one two three four five six seven eight nine ten"
 NAMES = {
@@ -115,13 +115,12 @@ def test_free_bytes_are_not_named_where_inodes_are_lacking(
 ) -> None:
     disk = SimpleNamespace(f_bavail=1000, f_frsize=4096, f_files=50, f_favail=0)
     monkeypatch.setattr(os, "statvfs", lambda _: disk)
-    full = explain(errno.ENOSPC, OSError(), tmp_path)
-    assert isinstance(full, DiskFullError)
-    assert "no inode is left" in str(full)
-    assert "4,096,000" not in str(full)
-    # Some file systems don't count inodes.
-    disk.f_files = 0
-    assert "4,096,000 bytes are free" in str(explain(errno.ENOSPC, OSError(), tmp_path))
+    with pytest.raises(DiskFullError, match="no inode is left") as full, disk_named(tmp_path):
+        raise OSError(errno.ENOSPC, "")
+    assert "4,096,000" not in str(full.value)
+    disk.f_files = 0  # some file systems don't count inodes
+    with pytest.raises(DiskFullError, match="4,096,000 bytes are free"), disk_named(tmp_path):
+        raise OSError(errno.ENOSPC, "")
 
 
 def test_documents_may_have_such_names_in_a_folder(made: Database, tmp_path: Path) -> None:
