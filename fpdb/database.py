@@ -641,7 +641,7 @@ class Database(Queries):
 def describe(path: str | os.PathLike[str]) -> Stats:
     """Return what a database holds, and how; it may belong to another user.
 
-    Only counts are read, for which another user's lock file need not be trusted.
+    Only counts are read.
 
     Raises:
         DatabaseNotFoundError, NotADatabaseError, FormatError, DamagedError, AccessError: As in
