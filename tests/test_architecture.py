@@ -38,7 +38,7 @@ MAY_MAKE_FILES = {
     # The files of a database, which are opened without following links. No name has the process.
     "fpdb/storage/drafts.py": {"O_CREAT"},
     "fpdb/storage/lock.py": {"O_CREAT"},
-    "fpdb/storage/open_checks.py": {"getpid"},
+    "fpdb/storage/open_checks.py": {"O_CREAT"},
 }
 
 

@@ -216,7 +216,7 @@ def require_supported(header: Header, *, readonly: bool) -> None:
     if write > WRITE_VERSION and not readonly:
         raise FormatError(
             f"the database needs a writer of version {write}, this fpdb is one of {WRITE_VERSION}",
-            hint="open it with readonly=True, or install a newer fpdb",
+            hint="open it to read only, or install a newer fpdb",
         )
     for name in header["features"]:
         if name not in FEATURES:

@@ -163,7 +163,7 @@ def require_owner(directory: Path) -> None:
         # Lock files made here would shut the owner out.
         raise AccessError(
             f"{directory} belongs to user {owner}, and this process runs as user {user}",
-            hint=f"run as user {owner}, or open it with readonly=True",
+            hint=f"run as user {owner}, or open it to read only",
         )
     found = os.stat(directory)
     if not _is_private(found):

@@ -64,7 +64,7 @@ def test_a_newer_writer_may_still_be_read() -> None:
     require_supported(header, readonly=True)
     with pytest.raises(FormatError, match="needs a writer of version 3") as caught:
         require_supported(header, readonly=False)
-    assert "readonly=True" in caught.value.hint
+    assert "to read only" in caught.value.hint
 
 
 @pytest.mark.parametrize("rest", [b"", b"a checksum of another kind", bytes(1 << 20)])
