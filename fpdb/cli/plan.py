@@ -9,13 +9,14 @@ from fpdb.cli.options import option, parse_count, require
 from fpdb.errors import PlanError
 from fpdb.fingerprint import WIDTHS
 from fpdb.storage.open_checks import LARGEST_MAP
-from fpdb.tables import Estimate, JoinPlan, Plan, chance_matches, estimate_cost, join_plans, plans
+from fpdb.tables import Estimate, Plan, chance_matches, estimate_cost, join_plans, plans
 
 _CORES = 8
 # With this number of false matches a query or more, another width is better.
 MANY = 0.1
 # The recall of bands is shown at similarities that differ by these from the given one.
 _AROUND = (-0.05, 0, 0.05, 0.1, 0.15)
+_TIMES = ("query", "insert")
 _JOIN_FIELDS = ("name", "prefix", "rows", "shuffle_bytes", "candidates", "tasks", "seconds")
 
 
@@ -45,27 +46,31 @@ def plan(
     An asterisk marks the plan that fpdb create takes. Times and bytes are
     estimates.
     """
+    require(similarity is None or machines is None, "--similarity goes without --machines")
     asked = {"bits": bits, "k": k, "documents": documents}
     if similarity is not None:
-        require(machines is None, "--similarity goes with -k, --bits and -n only")
         _show_bands(asked, similarity)
-        return
-    if machines is not None:
+    elif machines is not None:
         _compare_ways(asked, machines)
-        return
-    found = plans(bits, k, documents)
-    costs = {each: estimate_cost(each, documents) for each in found}
+    else:
+        _list_plans(asked)
+
+
+def _list_plans(asked: dict[str, int]) -> None:
+    bits, k, documents = asked.values()
+    found = [(each, estimate_cost(each, documents)) for each in plans(bits, k, documents)]
     chance = chance_matches(bits, k, documents)
     if render.wants_json():
-        listed = [{"chosen": each is found[0]} | _plain(each, costs[each]) for each in costs]
+        listed = [{"chosen": not place} | _plain(*each) for place, each in enumerate(found)]
         render.record(asked | {"chance_matches": chance, "plans": listed})
         return
-    header = ("", "tables", "prefix", "probes", "candidates/probe", "candidates")
-    rows = [
-        ("*" if each is found[0] else "", *_cells(len(each.tables), each.prefix, costs[each]))
-        for each in costs
-    ]
-    render.table([(*header, "bytes", "query", "insert"), *rows])
+    names = ("", "tables", "prefix", "probes", "candidates/probe", "candidates", "bytes")
+    rows: list[tuple[str, ...]] = [(*names, *_TIMES)]
+    for place, (each, cost) in enumerate(found):
+        counts = (f"{len(each.tables):,}", f"{each.prefix}", f"{cost.probes:,}")
+        candidates = (_number(cost.candidates_per_probe), _number(cost.candidates))
+        rows.append(("" if place else "*", *counts, *candidates, *_bytes_and_times(cost)))
+    render.table(rows)
     false = f"{_number(chance)} a query by chance, if fingerprints were random"
     if chance >= MANY and bits < max(WIDTHS):
         false += f"; with {2 * bits} bits {_number(chance_matches(2 * bits, k, documents))}"
@@ -74,7 +79,7 @@ def plan(
 
 
 def _show_bands(asked: dict[str, int], similarity: float) -> None:
-    """Print the plan for texts with a similarity, which shares its bands find, and its cost."""
+    """Print the plan for texts of a similarity, its cost, and the shares that its bands find."""
     bits, k, documents = asked.values()
     chosen = plans(bits, k, documents, similarity=similarity)[0]
     cost, bands = estimate_cost(chosen, documents), chosen.bands
@@ -85,85 +90,52 @@ def _show_bands(asked: dict[str, int], similarity: float) -> None:
     chance = bands.chance(documents)
     plain = {"bands": asdict(bands), "recall": recall, "chance_candidates": chance}
     total = cost.bytes + cost.key_bytes
-    render.report(
-        {
-            "plan": chosen.name,
-            "recall": ", ".join(f"{share:.1%} at {each}" for each, share in recall.items()),
-            "candidates": f"{_number(chance)} unrelated documents a query",
-            "bytes": f"{total / documents:.0f} a document with a text key, "
-            f"{render.size(total)} in all",
-            "query": _time(cost.similar_seconds or 0.0),
-            "insert": _time(cost.insert_seconds),
-        },
-        asked | {"similarity": similarity} | plain | _plain(chosen, cost),
-    )
+    entries = {
+        "plan": chosen.name,
+        "recall": ", ".join(f"{share:.1%} at {each}" for each, share in recall.items()),
+        "candidates": f"{_number(chance)} unrelated documents a query",
+        "bytes": f"{total / documents:.0f} a document with a text key, {render.size(total)} in all",
+        "query": _time(cost.similar_seconds or 0.0),
+        "insert": _time(cost.insert_seconds),
+    }
+    render.report(entries, asked | {"similarity": similarity} | plain | _plain(chosen, cost))
 
 
 def _compare_ways(asked: dict[str, int], machines: int) -> None:
-    """Print what a database on each machine, a join and one database of all would take."""
+    """Print the cost of a database on each machine, of a join, and of one database of all."""
     bits, k, documents = asked.values()
     part = -(-documents // machines)
     each, whole = (plans(bits, k, count)[0] for count in (part, documents))
-    each_cost, whole_cost = estimate_cost(each, part), estimate_cost(whole, documents)
+    costs = estimate_cost(each, part), estimate_cost(whole, documents)
     join = join_plans(bits, k, documents, machines=machines, cores=_CORES)[0]
     if render.wants_json():
         ways = {
-            "each": {"documents": part} | _plain(each, each_cost),
+            "each": {"documents": part} | _plain(each, costs[0]),
             "join": {name: getattr(join, name) for name in _JOIN_FIELDS},
-            "whole": _plain(whole, whole_cost),
+            "whole": _plain(whole, costs[1]),
         }
         render.record(asked | {"machines": machines, "cores": _CORES} | ways)
         return
-    render.block("A database on each machine; a query goes to all of them")
-    render.report({"  documents": f"{part:,} on each"} | _lines(each, each_cost))
-    render.block("\nAll pairs, by a join on Spark")
-    render.report(_join_lines(join))
-    render.block("\nOne database of all, on one machine")
-    render.report(_lines(whole, whole_cost))
+    rows: list[tuple[str, ...]] = [("way", "plan", "documents", "bytes", *_TIMES, "all")]
+    for way, chosen, count, cost in (
+        ("each machine", each, part, costs[0]),
+        ("one machine", whole, documents, costs[1]),
+    ):
+        work = (*_bytes_and_times(cost), _time(cost.load_seconds))
+        rows.append((way, chosen.name, f"{count:,}", *work))
+    shuffle = render.size(join.shuffle_bytes)
+    work = ("a join", join.name, f"{documents:,}", shuffle, "-", "-")
+    render.table([*rows, (*work, _time(join.seconds))])
+    if costs[1].bytes + costs[1].key_bytes > LARGEST_MAP:
+        render.note(f"a database has at most {render.size(LARGEST_MAP)}")
 
 
 def _plain(plan: Plan, cost: Estimate) -> dict[str, object]:
     return {"name": plan.name, "tables": len(plan.tables), "prefix": plan.prefix} | asdict(cost)
 
 
-def _cells(tables: int, prefix: int, cost: Estimate) -> tuple[str, ...]:
-    return (
-        f"{tables:,}",
-        str(prefix),
-        f"{cost.probes:,}",
-        _number(cost.candidates_per_probe),
-        _number(cost.candidates),
-        render.size(cost.bytes),
-        _time(cost.seconds),
-        _time(cost.insert_seconds),
-    )
-
-
-def _lines(plan: Plan, cost: Estimate) -> dict[str, str]:
-    total = cost.bytes + cost.key_bytes
-    too_large = (
-        f"; a database has at most {render.size(LARGEST_MAP)}" if total > LARGEST_MAP else ""
-    )
-    return {
-        "  plan": plan.name,
-        "  bytes": f"{render.size(cost.bytes)}, with text keys {render.size(total)}{too_large}",
-        "  in memory": f"{cost.memory_share:.0%} of the tables",
-        "  query": _time(cost.seconds),
-        "  insert": _time(cost.insert_seconds),
-        "  bulk load": _time(cost.load_seconds),
-    }
-
-
-def _join_lines(join: JoinPlan) -> dict[str, str]:
-    share = render.size(join.shuffle_bytes / join.machines)
-    parts = f"{_time(join.work_seconds)} work, {_time(join.network_seconds)} network"
-    return {
-        "  plan": join.name,
-        "  rows": f"{join.rows:,} in {join.tasks:,} tasks",
-        "  candidates": f"{join.candidates:,}",
-        "  shuffle": f"{render.size(join.shuffle_bytes)}, {share} a machine",
-        "  time": f"{_time(join.seconds)}: {parts}",
-    }
+def _bytes_and_times(cost: Estimate) -> tuple[str, ...]:
+    return render.size(cost.bytes), _time(cost.seconds), _time(cost.insert_seconds)
 
 
 def _number(value: float) -> str:

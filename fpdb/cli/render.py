@@ -27,8 +27,8 @@ _PLAIN = re.compile(r"[\x20-\x7e]*")
 # What may begin a formula; some spreadsheets accept the wide forms as well.
 _FORMULA = tuple("=+-@\t\r\n\0＝＋－＠")
 _NUMBER = re.compile(r"-?[0-9][0-9,.]*%?|-|")
-# The widths of columns are those of the first rows: as many as this, or those of this time.
-_FIRST_ROWS, _FIRST_SECONDS = 100, 0.5
+# A table is printed from this number of rows on, or after these seconds.
+_MANY_ROWS, _LONG = 100, 0.5
 # Progress is shown after as many seconds, and then after each pause. The time that is left is
 # estimated from a share of a step on.
 _QUICK, _PAUSE, _LEAST_SHARE = 1.0, 0.1, 0.02
@@ -49,7 +49,7 @@ class _Printing:
     json: bool = False
     quiet: bool = False
     left: str = ""
-    table: "_AlignedRows | None" = None
+    table: "_Table | None" = None
     progress_width: int = 0
 
 
@@ -105,7 +105,7 @@ def columns(*names: str, title: str = "") -> None:
 
     With the name of a `title`, it gets such a column beside them, cut to the width of a line.
     """
-    _now.table = _AlignedRows(names, title) if shows_tables() else None
+    _now.table = _Table(names, title) if shows_tables() else None
 
 
 def shows_tables() -> bool:
@@ -161,26 +161,22 @@ def cells(values: Sequence[object]) -> None:
     _write(line.getvalue())
 
 
-def width(text: str) -> int:
-    """Return how many columns of a terminal a text takes: a Chinese character takes two."""
+def shortened(text: str, room: int) -> str:
+    """Cut a text to some columns of a terminal."""
+    if _width(text) <= room:
+        return text
+    from rich.cells import set_cell_size
+
+    return set_cell_size(text, room - 1).rstrip() + "…" if room else ""
+
+
+def _width(text: str) -> int:
+    """Return the columns of a terminal that a text takes: a Chinese character takes two."""
     if text.isascii():
         return len(text)
-    return sum(
-        0
-        if unicodedata.category(each) in ("Mn", "Me")
-        else 1 + (unicodedata.east_asian_width(each) in "WF")
-        for each in text
-    )
+    from rich.cells import cell_len  # it takes long to import
 
-
-def shortened(text: str, room: int) -> str:
-    """Cut what doesn't fit into some columns of a terminal."""
-    if width(text) <= room:
-        return text
-    kept = text[:room]
-    while width(kept) >= room:
-        kept = kept[:-1]
-    return kept + "…"
+    return cell_len(text)
 
 
 def _terminal_width() -> int:
@@ -195,60 +191,59 @@ def _styled(text: str, style: str, stream: IO[str]) -> str:
     return text if plain or not text else f"\x1b[{style}m{text}\x1b[0m"
 
 
-class _AlignedRows:
+class _Table:
     """Rows in aligned columns under a header, as wide as the first rows need."""
 
     def __init__(self, names: Sequence[str], title: str) -> None:
         self._titled = bool(title)
-        self._names = [*names, title] if title else names
+        self._names = [*names, title] if title else list(names)
         self._waiting: list[list[str]] = []
         self._since = 0.0
         self._widths: list[int] = []
         self._right: list[bool] = []
 
     def add(self, cells: list[str]) -> None:
-        """Print a row, or hold it until the widths are known."""
+        """Hold a row until there are many, or the first one has waited for long."""
         now = time.monotonic()
         self._since = self._since if self._waiting else now
         self._waiting.append(cells)
-        ready = len(self._waiting) >= _FIRST_ROWS or now - self._since >= _FIRST_SECONDS
-        if self._widths or ready:
+        if len(self._waiting) >= _MANY_ROWS or now - self._since >= _LONG:
             self.print()
 
     def print(self) -> None:
-        """Print the rows that wait, and before the first ones the header."""
+        """Print the rows that wait, the first ones under the header."""
         if not self._waiting:
             return
         if not self._widths:
-            by_column = list(zip(*self._waiting, strict=True))
-            self._right = [all(map(_NUMBER.fullmatch, column)) for column in by_column]
-            self._widths = [
-                max(map(width, (name, *column)))
-                for name, column in zip(self._names, by_column, strict=True)
-            ]
-            if self._titled:
-                room = _terminal_width() - sum(self._widths[:-1])
-                room -= 2 * len(self._widths) - 2
-                shown = room >= _LEAST_TITLE and any(by_column[-1])
-                self._widths[-1] = min(self._widths[-1], room) if shown else 0
-                self._right[-1] = False
-            header = [
+            self._measure()
+            names = [
                 name if wide else "" for name, wide in zip(self._names, self._widths, strict=True)
             ]
-            _write(_styled(self._line(header), _BOLD, sys.stdout))
+            _write(_styled(self._line(names), _BOLD, sys.stdout))
         for cells in self._waiting:
             title = ""
             if self._titled:
-                title = shortened(cells[-1].strip(), self._widths[-1]) if self._widths[-1] else ""
-                cells[-1] = title
+                title = cells[-1] = shortened(cells[-1].strip(), self._widths[-1])
             line = self._line(cells)
             _write(line[: len(line) - len(title)] + _styled(title, _DIM, sys.stdout))
         self._waiting.clear()
 
+    def _measure(self) -> None:
+        """Find the width and the side of each column; a title gets the rest of the line."""
+        by_column = list(zip(*self._waiting, strict=True))
+        self._right = [all(map(_NUMBER.fullmatch, column)) for column in by_column]
+        named = zip(self._names, by_column, strict=True)
+        self._widths = [max(map(_width, (name, *column))) for name, column in named]
+        if self._titled:
+            room = _terminal_width() - sum(self._widths[:-1]) - 2 * len(self._widths) + 2
+            shown = room >= _LEAST_TITLE and any(by_column[-1])
+            self._widths[-1] = min(self._widths[-1], room) if shown else 0
+            self._right[-1] = False
+
     def _line(self, cells: Sequence[str]) -> str:
         """Return aligned cells as a line: numbers to the right, texts to the left."""
         padded = (
-            " " * (wide - width(cell)) + cell if right else cell + " " * (wide - width(cell))
+            " " * (wide - _width(cell)) + cell if right else cell + " " * (wide - _width(cell))
             for cell, wide, right in zip(cells, self._widths, self._right, strict=True)
         )
         return "  ".join(padded).rstrip()
@@ -256,7 +251,7 @@ class _AlignedRows:
 
 def table(rows: Sequence[Sequence[str]]) -> None:
     """Print rows in aligned columns, numbers to the right under their names."""
-    widths = [max(map(width, column)) for column in zip(*rows, strict=True)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for fields in rows:
         _write("  ".join(map(str.rjust, map(safe, fields), widths)).rstrip())
 
@@ -480,9 +475,9 @@ def _shows_progress() -> bool:
 def _show_progress(message: str) -> None:
     """Show how far the work is, in place of what was shown before."""
     line = shortened(safe(message), _terminal_width() - 1)
-    sys.stderr.write("\r" + line + " " * (_now.progress_width - width(line)))
+    sys.stderr.write("\r" + line + " " * (_now.progress_width - _width(line)))
     sys.stderr.flush()
-    _now.progress_width = width(line)
+    _now.progress_width = _width(line)
 
 
 def _end_progress() -> None:

@@ -228,17 +228,13 @@ def test_no_counts(run, text):
 
 def test_the_three_ways_for_people(run):
     done = run("plan", "--documents", "8e9", "--machines", 200)
-    assert (done.code, done.err) == (0, "")
-    titles = [line for line in done.out.splitlines() if line and not line.startswith(" ")]
-    assert titles == [
-        "A database on each machine; a query goes to all of them",
-        "All pairs, by a join on Spark",
-        "One database of all, on one machine",
-    ]
-    assert "  documents  40,000,000 on each\n" in done.out
-    assert "; a database has at most 1.1 TB\n" in done.out
-    assert len(done.out.splitlines()) <= 24
-    assert max(map(len, done.out.splitlines())) < 80
+    assert (done.code, done.err) == (0, "a database has at most 1.1 TB\n")
+    header, *ways = done.out.splitlines()
+    assert header.split() == ["way", "plan", "documents", "bytes", "query", "insert", "all"]
+    for way, name in zip(ways, ("each machine", "one machine", "a join"), strict=True):
+        assert name in way
+    assert " 40,000,000 " in ways[0]
+    assert max(map(len, done.out.splitlines())) <= 80
 
 
 def test_all_numbers_of_the_three_ways(run):

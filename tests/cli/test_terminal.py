@@ -53,11 +53,6 @@ def path(tmp_path):
     return where
 
 
-@pytest.mark.parametrize(("text", "width"), [("ก็", 1), ("e\u0301", 1), ("☂\ufe0f", 1), ("茶a", 3)])
-def test_marks_take_no_column(text, width):
-    assert render.width(text) == width
-
-
 def columns_of(line, text):
     """Return the column of a terminal at which a text begins."""
     before = line[: line.index(text)]
