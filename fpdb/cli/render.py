@@ -49,7 +49,7 @@ class _Printing:
     json: bool = False
     quiet: bool = False
     left: str = ""
-    table: "_Table | None" = None
+    table: "_AlignedRows | None" = None
     progress_width: int = 0
 
 
@@ -105,7 +105,7 @@ def columns(*names: str, title: str = "") -> None:
 
     With the name of a `title`, it gets such a column beside them, cut to the width of a line.
     """
-    _now.table = _Table(names, title) if shows_tables() else None
+    _now.table = _AlignedRows(names, title) if shows_tables() else None
 
 
 def shows_tables() -> bool:
@@ -191,7 +191,7 @@ def _styled(text: str, style: str, stream: IO[str]) -> str:
     return text if plain or not text else f"\x1b[{style}m{text}\x1b[0m"
 
 
-class _Table:
+class _AlignedRows:
     """Rows in aligned columns under a header, as wide as the first rows need."""
 
     def __init__(self, names: Sequence[str], title: str) -> None:

@@ -86,23 +86,6 @@ def test_standard_input_has_the_format_of_the_output(run, tmp_path):
     assert (tmp_path / "out.csv").read_text() == "id,text\n" + "".join(rows.splitlines(True)[:2])
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("in.jsonl",), "give --output or --output-dir"),
-        (("in.jsonl", "-o", "a", "--output-dir", "b"), "give --output or --output-dir"),
-        (("in.jsonl", "-o", "-"), "found -, expected a path"),
-        (("in.jsonl", "-o", "a.jsonl", "--bad", "skip"), "'skip' is not one of"),
-        (("in.jsonl", "-o", "a.jsonl", "--removed", "r.csv"), "--removed gets JSON lines"),
-        ((), "Missing argument"),
-    ],
-)
-def test_usage_errors(run, arguments, message):
-    done = run("dedupe", *arguments)
-    assert done.code == 2
-    assert message in done.err
-
-
 def test_a_failed_first_run_leaves_no_database(run, tmp_path):
     source, database = tmp_path / "in.jsonl", tmp_path / "db"
     source.write_text('{"words": 1}\n')

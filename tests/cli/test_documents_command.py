@@ -90,13 +90,6 @@ def test_integer_keys(run, numbered):
     assert keys_in(numbered) == [7, 9]
 
 
-@pytest.mark.parametrize("arguments", [[], ["a", "--prefix", "b"]])
-def test_get_needs_keys_or_a_prefix(run, path, arguments):
-    done = run("get", path, *arguments)
-    assert (done.code, done.out) == (2, "")
-    assert "give keys, or --prefix" in done.err
-
-
 def test_hostile_keys_and_metadata_are_shown_safely(run, path):
     with fpdb.open(path) as database:
         database.add(HOSTILE, text_of(9), {HOSTILE: HOSTILE})
@@ -123,19 +116,6 @@ def test_delete_keys_from_a_file(run, path, tmp_path, from_stdin):
     done = run("delete", path, "--keys-from", "-" if from_stdin else file, stdin=file.read_bytes())
     assert done.err == "deleted: 2, not found: 1\n"
     assert keys_in(path) == [KEYS[1], "short"]
-
-
-def test_keys_and_a_file_of_keys_go_together(run, path, tmp_path):
-    (tmp_path / "keys").write_text(KEYS[2], "utf-8")
-    assert run("delete", path, KEYS[0], "--keys-from", tmp_path / "keys").code == 0
-    assert keys_in(path) == [KEYS[1], "short"]
-
-
-def test_an_empty_file_of_keys_deletes_nothing(run, path, tmp_path):
-    (tmp_path / "keys").write_bytes(b"\n\n")
-    assert run("delete", path, "--keys-from", tmp_path / "keys").err == "deleted: 0\n"
-    assert run("delete", path, "--keys-from", tmp_path / "absent").code == 3
-    assert keys_in(path) == KEYS
 
 
 def test_a_bad_key_in_a_file_is_an_error(run, numbered, tmp_path):
@@ -182,39 +162,8 @@ def test_dry_run_of_keys_prints_those_that_are_there(run, path):
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [
-        [],
-        ["--dry-run"],
-        ["--prefix", ""],
-        ["--prefix", "", "--older-than", "1d"],
-        ["a", "--prefix", "b"],
-        ["--keys-from", "f", "--older-than", "1d"],
-        ["--older-than", "0d"],
-        ["--older-than", "30"],
-        ["--older-than", "-1d"],
-        ["--older-than", "soon"],
-    ],
-)
-def test_nothing_is_deleted_by_accident(run, path, arguments):
-    done = run("delete", path, *arguments)
-    assert (done.code, done.out) == (2, "")
-    assert keys_in(path) == KEYS
-
-
-@pytest.mark.parametrize(
     ("text", "seconds"),
     [("45s", 45), ("90m", 5400), ("12h", 43200), ("30d", 2592000), ("2w", 1209600)],
 )
 def test_ages(text, seconds):
     assert parse_age(text) == seconds
-
-
-@pytest.mark.process
-def test_many_documents_go_in_batches(run, tmp_path):
-    where = tmp_path / "many.fpdb"
-    with fpdb.create(where) as database:
-        database.add_fingerprints([f"k{n:05d}" for n in range(3500)], range(3500))
-    assert run("delete", where, "--prefix", "k0").err == "deleted: 3,500\n"
-    assert keys_in(where) == []
-    assert run("check", where).code == 0

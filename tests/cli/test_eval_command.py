@@ -88,19 +88,6 @@ def test_integer_keys_are_those_of_the_table(run, tmp_path):
     assert [row[3] for row in run("eval", documents, pairs, "-k", "0").rows[1:]] == ["1", "1"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["-k", "9-3"], "expected distances"),
-        (["-k", "some"], "expected distances"),
-    ],
-)
-def test_usage(run, documents, arguments, message):
-    outcome = run("eval", documents, *arguments)
-    assert outcome.code == 2
-    assert message in outcome.err
-
-
 def test_errors_have_a_hint(run, documents, tmp_path):
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("a\tz\t0.9\n")

@@ -109,18 +109,5 @@ def test_an_output_appears_whole_or_not_at_all(run, path, tmp_path, monkeypatch)
     assert [each.name for each in tmp_path.iterdir() if "part" in each.name] == []
 
 
-def test_an_output_that_can_t_be_written(run, path, tmp_path):
-    for file in (tmp_path / "absent" / "all.jsonl", tmp_path):
-        done = run("export", path, "-o", file)
-        assert (done.code, done.out) == (3, "")
-        assert f"error: {file} can't be written" in done.err
-        assert "\nhint: " in done.err
-
-
 def test_standard_output_may_be_named(run, path):
     assert run("export", path, "-o", "-").out == run("export", path).out
-
-
-def test_wrong_usage_exits_with_2(run, path):
-    assert run("export", path, "--output-format", "xml").code == 2
-    assert run("export").code == 2

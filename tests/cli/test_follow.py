@@ -116,28 +116,6 @@ def test_a_document_that_no_database_takes_is_answered_with_its_key(follow, path
     assert second == {"key": 7, "status": "added", "source": "-:2"}
 
 
-def test_empty_pages_are_stored_and_are_no_duplicates(follow):
-    texts = ["", "", "Please wait", "Please wait", "Page not found.", "page NOT found"]
-    pages = (page(f"u{number}", text) for number, text in enumerate(texts))
-    answers, _ = follow(*pages, options=["--skip-duplicates"])
-    assert [answer["status"] for answer in answers] == ["short"] * 5 + ["duplicate"]
-
-
-@pytest.mark.process
-def test_lines_may_hold_html(follow):
-    pytest.importorskip("resiliparse", reason="resiliparse isn't installed")
-    records = page("a", f"<p>{BRIDGE}</p>"), page("b", f"<div>{BRIDGE}</div>")
-    options = ["--skip-duplicates", "--html", "main"]
-    (first, second), _ = follow(*records, options=options)
-    assert first["status"] == "added"
-    assert (second["status"], second["duplicate_of"], second["distance"]) == ("duplicate", "a", 0)
-
-
-def test_the_last_line_needs_no_end(follow):
-    [answer], _ = follow(page("a", BRIDGE), end="")
-    assert answer["status"] == "added"
-
-
 def test_many_lines_at_once_are_answered_in_order(start, path):
     talk = Talk(start("follow", path, "-"))
     count = 3000
@@ -272,12 +250,6 @@ def test_a_follower_that_waits_uses_hardly_any_processor_time(start, path, tmp_p
     before = ticks()
     time.sleep(2)
     assert ticks() - before < 80  # hundredths of a second
-
-
-def test_a_similarity_needs_duplicates_to_skip(run, path):
-    done = run("follow", path, "-", "--similarity", "0.8")
-    assert done.code == 2
-    assert "--similarity needs --skip-duplicates" in done.err
 
 
 def test_a_file_is_no_directory(run, path, tmp_path):

@@ -1,10 +1,7 @@
 """Archives are ingested: their pages are found, and a second run redoes next to nothing."""
 
-import os
-import signal
 import subprocess
 import sys
-import time
 
 import pytest
 from warcs import http, packed, page, record
@@ -70,31 +67,6 @@ def test_pages_that_are_stored_are_not_read_again(run, tmp_path):
     assert "read again" in other.stderr
 
 
-@pytest.mark.slow("it reads an archive in two processes")
-def test_a_killed_run_goes_on(run, tmp_path):
-    path, archive = tmp_path / "a.fpdb", tmp_path / "a.warc"
-    many = [record(f"http://a.example/{n}", http(page(f"{n}"))) for n in range(3000)]
-    archive.write_bytes(b"".join(many))
-    command = [sys.executable, "-m", "fpdb", "ingest", str(path), str(archive), "--quiet"]
-    with subprocess.Popen(command) as running:
-        for _ in range(600):
-            time.sleep(0.05)
-            try:
-                with fpdb.open(path) as db:
-                    if len(db) >= 1000:
-                        break
-            except fpdb.FpdbError:
-                continue
-        os.kill(running.pid, signal.SIGKILL)
-    with fpdb.open(path) as db:
-        stored = len(db)
-    assert stored >= 1000
-    done = run("ingest", path, archive)
-    # The summary leaves out what is zero, as the first run may have stored all before it ended.
-    counts = {"added": 3000 - stored, "unchanged": stored}
-    assert ", ".join(f"{name} {n:,}" for name, n in counts.items() if n) + ";" in done.err
-
-
 def test_query_and_strict(run, tmp_path):
     path, archive = tmp_path / "a.fpdb", tmp_path / "a.warc"
     archive.write_bytes(RECORDS[0] + b"garbage\r\n" + RECORDS[1])
@@ -108,12 +80,3 @@ def test_query_and_strict(run, tmp_path):
     file = tmp_path / "a.html"
     file.write_text(page("0"))
     assert "http://a.example/0\t1.00\n" in run("query", path, file).out
-
-
-def test_integer_keys(run, tmp_path):
-    archive = tmp_path / "a.warc"
-    archive.write_bytes(record("http://a.example/1"))
-    assert "added 1;" in run("ingest", tmp_path / "a.fpdb", archive).err
-    assert run("create", tmp_path / "b.fpdb", "--key-type", "integer").code == 0
-    done = run("ingest", tmp_path / "b.fpdb", archive)
-    assert "bad 1;" in done.err

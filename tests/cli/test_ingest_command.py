@@ -92,22 +92,6 @@ def test_standard_input_is_read_packed_or_not(run, path, files, pack):
     assert summary(done) == {"read": 3, "added": 3}
 
 
-def test_gzip_is_read_by_its_suffix(run, path, tmp_path):
-    file = tmp_path / "pages.jsonl.gz"
-    file.write_bytes(gzip.compress(jsonl(pages(range(3)))))
-    assert summary(run("ingest", path, file)) == {"read": 3, "added": 3}
-
-
-def test_several_files_and_directories_are_read_one_after_the_other(run, path, source, tmp_path):
-    folder = tmp_path / "texts"
-    (folder / "deep").mkdir(parents=True)
-    (folder / "one.txt").write_text(text_of(100), "utf-8")
-    (folder / "deep" / "two.txt").write_text(text_of(200), "utf-8")
-    done = run("ingest", path, source, folder)
-    assert summary(done) == {"read": 7, "added": 7}
-    assert {"one.txt", "deep/two.txt"} < set(keys_in(path))
-
-
 @pytest.mark.parametrize("suffix", ["csv", "tsv"])
 def test_named_columns_of_tables(run, path, tmp_path, suffix):
     file = tmp_path / f"pages.{suffix}"
@@ -146,12 +130,6 @@ def test_all_other_fields_become_metadata(run, path, source):
         assert database["https://a.example/1"].meta == {"lang": "en"}
 
 
-def test_each_line_is_a_document(run, path):
-    stdin = f"{text_of(1)}\n\n{text_of(2)}\n".encode()
-    run("ingest", path, "-", "--format", "lines", stdin=stdin)
-    assert keys_in(path) == ["-:1", "-:3"]
-
-
 def test_ready_fingerprints_in_both_bases(run, path):
     rows = b"a\tff00\nb\t0x10\nc\t00000000000000ff\n"
     options = ["--format", "tsv", "--key-field", 1, "--fingerprint-field", 2]
@@ -162,13 +140,6 @@ def test_ready_fingerprints_in_both_bases(run, path):
     with fpdb.open(path, readonly=True) as database:
         found = {key: database[key].fingerprint for key in database}
     assert found == {"a": 0xFF00, "b": 0x10, "c": 255, "d": 255, "e": 255}
-
-
-def test_json_numbers_are_fingerprints_as_they_are(run, path):
-    stdin = jsonl([{"key": "a", "fingerprint": 255}, {"key": 7, "fingerprint": "ff"}])
-    run("ingest", path, "--fingerprint-field", "fingerprint", stdin=stdin)
-    with fpdb.open(path, readonly=True) as database:
-        assert {key: database[key].fingerprint for key in database} == {"a": 255, "7": 255}
 
 
 def test_the_recipe_of_a_new_database(run, path):
@@ -219,12 +190,6 @@ def test_duplicates_are_skipped_and_said(run, path, source):
         "similarity": 1.0,
         "meta": None,
     }
-
-
-def test_duplicates_within_one_file_are_found(run, path):
-    stdin = jsonl([{"key": str(n), "text": text_of(n % 2)} for n in range(4)])
-    done = run("ingest", path, "--skip-duplicates", stdin=stdin)
-    assert done.rows == [["2", "0", "1.00"], ["3", "1", "1.00"]]
 
 
 def test_duplicates_of_a_database_of_bits_are_printed_with_their_distance(run, path):
@@ -305,35 +270,6 @@ def test_strict_keeps_everything_before_the_first_bad_one(run, path, bad):
     assert len(keys_in(path)) == 7
 
 
-def test_strict_refuses_a_key_of_the_wrong_kind(run, path):
-    stdin = jsonl([{"key": 1, "text": text_of(1)}, {"key": "x", "text": text_of(2)}])
-    run("create", path, "--key-type", "integer")
-    done = run("ingest", path, "--strict", stdin=stdin)
-    assert (done.code, keys_in(path)) == (3, [1])
-    assert "-:2: found the key 'x'" in done.err
-
-
-def test_a_feature_that_a_recipe_refuses_is_a_bad_record(run, path):
-    texts = ["plain", "naïve", "code", "日本", "more"]
-    stdin = jsonl([{"key": str(n), "text": text} for n, text in enumerate(texts)])
-    done = run("ingest", path, "-r", "ascii-mt", stdin=stdin)
-    assert summary(done) == {"read": 5, "added": 3, "bad": 2}
-    refused = [line[:4] for line in done.err.splitlines() if line.startswith("-:")]
-    assert refused == ["-:2:", "-:4:"]
-    assert keys_in(path) == ["0", "2", "4"]
-
-
-def test_a_broken_archive_keeps_what_came_out(run, path, tmp_path):
-    file = tmp_path / "pages.jsonl.gz"
-    packed = gzip.compress(jsonl(pages(range(20_000))))
-    file.write_bytes(packed[: len(packed) // 2])
-    done = run("ingest", path, file)
-    found = summary(done)
-    assert (done.code, found["bad"]) == (4, 1)
-    assert found["added"] > 1000
-    assert f"{file}: is no complete gzip file" in done.err
-
-
 def test_short_texts_and_replaced_bytes_are_counted(run, path):
     stdin = jsonl([{"key": "s", "text": "too short"}]) + b'{"key": "b", "text": "bad \xff byte"}\n'
     done = run("ingest", path, stdin=stdin)
@@ -368,29 +304,6 @@ def test_errors_before_the_first_record_create_nothing(run, path, arguments, mes
     assert not path.exists()
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--format", "xml"],
-        ["--base", "octal"],
-        ["--similarity", "0.8"],
-        ["--skip-duplicates", "--similarity", "1.8"],
-    ],
-)
-def test_wrong_usage_exits_with_2(run, path, arguments):
-    done = run("ingest", path, *arguments)
-    assert (done.code, done.out) == (2, "")
-    assert "Usage: " in done.err
-    assert not path.exists()
-
-
-def test_no_place_for_a_database(run, tmp_path, source):
-    deep = run("ingest", tmp_path / "absent" / "db", source)
-    assert (deep.code, "hint: make that directory first" in deep.err) == (3, True)
-    taken = run("ingest", source, source)
-    assert (taken.code, "expected the directory" in taken.err) == (3, True)
-
-
 def test_the_counts_as_json(run, path, source):
     found = json.loads(run("ingest", path, source, "--json").out)
     assert (found["read"], found["added"], found["bad"]) == (5, 5, 0)
@@ -406,19 +319,6 @@ def test_progress_is_shown_on_a_terminal_only(run, path, source, monkeypatch):
     assert done.err.splitlines()[-1].startswith("read 5,")
     assert "%" not in run("ingest", path, "-", stdin=jsonl(pages([1]))).err
     assert "\r" not in run("ingest", path, source, "--quiet").err
-
-
-def test_hostile_keys_and_files_are_shown_safely(run, path, tmp_path):
-    key = "\x1b]0;owned\x07\u202e\n\t[/]"
-    run("ingest", path, stdin=jsonl([{"key": key, "text": text_of(1)}]))
-    done = run(
-        "ingest", path, "--skip-duplicates", stdin=jsonl([{"key": f"{key}2", "text": text_of(1)}])
-    )
-    shown = r"\x1b]0;owned\x07\u202e\n\t[/]"
-    assert done.rows == [[f"{shown}2", shown, "1.00"]]
-    hostile = tmp_path / "a\x1b[2J.jsonl"
-    hostile.write_bytes(b"{\n")
-    assert "\x1b" not in run("ingest", path, hostile).err
 
 
 def test_the_formats_of_the_option_are_those_that_are_read():

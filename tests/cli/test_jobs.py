@@ -16,7 +16,6 @@ import pytest
 from waiting import wait_for
 
 import fpdb
-from fpdb.documents.prepare import GATHERED
 from fpdb.io.files import PART, read_parts
 
 pytestmark = pytest.mark.process
@@ -115,22 +114,6 @@ def test_strict_stops_at_the_same_record(run, tmp_path, small_parts, bad):
     assert "read 26, added 25," in err
 
 
-def test_directories_and_tables(run, tmp_path, small_parts):
-    folder = tmp_path / "texts"
-    folder.mkdir()
-    for number in range(30):
-        (folder / f"{number}.txt").write_text(text_of(number))
-    (folder / "table.csv").write_text('key,text\n"a\nb","x\ny"\n' * 2)
-    seen = []
-    for jobs in (1, 2):
-        path = tmp_path / "crawl.fpdb"
-        done = run("ingest", path, folder, "-j", jobs)
-        seen.append((without_times(done.err), rows_in(path)))
-        path.rename(tmp_path / f"{jobs}.fpdb")
-    assert seen[0] == seen[1]
-    assert len(seen[0][1]) == 32
-
-
 def test_query_gives_the_same_whatever_the_number_of_jobs(run, tmp_path, source, small_parts):
     path = tmp_path / "crawl.fpdb"
     run("ingest", path, source)
@@ -165,22 +148,6 @@ def test_matches_that_a_worker_sends_are_still_marked_as_incomplete():
     sent.complete = False
     received = pickle.loads(pickle.dumps(sent))
     assert (received, received.complete) == (sent, False)
-
-
-def test_fingerprint_gives_the_same_whatever_the_number_of_jobs(run, tmp_path):
-    file = tmp_path / "lines.txt"
-    file.write_text("".join(text_of(number) + "\nshort\n" for number in range(400)))
-    command = ["fingerprint", "--format", "lines", file]
-    one, two = (run(*command, "--jobs", jobs) for jobs in (1, 2))
-    assert one == two
-    assert len(one.rows) == 800
-
-
-@pytest.mark.parametrize("jobs", ["-1", "257", "many", "1.5"])
-@pytest.mark.parametrize("command", [["ingest", "x.fpdb"], ["query", "x.fpdb"], ["fingerprint"]])
-def test_other_numbers_are_wrong_usage(run, command, jobs):
-    done = run(*command, "--jobs", jobs)
-    assert (done.code, "--jobs" in done.err) == (2, True)
 
 
 def children_of(process):
@@ -250,20 +217,6 @@ def test_an_interrupt_ends_all_processes_and_leaves_a_sound_database(reading):
     assert is_sound(path)
 
 
-@pytest.mark.full
-def test_an_interrupt_in_full_swing(start, tmp_path):
-    file, path = tmp_path / "much.jsonl", tmp_path / "crawl.fpdb"
-    file.write_text("".join(map(line_of, range(40_000))))
-    process = start("ingest", path, file, "--jobs", 2)
-    wait_for(lambda: stored_in(path) > 0)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert (process.returncode, b"Traceback" in err) == (130, False)
-    # Ctrl-C during a commit comes before what that stores is counted.
-    assert counted_in(err) <= stored_in(path) <= counted_in(err) + GATHERED + PART
-    assert is_sound(path)
-
-
 @pytest.mark.slow("a command starts workers and is killed")
 def test_a_killed_ingest_takes_its_workers_along(reading):
     path, process, workers = reading
@@ -285,31 +238,3 @@ def test_a_killed_worker_is_an_error(reading):
     assert re.search(r"error: the worker process \d+ was killed by SIGKILL\nhint: ", err.decode())
     assert b"Traceback" not in err
     assert is_sound(path)
-
-
-@pytest.mark.full
-def test_what_a_slow_source_gave_is_stored_before_it_ends(start, tmp_path):
-    path = tmp_path / "crawl.fpdb"
-    process = start("ingest", path, "--jobs", 2)
-    number, deadline = 0, time.monotonic() + 30
-    while stored_in(path) < 3:
-        assert time.monotonic() < deadline
-        process.stdin.write(line_of(number).encode())
-        process.stdin.flush()
-        number += 1
-        time.sleep(0.3)
-    assert process.poll() is None
-    process.communicate(timeout=60)
-    assert (process.returncode, stored_in(path)) == (0, number)
-
-
-@pytest.mark.slow("a command starts workers and writes to a pipe")
-def test_a_reader_of_answers_that_goes_away_is_no_error(start, tmp_path):
-    file, path = tmp_path / "much.jsonl", tmp_path / "crawl.fpdb"
-    file.write_text("".join(map(line_of, range(2000))))
-    start("ingest", path, file).communicate(timeout=60)
-    process = start("query", path, file, "--jobs", 2, "--json")
-    process.stdout.readline()
-    process.stdout.close()
-    assert process.stderr.read() == b""
-    assert process.wait(60) == 0

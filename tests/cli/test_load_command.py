@@ -139,15 +139,6 @@ def test_keys_come_from_a_file(run, tmp_path, path, array):
     assert not (tmp_path / "no").exists()
 
 
-@pytest.mark.parametrize("content", [b"PK\x03\x04" + bytes(100), b"\x93NUMPY\1\0", b"\x80\4.", b""])
-def test_what_is_no_array_is_an_error(run, tmp_path, path, content):
-    (tmp_path / "a.npy").write_bytes(content)
-    refused = load(run, path, tmp_path / "a.npy", "--first-key", 0)
-    assert refused.code == 3
-    assert "a.npy can't be read as an array of numbers" in refused.err
-    assert not path.exists()
-
-
 def test_as_many_keys_as_fingerprints(run, tmp_path, path, array):
     (tmp_path / "keys.txt").write_text("a\nb\n")
     refused = load(run, path, tmp_path / "ready.npy", "--keys", tmp_path / "keys.txt")
@@ -206,22 +197,6 @@ def test_what_is_no_array_of_fingerprints(run, tmp_path, path, made, reason):
     assert refused.code == 3
     assert reason in refused.err
     assert "hint: " in refused.err
-    assert not path.exists()
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        ("more.jsonl",),
-        ("--first-key", "-1"),
-        ("--first-key", str(2**64)),
-        ("--text-field", "body"),
-        ("--jobs", "2"),
-        ("--format", "warc"),
-    ],
-)
-def test_wrong_usage_exits_with_2(run, tmp_path, path, array, options):
-    assert load(run, path, tmp_path / "ready.npy", *options).code == 2
     assert not path.exists()
 
 

@@ -180,11 +180,6 @@ def test_cells_of_csv_are_guarded(run, tmp_path):
         assert "'=1+1" in file.read_text()
 
 
-def test_parquet_needs_a_file(run, path):
-    done = run("pairs", path, "--output-format", "parquet")
-    assert (done.code, "needs --output" in done.err) == (2, True)
-
-
 @pytest.mark.parametrize("suffix", ["parquet", "csv"])
 def test_a_file_that_cannot_be_written_is_an_error(run, path, tmp_path, suffix):
     done = run("pairs", path, "-o", tmp_path / "absent" / f"out.{suffix}")

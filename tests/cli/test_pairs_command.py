@@ -85,14 +85,6 @@ def test_duplicates_are_deleted_and_printed(run, path):
 
 
 @pytest.mark.parametrize("command", ["pairs", "clusters"])
-def test_a_k_that_cannot_be_served_is_an_error_with_a_hint(run, path, command):
-    done = run(command, path, "-k", 60)
-    assert (done.code, done.out) == (3, "")
-    assert "hint: " in done.err
-    assert run(command, path, "-k", "-1").code == 2
-
-
-@pytest.mark.parametrize("command", ["pairs", "clusters"])
 def test_an_empty_database_has_none(run, tmp_path, command):
     fpdb.create(tmp_path / "empty").close()
     done = run(command, tmp_path / "empty")
@@ -198,22 +190,6 @@ def test_with_a_database_only_its_documents_are_compared_by_its_recipe(run, tmp_
         "not in the database, and not compared: 1",
         f"bad records: {len(lines) - 2}",
     ]
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        [],
-        ["--exact", "f", "-k", 3],
-        ["a.fpdb", "--above"],
-        ["a.fpdb", "--containment"],
-        ["a.fpdb", "--of", "features"],
-        ["--exact", "f", "--of", "words"],
-    ],
-)
-def test_wrong_usage_of_pairs_exits_with_2(run, arguments):
-    done = run("pairs", *arguments)
-    assert (done.code, done.out) == (2, "")
 
 
 def test_the_pairs_of_the_news_script_are_found(run, tmp_path):

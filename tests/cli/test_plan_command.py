@@ -82,10 +82,6 @@ def test_false_matches_by_chance(run, arguments, shown):
     assert f"false matches  {shown}" in done.out
 
 
-def test_a_thousand_million_is_no_2_to_the_34(run):
-    assert "documents      1,000,000,000, 2**29.9\n" in run("plan", "--documents", "1e9").out
-
-
 def test_a_database_that_will_match_by_chance_is_created_with_a_warning(run, tmp_path):
     done = run("create", tmp_path / "a", "--recipe", "bigram-32", "--json")
     assert json.loads(done.out)["bits"] == 32
@@ -163,34 +159,6 @@ def test_a_document_takes_the_bytes_of_the_plan(run, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "code"),
-    [
-        (["--machines", "3"], 2),
-        (["--similarity", "1.1"], 2),
-        (["--similarity", "0.1"], 3),
-    ],
-)
-def test_a_similarity_that_can_t_be_planned(run, options, code):
-    done = run("plan", "--similarity", 0.8, *options)
-    assert (done.code, done.out) == (code, "")
-
-
-def test_five_blocks_of_twelve_bits_for_k_4(run):
-    chosen = next(fields for chosen, fields in rows(run("plan", "-k", 4)) if chosen)
-    assert chosen[:3] == ["5", "12", "5"]
-
-
-def test_eight_billion_pages(run):
-    found = plans(run("plan", "--documents", "8e9", "--json"))
-    assert found[4, 16]["bytes"] == pytest.approx(8e9 * 40, rel=0.1)
-
-
-@pytest.mark.parametrize("bits", [32, 64, 128])
-def test_each_width_has_plans(run, bits):
-    assert rows(run("plan", "--bits", bits))
-
-
-@pytest.mark.parametrize(
     "arguments", [["--bits", "48"], ["-k", "25"], ["-k", "18"], ["--bits", "32", "-k", "16"]]
 )
 def test_what_can_t_be_planned(run, arguments):
@@ -216,16 +184,6 @@ def test_counts(text, number):
     assert parse_count(text) == number
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["0", "-1", "1.5", "2**99", "99**99", "1e400", "1e30", "nan", "inf", "many", "", "1,00", "2**"],
-)
-def test_no_counts(run, text):
-    done = run("plan", f"--documents={text}")
-    assert (done.code, done.out) == (2, "")
-    assert "expected a whole number from 1" in " ".join(done.err.split())
-
-
 def test_the_three_ways_for_people(run):
     done = run("plan", "--documents", "8e9", "--machines", 200)
     assert (done.code, done.err) == (0, "a database has at most 1.1 TB\n")
@@ -248,15 +206,6 @@ def test_all_numbers_of_the_three_ways(run):
     assert found["whole"]["load_seconds"] == estimate_cost(whole, 10**9).load_seconds
     assert (found["join"]["name"], found["join"]["seconds"]) == (join.name, join.seconds)
     assert found["join"]["shuffle_bytes"] == join.shuffle_bytes
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [["--machines", "0"], ["--machines", "-1"]],
-)
-def test_usage_of_machines(run, arguments):
-    done = run("plan", *arguments)
-    assert (done.code, done.out) == (2, "")
 
 
 @pytest.mark.parametrize(

@@ -126,25 +126,6 @@ def test_where_documents_are_expected_it_is_named(run, path, tmp_path):
     assert "a.jsonl:1: is the portable form of a database" in done.err
 
 
-def test_records_that_begin_a_little_like_it(run, tmp_path):
-    for stdin in (
-        b"",
-        b"{",
-        b'{"fpdb',
-        b"\x1f\x8b",
-        b"\x28\xb5\x2f\xfd",
-        gzip.compress(b"{}")[:15],
-    ):
-        done = run("ingest", tmp_path / "copy.fpdb", "-", stdin=stdin)
-        assert done.code == (3 if stdin else 0)
-        assert "added" not in done.err
-
-
-def test_a_file_that_isn_t_there(run, tmp_path):
-    done = run("load", tmp_path / "copy.fpdb", tmp_path / "absent.fpdb.jsonl")
-    assert (done.code, "No such file" in done.err) == (3, True)
-
-
 @pytest.fixture
 def large(tmp_path):
     """A database whose first block of zstd alone is larger than a buffer of standard input."""
@@ -179,18 +160,6 @@ def test_a_pipe_that_begins_slowly_is_loaded(start, path, tmp_path, suffix, firs
     _, errors = load.communicate(timeout=60)
     assert load.returncode == 0, errors
     assert dumped(tmp_path / "copy.fpdb") == dumped(path)
-
-
-@pytest.mark.parametrize("size", [0, 3, 17])
-@pytest.mark.parametrize("suffix", ["", ".zst"])
-def test_what_is_cut_at_its_beginning_makes_no_other_database(run, path, tmp_path, suffix, size):
-    file = tmp_path / f"crawl.fpdb.jsonl{suffix}"
-    file.write_bytes(PACK[suffix](dumped(path))[:size])
-    done = run("load", tmp_path / "copy.fpdb", file)
-    assert done.code == 3
-    assert "error: " in done.err
-    assert "hint: " in done.err
-    assert not (tmp_path / "copy.fpdb").exists()
 
 
 def test_a_format_that_is_named_is_that_of_the_file(run, path, tmp_path):

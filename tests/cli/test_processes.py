@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -161,23 +160,3 @@ def test_a_gzip_bomb_is_refused_at_once(start, tmp_path):
     code, _, err = finished(start("fingerprint", path))
     assert (code, seconds_of_children() - before < 5) == (3, True)
     assert b"holds more than 2097152 bytes in one text" in err
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("recipe", ["web", "char-4"])
-def test_two_megabytes_of_one_character_in_a_line_are_a_text(start, recipe):
-    options = ["--format", "lines", "-r", recipe]
-    before = time.monotonic()
-    code, out, err = finished(start("fingerprint", *options), b"x" * (2 * MEGABYTE) + b"\n")
-    assert (code, out) == (0, b"short\t-:1\n")
-    least = fpdb.recipe(recipe).grams.minimum
-    assert err.decode() == f"short texts: 1 (fewer than {least} distinct features)\n"
-    assert time.monotonic() - before < 20
-
-
-@pytest.mark.full
-def test_a_short_english_text_has_its_fingerprint_soon_after_a_cold_start(start):
-    before = time.monotonic()
-    code, out, _ = finished(start("fingerprint", "-t", TEXT))
-    assert (code, time.monotonic() - before < 3) == (0, True)
-    assert out

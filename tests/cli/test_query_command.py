@@ -51,14 +51,6 @@ def test_fingerprints_are_named_by_their_digits(run, ready):
     assert decimal.rows == [["127", "d7", "0"]]
 
 
-def test_k_is_the_database_s_or_any_other(run, ready):
-    for options, expected in (([], 7), (["-k", "5"], 5), (["--k", "0"], 0)):
-        done = run("query", ready, "--fingerprint", "0", *options)
-        assert [row[1] for row in done.rows] == [f"d{n}" for n in range(expected + 1)]
-    beyond = run("query", ready, "--fingerprint", "0", "-k", 60)
-    assert (beyond.code, "hint: " in beyond.err) == (3, True)
-
-
 def test_limit(run, ready):
     done = run("query", ready, "--fingerprint", "0", "--limit", 2)
     assert [row[1] for row in done.rows] == ["d0", "d1"]
@@ -247,42 +239,6 @@ def test_wide_fingerprints(run, ready):
     assert "-:1: found the fingerprint 0x1" in done.err
     literal = run("query", ready, "--fingerprint", "1" + "0" * 16)
     assert (literal.code, "expected 64 bits" in literal.err) == (3, True)
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--fingerprint", "xyz"],
-        ["--fingerprint", "ff", "--base", "decimal"],
-        ["--fingerprint", "ff", "--similarity", "0.9"],
-        ["--text", "x", "--similarity", "1.2"],
-        ["-k", "-1"],
-        ["--limit", "0"],
-        ["--format", "xml"],
-    ],
-)
-def test_wrong_usage_exits_with_2(run, path, arguments):
-    done = run("query", path, *arguments)
-    assert (done.code, done.out) == (2, "")
-
-
-def test_a_database_that_isn_t_there_is_not_created(run, tmp_path):
-    done = run("query", tmp_path / "absent", "-t", "x")
-    assert (done.code, done.out) == (3, "")
-    assert done.err.startswith("error: there is no database at")
-    assert not (tmp_path / "absent").exists()
-
-
-def test_hostile_keys_and_names_are_shown_safely(run, path):
-    with fpdb.open(path) as database:
-        database.add(HOSTILE, text_of(50))
-    stdin = json.dumps({"key": HOSTILE, "text": text_of(50)}).encode()
-    done = run("query", path, stdin=stdin)
-    shown = r"\x1b]0;owned\x07\u202e\n\t[/]"
-    assert done.rows == [[shown, shown, "1.00"]]
-    as_json = run("query", path, "--json", stdin=stdin)
-    assert json.loads(as_json.out)["matches"][0]["key"] == HOSTILE
-    assert "\x1b" not in as_json.out
 
 
 def test_a_keyed_recipe_is_given_again(run, tmp_path):

@@ -110,26 +110,3 @@ def test_without_a_command_the_help_is_shown(run, arguments):
     done = run(*arguments)
     assert done.code == 2
     assert "Usage: " in done.out + done.err
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        [],
-        ["fingerprint"],
-        ["compare"],
-        ["recipes"],
-        *(["recipes", x] for x in ("list", "show", "idf")),
-    ],
-)
-@pytest.mark.parametrize("option", ["-h", "--help"])
-def test_help_shows_an_example(run, arguments, option):
-    done = run(*arguments, option)
-    assert (done.code, done.err) == (0, "")
-    assert "Example:" in done.out
-
-
-def test_an_unknown_command_is_wrong_usage(run):
-    done = run("fingerprnt")
-    assert (done.code, done.out) == (2, "")
-    assert "No such command" in done.err

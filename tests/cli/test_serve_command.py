@@ -312,13 +312,6 @@ def test_the_address_of_an_explorer_is_no_argument(start, path, tmp_path, monkey
     assert not page.parent.exists()
 
 
-def test_a_host_that_is_no_name_is_an_error(start, path):
-    process = start("serve", path, "--host", "127..0.1")
-    assert process.wait(60) == 2
-    assert b"found the host '127..0.1'" in process.stderr.read()
-    assert not path.exists()
-
-
 def test_idle_connections_leave_one_for_others(start, path, monkeypatch):
     import resource
 
@@ -348,7 +341,7 @@ def test_idle_connections_leave_one_for_others(start, path, monkeypatch):
 def test_other_hosts_need_a_token(start, path, tmp_path):
     refused = start("serve", path, "--host", "0.0.0.0", "--port", 0)
     assert refused.wait(60) == 3
-    assert b"hint: give a --token-file" in refused.stderr.read()
+    assert b"hint: require tokens" in refused.stderr.read()
     tokens = tmp_path / "tokens"
     tokens.write_text("write 0123456789abcdef\n")
     tokens.chmod(0o600)

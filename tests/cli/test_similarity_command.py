@@ -7,9 +7,7 @@ import random
 import pytest
 
 import fpdb
-from fpdb.documents import lookup
 from fpdb.joins import pairs
-from fpdb.tables import bands
 
 WORDS = [f"word{number}" for number in range(300)]
 
@@ -100,12 +98,6 @@ def test_records_are_asked_for(run, stored, records, texts, jobs):
     ]
 
 
-def test_short_texts_find_equal_ones(run, stored):
-    run("ingest", stored, "-", stdin=b'{"url": "s", "text": "far too short"}\n')
-    done = run("query", stored, "--text", "far too short", "--similarity", "0.9")
-    assert done.rows == [["text", "s", "1.00"]]
-
-
 def test_ready_fingerprints_are_questions_of_bits(run, stored, texts):
     number = f"{fpdb.recipe('web').fingerprint(texts['0a']):016x}"
     assert run("query", stored, "--fingerprint", number).rows[0] == [number, "0a", "0"]
@@ -136,15 +128,6 @@ def test_pairs_and_clusters_are_those_of_the_library(run, stored):
     ]
 
 
-def test_pairs_by_bits_have_a_distance_and_no_similarity(run, stored):
-    done = run("pairs", stored, "-k", 12)
-    expected = answers(stored, lambda db: list(db.pairs(k=12)))
-    assert expected
-    assert done.rows == [[pair.key, pair.other, str(pair.distance)] for pair in expected]
-    line = json.loads(run("pairs", stored, "-k", 12, "--json").out.splitlines()[0])
-    assert list(line) == ["key", "other", "distance"]
-
-
 @pytest.mark.parametrize("options", [[], ["-k", "12"]])
 def test_files_have_both_columns(run, stored, tmp_path, options):
     """The columns of a file don't depend on the question, so that files can be put together."""
@@ -171,19 +154,6 @@ def test_what_resembles_is_not_ingested(run, tmp_path, records):
     assert done.rows
     assert all(len(row) == 3 and float(row[2]) >= 0.66 for row in done.rows)
     assert answers(path, len) == 30 - len(done.rows)
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("ingest", "texts", "--similarity", "0.7"),
-        ("query", "--similarity", "1.2", "--text", "x"),
-        ("create", "--similarity", "most"),
-    ],
-)
-def test_options_that_dont_go_together(run, stored, arguments):
-    command, *rest = arguments
-    assert run(command, stored, *rest).code == 2
 
 
 def test_compact_makes_the_bands_of_another_similarity(run, stored, tmp_path):
@@ -238,15 +208,3 @@ def test_what_bands_for_a_higher_similarity_miss_is_said_once(run, stored, recor
     if command == "query":
         rows = [json.loads(line) for line in done.out.splitlines()]
         assert {row["complete"] for row in rows} == {False}
-
-
-@pytest.mark.parametrize("few", [0, 128])
-def test_a_query_of_a_crowd_is_incomplete_and_that_is_said(run, stored, records, monkeypatch, few):
-    monkeypatch.setattr(lookup, "FEW", few)
-    assert "incomplete" not in run("query", stored, records).err
-    monkeypatch.setattr(bands, "MOST_COMPARED", 1)
-    done = run("query", stored, records)
-    # The one that agrees in most bands is compared: the text itself.
-    assert [row[0] for row in done.rows] == [row[1] for row in done.rows]
-    assert len(done.rows) == 30
-    assert "0a: incomplete, because too many documents are that near" in done.err

@@ -102,28 +102,6 @@ def test_create_never_overwrites(run, path, tmp_path):
     assert "holds other files" in run("create", tmp_path / "taken").err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [
-        (["-k", "x"], 2),
-        (["-k", "-1"], 2),
-        (["--key-type", "float"], 2),
-        (["--similarity", "1.5"], 2),
-        (["--similarity", "0"], 2),
-        (["--similarity", "none"], 2),
-        (["--similarity", "0.1"], 3),
-        (["--capacity", "none"], 2),
-        (["-k", "40"], 3),
-        (["-r", "wep"], 3),
-        (["--tables", "9"], 3),
-    ],
-)
-def test_what_can_t_be_created_leaves_nothing(run, tmp_path, arguments, code):
-    done = run("create", tmp_path / "db", *arguments)
-    assert (done.code, done.out) == (code, "")
-    assert not (tmp_path / "db").exists()
-
-
 def test_stats(run, path):
     short = entries(run("stats", path))
     found = entries(run("stats", path, "--verbose"))
@@ -227,16 +205,6 @@ def test_a_foreign_or_broken_data_file(run, tmp_path, command, content):
     assert (where / "data.mdb").read_bytes() == content
 
 
-@EACH
-def test_a_file_and_a_directory_of_something_else(run, tmp_path, command):
-    (tmp_path / "file").write_text("x", "utf-8")
-    (tmp_path / "folder").mkdir()
-    for where in (tmp_path / "file", tmp_path / "folder"):
-        done = call(run, command, where)
-        assert (done.code, done.out) == (3, "")
-        assert "\nhint: " in done.err
-
-
 @pytest.mark.process
 @pytest.mark.parametrize("name", CONTENTS)
 def test_check_reports_a_broken_data_file_and_refuses_a_foreign_one(run, tmp_path, name):
@@ -251,57 +219,6 @@ def test_check_reports_a_broken_data_file_and_refuses_a_foreign_one(run, tmp_pat
         assert where == "data.mdb"
         assert what
     assert (tmp_path / "data.mdb").read_bytes() == CONTENTS[name]
-
-
-@OPENING
-def test_a_truncated_data_file(run, path, command):
-    data = (path / "data.mdb").read_bytes()
-    (path / "data.mdb").write_bytes(data[: len(data) // 2 // 4096 * 4096])
-    done = call(run, command, path)
-    assert (done.code, done.out) == (3, "")
-    assert "\nhint: " in done.err
-
-
-@EACH
-def test_without_a_path_it_is_wrong_usage(run, command):
-    done = run(command[0])
-    assert (done.code, done.out) == (2, "")
-    assert "Missing argument" in done.err
-
-
-@pytest.mark.parametrize(
-    "command", ["create", "ingest", "query", "get", "delete", "export", "stats", "check", "plan"]
-)
-@pytest.mark.parametrize("option", ["-h", "--help"])
-def test_help_shows_an_example(run, command, option):
-    done = run(command, option)
-    assert (done.code, done.err) == (0, "")
-    assert f"fpdb {command} " in done.out.split("Example:")[1] + " "
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["create", "-"],
-        ["ingest", "-", "{tmp}/a.jsonl"],
-        ["load", "-", "{tmp}/a.jsonl"],
-        ["merge", "{path}", "-o", "-"],
-        ["compact", "{path}", "-o", "-"],
-        ["backup", "{path}", "-o", "-"],
-        ["repair", "{path}", "-o", "-"],
-        ["recipes", "idf", "{tmp}/a.jsonl", "-o", "-"],
-        ["spark", "fingerprint", "{tmp}/a.jsonl", "-"],
-    ],
-    ids=lambda arguments: arguments[0],
-)
-def test_a_dash_is_no_name_of_a_database(run, path, tmp_path, monkeypatch, arguments):
-    (tmp_path / "work").mkdir()
-    monkeypatch.chdir(tmp_path / "work")
-    (tmp_path / "a.jsonl").write_text('{"key": "a", "text": "some words"}\n')
-    outcome = run(*(each.format(path=path, tmp=tmp_path) for each in arguments))
-    assert outcome.code == 2
-    assert "expected a path" in outcome.err
-    assert not list((tmp_path / "work").iterdir())
 
 
 @pytest.mark.process

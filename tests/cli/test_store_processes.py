@@ -72,19 +72,6 @@ def test_an_interrupted_ingest_keeps_what_it_stored_and_can_be_run_again(start, 
 
 
 @pytest.mark.full
-def test_a_killed_ingest_leaves_a_sound_database(start, path):
-    process = start("ingest", path)
-    process.stdin.write(b"".join(map(line_of, range(2500))))
-    process.stdin.flush()
-    wait_for(lambda: stored_in(path) >= 1000)
-    process.kill()
-    process.wait(60)
-    assert finished(start("check", path))[0] == 0
-    code, _, _ = finished(start("ingest", path), b"".join(map(line_of, range(2500))))
-    assert (code, len(keys_in(path))) == (0, 2500)
-
-
-@pytest.mark.full
 def test_what_a_slow_source_gave_is_stored_before_it_ends(start, path):
     process = start("ingest", path)
     process.stdin.write(line_of(1))
@@ -127,36 +114,6 @@ def test_two_ingests_at_once_create_one_database(start, path):
     assert len(keys_in(path)) == 300
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        pytest.param(["get", "--prefix", ""], marks=pytest.mark.full),
-        ["export"],
-        pytest.param(["export", "--output-format=csv"], marks=pytest.mark.full),
-    ],
-)
-def test_a_reader_that_goes_away_is_no_error(start, path, command):
-    with fpdb.create(path) as database:
-        database.add_fingerprints([f"{'k' * 100}{n}" for n in range(5000)], range(5000))
-    process = start(command[0], path, *command[1:])
-    process.stdout.readline()
-    process.stdout.close()
-    assert process.stderr.read() == b""
-    assert process.wait(60) == 0
-
-
-def test_an_interrupted_query_exits_with_130(start, path):
-    fpdb.create(path).close()
-    process = start("query", path, "--json")
-    process.stdin.write(b"".join(map(line_of, range(700))))
-    process.stdin.flush()
-    first = process.stdout.readline()
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert (process.returncode, b"Traceback" in err) == (130, False)
-    assert json.loads(first)["query"] == "u00000"
-
-
 def test_progress_and_standard_input_of_a_terminal(start, path, tmp_path):
     main, terminal = pty.openpty()
     try:
@@ -168,13 +125,3 @@ def test_progress_and_standard_input_of_a_terminal(start, path, tmp_path):
         os.close(terminal)
         os.close(main)
     assert not path.exists()
-
-
-def test_chinese_is_printed_in_any_locale(start, path):
-    environment = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    record = json.dumps({"key": "新闻/一", "text": text_of(1), "标题": "通知"}).encode()
-    options = {"environment": environment}
-    assert finished(start("ingest", path, "--meta-field", "*", **options), record)[0] == 0
-    code, out, _ = finished(start("get", path, "--prefix", "", **options))
-    assert (code, out.split("\t")[0]) == (0, "新闻/一")
-    assert json.loads(out.split("\t")[4]) == {"标题": "通知"}

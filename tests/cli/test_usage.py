@@ -1,0 +1,98 @@
+"""Wrong usage: exit code 2, nothing on standard output, and nothing that is made or changed."""
+
+import os
+
+import pytest
+
+import fpdb
+
+# Arguments, and a part of the message. The database a.fpdb and the file f.jsonl are there.
+LINES = [
+    ("get a.fpdb", "give keys, or --prefix"),
+    ("get a.fpdb key --prefix k", "give keys, or --prefix"),
+    ("delete a.fpdb", "give keys or --keys-from"),
+    ("delete a.fpdb --dry-run", "give keys or --keys-from"),
+    ("delete a.fpdb key --prefix k", "give keys or --keys-from"),
+    ("delete a.fpdb --keys-from f --older-than 1d", "give keys or --keys-from"),
+    ("delete a.fpdb --prefix= --older-than 1d", "every key begins with an empty --prefix"),
+    ("delete a.fpdb --older-than 0d", "expected a length of time"),
+    ("delete a.fpdb --older-than 30", "expected a length of time"),
+    ("delete a.fpdb --older-than soon", "expected a length of time"),
+    ("create b.fpdb --similarity 0", "expected a number above 0"),
+    ("create b.fpdb --similarity none", "expected a number above 0"),
+    ("create b.fpdb --capacity none", "expected a whole number from 1"),
+    ("create b.fpdb -k -1", "-k"),
+    ("create b.fpdb --key-type float", "'float' is not one of"),
+    ("ingest b.fpdb f.jsonl --similarity 0.8", "needs --skip-duplicates"),
+    ("ingest b.fpdb f.jsonl --max-bytes 4X", "expected a number of bytes"),
+    ("ingest b.fpdb f.jsonl --jobs 257", "--jobs"),
+    ("follow b.fpdb - --similarity 0.8", "needs --skip-duplicates"),
+    ("load b.fpdb f.jsonl --first-key -1", "--first-key"),
+    ("query a.fpdb --fingerprint xyz", "expected a fingerprint"),
+    ("query a.fpdb --fingerprint ff --base decimal", "expected a fingerprint"),
+    ("query a.fpdb --fingerprint ff --similarity 0.9", "--similarity compares texts"),
+    ("query a.fpdb -t x --limit 0", "--limit"),
+    ("pairs", "give a database, or --exact FILE"),
+    ("pairs --exact f -k 3", "--exact compares texts"),
+    ("pairs --exact f --jobs 2", "--jobs is for the pairs of a database"),
+    ("pairs a.fpdb --above", "need --exact FILE"),
+    ("pairs a.fpdb --of features", "need --exact FILE"),
+    ("pairs a.fpdb --output-format parquet", "needs --output FILE"),
+    ("dedupe f.jsonl", "give --output or --output-dir"),
+    ("dedupe f.jsonl -o a --output-dir b", "give --output or --output-dir"),
+    ("dedupe f.jsonl -o a.jsonl --removed r.csv", "--removed gets JSON lines"),
+    ("compact a.fpdb", "either --output or --replace"),
+    ("compact a.fpdb --replace -o b.fpdb", "either --output or --replace"),
+    ("plan --documents 1.5", "expected a whole number from 1"),
+    ("plan --documents 2**99", "expected a whole number from 1"),
+    ("plan --similarity 0.8 --machines 3", "--similarity goes without --machines"),
+    ("distance 1 2 --bits 48", "expected one of (32, 64, 128)"),
+    ("distance 1", "Missing argument"),
+    ("eval f.jsonl -k 3-1", "expected distances"),
+    ("serve b.fpdb --host 127..0.1", "expected a name or an address"),
+    ("serve b.fpdb --tls-cert c", "--tls-cert needs --tls-key"),
+    ("serve b.fpdb --texts f.jsonl", "for the pages of --explorer"),
+    ("report f.jsonl -o page.txt", "a name that ends in .html"),
+    ("fingerprnt", "No such command"),
+    *(
+        (line, "expected a path")
+        for line in (
+            "create -",
+            "ingest - f.jsonl",
+            "load - f.jsonl",
+            "merge a.fpdb -o -",
+            "compact a.fpdb -o -",
+            "backup a.fpdb -o -",
+            "repair a.fpdb -o -",
+            "dedupe f.jsonl -o -",
+            "recipes idf f.jsonl -o -",
+            "spark fingerprint f.jsonl -",
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize(("line", "said"), LINES)
+def test_wrong_usage_says_what_is_expected_and_changes_nothing(
+    run, tmp_path, monkeypatch, line, said
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "f.jsonl").write_text('{"key": "a", "text": "some words"}\n')
+    with fpdb.create("a.fpdb") as database:
+        database.add("key", "some words")
+    before = sorted(os.listdir())
+    done = run(*line.split())
+    assert (done.code, done.out) == (2, "")
+    assert said in " ".join(done.err.split())
+    assert sorted(os.listdir()) == before
+    with fpdb.open("a.fpdb") as database:
+        assert list(database) == ["key"]
+
+
+@pytest.mark.parametrize(
+    "line", ["-k 40", "-r wep", "--tables 9", "--similarity 0.1"], ids=lambda line: line[:4]
+)
+def test_what_can_t_be_created_leaves_nothing(run, tmp_path, line):
+    done = run("create", tmp_path / "db", *line.split())
+    assert (done.code, done.out, "\nhint: " in done.err) == (3, "", True)
+    assert not (tmp_path / "db").exists()
