@@ -16,7 +16,7 @@ import secrets
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Self
@@ -99,7 +99,7 @@ def _made(parent: int, path: Path) -> Iterator[Scratch]:
         stack.callback(os.close, claim)
         stack.callback(os.close, folder)
         mode = stat.S_IMODE(os.fstat(claim).st_mode)
-        _set_mode(claim, 0o600)
+        _if_able(os.fchmod, claim, 0o600)
         scratch = Scratch(path.parent / name, folder, mode)
         if not _is_own(os.fstat(folder), os.fstat(claim)):
             _unlink_claim(folder)
@@ -182,30 +182,35 @@ def remove_abandoned(beside: Path) -> None:
 
 
 def _remove_abandoned(parent: int, prefix: str) -> None:
-    """Remove the scratch folders beside a path that killed processes have left."""
+    for name, folder, claim in _folders(parent, prefix):
+        with contextlib.suppress(OSError):
+            if _lock(claim, unable=False):
+                # Under another name: a worker of the killed process may be making a file in it.
+                other = _random_name(prefix)
+                os.rename(name, other, src_dir_fd=parent, dst_dir_fd=parent)
+                _remove(parent, other, folder)
+
+
+def _folders(parent: int, prefix: str) -> Iterator[tuple[str, int, int]]:
+    """Open the scratch folders that this user has beside a path, and their claims."""
+    names: list[str] = []
     with contextlib.suppress(OSError):
-        for name in os.listdir(parent):
-            if name.startswith(prefix) and _RANDOM.fullmatch(name, len(prefix)):
-                with contextlib.suppress(OSError):
-                    _remove_if_abandoned(parent, name, prefix)
-
-
-def _remove_if_abandoned(parent: int, name: str, prefix: str) -> None:
-    with contextlib.ExitStack() as stack:
-        folder = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)
-        stack.callback(os.close, folder)
-        if os.fstat(folder).st_uid != os.geteuid():
-            return
-        _remove_empty(parent, name)
-        flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        # Without a claim, it isn't one of fpdb's.
-        claim = os.open(CLAIM_FILE, flags, dir_fd=folder)
-        stack.callback(os.close, claim)
-        if stat.S_ISREG(os.fstat(claim).st_mode) and _lock(claim, unable=False):
-            # Under another name: a worker of the killed process may be making a file in it.
-            other = _random_name(prefix)
-            os.rename(name, other, src_dir_fd=parent, dst_dir_fd=parent)
-            _remove(parent, other, folder)
+        names = os.listdir(parent)
+    for name in names:
+        if not (name.startswith(prefix) and _RANDOM.fullmatch(name, len(prefix))):
+            continue
+        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
+            folder = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)
+            stack.callback(os.close, folder)
+            if os.fstat(folder).st_uid != os.geteuid():
+                continue
+            _remove_empty(parent, name)
+            # Without a claim, it isn't one of fpdb's.
+            flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            claim = os.open(CLAIM_FILE, flags, dir_fd=folder)
+            stack.callback(os.close, claim)
+            if stat.S_ISREG(os.fstat(claim).st_mode):
+                yield name, folder, claim
 
 
 def _remove(parent: int, name: str, folder: int) -> None:
@@ -222,24 +227,9 @@ def _remove(parent: int, name: str, folder: int) -> None:
 
 def _is_in_use(parent: int, prefix: str, own: str) -> bool:
     """Return whether another process of this user has a folder beside a path, if that is seen."""
-    names: list[str] = []
-    with contextlib.suppress(OSError):
-        names = os.listdir(parent)
-    for name in names:
-        if name == own or not name.startswith(prefix) or not _RANDOM.fullmatch(name, len(prefix)):
-            continue
-        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
-            folder = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)
-            stack.callback(os.close, folder)
-            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            claim = os.open(CLAIM_FILE, flags, dir_fd=folder)
-            stack.callback(os.close, claim)
-            if os.fstat(folder).st_uid != os.geteuid():
-                continue
-            try:
-                fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
+    for name, _, claim in _folders(parent, prefix):
+        if name != own and not _lock(claim, unable=True) and os.fstat(claim).st_nlink:
+            return True
     return False
 
 
@@ -273,7 +263,7 @@ class Drafts:
                         each.move()
                 for each in self._finished:
                     with _written(each.shown):
-                        _sync_folder(each.parent)
+                        _if_able(os.fsync, each.parent)
 
     @contextlib.contextmanager
     def file(self, target: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
@@ -299,7 +289,7 @@ class Drafts:
                 file.flush()
             if finished:
                 with _written(shown):
-                    _set_mode(descriptor, finished.mode())
+                    _if_able(os.fchmod, descriptor, finished.mode())
                     os.fsync(descriptor)
                 self._finished.append(finished)
 
@@ -332,7 +322,6 @@ class _Finished:
         return self.scratch.mode
 
     def move(self) -> None:
-        """Move it to its place."""
         folder = self.scratch.descriptor
         os.rename(self.name, self.place, src_dir_fd=folder, dst_dir_fd=self.parent)
 
@@ -427,17 +416,10 @@ def _open_folder(path: Path, folder: int | None = None) -> int:
         return os.open(path, _FOLDER | getattr(os, "O_PATH", 0), dir_fd=folder)
 
 
-def _set_mode(descriptor: int, mode: int) -> None:
+def _if_able(act: Callable[..., None], *arguments: int) -> None:
+    """Do what some file systems can't."""
     try:
-        os.fchmod(descriptor, mode)
-    except OSError as error:
-        if error.errno not in _UNABLE:
-            raise
-
-
-def _sync_folder(descriptor: int) -> None:
-    try:
-        os.fsync(descriptor)
+        act(*arguments)
     except OSError as error:
         if error.errno not in _UNABLE:
             raise

@@ -153,20 +153,17 @@ class ReadTransaction:
 
     def open_snapshots(self) -> Snapshots:
         """Count the snapshots that processes have open, without this one, and find the oldest."""
-        environment = self.shared.environment
+        environment, own = self.shared.environment, (self.raw.id(), os.getpid())
         if environment is None:
             return Snapshots(0, None, 0)
         environment.reader_check()  # a process that was killed reads no more
         lines = [line.split() for line in environment.readers().splitlines()[1:]]
-        found = [(int(pid), int(number)) for pid, _, number in lines if number.isdigit()]
-        own = os.getpid(), self.raw.id()
+        found = [(int(number), int(pid)) for pid, _, number in lines if number.isdigit()]
         if own in found:
             found.remove(own)
-        if not found:
-            return Snapshots(0, None, 0)
-        pid, oldest = min(found, key=lambda reader: reader[1])
+        oldest, reader = min(found) if found else (own[0], None)
         # Others may have committed since this snapshot began.
-        return Snapshots(len(found), pid, max(own[1] - oldest, 0))
+        return Snapshots(len(found), reader, max(own[0] - oldest, 0))
 
     def copy_to(self, path: Path) -> None:
         """Write this moment into a new data file, compacted."""
@@ -331,7 +328,6 @@ class Environment:
         "_closer",
         "_data",
         "_how",
-        "_lost",
         "_shared",
         "_trusted_until",
         "path",
@@ -345,7 +341,6 @@ class Environment:
         self._how = how
         self._data = str(path / DATA_FILE)
         self._trusted_until = 0.0
-        self._lost = False  # and it was logged
         self._shared: SharedEnvironment | None = shared
         self._closer = weakref.finalize(self, shared_environment.leave, shared)
 
@@ -449,7 +444,6 @@ class Environment:
         if shared is not None and self.is_at_path(shared):
             shared.directory = shared.lock.directory = self.path
             self._trusted_until = now + drafts.NOTICED_SECONDS
-            self._lost = False
             return shared
         self._trusted_until = 0.0
         return self._follow(shared)
@@ -507,13 +501,7 @@ class Environment:
             if shared is None:
                 raise ClosedError(f"this handle of {self.path} was closed", hint="open it again")
             if shared is opened:  # no other thread was quicker
-                try:
-                    shared = shared_environment.join_anew(shared, self.path, self._how)
-                except MovedError as error:
-                    if not self._lost:
-                        log("ERROR", "%s", error)
-                    self._lost = True
-                    raise
+                shared = shared_environment.join_anew(shared, self.path, self._how)
                 log("WARNING", "%s now is another copy of the database", self.path)
                 self._closer.detach()
                 self._shared = shared

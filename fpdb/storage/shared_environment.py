@@ -418,24 +418,18 @@ def join_anew(opened: SharedEnvironment, directory: Path, how: Opening) -> Share
 
 
 def _replaced(directory: Path, opened: bytes | None, found: bytes | None) -> MovedError:
-    own, other = _described(opened), _described(found)
-    differing = [name for name in own | other if own.get(name) != other.get(name)]
-    now, was = (
-        ", ".join(f"{name} {each.get(name)}" for name in differing) for each in (other, own)
-    )
+    ours, theirs = _described(opened), _described(found)
     return MovedError(
-        f"another database is at {directory} now: found {now}; expected {was}", hint="open it again"
+        f"another database is at {directory} now: found {theirs}; expected {ours}",
+        hint="open it again",
     )
 
 
-def _described(header: bytes | None) -> dict[str, object]:
-    """Return what distinguishes databases, as far as a header has it."""
+def _described(header: bytes | None) -> str:
     with contextlib.suppress(FpdbError):
         fields = unpack_header(header or b"")
-        plan, name = fields["plan"], fields["recipe"].get("name")
-        prefixes = [table.get("prefix") for table in plan.get("tables", [])]
-        return {**fields, "recipe": name, "k": plan.get("k"), "plan": prefixes}
-    return {}
+        return f"recipe {fields['recipe'].get('name')}, uuid {fields['uuid']}"
+    return "no header"
 
 
 def _require_one_place(directory: Path, identity: Identity) -> None:

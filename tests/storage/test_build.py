@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fpdb.errors import ClosedError, DatabaseExistsError, StorageError
+from fpdb.errors import DatabaseExistsError, StorageError
 from fpdb.storage import Environment
 
 NAMES = ("header", "documents")
@@ -37,13 +37,6 @@ def test_it_appears_whole_behind_the_block(tmp_path: Path) -> None:
             txn.put("documents", b"more", b"")
 
 
-def test_its_handle_ends_with_the_block(tmp_path: Path) -> None:
-    with Environment.build(tmp_path / "db", NAMES) as built:
-        pass
-    with pytest.raises(ClosedError), built.read():
-        pass
-
-
 def test_a_block_that_fails_leaves_nothing(tmp_path: Path) -> None:
     def fail() -> None:
         with Environment.build(tmp_path / "db", NAMES) as built:
@@ -54,12 +47,6 @@ def test_a_block_that_fails_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError):
         fail()
     assert list(tmp_path.iterdir()) == []
-
-
-def test_nothing_is_built_over_a_database(tmp_path: Path) -> None:
-    build(tmp_path / "db")
-    with pytest.raises(DatabaseExistsError), Environment.build(tmp_path / "db", NAMES):
-        raise AssertionError
 
 
 def test_who_is_slower_is_told(tmp_path: Path) -> None:
@@ -214,10 +201,3 @@ def test_a_child_that_is_forked_in_the_block_changes_nothing(
     for name in ("db-0", "db-1"):
         with Environment.open(tmp_path / name) as environment, environment.read() as txn:
             assert bytes(txn.get("header", b"key") or b"") == b"value"
-
-
-def test_a_draft_of_another_name_stays(tmp_path: Path) -> None:
-    (tmp_path / ".db2.old.new").mkdir()
-    (tmp_path / ".db2.old.new" / "unfinished").touch()
-    build(tmp_path / "db")
-    assert sorted(os.listdir(tmp_path)) == [".db2.old.new", "db"]

@@ -14,7 +14,6 @@ import pytest
 from fpdb.errors import (
     ClosedError,
     LockTimeoutError,
-    NotADatabaseError,
     ReadOnlyError,
     StorageError,
 )
@@ -63,14 +62,6 @@ def test_an_exception_undoes_the_transaction(env: Environment) -> None:
         assert not txn.delete("documents", b"kept")
 
 
-def test_a_snapshot_stays_what_it_was(env: Environment) -> None:
-    put(env, b"a", b"1")
-    with env.read() as txn:
-        put(env, b"a", b"2")
-        assert bytes(txn.get("documents", b"a") or b"") == b"1"
-    assert get(env, b"a") == b"2"
-
-
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
 def test_nobody_else_may_read_the_files(path: Path, umask: int) -> None:
     before = os.umask(umask)
@@ -82,12 +73,6 @@ def test_nobody_else_may_read_the_files(path: Path, umask: int) -> None:
     modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.iterdir()}
     assert modes == dict.fromkeys(("data.mdb", "lock.mdb", "fpdb.lock", "fpdb.seal"), 0o600)
     assert stat.S_IMODE(path.stat().st_mode) == 0o700
-
-
-def test_an_empty_directory_may_be_used(path: Path) -> None:
-    path.mkdir()
-    Environment.create(path, ["documents"]).close()
-    Environment.open(path).close()
 
 
 def test_a_failed_creation_leaves_nothing(path: Path) -> None:
@@ -136,17 +121,6 @@ def test_a_read_only_handle_doesnt_write(env: Environment, path: Path) -> None:
             txn.put("documents", b"a", b"2")  # type: ignore[attr-defined]
 
 
-def test_a_read_only_environment_becomes_writable(closed: Path) -> None:
-    with Environment.open(closed, readonly=True) as reader:
-        assert reader._shared is not None
-        assert reader._shared.readonly
-        with Environment.open(closed) as writer:
-            put(writer, b"a", b"1")
-            assert get(reader, b"a") == b"1"
-        with pytest.raises(ReadOnlyError):
-            reader.write()
-
-
 def test_it_cant_become_writable_under_a_reader_of_the_same_thread(closed: Path) -> None:
     with Environment.open(closed, readonly=True) as reader:
         with reader.read() as txn, Environment.open(closed) as writer:
@@ -158,14 +132,6 @@ def test_it_cant_become_writable_under_a_reader_of_the_same_thread(closed: Path)
         assert get(reader, bytes(8)) == bytes(100)
         with Environment.open(closed) as writer, reader.read():
             put(writer, b"a", b"1")
-
-
-def test_databases_that_are_required(closed: Path) -> None:
-    for readonly in (True, False):
-        with Environment.open(closed, readonly=readonly) as env:
-            env.require(["header", "documents"])
-            with pytest.raises(NotADatabaseError, match="no sub-database table-00"):
-                env.require(["table-00"])
 
 
 def test_a_relative_path_survives_a_change_of_directory(
@@ -201,17 +167,6 @@ def test_closing_waits_for_no_reader_and_breaks_none(path: Path) -> None:
     thread.join()
     assert seen == [b"1" * 3000]
     lmdb.open(str(path), lib_version=0).close()
-
-
-def test_a_closing_environment_can_be_joined_again(path: Path) -> None:
-    env = Environment.create(path, ["documents"])
-    txn = env.read()
-    with txn:
-        env.close()
-        with Environment.open(path) as again:
-            assert get(again, b"a") is None
-    with pytest.raises(ClosedError), txn:
-        pass
 
 
 def test_a_write_transaction_within_another_is_refused_at_once(env: Environment) -> None:

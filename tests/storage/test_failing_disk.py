@@ -89,30 +89,6 @@ def test_a_lock_file_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         fpdb.open(tmp_path / "db")
 
 
-def test_an_empty_draft_of_a_killed_process_is_removed(tmp_path: Path) -> None:
-    draft = tmp_path / ".db.0123456789abcdef.new"
-    draft.mkdir()
-    Environment.create(tmp_path / "db", ["header"]).close()
-    assert os.listdir(tmp_path) == ["db"]
-
-
-def test_the_claim_lasts_until_the_database_is_in_its_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A process that is killed before leaves a draft that the next one knows for one."""
-    claimed = []
-    rename = Path.rename
-
-    def spy(self: Path, target: Any) -> Path:
-        claimed.append((self.parent / "unfinished").exists())
-        return rename(self, target)
-
-    monkeypatch.setattr(Path, "rename", spy)
-    Environment.create(tmp_path / "db", ["header"]).close()
-    assert claimed == [True]
-    assert not (tmp_path / "db" / "unfinished").exists()
-
-
 @pytest.mark.process
 def test_a_lock_file_of_a_backup_that_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -173,14 +173,6 @@ def test_a_moved_database_is_opened_by_its_new_path(old: Path, stranger: Path) -
         assert get(env, b"a") is None
 
 
-def test_an_alias_serves_as_well_as_the_path(old: Path, tmp_path: Path) -> None:
-    alias = tmp_path / "alias"
-    alias.symlink_to(tmp_path, target_is_directory=True)
-    with Environment.open(old, readonly=True) as env, Environment.open(alias / old.name) as other:
-        put(other, b"a", b"1")
-        assert get(env, b"a") == b"1"
-
-
 def test_a_data_file_that_is_replaced_within_its_directory_is_an_error(
     handle: Environment, old: Path, twin: Path
 ) -> None:
@@ -191,16 +183,6 @@ def test_a_data_file_that_is_replaced_within_its_directory_is_an_error(
         get(handle, b"who")
     with pytest.raises(MovedError, match="within"):
         Environment.open(old)
-
-
-def test_a_database_whose_files_are_all_replaced_is_followed(
-    handle: Environment, old: Path, twin: Path
-) -> None:
-    for file in old.iterdir():
-        file.unlink()
-    shutil.copy(twin / "data.mdb", old)
-    noticed()
-    assert get(handle, b"who") == b"twin"
 
 
 def test_nothing_is_left_of_an_environment_whose_snapshot_outlived_its_handle(old: Path) -> None:
@@ -248,14 +230,6 @@ def test_a_forked_child_compares_too(old: Path, tmp_path: Path, new: str, run: R
     for place in there:
         with Environment.open(place, readonly=True) as env:
             assert (get(env, b"child") == b"1") == (new == "same" and place == old)
-
-
-def test_a_closed_handle_stays_closed_when_its_database_is_replaced(old: Path, twin: Path) -> None:
-    env = Environment.open(old)
-    replace(old, twin)
-    env.close()
-    with pytest.raises(ClosedError, match="closed"):
-        get(env, b"who")
 
 
 def test_a_database_that_is_replaced_a_hundred_times_leaves_no_descriptor(

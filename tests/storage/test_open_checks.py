@@ -45,11 +45,6 @@ def test_a_plain_file(tmp_path: Path) -> None:
     refused(tmp_path / "file", NotADatabaseError, "file is a file, expected the directory")
 
 
-def test_an_empty_data_file(closed: Path) -> None:
-    os.truncate(closed / "data.mdb", 0)
-    refused(closed, DamagedError, "is cut short")
-
-
 @pytest.mark.parametrize("size", [1, 100, 4096, 4200])
 def test_a_file_cut_within_its_meta_pages(closed: Path, size: int) -> None:
     os.truncate(closed / "data.mdb", size)
@@ -61,11 +56,6 @@ def test_a_file_cut_anywhere_behind_them(closed: Path) -> None:
     for pages in (1, 2, 10, size // 4096 - 2):
         os.truncate(closed / "data.mdb", size - pages * 4096)
         refused(closed, DamagedError, f"is cut short: {size - pages * 4096:,} bytes found")
-
-
-def test_a_file_with_one_byte_less(closed: Path) -> None:
-    os.truncate(closed / "data.mdb", (closed / "data.mdb").stat().st_size - 1)
-    refused(closed, DamagedError, "is cut short")
 
 
 def test_a_foreign_file(closed: Path) -> None:

@@ -10,8 +10,6 @@ import pytest
 
 from fpdb.errors import LockTimeoutError
 from fpdb.storage import Environment
-from fpdb.storage.lock import Attempt, WriteLock
-from fpdb.storage.open_checks import identify
 
 pytestmark = pytest.mark.process
 
@@ -202,34 +200,6 @@ with Environment.open(argv[0]) as again, again.read() as txn:
     )
 
 
-def test_pools_of_processes(closed: Path, run: Run, tmp_path: Path) -> None:
-    """Forked with an open handle, and spawned."""
-    script = tmp_path / "pool.py"
-    script.write_text(
-        """
-import multiprocessing, sys
-from fpdb.storage import Environment
-
-def work(job):
-    path, number = job
-    with Environment.open(path) as env, env.write() as txn:
-        txn.put("documents", b"job %d" % number, b"1")
-    return number
-
-if __name__ == "__main__":
-    env = Environment.open(sys.argv[1])
-    for method in ("fork", "spawn"):
-        with multiprocessing.get_context(method).Pool(2) as pool:
-            assert sorted(pool.map(work, [(sys.argv[1], n) for n in range(10)])) == list(range(10))
-        with env.write() as txn:
-            assert all(txn.delete("documents", b"job %d" % n) for n in range(10))
-    print("fine")
-"""
-    )
-    assert run("import runpy; sys.argv = argv; runpy.run_path(argv[0], run_name='__main__')",
-               script, closed) == "fine\n"  # fmt: skip
-
-
 def test_two_processes_write_in_turns(closed: Path, start: Start, line: Line) -> None:
     script = """
     env = Environment.open(argv[0])
@@ -324,45 +294,6 @@ def test_a_waiting_writer_heeds_the_interrupt(closed: Path, start: Start, line: 
     assert waiting.communicate(timeout=30)[0].split()[-1] == "interrupted"
 
 
-def test_an_interrupted_wait_leaves_the_lock_usable(closed: Path, start: Start, line: Line) -> None:
-    holder = start(HOLD, closed)
-    line(holder)
-    lock = WriteLock(closed, identify(closed))
-    with Attempt(lock) as free:
-        assert not free
-    holder.kill()
-    holder.wait()
-    with Attempt(lock) as free:
-        assert free
-    lock.close()
-
-
-def test_slots_of_killed_readers_are_freed_on_opening(
-    closed: Path, start: Start, line: Line
-) -> None:
-    reader = start(
-        """
-        import time
-        env = Environment.open(argv[0], readonly=True)
-        with env.read():
-            print("preparing", flush=True)
-            time.sleep(60)
-        """,
-        closed,
-    )
-    with Environment.open(closed) as env:
-        line(reader)
-        assert env._shared is not None
-        assert env._shared.environment
-        assert str(reader.pid) in env._shared.environment.readers()
-    reader.kill()
-    reader.wait()
-    with Environment.open(closed) as env:
-        assert env._shared is not None
-        assert env._shared.environment
-        assert str(reader.pid) not in env._shared.environment.readers()
-
-
 def test_only_one_of_many_creators_wins(path: Path, start: Start) -> None:
     script = """
     from fpdb.errors import DatabaseExistsError
@@ -376,33 +307,6 @@ def test_only_one_of_many_creators_wins(path: Path, start: Start) -> None:
     outcomes = sorted(creator.communicate(timeout=20)[0].strip() for creator in creators)
     assert outcomes == ["created", "exists", "exists"]
     Environment.open(path).close()
-
-
-def test_a_small_address_space(closed: Path, run: Run) -> None:
-    out = run(
-        """
-        import resource
-        used = int(open("/proc/self/statm").read().split()[0]) * 4096
-        limit = used + (3 << 30)
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-        env = Environment.open(argv[0])
-        with env.write() as txn:
-            txn.put("documents", b"a", b"1")
-        size = env._shared.environment.info()["map_size"]
-        assert 1 << 29 <= size <= 3 << 30, size
-        env.close()
-        limit = used + (4 << 20)
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-        from fpdb.errors import OpenError
-        try:
-            Environment.open(argv[0])
-        except OpenError as error:
-            print(error, "|", error.hint)
-        """,
-        closed,
-    )
-    assert "no room for a map of" in out
-    assert "ulimit -v" in out
 
 
 def map_bytes(env: Environment) -> int:
