@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import fpdb
-from fpdb import Database, Document, Hash, Recipe, Secret
+from fpdb import Database, Document
 from fpdb.documents.layout import database_names
 from fpdb.errors import (
     ClosedError,
@@ -116,25 +116,6 @@ def test_a_directory_of_other_things_stays_as_it_is(tmp_path: Path, readonly: bo
     refused(NotADatabaseError, lambda: fpdb.open(tmp_path, readonly=readonly))
     refused(DatabaseExistsError, lambda: fpdb.create(tmp_path))
     assert files(tmp_path) == {"mine": b"precious"}
-
-
-@BOTH_WAYS
-@pytest.mark.parametrize(
-    "length", [0, 1, 16, 4095, 4096, 8192, 12288, 0.5, -4096, -1], ids=lambda n: f"{n}"
-)
-def test_a_truncated_database_is_damaged(closed: Path, length: float, readonly: bool) -> None:
-    data = closed / "data.mdb"
-    whole = data.read_bytes()
-    size = len(whole)
-    kept = int(size * length) if length == 0.5 else int(length) if length >= 0 else size + length
-    data.write_bytes(whole[: int(kept)])
-    before = files(closed)
-    refused(DamagedError, lambda: fpdb.open(closed, readonly=readonly))
-    assert files(closed) == before
-    data.write_bytes(whole)
-    with fpdb.open(closed) as db:
-        assert len(db) == 900
-        assert list(db.check()) == []
 
 
 FOREIGN = {
@@ -419,38 +400,6 @@ def test_a_closed_handle_neither_reads_nor_writes(filled: Database) -> None:
     assert entries(filled) == before
 
 
-def test_a_scan_that_outlives_its_handle_is_refused(filled: Database) -> None:
-    other = fpdb.open(filled.path)
-    list(other.add_many(Document(f"z{n}", fingerprint=n) for n in range(1500)))
-    scan = other.scan()
-    next(scan)
-    other.close()
-    refused(ClosedError, lambda: list(scan))
-    assert len(filled) == 2400
-
-
-def test_a_keyed_database_asks_for_its_secret(path: Path, tiny: Recipe) -> None:
-    keyed = tiny.replace(name="keyed", hash=Hash(secret=Secret(b"sixteen bytes or more")))
-    other = tiny.replace(name="keyed", hash=Hash(secret=Secret(b"another sixteen bytes")))
-    with fpdb.create(path, recipe=keyed) as db:
-        fill(db)
-        before = entries(db)
-        with fpdb.open(path) as locked:
-            uses: list[Callable[[], Any]] = [
-                lambda: locked.add("new", TEXT),
-                lambda: locked.add("new", TEXT, skip_duplicates=True),
-                lambda: locked.query(TEXT),
-                lambda: list(locked.query_many([TEXT])),
-                lambda: locked.recipe,
-            ]
-            for use in uses:
-                refused(RecipeError, use)
-            assert len(list(locked.scan())) == 900
-        for recipe in (other, tiny):
-            refused(RecipeMismatchError, lambda recipe=recipe: fpdb.open(path, recipe=recipe))
-        assert entries(db) == before
-
-
 # The machine says no
 
 
@@ -591,10 +540,3 @@ def test_a_full_disk_during_a_bulk_load_leaves_an_empty_database(tmp_path: Path,
     assert script != FULL
     fpdb.create(tmp_path / "db", recipe="char-4", plan=fpdb.plans(64, 3, 10**6)[0]).close()
     assert run(script, tmp_path / "db", "fill") == "full False\n"
-
-
-def test_a_disk_with_room_isnt_full(closed: Path, run: Run) -> None:
-    """A known-bad control: the script fails when nothing is full."""
-    script = FULL.replace("+ (1 << 20)", "+ (1 << 40)").replace("range(2000)", "range(2)")
-    with pytest.raises(AssertionError, match="nothing was full"):
-        assert run(script, closed, "texts") == "full True\n"

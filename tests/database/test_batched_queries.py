@@ -243,14 +243,6 @@ def test_an_answer_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
         assert len(db.query_fingerprints([7] * 6, limit=3).ids) == 18
 
 
-def test_a_limit_of_a_batch_is_at_least_one(tmp_path):
-    with (
-        create(tmp_path / "db", choose_plan(64, 3)) as db,
-        pytest.raises(fpdb.InputError, match="limit 0, expected a whole number, at least 1"),
-    ):
-        db.query_fingerprints([1], limit=0)
-
-
 @pytest.mark.slow("a crowd has more near fingerprints than are held at once")
 @pytest.mark.parametrize(("bits", "limit"), [(64, 2), (128, None)])
 def test_a_crowd_is_asked_in_halves(

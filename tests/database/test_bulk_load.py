@@ -78,17 +78,6 @@ def test_load_after_load_agrees_with_a_dict(
 
 
 @pytest.mark.parametrize("keys", ["text", "integer"])
-def test_new_and_replaced_documents_are_one_transaction(tmp_path: Path, keys: str) -> None:
-    with fpdb.create(tmp_path / "db", keys=keys) as db:
-        db.add_fingerprints(names(range(10), keys), fingerprints(64, 10))
-        with db._environment.read() as txn:
-            before = txn.raw.id()
-        assert db.add_fingerprints(names(range(5, 20), keys), fingerprints(64, 15)) == 15
-        with db._environment.read() as txn:
-            assert txn.raw.id() == before + 1
-
-
-@pytest.mark.parametrize("keys", ["text", "integer"])
 def test_documents_with_more_than_a_fingerprint_are_replaced(tmp_path: Path, keys: str) -> None:
     with fpdb.create(tmp_path / "db", keys=keys) as db:
         own = names(range(6), keys)
@@ -103,24 +92,6 @@ def test_documents_with_more_than_a_fingerprint_are_replaced(tmp_path: Path, key
         assert content(db) == [(name, number, None, False) for name in key]
         assert db.stats().short == 0
         assert list(db.check()) == []
-
-
-def test_keys_may_come_in_any_array(tmp_path: Path) -> None:
-    array = fingerprints(64, 5)
-    with fpdb.create(tmp_path / "db", keys="integer") as db:
-        for keys in (
-            np.arange(5),
-            np.arange(5, 10, dtype=np.uint8),
-            range(10, 15),
-            [15, 16, 17, 18, 2**64 - 1],
-            np.array([20, 21, 22, 23, 24], object),
-        ):
-            assert db.add_fingerprints(keys, array) == 5
-        assert len(db) == 25
-        for wrong in (np.arange(-1, 4), np.arange(5) / 2, np.ones((5, 1), int), list("abcde")):
-            with pytest.raises(InputError):
-                db.add_fingerprints(wrong, array)
-        assert len(db) == 25
 
 
 @pytest.mark.parametrize("keys", ["text", "integer"])
@@ -184,12 +155,6 @@ def test_ids_lead_to_keys(tmp_path: Path, keys: str) -> None:
         left = db.keys_of(hits.ids)
         assert left.count(None) == 1
         assert db.keys_of([]) == []
-
-
-def test_nothing_is_nothing(tmp_path: Path) -> None:
-    with fpdb.create(tmp_path / "db", keys="integer") as db:
-        assert db.add_fingerprints([], []) == 0
-        assert db.add_fingerprints(np.empty(0, np.uint64), np.empty(0, np.uint64)) == 0
 
 
 def test_a_load_that_fails_halfway_leaves_the_database_empty(

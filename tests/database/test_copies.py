@@ -88,15 +88,6 @@ def test_a_backup_is_private_and_a_database_of_its_own(db: Database, tmp_path: P
         assert copy.stats().uuid == db.stats().uuid
 
 
-def test_a_backup_of_integer_keys(numbered: Database, tmp_path: Path) -> None:
-    numbered.add_fingerprints(range(3000), range(3000))
-    numbered.add(5000, "short")
-    numbered.backup(tmp_path / "copy")
-    with fpdb.open(tmp_path / "copy") as copy:
-        assert list(copy.check()) == []
-        assert len(copy) == 3001
-
-
 def test_a_backup_never_replaces_anything(db: Database, tmp_path: Path) -> None:
     with pytest.raises(fpdb.DatabaseExistsError):
         db.backup(db.path)

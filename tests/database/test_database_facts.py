@@ -21,17 +21,14 @@ import fpdb
 from fpdb import Database, Document, Grams, Hash, Recipe, Secret
 from fpdb.errors import (
     ClosedError,
-    DatabaseExistsError,
     DocumentNotFoundError,
     InputError,
     PlanError,
-    ReadOnlyError,
     RecipeError,
     RecipeMismatchError,
 )
 from fpdb.storage import WriteTransaction
 from fpdb.storage.format import LARGEST_KEY, LARGEST_META
-from fpdb.tables.bits import to_array
 from fpdb.tables.plan import choose_plan, home_plan
 
 TEXT = "the quick brown fox jumps over the lazy dog and runs away from it"
@@ -65,12 +62,6 @@ def test_a_new_document_is_added(db: Database, tiny: Recipe) -> None:
     assert (document.text, document.short) == (None, False)
 
 
-def test_the_same_again_is_unchanged(db: Database) -> None:
-    db.add("a", TEXT, [1])
-    assert db.add("a", TEXT, [1]) == ("a", 0, "unchanged", [])
-    assert len(db) == 1
-
-
 @pytest.mark.parametrize(("text", "meta"), [(OTHER, [1]), (TEXT, [2]), (TEXT, None), (TEXT, [1.0])])
 def test_another_text_or_other_metadata_replace(db: Database, text: str, meta: Any) -> None:
     db.add("a", TEXT, [1])
@@ -79,13 +70,6 @@ def test_another_text_or_other_metadata_replace(db: Database, text: str, meta: A
     assert db["a"].fingerprint == db.recipe.fingerprint(text)
     assert keys_of(db.query(text)) == ["a"]
     assert len(db) == 1
-
-
-def test_a_replaced_text_isnt_found_any_more(db: Database) -> None:
-    db.add("a", TEXT)
-    db.add("a", OTHER)
-    assert db.query(TEXT) == []
-    assert list(db.check()) == []
 
 
 def test_a_duplicate_is_named_and_not_stored(db: Database) -> None:
@@ -195,17 +179,6 @@ def test_add_many_yields_what_is_durable_already(db: Database, path: Path) -> No
     assert len(db) == 1000
 
 
-def test_a_bad_document_spoils_its_own_batch_only(db: Database) -> None:
-    documents = [Document(f"{n:05d}", fingerprint=n) for n in range(1500)]
-    documents[1200] = Document("", fingerprint=1)
-    results = db.add_many(documents)
-    assert [next(results).key for _ in range(1000)] == [f"{n:05d}" for n in range(1000)]
-    with pytest.raises(InputError):
-        next(results)
-    assert len(db) == 1000
-    assert list(db.check()) == []
-
-
 def test_no_documents_are_no_trouble(db: Database) -> None:
     assert list(db.add_many([])) == []
     assert db.add_fingerprints([], []) == 0
@@ -276,37 +249,6 @@ def test_128_bits_come_as_two_words_high_one_first(tmp_path: Path) -> None:
             db.add_fingerprints([4], np.array([4], np.uint64))
 
 
-@pytest.mark.parametrize(
-    "array",
-    [
-        np.array([1, 2], np.int64),
-        np.array([1, 2], np.uint32),
-        np.array([1.0, 2.0]),
-        np.array([[1, 2], [3, 4]], np.uint64),
-        np.array([1, 2], object),
-    ],
-    ids=lambda array: f"{array.dtype}{list(array.shape)}",
-)
-def test_an_array_of_another_kind_is_refused(numbered: Database, array: Any) -> None:
-    with pytest.raises(InputError, match=r"expected uint64\[n\]") as caught:
-        numbered.add_fingerprints([1, 2], array)
-    assert caught.value.hint
-    assert len(numbered) == 0
-
-
-def test_numbers_that_are_no_fingerprints_are_refused(numbered: Database) -> None:
-    for bad in (2**64, -1, 2**200, 1.5, "12", None, [1], b"1"):
-        with pytest.raises(InputError) as caught:
-            numbered.add_fingerprints([1], [bad])
-        assert caught.value.hint
-        with pytest.raises(InputError):
-            numbered.query_fingerprint(bad)  # type: ignore[arg-type]
-        if bad is not None:
-            with pytest.raises(InputError):
-                list(numbered.add_many([Document(1, fingerprint=bad)]))  # type: ignore[arg-type]
-    assert len(numbered) == 0
-
-
 def test_a_fingerprint_wider_than_the_database_is_refused(tmp_path: Path) -> None:
     with fpdb.create(tmp_path / "db", recipe="bigram-32", keys="integer") as db:
         for use in (
@@ -321,18 +263,6 @@ def test_a_fingerprint_wider_than_the_database_is_refused(tmp_path: Path) -> Non
         assert len(db) == 0
         assert db.add_fingerprints([1], np.array([2**32 - 1], np.uint64)) == 1
         assert keys_of(db.query_fingerprint(2**32 - 1)) == [1]
-
-
-def test_as_many_keys_as_fingerprints_are_expected(numbered: Database) -> None:
-    for keys, numbers in (([1], [1, 2]), ([1, 2], [1]), ([], [1])):
-        with pytest.raises(InputError, match=f"found {len(keys)} keys and {len(numbers)} fing"):
-            numbered.add_fingerprints(keys, numbers)
-    assert len(numbered) == 0
-
-
-def test_numpy_numbers_are_numbers(numbered: Database) -> None:
-    numbered.add_fingerprints(np.array([3], np.uint64), [np.uint64(TOP)])
-    assert keys_of(numbered.query_fingerprint(np.uint64(TOP))) == [3]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("k", range(8))
@@ -384,45 +314,6 @@ def test_the_longest_key_counts_bytes(db: Database) -> None:
     assert len(db) == 1
 
 
-BAD_KEYS: list[tuple[str, Any]] = [
-    ("text", ""),
-    ("text", 5),
-    ("text", b"a"),
-    ("text", None),
-    ("text", "\ud800"),
-    ("text", "x" * 70_000),
-    ("integer", -1),
-    ("integer", 2**64),
-    ("integer", "1"),
-    ("integer", True),
-    ("integer", 1.0),
-    ("integer", None),
-]
-
-
-@pytest.mark.parametrize(("kind", "key"), BAD_KEYS, ids=lambda value: repr(value)[:10])
-def test_a_key_of_the_wrong_kind_is_refused_everywhere(
-    db: Database, numbered: Database, kind: str, key: Any
-) -> None:
-    own = db if kind == "text" else numbered
-    good: Any = "k" if kind == "text" else 1
-    uses: list[Callable[[], Any]] = [
-        lambda: own.add(key, TEXT),
-        lambda: list(own.add_many([Document(good, TEXT), Document(key, TEXT)])),
-        lambda: own.add_fingerprints([good, key], [1, 2]),
-        lambda: own.delete(key),
-        lambda: own.delete_many([good, key]),
-        lambda: own.get(key),
-        lambda: own[key],
-        lambda: key in own,
-    ]
-    for use in uses:
-        with pytest.raises(InputError) as caught:
-            use()
-        assert caught.value.hint
-    assert len(own) == 0
-
-
 def test_the_ends_of_the_integers_are_keys(numbered: Database) -> None:
     keys = [0, 1, 2**32, 2**63, TOP - 1, TOP]
     for key in reversed(keys):
@@ -434,11 +325,6 @@ def test_the_ends_of_the_integers_are_keys(numbered: Database) -> None:
     assert numbered.delete_many([TOP, 0]) == 2
     assert list(numbered) == keys[1:-1]
     assert list(numbered.check()) == []
-
-
-def test_integer_keys_have_no_prefix(numbered: Database) -> None:
-    with pytest.raises(InputError, match="prefix for integer keys"):
-        list(numbered.scan(prefix="1"))
 
 
 # Metadata
@@ -500,12 +386,6 @@ def test_metadata_that_cant_be_kept(db: Database, meta: Any, message: str) -> No
     assert db["a"].meta == "old"
 
 
-def test_the_largest_metadata_fit(db: Database) -> None:
-    meta = "x" * (LARGEST_META - 3)
-    db.add("a", TEXT, meta)
-    assert db["a"].meta == meta
-
-
 def test_metadata_of_their_own_come_with_ready_fingerprints(numbered: Database) -> None:
     documents = [Document(n, meta={"n": n}, fingerprint=n) for n in range(50)]
     assert {added.status for added in numbered.add_many(documents)} == {"added"}
@@ -514,21 +394,6 @@ def test_metadata_of_their_own_come_with_ready_fingerprints(numbered: Database) 
     assert numbered[7].meta is None
     assert numbered.query_fingerprint(8, k=0)[0].meta == {"n": 8}
     assert list(numbered.check()) == []
-
-
-def test_a_document_without_content_is_refused(db: Database) -> None:
-    with pytest.raises(InputError, match="'a' has neither a text nor a fingerprint") as caught:
-        list(db.add_many([Document("a")]))
-    assert caught.value.hint
-
-
-@pytest.mark.parametrize("text", [5, b"bytes", ["list"], 1.5])
-def test_a_text_is_a_str(db: Database, text: Any) -> None:
-    with pytest.raises(InputError, match="expected a text"):
-        db.add("a", text)
-    with pytest.raises(InputError, match="expected a text"):
-        db.query(text)
-    assert len(db) == 0
 
 
 def test_half_surrogates_in_texts_are_kept(db: Database) -> None:
@@ -558,20 +423,6 @@ def test_text_keys_of_one_distance_are_sorted_as_text(db: Database) -> None:
     for key in ("b", "ä", "B", "a", "10", "9"):
         db.add(key, TEXT)
     assert keys_of(db.query(TEXT)) == sorted(["b", "ä", "B", "a", "10", "9"])
-
-
-@pytest.mark.parametrize("limit", [0, -1])
-def test_a_limit_is_at_least_one(db: Database, limit: int) -> None:
-    for use in (
-        lambda: db.query(TEXT, limit=limit),
-        lambda: list(db.query_many([TEXT], limit=limit)),
-        lambda: db.query_fingerprint(1, limit=limit),
-    ):
-        with pytest.raises(
-            InputError, match=f"limit {limit}, expected a whole number, at least 1"
-        ) as caught:
-            use()
-        assert caught.value.hint
 
 
 def test_a_budget_cuts_and_says_so(numbered: Database, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -631,13 +482,6 @@ def test_a_k_that_the_plan_cant_serve_is_refused_with_a_hint(tmp_path: Path) -> 
                     use()
                 assert caught.value.hint
         assert keys_of(db.query(TEXT, k=1)) == ["a"]
-
-
-@pytest.mark.parametrize("k", [-1, 65])
-def test_k_lies_between_zero_and_the_width(db: Database, k: int) -> None:
-    with pytest.raises(PlanError) as caught:
-        db.query_fingerprint(1, k=k)
-    assert caught.value.hint
 
 
 def test_query_many_answers_each_text_in_turn(db: Database) -> None:
@@ -702,16 +546,6 @@ def test_a_scan_takes_a_prefix(db: Database) -> None:
     assert found("\ud800") == []
 
 
-def test_a_long_prefix_passes_over_a_thousand_other_keys(db: Database) -> None:
-    """They share the bytes that are compared in the sub-database, and differ behind."""
-    start = "x" * 600
-    db.add_fingerprints([f"{start}{n:05d}" for n in range(2500)], range(2500))
-    assert [d.key for d in db.scan(prefix=f"{start}0123")] != []
-    assert sorted(d.key for d in db.scan(prefix=f"{start}0123")) == [
-        f"{start}{n:05d}" for n in range(1230, 1240)
-    ]
-
-
 def test_a_scan_takes_what_was_added_before(
     db: Database, numbered: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -732,12 +566,6 @@ def test_a_scan_takes_what_was_added_before(
     db.add("0", OTHER)
     db.add("1", TEXT)
     assert [d.key for d in db.scan(added_before=1_000_040)] == ["1", "2"]
-
-
-def test_a_bulk_load_keeps_its_time(numbered: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time, "time", lambda: 1234.5)
-    numbered.add_fingerprints(range(1500), range(1500))
-    assert {document.added for document in numbered.scan()} == {1234}
 
 
 def test_a_scan_goes_on_while_the_database_changes(db: Database) -> None:
@@ -846,32 +674,6 @@ def test_a_replaced_document_keeps_its_places(
 # Opening
 
 
-def test_a_database_is_created_once(db: Database, path: Path, tiny: Recipe) -> None:
-    db.add("a", TEXT)
-    with pytest.raises(DatabaseExistsError, match="there is a database at") as caught:
-        fpdb.create(path, recipe=tiny)
-    assert caught.value.hint
-    db.close()
-    with pytest.raises(FileExistsError):
-        fpdb.create(path, recipe=tiny)
-    with fpdb.open(path) as again:
-        assert list(again) == ["a"]
-
-
-def test_what_is_created_must_fit_together(path: Path, tiny: Recipe) -> None:
-    with pytest.raises(InputError, match="keys 'number', expected one of text, integer"):
-        fpdb.create(path, keys="number")
-    with pytest.raises(PlanError, match="made for 64 bits and k=2, expected 64 bits and k=3"):
-        fpdb.create(path, recipe=tiny, k=3, plan=choose_plan(64, 2))
-    with pytest.raises(PlanError, match="made for 32 bits"):
-        fpdb.create(path, recipe=tiny, plan=choose_plan(32, 3))
-    with pytest.raises(PlanError):
-        fpdb.create(path, recipe=tiny, k=25)
-    with pytest.raises(RecipeError):
-        fpdb.create(path, recipe="no-such-recipe")
-    assert not path.exists()
-
-
 def test_another_recipe_or_k_is_refused_and_changes_nothing(db: Database, path: Path) -> None:
     db.add("a", TEXT)
     db.close()
@@ -953,76 +755,6 @@ def test_a_handle_is_pickled_as_its_path(db: Database, path: Path) -> None:
         assert list(again) == ["a", "b"]
 
 
-def test_a_handle_with_a_keyed_recipe_takes_it_along(path: Path, keyed: Recipe) -> None:
-    with fpdb.create(path, recipe=keyed) as db, pickle.loads(pickle.dumps(db)) as again:
-        db.add("a", TEXT)
-        assert keys_of(again.query(TEXT)) == ["a"]
-
-
-def test_two_handles_see_each_other(db: Database, path: Path) -> None:
-    with fpdb.open(path) as other:
-        other.add("a", TEXT)
-        assert "a" in db
-        db.add("b", TEXT)
-        assert keys_of(other.query(TEXT)) == ["a", "b"]
-        other.delete("a")
-        assert list(db) == ["b"]
-    assert list(db) == ["b"]
-
-
-def test_a_readonly_handle_refuses_to_write(db: Database, path: Path) -> None:
-    db.add("a", TEXT)
-    with fpdb.open(path, readonly=True) as reader:
-        assert reader.readonly
-        assert not db.readonly
-        for use in (
-            lambda: reader.add("b", TEXT),
-            lambda: list(reader.add_many([Document("b", TEXT)])),
-            lambda: reader.add_fingerprints(["b"], [1]),
-            lambda: reader.add_fingerprints([f"{n}" for n in range(1500)], range(1500)),
-            lambda: reader.delete("a"),
-            lambda: reader.delete_many(["a"]),
-        ):
-            with pytest.raises(ReadOnlyError, match="was opened read-only") as caught:
-                use()
-            assert caught.value.hint
-        assert keys_of(reader.query(TEXT)) == ["a"]
-        assert list(reader.check()) == []
-    assert list(db) == ["a"]
-
-
-def test_a_closed_handle_refuses_everything(db: Database, path: Path) -> None:
-    db.add("a", TEXT)
-    db.close()
-    db.close()
-    uses: list[Callable[[], Any]] = [
-        lambda: db.add("b", TEXT),
-        lambda: list(db.add_many([Document("b", TEXT)])),
-        lambda: db.add_fingerprints(["b"], [1]),
-        lambda: db.query(TEXT),
-        lambda: list(db.query_many([TEXT, "short"])),
-        lambda: db.query("short"),
-        lambda: db.query_fingerprint(1),
-        lambda: db.get("a"),
-        lambda: db["a"],
-        lambda: "a" in db,
-        lambda: len(db),
-        lambda: list(db),
-        lambda: list(db.scan()),
-        lambda: db.delete("a"),
-        lambda: db.delete_many(["a"]),
-        db.stats,
-        lambda: list(db.check()),
-    ]
-    for use in uses:
-        with pytest.raises(ClosedError, match="was closed") as caught:
-            use()
-        assert caught.value.hint
-    assert (db.path, db.k, repr(db)) == (path, 3, f"<Database {str(path)!r} tiny k=3>")
-    with fpdb.open(path) as again:
-        assert list(again) == ["a"]
-
-
 def test_the_with_block_closes(path: Path, tiny: Recipe) -> None:
     with fpdb.create(path, recipe=tiny) as db:
         assert db.k == 3
@@ -1050,12 +782,6 @@ def test_threads_share_a_handle(db: Database) -> None:
     assert not errors
     assert len(db) == 90
     assert list(db.check()) == []
-
-
-def test_equal_fingerprints_of_arrays_and_numbers_are_equal(numbered: Database) -> None:
-    numbers = [1, 2, 3]
-    numbered.add_fingerprints(numbers, numbers)
-    assert numbered.add_fingerprints(np.array(numbers), to_array(numbers, 64)) == 0
 
 
 @pytest.mark.parametrize("asked", [{"k": 3.5}, {"k": "3"}, {"k": True}, {"limit": 1.5}])

@@ -119,22 +119,3 @@ def test_a_preparer_tells_good_documents_from_bad_ones(tmp_path):
         assert db.preparer.sift([]) == ([], [])
         many = db.preparer.prepare([Document(f"v{n}", "x") for n in range(2500)])
         assert len(list(db.add_prepared(many))) == 2500
-
-
-def test_prepared_documents_are_queried_with(tmp_path):
-    texts = [
-        "one two three four five six seven eight nine ten",
-        "too short a text",
-        "quite another text",
-    ]
-    with fpdb.create(tmp_path / "a") as db:
-        list(db.add_many([Document(text[:3], text) for text in texts[:2]]))
-        documents = [Document("any", text) for text in texts]
-        for k, preparer in (
-            (None, db.preparer),
-            (3, db.preparer),
-            (3, db.preparer.adapted(sketched=False)),
-        ):
-            alone = [db.query(text, k=k) for text in texts]
-            assert [len(matches) for matches in alone] == [1, 1, 0]
-            assert list(db.query_prepared(preparer.prepare(documents), k=k)) == alone

@@ -249,10 +249,6 @@ def test_a_merge_leaves_its_sources_alone_and_nothing_beside(
         assert len(db) == 4
 
 
-def test_one_source_is_enough(paths: list[Path], tmp_path: Path) -> None:
-    assert fpdb.merge(paths[:1], tmp_path / "c").documents == 2
-
-
 @pytest.mark.usefixtures("checked_here")
 def test_empty_databases_merge(tmp_path: Path) -> None:
     for keys in ("text", "integer"):

@@ -176,14 +176,6 @@ def test_it_is_lines_of_printable_ascii(data):
     assert tail["documents"] == 5
 
 
-def test_a_capacity_may_be_given(data, tmp_path):
-    fpdb.load(tmp_path / "new", io.BytesIO(data), capacity=10**9)
-    with fpdb.open(tmp_path / "new") as database:
-        assert database.stats().capacity == 10**9
-    with pytest.raises(fpdb.InputError, match="capacity"):
-        fpdb.load(tmp_path / "other", io.BytesIO(data), capacity=0)
-
-
 def test_files_of_all_kinds(filled, data, tmp_path):
     for number, opened in enumerate((gzip.open, open)):
         path = tmp_path / f"file{number}"
@@ -429,23 +421,6 @@ def test_a_first_line_that_lacks_something_or_comes_from_the_future(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_first_line_that_would_take_much_memory(tmp_path):
-    for line in (b'{"fpdb_portable":' + b"[]," * 2**20, b'{"fpdb_portable":' + b" " * 2**26):
-        with pytest.raises(fpdb.InputError, match=r"line 1 has (too many|more than)"):
-            fpdb.load(tmp_path / "new", io.BytesIO(line))
-
-
-def test_others_may_write_the_least(tmp_path):
-    lines = [HEAD, {"key": "a", "fingerprint": "0" * 15 + "A"}, {"documents": 1}]
-    data = "\n".join(json.dumps(line, separators=(", ", ": ")) for line in lines).replace(
-        "\n", "\r\n"
-    )
-    fpdb.load(tmp_path / "new", io.BytesIO(data.encode()))
-    with fpdb.open(tmp_path / "new") as database:
-        assert database["a"].fingerprint == 10
-        assert database["a"].added > 1_700_000_000
-
-
 def test_more_than_one_batch(tmp_path):
     with fpdb.create(tmp_path / "a", keys="integer") as database:
         database.add_fingerprints(range(0, 7501, 3), range(2501))
@@ -482,15 +457,6 @@ def test_stored_parts_of_a_document_are_checked(tmp_path):
         list(database.add_many([text]))
         assert (database["k"].added, database["k"].characters) == (5, len(PAGE))
         assert database["k"].digest != b"x" * 16
-
-
-def test_a_sketch_without_a_text_is_kept_under_an_integer_key(tmp_path):
-    with fpdb.create(tmp_path / "a", keys="integer") as database:
-        list(database.add_many([Document(7, fingerprint=9, sketch=b"x" * 128)]))
-        assert database[7].sketch == b"x" * 128
-        assert list(database.check()) == []
-        assert database.delete(7)
-        assert list(database.check()) == []
 
 
 def test_what_is_held_at_once_is_bounded(data, tmp_path, monkeypatch):

@@ -9,12 +9,10 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import fpdb
-from fpdb import Database, Document, Recipe
-from fpdb.tables.bits import to_array
+from fpdb import Database, Recipe
 from fpdb.tables.plan import choose_plan
 
 pytestmark = pytest.mark.process
@@ -195,29 +193,6 @@ def test_what_is_acknowledged_is_whole_for_others_at_once(
         assert [hear(process) for process in listeners] == [key, key]
         say(speaker, "next")
     assert speaker.wait(60) == 0
-
-
-@pytest.mark.parametrize("table", range(4))
-def test_a_reader_would_notice_a_document_that_one_table_lacks(
-    crowded: Database, path: Path, start: Start, table: int
-) -> None:
-    """A known-bad control: half of a document is removed below the database."""
-    number = _number_of("c-000000")
-    document = Document("c-000000", meta={"of": "c"}, fingerprint=number)
-    (added,) = crowded.add_many([document])
-    listener = start(LISTENER, path, "readonly")
-    assert hear(listener) == "ready"
-    say(listener, "go")
-    say(listener, document.key)
-    assert hear(listener) == document.key
-    pages = [crowded._index.home, *crowded._index.further][table]
-    permuted = crowded.plan.tables[table].permutation.apply(to_array([number], 64))
-    row = [permuted, np.array([added.id], np.uint64)][: pages.columns]
-    with crowded._environment.write() as txn:
-        pages.splice(txn, pages.empty(), row)
-    say(listener, document.key)
-    with pytest.raises(AssertionError, match=r"line \d+, in require_whole"):
-        hear(listener)
 
 
 def _number_of(key: str) -> int:

@@ -17,7 +17,7 @@ from tiers import examples
 import fpdb
 from fpdb import Database, Document
 from fpdb.documents import lookup
-from fpdb.errors import InputError, PlanError
+from fpdb.errors import InputError
 from fpdb.fingerprint.sketches import least_estimate, plain_text
 from fpdb.joins import pairs as joins
 from fpdb.storage import Environment
@@ -180,22 +180,6 @@ def connected(pairs: set[tuple[Any, Any, float]]) -> set[frozenset[Any]]:
         joined = trees.get(a, frozenset([a])) | trees.get(b, frozenset([b]))
         trees.update(dict.fromkeys(joined, joined))
     return set(trees.values())
-
-
-@pytest.mark.process
-@pytest.mark.slow("it asks each question alone, in batches and in workers")
-def test_many_questions_are_answered_as_one_is(tmp_path):
-    texts = families(random.Random(5), 400)
-    with fpdb.create(tmp_path / "db") as db:
-        list(db.add_many(Document(str(n), text) for n, text in enumerate(texts)))
-        alone = [db.query(text, similarity=0.7, limit=3) for text in texts]
-        assert list(db.query_many(texts, similarity=0.7, limit=3)) == alone
-        assert list(db.query_many(texts, similarity=0.7, limit=3, jobs=2)) == alone
-        prepared = db.preparer.prepare([Document("any", text) for text in texts])
-        assert list(db.query_prepared(prepared, similarity=0.7, limit=3)) == alone
-        with db.snapshot() as snapshot:
-            assert list(snapshot.query_many(texts, similarity=0.7, limit=3)) == alone
-            assert snapshot.query(texts[0], similarity=0.7, limit=3) == alone[0]
 
 
 def prepared(dice: random.Random, count: int) -> list[Stored]:
@@ -397,27 +381,6 @@ def test_edited_texts_are_found_from_085_on_and_nothing_below_07(tmp_path, langu
         assert list(db.check()) == []
 
 
-def test_what_is_replaced_or_deleted_is_found_no_more(tmp_path):
-    dice = random.Random(12)
-    one, other = (" ".join(dice.choices(WORDS, k=60)) for _ in range(2))
-    with fpdb.create(tmp_path / "db") as db:
-        for key in "abc":
-            db.add(key, one)
-        db.add("b", other)
-        db.delete("c")
-        assert [match.key for match in db.query(one)] == ["a"]
-        assert [match.key for match in db.query(other)] == ["b"]
-        db.add_fingerprints(["a"], [WEB.fingerprint(one)])
-        assert db.query(one) == []
-        # In one transaction, what it has replaced before isn't found either.
-        added = db.add_many(
-            [Document("b", one), Document("new", other), Document("near", one)],
-            skip_duplicates=True,
-        )
-        assert [each.status for each in added] == ["replaced", "added", "duplicate"]
-        assert list(db.check()) == []
-
-
 @pytest.mark.full
 def test_pairs_of_many_texts_are_those_of_brute_force_but_for_few(tmp_path):
     texts = families(random.Random(7), 5000, 100)
@@ -546,21 +509,6 @@ def test_a_similarity_below_that_of_the_bands_is_warned_of(tmp_path):
                 assert not snapshot.query(text, similarity=0.5).complete
 
 
-def test_more_wrong_questions_are_refused(tmp_path):
-    for similarity in (0, 1.5, "0.8"):
-        with pytest.raises(InputError, match="found similarity "):
-            fpdb.create(tmp_path / "db", similarity=similarity)
-    with pytest.raises(PlanError, match=r"similarity of 0\.05"):
-        fpdb.create(tmp_path / "db", similarity=0.05)
-    with fpdb.create(tmp_path / "db") as db:
-        with pytest.raises(InputError, match="without skip_duplicates"):
-            db.add("a", "b", similarity=0.8)
-        with pytest.raises(InputError, match="expected one of them"):
-            db.query("x", similarity=0.8, k=3)
-        with pytest.raises(InputError, match="expected 128 bytes"):
-            list(db.add_many([Document("a", fingerprint=1, sketch=b"x")]))
-
-
 def test_bands_are_chosen_for_the_documents(tmp_path):
     with fpdb.create(tmp_path / "db", recipe="web-128") as db:
         assert db.similarity == 0.8
@@ -650,33 +598,6 @@ def answers_of(db: Database, texts: list[str]) -> list[list[Any]]:
     ]
 
 
-def damage(path, change):
-    """Change the record of the document 0."""
-    environment = Environment.open(path)
-    with environment.write(10) as txn:
-        record = unpack_record(txn.get("documents", bytes(8)) or b"", 0, 64)
-        txn.put("documents", bytes(8), pack_record(change(record), 64))
-    environment.close()
-
-
-@pytest.mark.parametrize("sketch", [b"too short", b""])
-def test_check_finds_wrong_sketches(tmp_path, sketch):
-    with fpdb.create(tmp_path / "db") as db:
-        db.add("a", " ".join(WORDS[:20]))
-    damage(tmp_path / "db", lambda record: record._replace(sketch=sketch))
-    with fpdb.open(tmp_path / "db") as db:
-        problems = [str(problem) for problem in db.check()]
-        assert any("sketches" in each or "fields" in each for each in problems)
-
-
-def test_check_finds_a_sketch_where_none_should_be(tmp_path):
-    with fpdb.create(tmp_path / "db", similarity=None) as db:
-        db.add("a", " ".join(WORDS[:20]))
-    damage(tmp_path / "db", lambda record: record._replace(sketch=bytes(128)))
-    with fpdb.open(tmp_path / "db") as db:
-        assert list(db.check())
-
-
 def test_records_and_counters_without_sketches_are_as_they_were():
     record = Stored(3, "key", 12345678, 1, b"d" * 16, b"", 5)
     assert unpack_record(pack_record(record, 64), 3, 64) == record
@@ -704,15 +625,6 @@ def test_clusters_of_many_copies_are_those_of_all_pairs(tmp_path):
         assert [keys[0] for keys in clusters] == sorted(map(min, clusters))
         deleted = [key for each in db.delete_duplicates(similarity=0.6) for key in each.duplicates]
         assert len(deleted) == sum(map(len, expected)) - len(expected)
-
-
-@pytest.mark.full
-def test_a_great_many_copies_take_no_time(tmp_path):
-    text = " ".join(WORDS[:40])
-    with fpdb.create(tmp_path / "db") as db:
-        list(db.add_many(Document(f"{n}", text) for n in range(20_000)))
-        [cluster] = db.clusters(similarity=0.8)
-        assert len(cluster.keys) == 20_000
 
 
 @pytest.mark.parametrize("keys", ["text", "integer"])

@@ -145,19 +145,6 @@ def test_a_sound_database_has_no_problems(db: Database) -> None:
     assert problems(db) == []
 
 
-def test_an_empty_database_has_no_problems(tmp_path: Path, keys: str) -> None:
-    with fpdb.create(tmp_path / "empty", recipe=RECIPE, keys=keys) as database:
-        assert problems(database) == []
-        database.add(named(1, keys), "one two three four")
-        database.delete(named(1, keys))
-        assert problems(database) == []
-
-
-def test_a_read_only_handle_checks_too(db: Database) -> None:
-    with fpdb.open(db.path, readonly=True, recipe=db.recipe) as again:
-        assert problems(again) == []
-
-
 def test_checking_changes_nothing(db: Database) -> None:
     with db._environment.read() as txn:
         before = txn.raw.id()
@@ -201,22 +188,6 @@ def test_an_id_missing_at_home_is_reported(db: Database, number: int) -> None:
         assert found[0] == missing
     else:
         assert found == [missing]
-
-
-@pytest.mark.parametrize("table", [0, 2])
-@pytest.mark.parametrize("part", ["checksum", "head", "first row", "last byte"])
-def test_a_flipped_byte_in_a_page_is_reported(db: Database, table: int, part: str) -> None:
-    at = {"checksum": 0, "head": 5, "first row": 40, "last byte": -1}[part]
-
-    def flip(key: bytes, value: bytes) -> tuple[bytes, bytes]:
-        changed = bytearray(value)
-        changed[at] ^= 0x10
-        return key, bytes(changed)
-
-    pages = tables(db)[table]
-    found = problems(db, lambda txn, _: rewrite(txn, pages.name, flip))
-    assert places(found) == {pages.name}
-    assert "checksum" in found[0].what
 
 
 @pytest.mark.parametrize("table", [0, 2])
@@ -271,22 +242,6 @@ def test_a_page_under_a_wrong_key_is_reported(db: Database, table: int, by: int)
     assert "key" in found[0].what
 
 
-@pytest.mark.parametrize("table", [0, 2])
-def test_a_row_that_is_stored_twice_is_reported(db: Database, table: int) -> None:
-    pages = tables(db)[table]
-
-    def double(key: bytes, value: bytes) -> tuple[bytes, bytes]:
-        rows = [
-            np.concatenate((c[:1], c))
-            for c in unpack_rows(value, pages.columns, pages.seed_at(key))
-        ]
-        return key, pack_rows(rows, shape_of(rows), pages.seed_at(key))
-
-    found = problems(db, lambda txn, _: rewrite(txn, pages.name, double))
-    assert places(found) == {pages.name}
-    assert found[0].what.startswith("1 rows aren't in order, or are stored twice, first ")
-
-
 def test_a_table_that_lost_everything_is_reported(db: Database) -> None:
     pages = db._index.further[1]
 
@@ -328,12 +283,6 @@ def test_a_document_missing_in_bands_is_one_problem(db: Database, some: slice) -
     assert found == [Problem("bands", f"the entry of the document {number} is missing")]
 
 
-def test_a_row_of_no_document_in_the_bands_is_reported(db: Database) -> None:
-    bands = bands_of(db)
-    found = problems(db, lambda txn, _: bands.splice(txn, stranger(db, bands), bands.empty()))
-    assert found == [Problem("bands", "an entry names the document 12345, which has another one")]
-
-
 def test_a_row_in_another_band_is_missing_and_strange(db: Database) -> None:
     bands, rows = bands_of(db), [column[:1] for column in band_rows(db)]
     moved = [rows[0] ^ np.uint64(1), rows[1]]
@@ -342,17 +291,6 @@ def test_a_row_in_another_band_is_missing_and_strange(db: Database) -> None:
         Problem("bands", f"the entry of the document {number} is missing"),
         Problem("bands", f"an entry names the document {number}, which has another one"),
     ]
-
-
-def test_a_flipped_byte_in_the_bands_is_reported(db: Database) -> None:
-    def flip(key: bytes, value: bytes) -> tuple[bytes, bytes]:
-        changed = bytearray(value)
-        changed[len(value) // 2] ^= 1
-        return key, bytes(changed)
-
-    found = problems(db, lambda txn, _: rewrite(txn, "bands", flip))
-    assert places(found) == {"bands"}
-    assert "checksum" in found[0].what
 
 
 # Documents
@@ -425,21 +363,6 @@ def test_a_record_without_its_key_is_reported(db: Database) -> None:
     assert str(2**40) in found[0].what or (2**40).to_bytes(8, "big").hex() in found[0].what
 
 
-@pytest.mark.parametrize("at", [0, 4, -1])
-def test_a_flipped_byte_in_a_record_is_reported(db: Database, at: int) -> None:
-    own = number_bytes(db, WITH_TEXT)
-
-    def flip(txn: WriteTransaction, _: Database) -> None:
-        value = bytearray(txn.get("documents", own) or b"")
-        value[at] ^= 1
-        txn.put("documents", own, bytes(value))
-
-    found = problems(db, flip)
-    assert places(found) == {"documents"}
-    assert str(int.from_bytes(own, "big")) in found[0].what
-    assert "checksum of a document" in found[0].what
-
-
 def test_a_record_with_another_fingerprint_is_reported(db: Database) -> None:
     own = number_bytes(db, WITH_TEXT)
 
@@ -464,37 +387,6 @@ def test_a_row_of_ids_that_isnt_that_of_the_record_is_reported(db: Database, col
     found = problems(db, lambda txn, _: ids.splice(txn, changed, ids.empty()))
     what = f"the row of the document {document.id} isn't that of its record"
     assert found == [Problem("ids", what)]
-
-
-def test_a_missing_short_text_is_reported(db: Database) -> None:
-    """No query would find the document."""
-
-    def forget(txn: WriteTransaction, _: Database) -> None:
-        with txn.cursor("short") as cursor:
-            assert cursor.first()
-            key = bytes(cursor.key())
-        assert txn.delete("short", key)
-
-    found = problems(db, forget)
-    assert places(found) == {"short"}
-    assert len(found) == 1
-
-
-def test_a_short_text_of_no_document_is_reported(db: Database) -> None:
-    found = problems(db, lambda txn, _: txn.put("short", bytes(16) + bytes(8), b""))
-    assert places(found) == {"short"}
-    assert len(found) == 1
-
-
-def test_a_flipped_byte_in_a_page_of_ids_is_reported(db: Database) -> None:
-    if db._catalog.kind == "text":
-        return
-
-    def flip(key: bytes, value: bytes) -> tuple[bytes, bytes]:
-        return key, value[:-1] + bytes([value[-1] ^ 1])
-
-    found = problems(db, lambda txn, _: rewrite(txn, "ids", flip))
-    assert places(found) == {"ids"}
 
 
 # Counters
@@ -570,30 +462,6 @@ def test_damaged_counters_are_reported(db: Database, value: bytes) -> None:
 
 
 # All at once
-
-
-def test_damage_in_several_places_is_reported_in_each(db: Database) -> None:
-    second, third = db._index.further[:2]
-
-    def damage(txn: WriteTransaction, db: Database) -> None:
-        second.splice(txn, second.empty(), row_of(db, second, WITH_TEXT))
-        third.splice(txn, stranger(db, third), third.empty())
-        counters = Counters.unpack(txn.get("counters", b"counters"))
-        txn.put("counters", b"counters", counters._replace(documents=9).pack())
-
-    assert places(problems(db, damage)) == {"table-01", "table-02", "counters"}
-
-
-def test_damage_doesnt_hide_other_damage(db: Database) -> None:
-    """A page that can't be read is the only problem of its table; others are still compared."""
-    broken, sparse = db._index.further[:2]
-
-    def damage(txn: WriteTransaction, db: Database) -> None:
-        rewrite(txn, broken.name, lambda key, value: (key, value[:-1]))
-        sparse.splice(txn, sparse.empty(), row_of(db, sparse, WITH_TEXT))
-
-    found = problems(db, damage)
-    assert [problem.where for problem in found] == [broken.name, sparse.name]
 
 
 def test_a_change_of_any_byte_is_reported(tmp_path: Path, keys: str) -> None:

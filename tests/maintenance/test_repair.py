@@ -24,7 +24,6 @@ from fpdb.storage.format import unpack_record
 from fpdb.storage.lmdb_file import BRANCH, LEAF, REACHED, kind_of, number_of, parse_page
 from fpdb.storage.open_checks import open_data
 from fpdb.storage.survey import Survey
-from fpdb.tables.bulk_load import LEAST_MEMORY
 
 pytestmark = pytest.mark.slow("its cases damage and repair databases, 16 s together")
 
@@ -149,13 +148,6 @@ def test_an_empty_database(tmp_path: Path, keys: str) -> None:
     fpdb.create(tmp_path / "db", recipe=TINY, keys=keys).close()
     result, found = repaired(tmp_path / "db")
     assert (found, result.documents, result.missing, result.problems) == ({}, 0, 0, ())
-
-
-@pytest.mark.full
-def test_little_memory_gives_the_same(tmp_path: Path, keys: str) -> None:
-    path = filled(tmp_path / "db", keys, bare=20_000)
-    _, found = repaired(path, memory=LEAST_MEMORY)
-    assert found == contents(path)
 
 
 def test_all_documents_come_back_when_all_branches_are_lost(path: Path) -> None:
@@ -439,12 +431,6 @@ def test_a_truncated_file_loses_what_was_on_the_missing_pages(
     assert all(found[key] == expected[key] for key in intact)
     assert all(value == expected[key] or bare(value, expected[key]) for key, value in found.items())
     assert result.problems
-
-
-def test_the_header_stays_on_one_of_the_first_pages(path: Path) -> None:
-    """Keep it where no truncated file is without it, however often the database is written."""
-    assert headers(path)
-    assert max(headers(path)) < 16
 
 
 def test_a_keyed_database_is_repaired_without_its_secret(tmp_path: Path) -> None:
