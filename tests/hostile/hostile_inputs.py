@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import msgpack
-
 MIB = 1 << 20
 LARGEST = 2 * MIB
 LAST = json.dumps({"key": "last", "text": "the last document of this stream is still read well"})
@@ -89,12 +87,10 @@ def _record(**fields: object) -> str:
 _jsonl("a line of 64 MiB", lambda: b"x" * (64 * MIB), _BAD)
 _jsonl("a line one byte too long", lambda: _record(text="x" * LARGEST), _BAD)
 _jsonl("JSON of 100,000 brackets", lambda: '{"key":' + "[" * 100_000, _BAD)
-_jsonl("JSON of 100,000 braces", lambda: '{"a":' * 100_000, _BAD)
 _jsonl(
     "deep metadata", lambda: '{"key": "k", "text": "t", "m": ' + "[" * 900 + "]" * 900 + "}", _SHORT
 )
 _jsonl("a number of a million digits", lambda: '{"key": ' + "9" * MIB + ', "text": "t"}', _BAD)
-_jsonl("a fraction of a million digits", lambda: '{"key": "k", "text": 0.' + "9" * MIB + "}", _BAD)
 _jsonl("a number with a huge exponent", lambda: '{"key": "k", "text": 1e999999999}', _BAD)
 _jsonl(
     "2 MiB of empty objects",
@@ -102,18 +98,8 @@ _jsonl(
     _BAD,
 )
 _jsonl(
-    "2 MiB of empty lists",
-    lambda: '{"key": "k", "text": [' + "[]," * (LARGEST // 3 - 20) + "0]}",
-    _BAD,
-)
-_jsonl(
     "a hundred thousand fields",
     lambda: "{" + ",".join(f'"f{n:x}":0' for n in range(150_000)) + ', "key": "k", "text": "t"}',
-    _SHORT,
-)
-_jsonl(
-    "one field a hundred thousand times",
-    lambda: "{" + '"key":"k",' * 150_000 + '"text":"t"}',
     _SHORT,
 )
 _jsonl("a key of a megabyte", lambda: _record(key="k" * MIB, text="t"), _BAD)
@@ -172,14 +158,6 @@ _stream(
     _BAD,
 )
 _stream(
-    "a gzip bomb in a gzip bomb",
-    "input.jsonl.gz",
-    lambda: _gzipped(_zeros(64 * MIB)),
-    r".*bad \d;",
-    last=False,
-)
-_stream("a gzip bomb as a text", "input.txt.gz", lambda: _zeros(64 * MIB), _ONE_BAD, last=False)
-_stream(
     "30,000 gzip members",
     "input.jsonl.gz",
     lambda: _gzipped(b"") * 30_000 + _gzipped(LAST.encode()),
@@ -190,9 +168,6 @@ _stream(
     "input.jsonl.gz",
     lambda: _gzipped((LAST + "\n").encode() * 50 + os.urandom(5000).hex().encode())[:-900],
     r"bad 1;",
-)
-_stream(
-    "a gzip header and no more", "input.jsonl.gz", lambda: b"\x1f\x8b\x08\x00", _ONE_BAD, last=False
 )
 _stream(
     "gzip with a name of a megabyte",
@@ -230,21 +205,7 @@ _stream(
     _ONE_BAD,
     last=False,
 )
-_stream(
-    "zstd frames to skip",
-    "input.jsonl.zst",
-    lambda: b"\x50\x2a\x4d\x18\xff\xff\xff\xff" + bytes(MIB),
-    _ONE_BAD,
-    last=False,
-)
 
-_stream(
-    "a zstd bomb of empty lines",
-    "input.jsonl.zst",
-    lambda: _zstd(b"\n" * (256 * MIB)),
-    _ONE_BAD,
-    last=False,
-)
 _stream(
     "eight megabytes of empty zstd frames",
     "input.jsonl.zst",
@@ -262,7 +223,6 @@ def _csv(name: str, body: Callable[[], str], ends: str, *, last: bool = True) ->
 
 
 _csv("a quote that never closes", lambda: 'k,"' + "line\n" * 400_000, r"bad 1;", last=False)
-_csv("a quote before 20 MiB", lambda: 'k,"' + "some words, and more\n" * MIB, r"bad 1;", last=False)
 _csv("a quoted field of 8 MiB", lambda: 'k,"' + ("x" * 1000 + "\n") * 8000 + '"\n', _BAD)
 _csv("a field of four million quotes", lambda: 'k,"' + '""' * (900_000) + '"\n', _SHORT)
 _csv("a million columns", lambda: "," * MIB + "\n", _BAD)
@@ -276,32 +236,7 @@ _stream(
     r"bad 1;",
     last=False,
 )
-_stream(
-    "a header of one name twice",
-    "input.tsv",
-    lambda: b"key\tkey\ttext\nk\tk\tt\n",
-    r"bad 1;",
-    last=False,
-)
-_stream(
-    "a TSV line of tabs",
-    "input.tsv",
-    lambda: b"key\ttext\n" + b"\t" * MIB + b"\n" + LAST_CSV.replace(",", "\t").encode(),
-    _BAD,
-)
-_stream(
-    "a byte order mark and nothing", "input.csv", lambda: b"\xef\xbb\xbf", r"read 0", last=False
-)
 _stream("a text file of 64 MiB", "input.txt", lambda: b"word " * (13 * MIB), _ONE_BAD, last=False)
-_stream(
-    "lines of NULs",
-    "input.log",
-    lambda: b"\0" * MIB + b"\nlast\n",
-    r"read 2",
-    "--format",
-    "lines",
-    last=False,
-)
 
 
 # Directories.
@@ -382,25 +317,16 @@ _TOO_LARGE = r"error: found a text of [\d,]+ bytes.*, expected at most [\d,]+"
 _text("one word of 50 MB", lambda: "a" * 50_000_000, _TOO_LARGE)
 _text("a text just below the limit", lambda: _letters(LARGEST), "fine|short")
 _text("different words only", lambda: _words(LARGEST), "fine")
-_text("words of two letters", lambda: "a " * MIB, "short|fine")
 _text("rare ideographs in windows", lambda: _han(LARGEST // 3), "fine", "char-4")
 _text("rare ideographs", lambda: _han(LARGEST // 6), "fine", "web", "jieba")
 _text("too many ideographs", lambda: _han(LARGEST // 6 + 1), _TOO_LARGE, "web", "jieba")
 _text("one ideograph", lambda: "的" * (LARGEST // 6), "short", "web", "jieba")
 _text("ideographs between letters", lambda: "中a" * (LARGEST // 7), "short")
-_text("ideographs one by one", lambda: " ".join(_han(LARGEST // 7)), "fine")
-_text(
-    "random letters in windows as strings",
-    lambda: _letters(LARGEST // 2),
-    "fine|short",
-    "simhash-py",
-)
 _text("too many windows as strings", lambda: _letters(LARGEST // 2 + 1), _TOO_LARGE, "simhash-py")
 _text("windows of a hundred words", lambda: _words(LARGEST // 50), "fine", "n-100")
 _text("too many windows of a hundred words", lambda: _words(LARGEST), _TOO_LARGE, "n-100")
 _text("400,000 combining marks", lambda: "a" + "\u0301" * 400_000, "fine|short")
 _text("combining marks of two classes", lambda: "a" + "\u0301\u0316" * 200_000, "fine|short")
-_text("marks after every letter", lambda: ("a" + "\u0301\u0316" * 14) * 35_000, "fine|short")
 _text(
     "U+FDFA, which grows 18 times",
     lambda: "\ufdfa" * (LARGEST // 3),
@@ -418,9 +344,7 @@ _text(
     lambda: "".join(chr(0x20000 + n % 40_000) for n in range(LARGEST // 4)),
     "fine",
 )
-_text("<a 20,000 times", lambda: "<a " * 20_000, "fine|short")
 _text("<a 600,000 times", lambda: "<a " * 600_000, "fine|short")
-_text("<!-- 20,000 times", lambda: "<!--" * 20_000, "fine|short")
 _text("<!-- 500,000 times", lambda: "<!--" * 500_000, "fine|short")
 _text(
     "a tag of 40,000 attributes",
@@ -453,12 +377,6 @@ _text("backslashes in code", lambda: "\\" * (LARGEST // 4), "short|fine", "code"
 _text("too many tokens", lambda: "(" * (LARGEST // 2), r"error: found a cleaned text", "code")
 _text("a title of a hundred rare ideographs", lambda: "\u9f9d" * 100, "fine", "tagged-title")
 _text(
-    "a title of 5,000 common ideographs",
-    lambda: "的一是不了在人有我他" * 500,
-    "fine",
-    "tagged-title",
-)
-_text(
     "a title that is too long to tag",
     lambda: _han(5_001),
     r"error: found 5,001 characters to tag",
@@ -487,16 +405,13 @@ def _toml(
 _toml("TOML of 100,000 brackets", lambda: b"a = " + b"[" * 100_000)
 _toml("TOML of nested tables", lambda: b"a = " + b"{a=" * 50_000)
 _toml("a TOML key of 20,000 parts", lambda: b"a" + b".a" * 20_000 + b" = 1")
-_toml("a TOML key of 4,000 parts", lambda: b"a" + b".a" * 4_000 + b" = 1")
 _toml("a TOML number of 5,000 digits", lambda: b"bits = " + b"9" * 5_000)
-_toml("a TOML number of 4,000 digits", lambda: b"bits = " + b"9" * 4_000)
 _toml(
     "a weight of 4,000 digits",
     lambda: b'segment = "jieba-tags"\n[weights]\ntags = {n = ' + b"9" * 4_000 + b"}",
 )
 _toml("a weight of 1e308", lambda: b'segment = "jieba-tags"\n[weights]\ntags = {n = 1e308}')
 _toml("windows of a billion", lambda: b"[grams]\nn = 1000000000")
-_toml("padding of a billion", lambda: b'[hash]\nby = "multiply-xor"\npad = 1000000000')
 _toml("TOML of 64 MiB", lambda: bytes(64 * MIB))
 _toml(
     "a megabyte of stop words in a list",
@@ -526,12 +441,6 @@ _toml(
     "an idf table of a million lines",
     lambda: b'[weights]\nidf = "table"',
     table=lambda: b"\t1\n" + "".join(f"{n:x}\t1\n" for n in range(MIB)).encode(),
-)
-_toml(
-    "an idf table of as many lines as may be",
-    lambda: b'[weights]\nidf = "table"',
-    "fine",
-    table=lambda: b"\t1\n" + "".join(f"{n:x}\t1\n" for n in range(524_280)).encode(),
 )
 _toml(
     "an idf value of 1e308", lambda: b'[weights]\nidf = "table"', table=lambda: b"\t1\na\t1e308\n"
@@ -570,14 +479,6 @@ _array(
     lambda: _npy(b"{'descr': '<u8', 'fortran_order': False, 'shape': (1152921504606846976,), }\n"),
 )
 _array(
-    "an array that claims 2^40 rows",
-    lambda: _npy(b"{'descr': '<u8', 'fortran_order': False, 'shape': (1099511627776,), }\n"),
-)
-_array(
-    "an array of a negative length",
-    lambda: _npy(b"{'descr': '<u8', 'fortran_order': False, 'shape': (-1,), }\n"),
-)
-_array(
     "an array of pickles",
     lambda: _npy(
         b"{'descr': '|O', 'fortran_order': False, 'shape': (1,), }\n", b"cos\nsystem\n(S'true'\ntR."
@@ -608,24 +509,12 @@ _stored(
     "record",
     lambda: b"\xdd" + struct.pack(">I", 8 * MIB) + b"\x90" * (8 * MIB),
 )
-_stored("a record that is a number", "record", lambda: b"\x07")
-_stored("a record that is a text of six letters", "record", lambda: b"\xa6abcdef")
 _stored("a record with an extension type", "record", lambda: b"\xc7\x08\x01" + bytes(8))
 _stored("metadata of empty lists", "meta", lambda: b"\xdc\xff\xf0" + b"\x90" * 0xFFF0)
 _stored(
     "a header of 32 MiB of empty lists",
     "header",
     lambda: b"\x81\xa5magic\xdd" + struct.pack(">I", 32 * MIB) + b"\x90" * (32 * MIB),
-)
-_stored(
-    "a header of 3 MiB of empty lists",
-    "header",
-    lambda: b"\x81\xa5magic\xdd" + struct.pack(">I", 3 * MIB) + b"\x90" * (3 * MIB),
-)
-_stored(
-    "a header whose feature is a list",
-    "header",
-    lambda: msgpack.packb({"features": [[1]]}),
 )
 _stored(
     "a header of nested maps", "header", lambda: b"\x81\xa5magic" + b"\x81\xa1a" * 20_000 + b"\xc0"
