@@ -1,7 +1,6 @@
 """A database that is built beside its place: complete after the block, or not there at all."""
 
 import os
-import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -86,31 +85,6 @@ def test_everything_is_synced_before_it_appears(
     assert rest == ["rename", tmp_path.name]
 
 
-def test_the_draft_of_a_killed_build_is_removed_by_the_next(
-    tmp_path: Path, start: Callable[..., Any], line: Callable[..., str]
-) -> None:
-    process = start(
-        """
-        with Environment.build(argv[0], ("header",)) as built:
-            with built.write() as txn:
-                txn.put("header", b"key", bytes(100_000))
-            print("written", flush=True)
-            import time; time.sleep(60)
-        """,
-        tmp_path / "db",
-    )
-    assert line(process) == "written"
-    [draft] = tmp_path.glob(".db.*.new")
-    build(tmp_path / "db")  # leaves alone what somebody is at work on
-    shutil.rmtree(tmp_path / "db")
-    assert draft.exists()
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    assert os.listdir(tmp_path) == [draft.name]
-    build(tmp_path / "db")
-    assert os.listdir(tmp_path) == ["db"]
-
-
 def test_what_a_maker_that_was_killed_at_its_end_left_is_removed_by_the_next(
     tmp_path: Path, start: Callable[..., Any]
 ) -> None:
@@ -149,55 +123,3 @@ def test_a_transaction_that_outlives_the_block_keeps_the_database_from_appearing
     held[0].__exit__(None, None, None)
     with Environment.open(path) as environment:
         assert environment.path == path
-
-
-def test_a_finished_database_is_no_draft(tmp_path: Path) -> None:
-    build(tmp_path / ".db.finished.new")
-    build(tmp_path / "db")
-    assert sorted(os.listdir(tmp_path)) == [".db.finished.new", "db"]
-
-
-def test_the_claim_lasts_until_the_data_are_on_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    claimed: list[bool] = []
-    fsync = os.fsync
-
-    def spy(descriptor: int) -> None:
-        file = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
-        if file.name == "data.mdb":
-            claimed.append((file.parents[1] / "unfinished").exists())
-        fsync(descriptor)
-
-    monkeypatch.setattr(os, "fsync", spy)
-    build(tmp_path / "db")
-    assert claimed == [True]
-
-
-def test_a_child_that_is_forked_in_the_block_changes_nothing(
-    tmp_path: Path, run: Callable[..., str]
-) -> None:
-    said = run(
-        """
-        import os
-        for number, leave in enumerate((lambda: None, lambda: sys.exit(0))):
-            try:
-                with Environment.build(f"{argv[0]}-{number}", ("header",)) as built:
-                    child = os.fork()
-                    if child == 0:
-                        leave()
-                    else:
-                        os.waitpid(child, 0)
-                        with built.write() as txn:
-                            txn.put("header", b"key", b"value")
-            except Exception as error:
-                print(type(error).__name__, flush=True)
-                os._exit(0)
-        """,
-        tmp_path / "db",
-    )
-    assert said == "ClosedError\n"
-    assert sorted(os.listdir(tmp_path)) == ["db-0", "db-1"]
-    for name in ("db-0", "db-1"):
-        with Environment.open(tmp_path / name) as environment, environment.read() as txn:
-            assert bytes(txn.get("header", b"key") or b"") == b"value"

@@ -90,25 +90,6 @@ def test_a_lock_file_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.process
-def test_a_lock_file_of_a_backup_that_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    genuine = Path.unlink
-
-    def refuse(self: Path, *, missing_ok: bool = False) -> None:
-        if self.name == "lock.mdb" and ".new" in str(self):
-            monkeypatch.undo()
-            raise OSError(errno.EIO, "Input/output error")
-        genuine(self, missing_ok=missing_ok)
-
-    with fpdb.create(tmp_path / "db") as db:
-        monkeypatch.setattr(Path, "unlink", refuse)
-        with pytest.raises(fpdb.DamagedError):
-            db.backup(tmp_path / "copy")
-    assert os.listdir(tmp_path) == ["db"]
-
-
-@pytest.mark.process
 def test_a_disk_that_is_mounted_to_read(small_disk: Path) -> None:
     Environment.create(small_disk / "db", ["header"]).close()
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -79,17 +78,6 @@ def replace(path: Path, by: Path) -> Path:
     return moved
 
 
-def test_a_handle_goes_on_with_a_database_of_the_same_lineage(
-    handle: Environment, old: Path, twin: Path
-) -> None:
-    replace(old, twin)
-    assert get(handle, b"who") == b"twin"
-    if not handle.readonly:
-        put(handle, b"a", b"1")
-        with Environment.open(old, readonly=True) as env:
-            assert get(env, b"a") == b"1"
-
-
 def test_another_database_at_the_path_is_an_error(
     handle: Environment, old: Path, stranger: Path
 ) -> None:
@@ -126,31 +114,6 @@ def test_a_write_that_ends_in_a_removed_database_is_an_error(old: Path) -> None:
             put(env, b"a", b"1")
 
 
-def test_a_writer_that_waited_while_it_was_replaced_writes_into_the_new_one(
-    old: Path, twin: Path
-) -> None:
-    waiting = threading.Event()
-    with Environment.open(old) as env, Environment.open(old) as other:
-
-        def write() -> None:
-            waiting.set()
-            put(other, b"waited", b"1")
-
-        def act() -> None:
-            thread.start()
-            waiting.wait()
-            replace(old, twin)
-
-        thread = threading.Thread(target=write)
-        with pytest.raises(MovedError):
-            write_while(env, act)
-        thread.join()
-        assert get(env, b"who") == b"twin"
-        assert get(env, b"waited") == b"1"
-    with Environment.open(old.with_name("moved"), readonly=True) as env:
-        assert get(env, b"waited") is None
-
-
 def test_a_snapshot_stays_what_it_was_when_its_database_is_replaced(
     handle: Environment, old: Path, twin: Path
 ) -> None:
@@ -159,18 +122,6 @@ def test_a_snapshot_stays_what_it_was_when_its_database_is_replaced(
         assert get(handle, b"who") == b"twin"
         shutil.rmtree(moved)
         assert bytes(txn.get("documents", b"who") or b"") == b"old"
-
-
-def test_a_moved_database_is_opened_by_its_new_path(old: Path, stranger: Path) -> None:
-    with Environment.open(old, readonly=True) as env:
-        moved = replace(old, stranger)
-        with Environment.open(moved) as other:
-            put(other, b"a", b"1")
-            assert get(other, b"who") == b"old"
-            with pytest.raises(MovedError):
-                get(env, b"who")
-    with Environment.open(old, readonly=True) as env:
-        assert get(env, b"a") is None
 
 
 def test_a_data_file_that_is_replaced_within_its_directory_is_an_error(

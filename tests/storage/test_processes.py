@@ -249,14 +249,6 @@ def test_a_stopped_holder_is_named_and_a_killed_one_gone(
             txn.put("documents", b"a", b"1")
 
 
-def test_readers_open_beside_a_stopped_writer(closed: Path, start: Start, line: Line) -> None:
-    holder = start(HOLD, closed)
-    line(holder)
-    holder.send_signal(signal.SIGSTOP)
-    with Environment.open(closed, readonly=True) as env, env.read() as txn:
-        assert txn.entries("documents") == 1000
-
-
 def test_a_holder_elsewhere_is_named_as_such(closed: Path, start: Start, line: Line) -> None:
     with Environment.open(closed) as env:
         holder = start(HOLD, closed)
@@ -292,21 +284,6 @@ def test_a_waiting_writer_heeds_the_interrupt(closed: Path, start: Start, line: 
     assert line(waiting) == "waiting"
     waiting.send_signal(signal.SIGINT)
     assert waiting.communicate(timeout=30)[0].split()[-1] == "interrupted"
-
-
-def test_only_one_of_many_creators_wins(path: Path, start: Start) -> None:
-    script = """
-    from fpdb.errors import DatabaseExistsError
-    try:
-        Environment.create(argv[0], ["documents"]).close()
-        print("created")
-    except DatabaseExistsError:
-        print("exists")
-    """
-    creators = [start(script, path) for _ in range(3)]
-    outcomes = sorted(creator.communicate(timeout=20)[0].strip() for creator in creators)
-    assert outcomes == ["created", "exists", "exists"]
-    Environment.open(path).close()
 
 
 def map_bytes(env: Environment) -> int:
