@@ -69,8 +69,7 @@ class ReadTransaction:
             try:
                 self._begin(write=False)
             except BaseException as error:
-                self._end()
-                self._require_replaced(shared, error)
+                self._abandon_unless_replaced(error)
             else:
                 return self
 
@@ -203,13 +202,16 @@ class ReadTransaction:
             self.raw = shared.begin_again(mark, error, write=write)
         self.databases = shared.databases
 
-    def _end(self) -> None:
+    def abandon(self) -> None:
+        """Undo what was begun, unless the block has ended."""
         self.shared.active.discard(self.mark)
         if self.shared.barred:
             self.shared.close_if_idle()
 
-    def _require_replaced(self, shared: SharedEnvironment, error: BaseException) -> None:
-        """Raise an error of beginning, unless the database was replaced at this very moment."""
+    def _abandon_unless_replaced(self, error: BaseException) -> None:
+        """Undo what was begun; raise the error, unless the database was replaced just now."""
+        shared = self.shared
+        self.abandon()
         if isinstance(error, FpdbError):
             replaced = self._handle.compare() is not shared
             if replaced or (isinstance(error, MovedError) and not shared.failure):
@@ -263,24 +265,22 @@ class WriteTransaction(ReadTransaction):
                     self.abandon()
                     continue
                 shared.require_process()
-                if time.monotonic() >= shared.reader_check_due:
-                    shared.check_readers()
+                shared.check_readers_if_due()
                 self._begin(write=True)
                 shared.lock.begun = self.raw
             except BaseException as error:
-                self.abandon()
-                self._require_replaced(shared, error)
+                self._abandon_unless_replaced(error)
             else:
                 return self
 
     def abandon(self) -> None:
-        """Undo what was begun, unless the block has ended."""
+        """Undo what was written, unless the block has ended."""
         try:
             if self.mark in self.shared.active and hasattr(self, "raw"):
                 self.raw.abort()
         finally:
             self.shared.lock.release(self)
-            self._end()
+            super().abandon()
 
     def put(self, name: str, key: bytes, value: bytes | bytearray | memoryview) -> None:
         """Store a value under a key, replacing what was there."""
@@ -322,17 +322,6 @@ class Environment:
 
     It may be used by all threads, and survives a fork.
     """
-
-    __slots__ = (
-        "__weakref__",
-        "_closer",
-        "_data",
-        "_how",
-        "_shared",
-        "_trusted_until",
-        "path",
-        "readonly",
-    )
 
     def __init__(self, path: Path, how: Opening) -> None:
         shared = shared_environment.join(path, how)

@@ -475,14 +475,11 @@ def unpack_record(value: memoryview | bytes, number: int, bits: int) -> Stored:
     require_checksum(value, number)
     if len(value) <= _LARGEST_RECORD:
         with contextlib.suppress(IndexError, ValueError):
-            stored, end = _read_record(bytes(value), number, bits)
-            if end == len(value):
-                return stored
+            return _read_record(bytes(value), number, bits)
     raise DamagedError("its fields aren't those of a document")
 
 
-def _read_record(data: bytes, number: int, bits: int) -> tuple[Stored, int]:
-    """Return what the record of an id says, and where it ends; its checksum isn't looked at."""
+def _read_record(data: bytes, number: int, bits: int) -> Stored:
     flags, at = data[_RECORD_CHECKSUM_BYTES], _MARKS_AT
     fingerprint, digest, sketch, characters, meta = None, b"", b"", 0, b""
     if flags & _DIGEST:
@@ -506,12 +503,12 @@ def _read_record(data: bytes, number: int, bits: int) -> tuple[Stored, int]:
     if (
         flags & _UNKNOWN
         or flags & (_DIGEST | _SKETCH) == _SKETCH  # a sketch comes with a digest
-        or at > len(data)
+        or at != len(data)
         or added > LATEST
         or (flags & _META and not meta)
     ):
         raise ValueError("it isn't a record")
-    return Stored(number, key, fingerprint, added, digest, meta, characters, sketch), at
+    return Stored(number, key, fingerprint, added, digest, meta, characters, sketch)
 
 
 # Ids, digests with sketches (zeros for missing ones), and fingerprints.

@@ -185,10 +185,11 @@ class SharedEnvironment:
         """Return the number of the last transaction in the file that is mapped."""
         return self.environment.info()["last_txnid"] if self.environment else sys.maxsize
 
-    def check_readers(self) -> None:
-        """Free the reader slots of dead processes; this is due once a second."""
-        self.reader_check_due = time.monotonic() + READER_CHECK_SECONDS
-        if self.environment:
+    def check_readers_if_due(self) -> None:
+        """Free the reader slots of dead processes, once a second."""
+        now = time.monotonic()
+        if now >= self.reader_check_due and self.environment:
+            self.reader_check_due = now + READER_CHECK_SECONDS
             self.environment.reader_check()
 
     def close_if_idle(self) -> None:
