@@ -50,7 +50,7 @@ from fpdb.fingerprint import sketch_jaccard as sketch_jaccard
 from fpdb.fingerprint.digits import format_fingerprint as format_fingerprint
 from fpdb.fingerprint.digits import parse_fingerprint as parse_fingerprint
 from fpdb.fingerprint.presets import recipe as recipe
-from fpdb.ingest import Ingested as Ingested
+from fpdb.flow import Ingested as Ingested
 from fpdb.ingest import documents_of as documents_of
 from fpdb.ingest import follow as follow
 from fpdb.ingest import ingest as ingest

@@ -31,7 +31,6 @@ from fpdb.models import (
     now,
     require_whole,
 )
-from fpdb.processes import count_jobs, mapped
 from fpdb.progress import log, tracked
 from fpdb.queries import Queries, Snapshot, finder_of_clusters
 from fpdb.storage import LOCK_SECONDS, Environment, ReadTransaction, WriteTransaction
@@ -40,6 +39,7 @@ from fpdb.storage.lmdb_file import DATA_FILE
 from fpdb.tables import Plan
 from fpdb.tables.bits import Fingerprints
 from fpdb.tables.bulk_load import LEAST_MEMORY, MEMORY
+from fpdb.threads import count_jobs, mapped
 
 # Documents that one transaction replaces or removes at a time, which bounds its memory.
 _TOGETHER = 50_000
@@ -270,9 +270,8 @@ class Database(Queries):
             documents: Any iterable of `fpdb.Document`.
             skip_duplicates: As in `add`; documents of one call are compared with each other too.
             similarity: As in `add`.
-            jobs: The number of threads that make the fingerprints, or of processes where the recipe
-                has parts without a kernel; 0 for one a processor. What is stored and yielded, and
-                in which order, doesn't depend on it.
+            jobs: The number of threads that make the fingerprints; 0 for one a processor. What is
+                stored and yielded, and in which order, doesn't depend on it.
             transaction: The number of documents in a transaction. A larger one is faster, but other
                 writers wait until it ends, and nothing is yielded before.
 
@@ -287,7 +286,7 @@ class Database(Queries):
         duplicates = self._duplicates(similarity, skip_duplicates=skip_duplicates)
         parts = map(self._preparer.watched, take(iter(documents), transaction))
         prepare = self._preparer.prepare
-        prepared = mapped(prepare, parts, jobs, threads=self._preparer.in_kernels)
+        prepared = mapped(prepare, parts, jobs)
         for together in put_together(prepared, transaction):
             yield from self._add(together, duplicates)
 

@@ -1,25 +1,19 @@
-"""Bring files and streams of documents into a database, or query it with them.
-
-Reading, fingerprinting and looking up may be done by worker processes; this process stores, in
-order.
-"""
+"""Bring files and streams of documents into a database, or query it with them."""
 
 import dataclasses
 import os
 import time
-from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from itertools import chain
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, NamedTuple, cast
 
 from fpdb.database import Database
-from fpdb.documents.prepare import GATHERED, TRANSACTION_BYTES, Preparer, bytes_of
+from fpdb.documents.prepare import GATHERED, TRANSACTION_BYTES, bytes_of
 from fpdb.errors import InputError
-from fpdb.fingerprint.digits import unsigned
+from fpdb.flow import Flow, Ingested, Prepared, RecordCounts
 from fpdb.io.arrow import table_rows
-from fpdb.io.files import Part, Paths, meter_of, path_names, read_parts, size_of
+from fpdb.io.files import Paths, meter_of, path_names
 from fpdb.io.follow import follow_parts
 from fpdb.io.records import BadRecord, Reading, Record, UnfitError, picker
 from fpdb.io.warc import Passing
@@ -32,57 +26,12 @@ from fpdb.models import (
     Matches,
     require_similarity,
 )
-from fpdb.processes import mapped
 from fpdb.storage.format import Stored
 
-_MOST_DIGITS = 20
-# Where `Ingested` counts a status under another name.
-_COUNTED = {"duplicate": "duplicates", "error": "bad"}
 # Documents of files are read for as long before they are stored together.
 _SECONDS = 1.0
 # Records that are looked up together.
 _BLOCK = 256
-
-
-@dataclass
-class Ingested:
-    """What became of the records that were read so far.
-
-    `read` counts documents and the `bad` records, which can't be used. Documents are `added` under
-    a new key, `replaced` one with their key, or were stored already, `unchanged`; `duplicates`
-    weren't added, because they resemble stored ones; `short` ones were added, but have no
-    fingerprint. `skipped` counts records of web archives that hold no page, by the reason.
-    `incomplete` counts documents whose search for near-duplicates a budget ended, so that one may
-    have been missed. `invalid_utf8` counts records in which bytes that aren't UTF-8 were replaced
-    by U+FFFD, and `markup` texts that weren't read as HTML but have tags. `bytes_read` are bytes as
-    they are in the files, of `bytes_total`, which is None if only reading to the end would show it.
-    """
-
-    read: int = 0
-    added: int = 0
-    replaced: int = 0
-    unchanged: int = 0
-    duplicates: int = 0
-    short: int = 0
-    bad: int = 0
-    incomplete: int = 0
-    skipped: Counter[str] = field(default_factory=Counter)
-    invalid_utf8: int = 0
-    markup: int = 0
-    bytes_read: int = 0
-    bytes_total: int | None = None
-    started: float = field(default_factory=time.monotonic, repr=False)
-
-    @property
-    def seconds(self) -> float:
-        """The time since the reading began."""
-        return time.monotonic() - self.started
-
-    def tally(self, outcome: str, number: int = 1) -> None:
-        """Count records that were read, by what became of them, as in `Added` or `Answer`."""
-        name = _COUNTED.get(outcome, outcome)
-        self.read += number
-        setattr(self, name, getattr(self, name) + number)
 
 
 class Answer(NamedTuple):
@@ -125,7 +74,7 @@ def ingest(
         reading: How files become documents; by default, their suffixes say it.
         skip_duplicates: Don't add a document that resembles a stored one.
         similarity: The least similarity at which a document is a duplicate.
-        jobs: The number of processes that read and fingerprint; 0 for one a processor. The
+        jobs: The number of threads that read and fingerprint; 0 for one a processor. The
             results and their order don't depend on it. With several, what a slow pipe gave is
             stored when more of it comes, or at its end; `follow` stores it at once.
         strict: Raise InputError at the first bad record; those before it are stored.
@@ -141,26 +90,42 @@ def ingest(
         InputError: A path can't be read, no record has the fields, or with `strict` one is bad.
         LockTimeoutError, DiskFullError, ReadOnlyError: As in `Database.add`.
         MissingExtraError: A format needs a package that isn't installed.
-        WorkerError: A worker was killed.
+        WorkerError: A process that read a file was killed.
     """
-    run = Run(strict, on_bad, on_progress, on_added)
-    counts, reading = run.counts, reading or Reading()
+    flow = Flow(Ingested(), reading or Reading(), jobs, strict, on_bad, on_progress)
+    counts = flow.counts
     archived = _Archived(database, counts)
-    paths = path_names(paths)
-    passing = Passing(archived.is_stored, archived.skip)
-    # A list, so that all paths are checked now.
-    opened = [
-        read_parts(path, reading, progress=run.count_bytes, passing=passing) for path in paths
-    ]
-    counts.bytes_total = size_of(*paths)
-    take = Take(database.preparer.adapted(reading.max_bytes))
-    run.show()
-    add = partial(database.add_prepared, skip_duplicates=skip_duplicates, similarity=similarity)
+    parts = flow.parts(path_names(paths), passing=Passing(archived.is_stored, archived.skip))
     # What a pipe gives is stored as it comes.
     seconds = 0.0 if counts.bytes_total is None else _SECONDS
-    with _UnstoredParts(add, run, reading, seconds) as unstored:
-        for _, found in mapped(take, chain.from_iterable(opened), jobs):
-            unstored.take(found)
+    held: list[Stored] = []
+    size, since = 0, time.monotonic()
+
+    def store() -> None:
+        nonlocal held, size, since
+        documents, held, size = held, [], 0
+        added = database.add_prepared(
+            documents, skip_duplicates=skip_duplicates, similarity=similarity
+        )
+        counts.count(added)
+        if on_added:
+            for each in added:
+                on_added(each)
+        flow.show()
+        since = time.monotonic()
+
+    # Other writers wait while documents are stored, which mostly takes less time than to read them.
+    try:
+        for found in flow.prepared(parts, database.preparer.adapted(flow.reading.max_bytes)):
+            held += found.documents
+            size += sum(map(bytes_of, found.documents))
+            waited = time.monotonic() - since >= seconds
+            if waited or len(held) >= GATHERED or size >= TRANSACTION_BYTES:
+                store()
+    except Exception:
+        store()  # the documents before an error of the reading
+        raise
+    store()
     return counts
 
 
@@ -193,25 +158,25 @@ def follow(
         InputError: The source isn't "-" or a directory.
         LockTimeoutError, DiskFullError, ReadOnlyError: As in `Database.add`.
     """
-    reading, source = reading or Reading(), os.fspath(source)
+    flow, source = Flow(Ingested(), reading or Reading()), os.fspath(source)
     known = () if source == "-" else database.file_places()
-    take = Take(database.preparer.adapted(reading.max_bytes))
-    for part, places in follow_parts(source, reading, on_note, known):
-        taken = take(part)
+    preparer = database.preparer.adapted(flow.reading.max_bytes)
+    for part, places in follow_parts(source, flow.reading, on_note, known):
+        found = flow.prepare(part, preparer=preparer)
         stored = iter(
             database.add_prepared(
-                taken.prepared,
+                found.documents,
                 skip_duplicates=skip_duplicates,
                 similarity=similarity,
                 places=places,
             )
         )
-        for found in taken.found:
-            if isinstance(found, BadRecord):
-                yield Answer(found.source, found.key, "error", found.reason)
+        for each in found.records:
+            if isinstance(each, BadRecord):
+                yield Answer(each.source, each.key, "error", each.reason)
             else:
                 added = next(stored)
-                yield Answer(found.source, added.key, added.status, matches=added.matches)
+                yield Answer(each.source, added.key, added.status, matches=added.matches)
 
 
 def query_files(
@@ -236,8 +201,8 @@ def query_files(
         k: Compare fingerprints, at most this distance.
         limit: Return the nearest documents of each only, at most this number.
         similarity: The least similarity that counts; by default that of the database.
-        jobs: The number of processes, each of which opens the database; 0 for one a processor. The
-            answers and their order don't depend on it.
+        jobs: The number of threads; 0 for one a processor. The answers and their order don't
+            depend on it.
         on_bad: Called for each record that can't be used.
 
     Returns:
@@ -248,17 +213,23 @@ def query_files(
         MissingExtraError: A format needs a package that isn't installed.
     """
     reading = dataclasses.replace(reading or Reading(), keyed=False)
-    paths = path_names(paths)
-    meter = meter_of("query", paths)
-    opened = [read_parts(path, reading, size=_BLOCK, progress=meter.add) for path in paths]
+    names = path_names(paths)
+    flow = Flow(RecordCounts(), reading, jobs, on_bad=on_bad)
+    parts = flow.parts(names, size=_BLOCK, progress=meter_of("query", names).add)
     sketched = k is None and (similarity or database.similarity) is not None
     preparer = database.preparer.adapted(reading.max_bytes, sketched=sketched)
-    take = Take(preparer, keyed=False, texts_only=similarity is not None)
-    ask = _Ask(database, take, k, limit, similarity)
     require_similarity(similarity)
     database.warn_of_shortfall(similarity)
-    results = (found for _, found in mapped(ask, chain.from_iterable(opened), jobs))
-    return _answers(results, Run(on_bad=on_bad))
+    ask = partial(database.query_prepared, similarity=similarity, k=k, limit=limit)
+    return _asked(flow.prepared(parts, preparer, texts_only=similarity is not None, answer=ask))
+
+
+def _asked(prepared: Iterable[Prepared]) -> Generator[Asked, None, None]:
+    for found in prepared:
+        good = (each for each in found.records if isinstance(each, Record))
+        for record, document, near in zip(good, found.documents, found.answers, strict=True):
+            name = record.source if record.key is None else record.key
+            yield Asked(name, near, document.fingerprint is None, record.replaced)
 
 
 def documents_of(
@@ -306,192 +277,6 @@ def documents_of(
         yield Document(cast("Key", record.key), record.text, record.meta, record.fingerprint)
 
 
-def parse_key(key: Key, kind: str) -> Key:
-    """Convert a key that was read to the kind of keys that a database has."""
-    if kind == "text":
-        return str(key)
-    number = key if isinstance(key, int) else -1
-    if isinstance(key, str) and key.isascii() and key.isdigit() and len(key) <= _MOST_DIGITS:
-        number = int(key)
-    if not 0 <= number < 1 << 64:
-        raise InputError(
-            f"found the key {str(key)[:40]!r}, expected a whole number from 0 to 2**64 - 1",
-            hint="the keys of this database are integers",
-        )
-    return number
-
-
-class Good(NamedTuple):
-    """A record that became a document: where it was read, its key, and what its text is like."""
-
-    source: str
-    key: Key | None
-    replaced: bool
-    markup: bool
-
-
-class Taken(NamedTuple):
-    """What became of the records of a part, in order, and the documents of the good ones."""
-
-    found: list[Good | BadRecord]
-    prepared: Sequence[Stored]
-
-    def until_bad(self) -> "Taken":
-        """Drop what follows the first bad record."""
-        for place, each in enumerate(self.found):
-            if isinstance(each, BadRecord):
-                return Taken(self.found[: place + 1], self.prepared[:place])
-        return self
-
-
-@dataclass(frozen=True)
-class Take:
-    """Reads a part and prepares its documents, in any process; questions have no keys."""
-
-    preparer: Preparer
-    keyed: bool = True
-    texts_only: bool = False
-
-    def __call__(self, part: Part) -> Taken:
-        """Return what became of the records of a part."""
-        found: list[Good | BadRecord] = []
-        documents: list[Document] = []
-        places: list[int] = []
-        for record in part():
-            if isinstance(record, BadRecord):
-                found.append(record)
-                continue
-            try:
-                documents.append(self._document(record))
-            except InputError as error:
-                found.append(BadRecord(record.source, str(error), error.hint, record.key))
-                continue
-            places.append(len(found))
-            markup = documents[-1].has_tags
-            found.append(Good(record.source, record.key, record.replaced, markup))
-        prepared, refused = self.preparer.sift(documents)
-        for number, problem in refused:
-            place = places[number]
-            good = found[place]
-            found[place] = BadRecord(good.source, str(problem), problem.hint, good.key)
-        return Taken(found, prepared)
-
-    def _document(self, record: Record) -> Document:
-        kind, number = self.preparer.catalog.kind, record.fingerprint
-        if number is not None and self.texts_only:
-            raise InputError(
-                "found a ready fingerprint, expected a text, which alone has a similarity",
-                hint="query without a similarity",
-            )
-        if number is not None and number < 0:
-            number = unsigned(number, self.preparer.index.plan.bits)
-        if not self.keyed:
-            key: Key = 0 if kind == "integer" else "query"  # which is never used
-            return Document(key, record.text, None, number)
-        if record.key is None:
-            raise InputError("found no key")
-        return Document(parse_key(record.key, kind), record.text, record.meta, number)
-
-
-@dataclass
-class Run:
-    """Counts what becomes of records, and reports it."""
-
-    strict: bool = False
-    on_bad: Callable[[BadRecord], object] | None = None
-    on_progress: Callable[[Ingested], object] | None = None
-    on_added: Callable[[Added], object] | None = None
-    counts: Ingested = field(default_factory=Ingested)
-
-    def count_bytes(self, count: int) -> None:
-        """Count the bytes that were read."""
-        self.counts.bytes_read += count
-
-    def count(self, results: Sequence[Added]) -> None:
-        """Count what a transaction added, and report it."""
-        # All at once, because these are stored, whenever Ctrl-C comes.
-        for status, number in Counter(added.status for added in results).items():
-            self.counts.tally(status, number)
-        self.counts.incomplete += sum(not added.matches.complete for added in results)
-        if self.on_added:
-            for added in results:
-                self.on_added(added)
-
-    def refuse(self, bad: BadRecord) -> None:
-        """Count a record that can't be used, or raise InputError if there may be none."""
-        self.counts.tally("error")
-        if self.strict:
-            place = f"{bad.source}: " if bad.source else ""
-            raise InputError(
-                f"{place}{bad.reason}", hint=bad.hint or "leave strict out to skip bad records"
-            )
-        if self.on_bad:
-            self.on_bad(bad)
-
-    def show(self) -> None:
-        """Report the counts so far."""
-        if self.on_progress:
-            self.on_progress(self.counts)
-
-
-class _UnstoredParts:
-    """Stores what became of parts together: of a second, or of as many documents as it gets.
-
-    Other writers wait while they are stored, which mostly takes less time than to read them. An
-    error of the reading ends the block after what was read before is stored.
-    """
-
-    def __init__(
-        self,
-        add: Callable[[Sequence[Stored]], list[Added]],
-        run: Run,
-        reading: Reading,
-        seconds: float,
-    ) -> None:
-        self._add, self._run, self._seconds = add, run, seconds
-        self._counts_markup = reading.html == "auto"
-        self._parts: list[Taken] = []
-        self._documents = self._bytes = 0
-        self._since = time.monotonic()
-
-    def take(self, taken: Taken) -> None:
-        """Take a part, and store all that wait if they are enough."""
-        if self._run.strict:
-            taken = taken.until_bad()
-        self._parts.append(taken)
-        self._documents += len(taken.prepared)
-        self._bytes += sum(map(bytes_of, taken.prepared))
-        bad = len(taken.found) > len(taken.prepared)
-        if (
-            self._documents >= GATHERED
-            or self._bytes >= TRANSACTION_BYTES
-            or time.monotonic() - self._since >= self._seconds
-            or (bad and self._run.strict)
-        ):
-            self._store()
-
-    def _store(self) -> None:
-        parts, self._parts = self._parts, []
-        self._documents = self._bytes = 0
-        run, counts = self._run, self._run.counts
-        run.count(self._add([each for part in parts for each in part.prepared]))
-        for each in chain.from_iterable(part.found for part in parts):
-            if isinstance(each, BadRecord):
-                run.refuse(each)
-            else:
-                counts.invalid_utf8 += each.replaced
-                counts.markup += each.markup and self._counts_markup
-        run.show()
-        self._since = time.monotonic()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self._parts and (kind is None or issubclass(kind, Exception)):
-            self._store()
-
-
 @dataclass
 class _Archived:
     """Finds which records of web archives are stored, and counts what isn't read."""
@@ -516,41 +301,3 @@ class _Archived:
     def skip(self, why: str) -> None:
         """Count a record that holds no page."""
         self.counts.skipped[why] += 1
-
-
-@dataclass(frozen=True)
-class _Ask:
-    """Reads a part and finds what is near its records, in any process: each opens the database."""
-
-    database: Database
-    take: Take
-    k: int | None
-    limit: int | None
-    similarity: float | None
-
-    def __call__(self, part: Part) -> list[Asked | BadRecord]:
-        """Return what each record of a part matches, and which records can't be used."""
-        taken = self.take(part)
-        matches = self.database.query_prepared(
-            taken.prepared, similarity=self.similarity, k=self.k, limit=self.limit
-        )
-        answers = zip(taken.prepared, matches, strict=True)
-        asked: list[Asked | BadRecord] = []
-        for found in taken.found:
-            if isinstance(found, BadRecord):
-                asked.append(found)
-                continue
-            document, near = next(answers)
-            name = found.source if found.key is None else found.key
-            asked.append(Asked(name, near, document.fingerprint is None, found.replaced))
-        return asked
-
-
-def _answers(
-    results: Iterable[Sequence[Asked | BadRecord]], run: Run
-) -> Generator[Asked, None, None]:
-    for found in chain.from_iterable(results):
-        if isinstance(found, BadRecord):
-            run.refuse(found)
-        else:
-            yield found

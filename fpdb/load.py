@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tokenize import TokenError
@@ -17,10 +17,10 @@ from fpdb.database import Database
 from fpdb.documents.layout import new_database, new_header
 from fpdb.documents.prepare import GATHERED
 from fpdb.errors import InputError, RecipeMismatchError
-from fpdb.ingest import Ingested, Run, Take, parse_key
+from fpdb.flow import Flow, Ingested, parse_key
 from fpdb.io.arrow import fingerprint_blocks, spark_files
 from fpdb.io.decoding import FingerprintBlock, SparkSchema
-from fpdb.io.files import read_parts, size_of
+from fpdb.io.files import size_of
 from fpdb.io.records import BadRecord, Reading
 from fpdb.io.streams import check_file, chunks, named, read_lines, unpacked_name
 from fpdb.maintenance import portable
@@ -83,11 +83,12 @@ def load(
     """
     reading = reading or Reading()
     remove_abandoned(Path(path))  # as the database may be from a load that was killed at its end
-    run = _Load(strict, on_bad, on_progress, path=path, memory=memory, new=new)
+    flow = Flow(Ingested(), reading, strict=strict, on_bad=on_bad, on_progress=on_progress)
+    run = _Load(flow, path, memory, new)
     if not isinstance(source, str):
         run.dumped(iter(partial(source.read, _CHUNK), b""))
-        return run.counts
-    run.counts.bytes_total = size_of(source)
+        return flow.counts
+    flow.counts.bytes_total = size_of(source)
     name = unpacked_name(source.lower())
     if name.endswith(".npy"):
         run.array(source, key_file, first_key)
@@ -99,7 +100,7 @@ def load(
     elif reading.format == "portable" or (not reading.format and name.endswith(".fpdb.jsonl")):
         with named(source, "copy it again"):
             try:
-                run.dumped(chunks(source, run.count_bytes))
+                run.dumped(chunks(source, flow.count_bytes))
             except InputError as error:
                 raise InputError(f"{source}: {error}", hint=error.hint) from None
     else:
@@ -108,17 +109,18 @@ def load(
             with named(source):
                 run.columns(*found)
         else:
-            run.records(source, reading)
-    return run.counts
+            run.records(source)
+    return flow.counts
 
 
 @dataclass
-class _Load(Run):
+class _Load:
     """Loads one file, and counts what became of it."""
 
-    path: str | os.PathLike[str] = ""
-    memory: int = MEMORY
-    new: dict[str, Any] = field(default_factory=dict)
+    flow: Flow[Ingested]
+    path: str | os.PathLike[str]
+    memory: int
+    new: dict[str, Any]
 
     def dumped(self, data: Iterator[bytes]) -> None:
         """Load a database in its portable form; an existing one keeps what precedes an error."""
@@ -141,8 +143,10 @@ class _Load(Run):
         source.head.require_fit(portable.Head.of(database.preparer.header), str(self.path))
         for line, batch in source.batches(GATHERED):
             prepared, bad = database.preparer.sift(batch)
-            self.count(database.add_prepared(prepared[: bad[0][0]] if bad else prepared))
-            self.show()
+            self.flow.counts.count(
+                database.add_prepared(prepared[: bad[0][0]] if bad else prepared)
+            )
+            self.flow.show()
             for place, error in bad:
                 raise InputError(f"line {line + place}: {error}", hint=error.hint)
 
@@ -159,7 +163,7 @@ class _Load(Run):
                 f"found {len(array):,} rows to number from {first} on, expected keys below 2**64",
                 hint="give a smaller first key",
             )
-        self.counts.read += len(array)
+        self.flow.counts.read += len(array)
         with self._database("text" if key_file else "integer", len(array)) as database:
             if key_file:
                 keys: Any = [parse_key(line, database.keys) for line in read_lines(key_file)]
@@ -191,39 +195,37 @@ class _Load(Run):
 
     def _add_columns(self, database: Database, source: str, block: FingerprintBlock) -> None:
         """Add the rows of a block: bare fingerprints at once, the others as documents."""
-        self.counts.read += len(block.keys)
+        self.flow.counts.read += len(block.keys)
         if len(block.keys):
             self._add(database, block.keys, block.fingerprints)
         for row, reason in block.unfit.items():
-            self.refuse(BadRecord(f"{source}:{row}", reason))
+            self.flow.refuse(BadRecord(f"{source}:{row}", reason))
         documents = []
         for fields in block.others:
             problem, missing = fields.pop("problem", None), fields["fingerprint"] is None
             if missing and not fields.get("digest"):
-                self.refuse(BadRecord(f"{source}: {fields['key']}", problem or "no fingerprint"))
+                self.flow.refuse(
+                    BadRecord(f"{source}: {fields['key']}", problem or "no fingerprint")
+                )
             else:
                 documents.append(Document(**fields, short=missing))
-        self.count(list(database.add_many(documents, transaction=GATHERED)))
-        self.show()
+        self.flow.counts.count(list(database.add_many(documents, transaction=GATHERED)))
+        self.flow.show()
 
-    def records(self, source: str, reading: Reading) -> None:
+    def records(self, source: str) -> None:
         """Add the keys and fingerprints of records, as many at a time as the memory holds."""
         if os.path.isdir(source):
             raise InputError(f"{source} is a directory, expected a file")
-        if reading.fingerprint_field is None:
-            reading = dataclasses.replace(reading, fingerprint_field="fingerprint")
-        parts = read_parts(source, reading, progress=self.count_bytes)
+        flow = self.flow
+        if flow.reading.fingerprint_field is None:
+            flow.reading = dataclasses.replace(flow.reading, fingerprint_field="fingerprint")
+        parts = flow.parts([source])
         rows: list[tuple[Key, int | None]] = []
         with self._database("text", 0) as database:
-            take = Take(database.preparer)
-            for part in parts:
-                taken = take(part)
-                for bad in taken.found:
-                    if isinstance(bad, BadRecord):
-                        self.refuse(bad)
-                rows += [(each.key, each.fingerprint) for each in taken.prepared]
-                self.counts.read += len(taken.prepared)
-                self.show()
+            for found in flow.prepared(parts, database.preparer):
+                rows += [(each.key, each.fingerprint) for each in found.documents]
+                flow.counts.read += len(found.documents)
+                flow.show()
                 if len(rows) * _RECORD_BYTES >= self.memory:
                     self._add(database, *zip(*rows, strict=True))
                     rows = []
@@ -234,10 +236,11 @@ class _Load(Run):
         before = len(database)
         changed = database.add_fingerprints(keys, fingerprints, memory=self.memory)
         added = min(max(len(database) - before, 0), changed)
-        self.counts.added += added
-        self.counts.replaced += changed - added
-        self.counts.unchanged += len(fingerprints) - changed
-        self.show()
+        counts = self.flow.counts
+        counts.added += added
+        counts.replaced += changed - added
+        counts.unchanged += len(fingerprints) - changed
+        self.flow.show()
 
     @contextlib.contextmanager
     def _database(self, keys: str, count: int) -> Iterator[Database]:
@@ -253,7 +256,7 @@ class _Load(Run):
             wanted = usual | new
             with Database.build(self.path, **wanted) as database:
                 yield database
-                if 0 < self.counts.read == self.counts.bad:
+                if 0 < self.flow.counts.read == self.flow.counts.bad:
                     raise InputError(f"no record can be used, so {self.path} isn't created")
             return
         with Database.open(self.path, recipe=new.get("recipe"), k=new.get("k")) as database:

@@ -1,4 +1,4 @@
-"""Child processes, and workers that run a function for many items, in order, within bounds.
+"""Child processes that run a function for items, one after the other.
 
 A child is a new Python that gets its work over a socket, and that ends when the socket is closed,
 however that comes about. It isn't forked: LMDB and threads don't survive that. It doesn't import
@@ -6,7 +6,6 @@ the program that started it either, as multiprocessing would, so a script needs 
 `if __name__ == "__main__"`. It imports nothing from its working directory.
 """
 
-import _thread
 import contextlib
 import os
 import signal
@@ -16,25 +15,15 @@ import sys
 import threading
 import time
 import warnings
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from queue import SimpleQueue
-from typing import Any, Generic, Self, TypeVar
+from typing import Any
 
 from fpdb import progress
-from fpdb.errors import InputError, WorkerError
+from fpdb.errors import WorkerError
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
-# Where the result of an item is put, or its error.
-_Reply = SimpleQueue[tuple[Any, BaseException | None]]
-
-MOST = 256
-# Items in flight for each worker: one that it works on, and one that waits.
-_AHEAD = 2
 _CODE = """
 import sys
 sys.path[:] = sys.argv[2:]
@@ -52,147 +41,6 @@ _STOPPED_SECONDS = 60.0
 _SINGLE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 _LENGTH = struct.Struct("=Q")
 _CHUNK = 1 << 14  # most values fit into the first read
-
-
-def count_jobs(jobs: int) -> int:
-    """Return the number of processes: 0 means all processors that this one may use."""
-    if isinstance(jobs, bool) or not isinstance(jobs, int) or not 0 <= jobs <= MOST:
-        raise InputError(
-            f"found jobs {jobs!r}, expected a whole number from 0 to {MOST}",
-            hint="1 starts no worker, 0 one for each processor",
-        )
-    if not jobs and not hasattr(os, "sched_getaffinity"):  # macOS
-        return os.cpu_count() or 1
-    return jobs or len(os.sched_getaffinity(0))
-
-
-def mapped(
-    work: Callable[[Item], Result],
-    items: Iterable[Item],
-    jobs: int,
-    ahead: int = 0,
-    *,
-    threads: bool = False,
-) -> Iterator[tuple[Item, Result]]:
-    """Yield each item with the result of a function, in order; with one job, made here.
-
-    A result is yielded as soon as it is there and an item follows, or with `ahead`, after that many
-    further items: for a caller that takes several at a time, and keeps the workers waiting.
-    `threads` are enough for a function that does most of its work in kernels, without the lock of
-    Python's interpreter; they share its memory, and nothing is copied between processes.
-    """
-    jobs = count_jobs(jobs)
-    if jobs > 1:
-        with Workers(work, jobs, threads=threads) as workers:
-            yield from workers.map(items, ahead)
-        return
-    for item in items:
-        yield item, work(item)
-
-
-class Workers(Generic[Item, Result]):
-    """Processes or threads that run a function; results come in the order of the items."""
-
-    def __init__(self, work: Callable[[Item], Result], jobs: int, *, threads: bool = False) -> None:
-        self._work = work
-        self._jobs = jobs
-        self._threads = threads
-        # A thread for each worker waits for the answers, and at once takes the next item. Futures
-        # and conditions wait in Python code, in which an exception out of a signal handler leaves
-        # their locks taken; the queues and locks here are written in C.
-        self._tasks: SimpleQueue[tuple[Item, _Reply] | None] = SimpleQueue()
-        self._pending: deque[tuple[Item, _Reply]] = deque()
-        self._ended: SimpleQueue[None] = SimpleQueue()
-        self._running = 0
-        self._started: list[Worker] = []
-        self._closed = False
-        self._lock = threading.Lock()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """End all processes; what they were working on is dropped."""
-        if sys.is_finalizing():  # a generator ends with the program, whose threads have stopped
-            for worker in self._started:
-                worker.kill()
-        else:
-            with self._lock:
-                self._closed = True
-                for worker in self._started:
-                    worker.kill()
-            for __ in range(self._jobs):
-                self._tasks.put(None)
-            for __ in range(self._running):
-                self._ended.get()
-        while self._started:
-            self._started.pop().close()
-        self._pending.clear()
-
-    def map(self, items: Iterable[Item], ahead: int = 0) -> Iterator[tuple[Item, Result]]:
-        """Yield each item with its result; those before an error come before it is raised."""
-        most = max(ahead, _AHEAD * self._jobs)
-        source, failure = iter(items), None
-        while True:
-            try:
-                item = next(source)
-            except StopIteration:
-                break
-            except Exception as error:
-                failure = error
-                break
-            self._submit((item, SimpleQueue()))
-            while self._pending and (
-                len(self._pending) > most or not (ahead or self._pending[0][1].empty())
-            ):
-                yield self._next()
-        while self._pending:
-            yield self._next()
-        if failure:
-            raise failure
-
-    def _submit(self, task: tuple[Item, _Reply]) -> None:
-        self._pending.append(task)
-        self._tasks.put(task)
-        if self._running < self._jobs:
-            self._running += 1
-            try:
-                _thread.start_new_thread(self._run, ())
-            except BaseException as error:
-                self._running -= 1
-                if isinstance(error, RuntimeError):
-                    raise WorkerError(
-                        f"a thread for a worker can't be started: {error}",
-                        hint="is memory short, or are there too many threads? one job needs none",
-                    ) from None
-                raise
-
-    def _next(self) -> tuple[Item, Result]:
-        item, answer = self._pending.popleft()
-        result, error = answer.get()
-        if error is not None:
-            raise error
-        return item, result
-
-    def _run(self) -> None:
-        call = self._work if self._threads else None
-        while task := self._tasks.get():
-            item, answer = task
-            try:
-                if call is None or self._closed:
-                    call = self._start().call
-                answer.put((call(item), None))
-            except BaseException as error:  # it is raised where the result is used
-                answer.put((None, error))
-        self._ended.put(None)
-
-    def _start(self) -> "Worker":
-        with self._lock:
-            if self._closed:
-                raise WorkerError("the workers were closed")
-            worker = Worker(self._work)
-            self._started.append(worker)
-        return worker
 
 
 class Worker:

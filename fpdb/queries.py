@@ -24,11 +24,11 @@ from fpdb.models import (
     require_similarity,
     require_whole,
 )
-from fpdb.processes import mapped
 from fpdb.results import CLUSTERS, MATCHES, PAIRS, Results
 from fpdb.storage import Ongoing, ReadTransaction
 from fpdb.storage.format import Stored
 from fpdb.tables import Hits, Plan
+from fpdb.threads import mapped
 
 if TYPE_CHECKING:
     from fpdb.joins import Clustering
@@ -166,8 +166,7 @@ class Queries(ABC):
     ) -> Generator[Matches]:
         """Answer blocks of texts; this process looks them up."""
         work = partial(self._preparer.questions, sketched=search.similarity is not None)
-        threads = self._preparer.in_kernels
-        for _, questions in mapped(work, blocks, jobs, threads=threads):
+        for _, questions in mapped(work, blocks, jobs):
             yield from self._ask(questions, search)
 
     def query_prepared(

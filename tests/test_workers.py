@@ -1,6 +1,5 @@
 """Worker processes: in order, within bounds, and never left behind."""
 
-import _thread
 import os
 import signal
 import subprocess
@@ -17,7 +16,7 @@ import fpdb
 from fpdb import processes as workers
 from fpdb.io import arrow, decoding, html
 from fpdb.io.readers import CallError, KeptWorkers
-from fpdb.processes import MOST, Worker, count_jobs, mapped
+from fpdb.processes import Worker
 
 pytestmark = pytest.mark.process
 
@@ -47,126 +46,6 @@ def before():
 def children():
     """The processes that a test started and that still run."""
     return [number for number in running() if number not in _before]
-
-
-def results(work, items, jobs):
-    return [result for _, result in mapped(work, items, jobs)]
-
-
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_results_come_in_order_with_their_items(jobs):
-    # The first items take longer than the others.
-    items = [float(9 - number) / 100 for number in range(9)]
-    assert list(mapped(time.sleep, items, jobs)) == [(item, None) for item in items]
-    assert results(abs, [], jobs) == []
-    assert children() == []
-
-
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_an_error_comes_in_its_place(jobs):
-    found = []
-    with pytest.raises(fpdb.RecipeError) as caught:
-        found.extend(
-            result.name for _, result in mapped(fpdb.recipe, ["web", "char-4", "x", "web"], jobs)
-        )
-    assert found == ["web", "char-4"]
-    assert caught.value.hint
-    assert children() == []
-
-
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_what_was_read_before_an_error_comes_before_it(jobs):
-    def source():
-        yield from range(5)
-        raise LookupError("no more")
-
-    found = []
-    with pytest.raises(LookupError, match="no more"):
-        found.extend(result for _, result in mapped(abs, source(), jobs))
-    assert found == list(range(5))
-
-
-def test_only_so_many_items_are_in_flight():
-    taken = []
-
-    def source():
-        for number in range(1000):
-            taken.append(number)
-            yield number
-
-    results = mapped(abs, source(), 2)
-    for number in range(20):
-        assert next(results) == (number, number)
-        time.sleep(0.01)
-        assert len(taken) <= number + 8
-    results.close()
-    assert children() == []
-
-
-def test_items_are_taken_ahead_of_the_results():
-    taken = []
-
-    def source():
-        for number in range(30):
-            taken.append(number)
-            yield number
-
-    results = mapped(abs, source(), 2, ahead=10)
-    for number in range(30):
-        assert next(results) == (number, number)
-        assert len(taken) == min(number + 11, 30)
-    assert next(results, None) is None
-    assert children() == []
-
-
-def test_what_no_other_process_can_know_is_an_error():
-    class Own(str):
-        __slots__ = ()
-
-    for work, items in ((lambda item: item, [1]), (len, ["c", Own("ab")]), (open, ["/dev/null"])):
-        with pytest.raises(fpdb.WorkerError, match="can't take or return") as caught:
-            results(work, items, 2)
-        assert "one job" in caught.value.hint
-    assert children() == []
-
-
-def test_a_function_of_the_calling_script_is_an_error(tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text(
-        textwrap.dedent("""
-        import fpdb
-        from fpdb.processes import mapped
-        def own(item): return item
-        try:
-            print(list(mapped(own, [1, 2], 2)))
-        except fpdb.WorkerError as error:
-            print(error)
-        """)
-    )
-    done = subprocess.run([sys.executable, script], check=True, capture_output=True, text=True)
-    assert done.stdout.startswith("a worker process can't take or return this: AttributeError")
-
-
-@pytest.mark.parametrize("jobs", [-1, MOST + 1, 1.5, True, "2", None])
-def test_other_numbers_of_jobs_are_refused(jobs):
-    with pytest.raises(fpdb.InputError, match="expected a whole number from 0 to 256"):
-        count_jobs(jobs)
-
-
-def test_no_jobs_means_all_processors():
-    assert count_jobs(0) == len(os.sched_getaffinity(0))
-    assert count_jobs(3) == 3
-
-
-def test_a_killed_worker_is_an_error_and_no_hang():
-    results = mapped(time.sleep, [0.0, 0.0, 30.0, 30.0, 30.0], 2)
-    next(results)
-    next(results)
-    for process in children():
-        os.kill(process, signal.SIGKILL)
-    with pytest.raises(fpdb.WorkerError, match=r"^the worker process \d+ was killed by SIGKILL\n"):
-        next(results)
-    assert children() == []
 
 
 @pytest.fixture
@@ -317,83 +196,23 @@ def test_a_stopped_reader_is_no_fault_of_the_document(impatient, tmp_path, reade
     assert read() in ("one", 1)
 
 
-def test_stopped_workers_end_a_map(impatient):
-    results = mapped(abs, range(40), 2)
-    next(results)
-    for process in children():
-        os.kill(process, signal.SIGSTOP)
-    with (
-        pytest.warns(RuntimeWarning, match="which is stopped"),
-        pytest.raises(fpdb.WorkerError, match="was stopped, and nobody let it go on"),
-    ):
-        list(results)
-    assert children() == []
-
-
 def test_a_worker_that_can_t_start_is_an_error(monkeypatch):
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     with pytest.raises(fpdb.WorkerError, match="can't be started: No such file"):
-        results(abs, range(3), 2)
+        Worker(abs).call(1)
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(fpdb.WorkerError, match="ended with 1"):
-        results(abs, range(3), 2)
-
-
-def test_a_thread_that_can_t_start_is_an_error(monkeypatch):
-    def fail(*_):
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(_thread, "start_new_thread", fail)
-    with pytest.raises(fpdb.WorkerError, match="a thread for a worker can't be started") as caught:
-        results(abs, range(3), 2)
-    assert "one job needs none" in caught.value.hint
-
-
-def test_closing_ends_what_is_at_work():
-    started = time.monotonic()
-
-    def items():
-        yield from [60.0, 60.0]
-        while len(children()) < 2:
-            time.sleep(0.01)
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        results(time.sleep, items(), 2)
-    assert time.monotonic() - started < 40
-    assert children() == []
-
-
-def test_a_secret_is_neither_an_argument_nor_in_the_environment():
-    secret = b"kept by its owner alone"
-    hashing = fpdb.Hash(secret=fpdb.Secret(secret))
-    recipe = fpdb.recipe("web").replace(name="mine", hash=hashing)
-    texts = [[" ".join(f"word{place}of{number}" for place in range(9))] for number in range(3)]
-    results = mapped(recipe.batch, texts, 2)
-    batches = [next(results)[1]]
-    shown = [
-        Path(f"/proc/{process}/{name}").read_bytes()
-        for process in children()
-        for name in ("cmdline", "environ")
-    ]
-    batches += [batch for _, batch in results]
-    assert shown
-    assert not any(secret in text or secret.hex().encode() in text for text in shown)
-    assert [int(batch.fingerprints[0]) for batch in batches] == [
-        recipe.fingerprint(text) for [text] in texts
-    ]
+        Worker(abs).call(1)
 
 
 SCRIPT = """
-import sys, time
-from fpdb.processes import Workers
+import time
+from fpdb.processes import Worker
 
-with Workers(time.sleep, 2) as pool:
-    results = pool.map([0, 0, 0, 0, 60, 60, 60])
-    next(results)
-    next(results)
-    print(*(worker._process.pid for worker in pool._started), flush=True)
-    time.sleep(60)
+workers = [Worker(time.sleep) for _ in range(2)]
+workers[0].send(60)
+print(*(worker._process.pid for worker in workers), flush=True)
+time.sleep(60)
 """
 
 

@@ -18,7 +18,7 @@ from fpdb.fingerprint.digits import Base
 from fpdb.io.records import BadRecord, Record
 from fpdb.io.streams import SUFFIXES, suffix_of
 from fpdb.models import Explanation
-from fpdb.processes import mapped
+from fpdb.threads import mapped
 
 _LABEL = 60
 _BATCH = 256
@@ -67,7 +67,7 @@ def _print_fingerprints(
     blocks = iter(lambda: list(islice(records, _BATCH)), [])
     shorts = replaced = read = 0
     work = partial(_fingerprint, recipe)
-    for block, batch in mapped(work, blocks, jobs, threads=recipe.in_kernels):
+    for block, batch in mapped(work, blocks, jobs):
         read += len(block)
         rows = zip(block, batch.fingerprints, batch.short, batch.features, strict=True)
         for record, words, short, features in rows:

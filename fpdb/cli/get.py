@@ -13,7 +13,7 @@ from fpdb.cli import options, render
 from fpdb.cli.options import option, require
 from fpdb.cli.output import document_dict
 from fpdb.errors import DocumentNotFoundError
-from fpdb.ingest import parse_key
+from fpdb.flow import parse_key
 from fpdb.io.streams import read_lines
 from fpdb.models import Key
 from fpdb.progress import tracked

@@ -14,7 +14,7 @@ from fpdb.cli import render
 from fpdb.fingerprint import PRESETS, Recipe
 from fpdb.fingerprint.digits import Base
 from fpdb.models import MOST_BYTES
-from fpdb.processes import MOST
+from fpdb.threads import MOST
 
 _LARGEST_COUNT = 1 << 63
 _BYTES = re.compile(r"([0-9]{1,19})([KMG]?)")

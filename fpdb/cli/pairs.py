@@ -16,7 +16,7 @@ from fpdb.cli.inputs import BadRecords, choose_reading
 from fpdb.cli.options import bundled, option, require, require_name
 from fpdb.cli.output import Output, key_column, likeness, title_of
 from fpdb.errors import InputError
-from fpdb.ingest import parse_key
+from fpdb.flow import parse_key
 from fpdb.io.files import meter_of, read_records
 from fpdb.io.records import BadRecord, Record
 

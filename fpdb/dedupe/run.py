@@ -22,8 +22,8 @@ from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe, preset
 from fpdb.io.records import BadRecord, Reading
 from fpdb.models import DIGEST_BYTES, Key, require_choice
-from fpdb.processes import mapped
 from fpdb.storage.open_checks import is_vacant
+from fpdb.threads import mapped
 
 KEPT, SHORT, REMOVED, BAD = range(4)
 Codes = NDArray[np.uint8]

@@ -66,14 +66,6 @@ class Preparer:
         """The recipe of the database; a `RecipeError` if it has a secret that wasn't given."""
         return self.given or Recipe.from_dict(self.header["recipe"])
 
-    @property
-    def in_kernels(self) -> bool:
-        """Whether threads prepare documents side by side; else that takes several processes."""
-        try:
-            return self.recipe.in_kernels
-        except RecipeError:  # a secret that is missing: there will be no texts
-            return True
-
     def adapted(self, largest: int = 0, *, sketched: bool = True) -> "Preparer":
         """Return a preparer that takes texts of N bytes as well, and makes sketches if wanted."""
         given = self.given

@@ -34,7 +34,7 @@ from fpdb.explorer.parts import (
 )
 from fpdb.explorer.texts import Texts, split_sources
 from fpdb.fingerprint import least_estimate
-from fpdb.ingest import parse_key
+from fpdb.flow import parse_key
 from fpdb.io.files import check_path
 from fpdb.io.records import Reading
 from fpdb.models import Key

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from fpdb.arrays import Column, Marks, Places, ranked
 from fpdb.database import Database
 from fpdb.errors import InputError
-from fpdb.ingest import parse_key
+from fpdb.flow import parse_key
 from fpdb.io.files import read_records
 from fpdb.io.records import BadRecord, Reading
 from fpdb.joins import Clustering

@@ -35,7 +35,7 @@ from fpdb.explorer.parts import (
 from fpdb.fingerprint import distance, sketch_jaccard
 from fpdb.fingerprint.digits import parse_fingerprint
 from fpdb.fingerprint.recipe import to_int
-from fpdb.ingest import parse_key
+from fpdb.flow import parse_key
 from fpdb.io.html import html_text
 from fpdb.models import Document, Key, Match
 from fpdb.report.gather import parse_day

@@ -17,7 +17,7 @@ from fpdb.explorer.decisions import Decisions
 from fpdb.explorer.findings import Background
 from fpdb.explorer.texts import Texts
 from fpdb.fingerprint.digits import format_fingerprint
-from fpdb.ingest import parse_key
+from fpdb.flow import parse_key
 from fpdb.models import Document, Key
 from fpdb.report.page import (
     Markup,

@@ -34,7 +34,7 @@ from fpdb.fingerprint.sketches import (
     vote_hashes,
 )
 from fpdb.models import SKETCH_BYTES, Batch, Explanation, Voter
-from fpdb.processes import mapped
+from fpdb.threads import mapped
 
 if TYPE_CHECKING:
     from fpdb.fingerprint.recipe import Recipe
@@ -114,7 +114,7 @@ class Engine:
     def batch(self, texts: Iterable[str], *, sketched: bool = False, jobs: int = 1) -> Batch:
         """Fingerprint all texts, and sketch them if asked to."""
         work = partial(self._block, sketched=sketched)
-        batches = [batch for _, batch in mapped(work, self._blocks(texts), jobs, threads=True)]
+        batches = [batch for _, batch in mapped(work, self._blocks(texts), jobs)]
         if len(batches) == 1:
             return batches[0]
         sketches = [batch.sketches for batch in batches if batch.sketches is not None]

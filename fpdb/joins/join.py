@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 
 from fpdb.arrays import Marks, Places, Rows, differs, gathered, joined, portions, spans
 from fpdb.documents.catalog import View
-from fpdb.processes import count_jobs, mapped
 from fpdb.progress import tracked
 from fpdb.storage import ReadTransaction
 from fpdb.tables import Index, Permutation
 from fpdb.tables.bits import Distances
 from fpdb.tables.pages import Pages
+from fpdb.threads import count_jobs, mapped
 
 # The order of bits: which bit of a fingerprint, 0 the highest, is in which place.
 Layout = tuple[int, ...]

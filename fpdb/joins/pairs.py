@@ -29,13 +29,13 @@ from fpdb.errors import DamagedError, IncompleteWarning
 from fpdb.fingerprint.sketches import least_estimate
 from fpdb.joins.join import NearPairs, complete_buckets, near_pairs
 from fpdb.models import Key, Pair
-from fpdb.processes import mapped
 from fpdb.progress import tracked
 from fpdb.storage.format import unpack_record
 from fpdb.tables.batch import find_ids
 from fpdb.tables.bits import distances
 from fpdb.tables.pages import Pages
 from fpdb.tables.plan import Bands
+from fpdb.threads import mapped
 
 # Rows of the home table read at once.
 _ROWS = 1 << 19

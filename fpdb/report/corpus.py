@@ -10,7 +10,7 @@ from fpdb.arrays import Marks
 from fpdb.database import Database
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe, least_estimate
-from fpdb.ingest import Ingested, Run
+from fpdb.flow import Flow, Ingested
 from fpdb.io.files import Paths, path_names
 from fpdb.io.records import BadRecord, Reading
 from fpdb.models import require_similarity, require_whole
@@ -98,7 +98,7 @@ def report(
             "found a database and what is kept of the records of files, expected one of them",
             hint="the documents of a database aren't in the order of the files; leave one out",
         )
-    run = Run(strict, on_bad, on_progress)
+    flow = Flow(Ingested(), reading or Reading(), jobs, strict, on_bad, on_progress)
     path = Path(output)
     with collected(
         path_names(paths),
@@ -111,7 +111,7 @@ def report(
         host_field=host_field,
         kept=kept,
         jobs=jobs,
-        run=run,
+        flow=flow,
     ) as found:
         if not found.documents:
             bad = found.counts.bad

@@ -25,14 +25,14 @@ from fpdb.arrays import Marks, Places, run_starts
 from fpdb.database import Database
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe
-from fpdb.ingest import Ingested, Run, Take, parse_key
-from fpdb.io.files import FORMATS, Part, check_path, meter_of, read_parts, size_of
+from fpdb.flow import Flow, Ingested, parse_key
+from fpdb.io.files import FORMATS, Part, check_path, meter_of, read_parts
 from fpdb.io.records import BadRecord, Reading, Record
 from fpdb.joins import Clustering
 from fpdb.models import Key
-from fpdb.processes import mapped
 from fpdb.report.page import title_of
 from fpdb.scratch import scratch_folder
+from fpdb.threads import mapped
 
 # Of a group, the different texts that are compared, and the copies of each that are named.
 MOST_VERSIONS = 10
@@ -120,7 +120,7 @@ def collected(
     host_field: str | None,
     kept: Marks | None,
     jobs: int,
-    run: Run,
+    flow: Flow[Ingested],
 ) -> Iterator[Gathered]:
     """Collect what a report shows; the texts are there until the block ends."""
     if "-" in paths:
@@ -132,7 +132,7 @@ def collected(
         scratch = stack.enter_context(scratch_folder())
         texts = stack.enter_context(scratch.file("texts"))
         if database is None:
-            reading = dataclasses.replace(reading, keyed=False)
+            flow.reading = reading = dataclasses.replace(reading, keyed=False)
             new = Database.build(
                 scratch.path / "index",
                 recipe=recipe,
@@ -140,7 +140,7 @@ def collected(
                 keys="integer",
             )
             store = stack.enter_context(new)
-            _fill(store, paths, reading, jobs, run)
+            _fill(store, paths, flow)
         else:
             store = database
         if store.similarity is None:
@@ -160,7 +160,7 @@ def collected(
         yield Gathered(
             name=", ".join(Path(path).name or path for path in paths[:3])
             + (f" and {len(paths) - 3:,} more" if len(paths) > 3 else ""),
-            counts=run.counts,
+            counts=flow.counts,
             documents=len(store),
             similarity=similarity or store.similarity or 0.0,
             recipe=store.recipe,
@@ -177,24 +177,19 @@ def collected(
         )
 
 
-def _fill(database: Database, paths: Sequence[str], reading: Reading, jobs: int, run: Run) -> None:
+def _fill(database: Database, paths: Sequence[str], flow: Flow[Ingested]) -> None:
     """Add the documents of all sources, numbered in the order in which they are read."""
-    opened = [read_parts(path, reading, progress=run.count_bytes) for path in paths]
-    run.counts.bytes_total = size_of(*paths)
-    take = Take(database.preparer.adapted(reading.max_bytes), keyed=False, texts_only=True)
-    number = 0
-    run.show()
-    for _, taken in mapped(take, chain.from_iterable(opened), jobs):
-        prepared, numbered = iter(taken.prepared), []
-        for each in taken.found:
-            if isinstance(each, BadRecord):
-                run.refuse(each)
-            else:
-                numbered.append(next(prepared)._replace(id=number, key=number))
-                run.counts.invalid_utf8 += each.replaced
-            number += 1
-        run.count(database.add_prepared(numbered))
-        run.show()
+    parts = flow.parts(paths)
+    preparer = database.preparer.adapted(flow.reading.max_bytes)
+    first = 0
+    for found in flow.prepared(parts, preparer, texts_only=True):
+        good = (n for n, each in enumerate(found.records, first) if isinstance(each, Record))
+        first += len(found.records)
+        documents = zip(found.documents, good, strict=True)
+        flow.counts.count(
+            database.add_prepared([each._replace(id=n, key=n) for each, n in documents])
+        )
+        flow.show()
 
 
 class GroupColumns:

@@ -1,16 +1,10 @@
-"""--jobs: the same results in the same order, and processes that never outlive their work."""
+"""--jobs: the same results in the same order."""
 
-import contextlib
 import importlib
 import json
-import os
-import pickle
 import re
 import signal
 import time
-from functools import partial
-from pathlib import Path
-from random import Random
 
 import pytest
 from waiting import wait_for
@@ -61,8 +55,8 @@ def source(tmp_path):
 def small_parts(monkeypatch):
     # The name of the module in its package is the function.
     module = importlib.import_module("fpdb.ingest")
-    monkeypatch.setattr(module, "read_parts", partial(read_parts, size=7))
     monkeypatch.setattr(module, "_BLOCK", 7)
+    monkeypatch.setattr("fpdb.flow.read_parts", lambda *a, **b: read_parts(*a, **b | {"size": 7}))
 
 
 def rows_in(path):
@@ -124,51 +118,6 @@ def test_query_gives_the_same_whatever_the_number_of_jobs(run, tmp_path, source,
     assert run(*command).rows[-1][:2] == ["p59", "p59"]
 
 
-@pytest.mark.slow("it starts three workers")
-def test_workers_look_ready_fingerprints_up(run, tmp_path, monkeypatch):
-    path, file = tmp_path / "ready.fpdb", tmp_path / "prints.tsv"
-    random = Random(16)
-    numbers = [random.getrandbits(64) for _ in range(600)]
-    with fpdb.create(path, keys="integer") as database:
-        database.add_fingerprints(range(600), numbers)
-    file.write_text("".join(f"q{n}\t{number ^ 3:016x}\n" for n, number in enumerate(numbers)))
-    command = ["query", path, file, "--key-field", "1", "--fingerprint-field", "2", "-k", "2"]
-    with monkeypatch.context() as patch:
-        # This process only prints what the workers found.
-        patch.setattr(fpdb.Database, "query_prepared", None)
-        done = run(*command, "--jobs", 2)
-    assert [row[:3] for row in done.rows] == [[f"q{n}", str(n), "2"] for n in range(600)]
-    few = ["query", path, "--format", "tsv", *command[3:-1], "70"]
-    wrong = run(*few, "--jobs", 2, stdin=b"q\t0\n")
-    assert wrong.err == "error: k = 70 in 64 bits\nhint: use k from 0 to 64\n"
-
-
-def test_matches_that_a_worker_sends_are_still_marked_as_incomplete():
-    sent = fpdb.Matches([fpdb.Match("a", 0, 1, 0.5, {"n": 1})])
-    sent.complete = False
-    received = pickle.loads(pickle.dumps(sent))
-    assert (received, received.complete) == (sent, False)
-
-
-def children_of(process):
-    try:
-        return [int(n) for n in _read(f"/proc/{process}/task/*/children").split()]
-    except OSError:
-        return []
-
-
-def _read(pattern):
-    return " ".join(path.read_text() for path in Path("/").glob(pattern.lstrip("/")))
-
-
-def runs(process):
-    try:
-        state = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
-
-
 def stored_in(path):
     try:
         with fpdb.open(path, readonly=True) as database:
@@ -179,15 +128,13 @@ def stored_in(path):
 
 @pytest.fixture
 def reading(start, tmp_path):
-    """An ingest with two workers that has stored all but the last parts, and waits for more."""
+    """An ingest with two threads that has stored all but the last parts, and waits for more."""
     path = tmp_path / "crawl.fpdb"
     process = start("ingest", path, "--jobs", 2)
     process.stdin.write("".join(map(line_of, range(7 * PART + 200))).encode())
     process.stdin.flush()
     wait_for(lambda: stored_in(path) >= 3 * PART)
-    workers = children_of(process.pid)
-    assert 1 <= len(workers) <= 2
-    return path, process, workers
+    return path, process
 
 
 def is_sound(path):
@@ -199,42 +146,16 @@ def counted_in(err):
     return int(re.search(r"added ([\d,]+)", err.decode())[1].replace(",", ""))
 
 
-@pytest.mark.slow("a command starts workers and is interrupted")
-def test_an_interrupt_ends_all_processes_and_leaves_a_sound_database(reading):
-    path, process, workers = reading
+@pytest.mark.slow("a command starts threads and is interrupted")
+def test_an_interrupt_ends_all_threads_and_leaves_a_sound_database(reading):
+    path, process = reading
     before = time.monotonic()
-    for number in (process.pid, *workers):  # as a terminal does
-        with contextlib.suppress(ProcessLookupError):  # the first has ended the others
-            os.kill(number, signal.SIGINT)
+    process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert time.monotonic() - before < 30
     assert (process.returncode, out) == (130, b"")
     assert b"Traceback" not in err
     assert b"interrupted: " in err
     assert counted_in(err) <= stored_in(path) <= counted_in(err) + PART
-    assert not any(map(runs, workers))
     assert stored_in(path) >= 3 * PART
-    assert is_sound(path)
-
-
-@pytest.mark.slow("a command starts workers and is killed")
-def test_a_killed_ingest_takes_its_workers_along(reading):
-    path, process, workers = reading
-    process.kill()
-    process.communicate(timeout=60)
-    wait_for(lambda: not any(map(runs, workers)))
-    assert stored_in(path) >= 3 * PART
-    assert is_sound(path)
-
-
-@pytest.mark.slow("a command starts workers, is checked, and loses them")
-def test_a_killed_worker_is_an_error(reading):
-    path, process, workers = reading
-    for number in workers:
-        os.kill(number, signal.SIGKILL)
-    more = "".join(map(line_of, range(8 * PART, 10 * PART))).encode()
-    out, err = process.communicate(more, timeout=60)
-    assert (process.returncode, out) == (3, b"")
-    assert re.search(r"error: the worker process \d+ was killed by SIGKILL\nhint: ", err.decode())
-    assert b"Traceback" not in err
     assert is_sound(path)

@@ -185,7 +185,7 @@ def test_what_was_read_before_an_error_is_stored(
         raise InputError("the disk is gone", hint="find it")
 
     module = importlib.import_module("fpdb.ingest")
-    monkeypatch.setattr(module, "read_parts", failing)
+    monkeypatch.setattr("fpdb.flow.read_parts", failing)
     monkeypatch.setattr(module, "_SECONDS", 1000.0)
     with pytest.raises(InputError, match="the disk is gone"):
         fpdb.ingest(db, str(path))

@@ -60,10 +60,10 @@ def test_the_modules_are_hostile(hostile):
 DAEMON = """
 import os, sys
 import multiprocessing.reduction, multiprocessing.connection, subprocess, concurrent.futures.thread
-from fpdb.processes import mapped
+from fpdb.processes import Worker
 os.chdir(sys.argv[1])
 sys.path[:0] = ["", ".", "../downloads"]
-print(list(mapped(abs, [-1, -2], 2)))
+print(Worker(abs).call(-1))
 """
 
 
@@ -78,7 +78,7 @@ def test_a_worker_imports_nothing_from_the_working_directory(hostile, tmp_path):
         capture_output=True,
         text=True,
     )
-    assert (done.stdout, done.stderr) == ("[(-1, 1), (-2, 2)]\n", "")
+    assert (done.stdout, done.stderr) == ("1\n", "")
     assert executed(hostile) == ""
 
 
@@ -88,7 +88,7 @@ def test_a_worker_finds_what_was_imported_from_a_relative_path(tmp_path):
         f"import os, sys; os.chdir({str(ROOT)!r}); sys.path[:0] = ['']; import fpdb\n"
         "sys.path = [p for p in sys.path if not os.path.exists(os.path.join(p, 'fpdb')) or not p]\n"
         f"os.chdir({str(tmp_path)!r})\n"
-        "from fpdb.processes import mapped; print([*mapped(abs, [-1, -2], 2)])"
+        "from fpdb.processes import Worker; print(Worker(abs).call(-1))"
     )
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
@@ -98,7 +98,7 @@ def test_a_worker_finds_what_was_imported_from_a_relative_path(tmp_path):
         capture_output=True,
         text=True,
     )
-    assert (done.stdout, done.stderr) == ("[(-1, 1), (-2, 2)]\n", "")
+    assert (done.stdout, done.stderr) == ("1\n", "")
 
 
 # What each command is given; the files are beside the working directory.

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import fpdb
-from fpdb import processes
+from fpdb import threads
 
 CONCURRENT = [queue.__file__, threading.__file__, _base.__file__, thread.__file__]
 TEXT = "Red kites nest above the quarry again: wardens counted nine pairs in April, two more."
@@ -97,26 +97,18 @@ def test_an_interrupt_at_any_place_of_a_read_keeps_no_snapshot(
         assert place > wire.places > 10
 
 
-class Echo:
-    """A worker that is no process."""
-
-    def __init__(self, work: Callable[[int], int]) -> None:
-        self.call, self.kill, self.close = work, list, list
-
-
 def test_an_interrupt_at_any_place_of_a_map_ends_it(
-    torment: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
+    torment: Callable[[str], ModuleType],
 ) -> None:
     """It doesn't become another error, and no thread keeps the map from ending."""
-    monkeypatch.setattr(processes, "Worker", Echo)
     interrupts = torment("interrupts")
     place = 0
     with interrupts.raising():
         while True:
             place += 1
-            wire = interrupts.Tripwire(place, {processes.__file__, *CONCURRENT})
+            wire = interrupts.Tripwire(place, {threads.__file__, *CONCURRENT})
             try:
-                found = wire.run(lambda: list(processes.mapped(abs, [-1, 2, -3], 2)))
+                found = wire.run(lambda: list(threads.mapped(abs, [-1, 2, -3], 2)))
             except interrupts.SignalError:
                 continue
             break

@@ -1,0 +1,238 @@
+"""Records on their way from files to a database: read, prepared in threads, and counted."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from fpdb.documents.prepare import Preparer
+from fpdb.errors import InputError
+from fpdb.fingerprint.digits import unsigned
+from fpdb.io.files import PART, Part, path_names, read_parts, size_of
+from fpdb.io.records import BadRecord, Reading, Record
+from fpdb.io.streams import Progress
+from fpdb.io.warc import Passing
+from fpdb.models import Added, Document, Key
+from fpdb.storage.format import Stored
+from fpdb.threads import mapped
+
+_MOST_DIGITS = 20
+# Where `Ingested` counts a status under another name.
+_COUNTED = {"duplicate": "duplicates", "error": "bad"}
+
+
+@dataclass
+class RecordCounts:
+    """What became of the records that were read so far.
+
+    `read` counts all records, also the `bad` ones, which can't be used. `short` ones have hardly
+    any words, so no fingerprint. `incomplete` counts documents whose search for near-duplicates a
+    budget ended, so that one may have been missed. `invalid_utf8` counts records in which bytes
+    that aren't UTF-8 were replaced by U+FFFD, and `markup` texts that weren't read as HTML but have
+    tags. `bytes_read` are bytes as they are in the files, of `bytes_total`, which is None if only
+    reading to the end would show it.
+    """
+
+    read: int = 0
+    short: int = 0
+    bad: int = 0
+    incomplete: int = 0
+    invalid_utf8: int = 0
+    markup: int = 0
+    bytes_read: int = 0
+    bytes_total: int | None = None
+    started: float = field(default_factory=time.monotonic, repr=False)
+
+    @property
+    def seconds(self) -> float:
+        """The time since the reading began."""
+        return time.monotonic() - self.started
+
+
+@dataclass
+class Ingested(RecordCounts):
+    """What became of the records that were read to be stored.
+
+    Documents are `added` under a new key, `replaced` one with their key, or were stored already,
+    `unchanged`; `duplicates` weren't added, because they resemble stored ones; `short` ones were
+    added. `skipped` counts records of web archives that hold no page, by the reason.
+    """
+
+    added: int = 0
+    replaced: int = 0
+    unchanged: int = 0
+    duplicates: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
+
+    def tally(self, outcome: str, number: int = 1) -> None:
+        """Count records that were read, by their outcome, as in `Added` or `Answer`."""
+        name = _COUNTED.get(outcome, outcome)
+        self.read += number
+        setattr(self, name, getattr(self, name) + number)
+
+    def count(self, results: Sequence[Added]) -> None:
+        """Count what a transaction added."""
+        # All at once, because these are stored, whenever Ctrl-C comes.
+        for status, number in Counter(added.status for added in results).items():
+            self.tally(status, number)
+        self.incomplete += sum(not added.matches.complete for added in results)
+
+
+class Prepared(NamedTuple):
+    """Records that were read together, the documents of the good ones, and answers to these."""
+
+    records: list[Record | BadRecord]
+    documents: list[Stored]
+    answers: Sequence[Any] = ()
+    markup: int = 0
+
+
+C = TypeVar("C", bound=RecordCounts)
+
+
+@dataclass
+class Flow(Generic[C]):
+    """Reads records, and prepares their documents in threads; counts what can't be used.
+
+    With `strict`, the first bad record is an InputError, after what was read before it.
+    """
+
+    counts: C
+    reading: Reading
+    jobs: int = 1
+    strict: bool = False
+    on_bad: Callable[[BadRecord], object] | None = None
+    on_progress: Callable[[C], object] | None = None
+    _closed: bool = False
+
+    def parts(
+        self,
+        paths: Iterable[str],
+        *,
+        size: int = PART,
+        progress: Progress | None = None,
+        passing: Passing | None = None,
+    ) -> Iterator[Part]:
+        """Check all paths at once, and return the parts of their files; count their bytes."""
+        paths = path_names(paths)
+        progress = progress or self.count_bytes
+        opened = [
+            read_parts(path, self.reading, size=size, progress=progress, passing=passing)
+            for path in paths
+        ]
+        self.counts.bytes_total = size_of(*paths)
+        self.show()
+        return chain.from_iterable(opened)
+
+    def prepared(
+        self,
+        parts: Iterable[Part],
+        preparer: Preparer,
+        *,
+        texts_only: bool = False,
+        answer: Callable[[list[Stored]], Iterable[Any]] | None = None,
+    ) -> Iterator[Prepared]:
+        """Prepare parts, and yield them in order; bad records are counted and reported.
+
+        `answer` is called for the documents of a part, in the thread that prepared them.
+        """
+        work = partial(self.prepare, preparer=preparer, texts_only=texts_only, answer=answer)
+        for _, found in mapped(work, parts, self.jobs, stop=self._close):
+            bad = [each for each in found.records if isinstance(each, BadRecord)]
+            if bad and self.strict:
+                place = found.records.index(bad[0])
+                yield Prepared(found.records[:place], found.documents[:place])
+            for each in bad:
+                self.refuse(each)
+            good = (each for each in found.records if isinstance(each, Record))
+            self.counts.invalid_utf8 += sum(each.replaced for each in good)
+            self.counts.markup += found.markup
+            yield found
+
+    def prepare(
+        self,
+        part: Part,
+        *,
+        preparer: Preparer,
+        texts_only: bool = False,
+        answer: Callable[[list[Stored]], Iterable[Any]] | None = None,
+    ) -> Prepared:
+        """Read a part, and prepare its documents."""
+        records: list[Record | BadRecord] = []
+        documents: list[Document] = []
+        places: list[int] = []
+        for record in part():
+            if self._closed:  # a part of pages would take seconds
+                break
+            found: Record | BadRecord = record
+            if isinstance(record, Record):
+                try:
+                    documents.append(self._document(record, preparer, texts_only=texts_only))
+                    places.append(len(records))
+                except InputError as error:
+                    found = BadRecord(record.source, str(error), error.hint, record.key)
+            records.append(found)
+        markup = sum(each.has_tags for each in documents) if self.reading.html == "auto" else 0
+        prepared, refused = preparer.sift(documents)
+        for number, problem in refused:
+            bad = records[places[number]]
+            records[places[number]] = BadRecord(bad.source, str(problem), problem.hint, bad.key)
+        return Prepared(records, prepared, list(answer(prepared)) if answer else (), markup)
+
+    def refuse(self, bad: BadRecord) -> None:
+        """Count a record that can't be used, or raise InputError if there may be none."""
+        self.counts.read += 1
+        self.counts.bad += 1
+        if self.strict:
+            place = f"{bad.source}: " if bad.source else ""
+            raise InputError(
+                f"{place}{bad.reason}", hint=bad.hint or "leave strict out to skip bad records"
+            )
+        if self.on_bad:
+            self.on_bad(bad)
+
+    def show(self) -> None:
+        """Report the counts so far."""
+        if self.on_progress:
+            self.on_progress(self.counts)
+
+    def _close(self) -> None:
+        self._closed = True
+
+    def count_bytes(self, count: int) -> None:
+        """Count bytes that were read."""
+        self.counts.bytes_read += count
+
+    def _document(self, record: Record, preparer: Preparer, *, texts_only: bool) -> Document:
+        kind, number = preparer.catalog.kind, record.fingerprint
+        if number is not None and texts_only:
+            raise InputError(
+                "found a ready fingerprint, expected a text, which alone has a similarity",
+                hint="query without a similarity",
+            )
+        if number is not None and number < 0:
+            number = unsigned(number, preparer.index.plan.bits)
+        if not self.reading.keyed:
+            key: Key = 0 if kind == "integer" else "query"  # which is never used
+            return Document(key, record.text, None, number)
+        if record.key is None:
+            raise InputError("found no key")
+        return Document(parse_key(record.key, kind), record.text, record.meta, number)
+
+
+def parse_key(key: Key, kind: str) -> Key:
+    """Convert a key that was read to the kind of keys that a database has."""
+    if kind == "text":
+        return str(key)
+    number = key if isinstance(key, int) else -1
+    if isinstance(key, str) and key.isascii() and key.isdigit() and len(key) <= _MOST_DIGITS:
+        number = int(key)
+    if not 0 <= number < 1 << 64:
+        raise InputError(
+            f"found the key {str(key)[:40]!r}, expected a whole number from 0 to 2**64 - 1",
+            hint="the keys of this database are integers",
+        )
+    return number
