@@ -158,7 +158,7 @@ def _report(
             if share is not None:
                 entries[f"{name} text"] = f"{share:.4f} of its shingles are in the other, exact"
     render.report(entries, plain)
-    if render.wants_json():
+    if render.now.json:
         return
     if shared:
         if shared.passages:

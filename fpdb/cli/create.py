@@ -54,7 +54,7 @@ def create(
             "plan": stats.plan,
             "keys": stats.keys,
         }
-        if render.wants_json() or not render.is_quiet():
+        if render.now.json or not render.now.quiet:
             render.report(entries, stats_dict(stats))
         _warn_of_chance(stats)
 

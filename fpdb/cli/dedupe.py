@@ -73,7 +73,7 @@ def dedupe(
     known, least = recipe, similarity
     if report:
         known, least = _compared_by(recipe, similarity, database)
-    render.leave_if_interrupted("run it again" if database else "nothing was written")
+    render.now.left = "run it again" if database else "nothing was written"
     signal.signal(signal.SIGTERM, _end)
     bad_records = BadRecords()
     counts = fpdb.dedupe(
@@ -98,7 +98,7 @@ def dedupe(
     wrong = not_utf8(counts.invalid_utf8, counts.read)
     render.summarise(counts_dict(counts), f"{outcomes}; {pace}", wrong)
     if report:
-        render.leave_if_interrupted("what stays is written, but no report")
+        render.now.left = "what stays is written, but no report"
         shown = fpdb.report(
             files,
             report,

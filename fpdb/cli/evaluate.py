@@ -71,7 +71,7 @@ def evaluate(
     if not found.documents:
         bad.settle()
     shown = fpdb.report_evaluation(found, given, report) if report else 0
-    if render.wants_json():
+    if render.now.json:
         render.record(_plain(found))
     else:
         _print_ratings(found)

@@ -27,7 +27,7 @@ def export(
     Example:
       fpdb export crawl.fpdb --output crawl.fpdb.jsonl.gz
     """
-    json = render.wants_json()
+    json = render.now.json
     require(form != "portable" or not json, "--json is a format of its own")
     named = unpacked_name(output.lower()).endswith(".fpdb.jsonl")
     with fpdb.open(path, readonly=True) as database:

@@ -51,7 +51,7 @@ def fingerprint(
     records = chain(map(_labelled, texts or ()), bad.among(_read(paths, reading)))
     if explain:
         for place, record in enumerate(records):
-            if place and not render.wants_json():
+            if place and not render.now.json:
                 render.row("")
             _explain(recipe, record, reading.base)
     else:
@@ -91,7 +91,7 @@ def _explain(recipe: fpdb.Recipe, record: Record, base: Base) -> None:
     bits, source = found.bits, record.source if record.key is None else record.key
     digits = None if found.short else fpdb.format_fingerprint(found.fingerprint, bits, base)
     weakest = found.weakest[:_WEAKEST]
-    if render.wants_json():
+    if render.now.json:
         features = [
             voter._asdict() | {"hash": fpdb.format_fingerprint(voter.hash, bits, base)}
             for voter in found.features

@@ -43,7 +43,7 @@ def follow(
     signal.signal(signal.SIGTERM, _end)
     with contextlib.ExitStack() as ending:
         ending.callback(lambda: render.summarise(None, outcomes(counts)))
-        render.leave_if_interrupted("answered documents are stored")
+        render.now.left = "answered documents are stored"
         database = open_or_create(path, recipe)
         for answer in fpdb.follow(
             ending.enter_context(database),

@@ -61,7 +61,7 @@ def ingest(
     progress, bad = ProgressLine(), BadRecords()
     with open_to_fill(path, recipe) as database, contextlib.ExitStack() as ending:
         ending.callback(progress.summarise, listed=skip_duplicates)
-        render.leave_if_interrupted("documents that were counted are stored")
+        render.now.left = "documents that were counted are stored"
         bits = database.similarity is None
         near = "distance" if bits else "similarity"
         render.columns("skipped", "resembles", near, title="title")
@@ -85,7 +85,7 @@ def _print_duplicate(added: fpdb.Added, *, bits: bool) -> None:
 
     As JSON, also one that was added though the search for what it resembles is incomplete.
     """
-    complete, as_json = added.matches.complete, render.wants_json()
+    complete, as_json = added.matches.complete, render.now.json
     if added.status != "duplicate" and (complete or not as_json):
         return
     try:

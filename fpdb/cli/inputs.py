@@ -98,7 +98,7 @@ class MarkupWarning:
     """Warns once if most texts have tags."""
 
     def __init__(self) -> None:
-        self._given = render.is_quiet()
+        self._given = render.now.quiet
 
     def __call__(self, markup: int, read: int) -> None:
         """Take the number of texts with tags, and that of all records."""

@@ -54,7 +54,7 @@ def load(
     """
     new: dict[str, Any] = {"recipe": recipe, "k": k, "keys": key_type}
     progress, bad = ProgressLine("fingerprint"), BadRecords()
-    render.leave_if_interrupted("a new database isn't there, an old one is intact; run it again")
+    render.now.left = "a new database isn't there, an old one is intact; run it again"
     counts = fpdb.load(
         path,
         source,

@@ -156,11 +156,8 @@ BaseOption = Annotated[
     option("--base BASE", "Digits: hex (default), decimal, signed or binary.", show_default=False),
 ]
 
-# What commands have in common; it takes effect in `render`.
-_COMMON = {
-    "as_json": option("--json", "Write JSON, one object a line.", callback=render.choose_json),
-    "quiet": option("--quiet -q", "Print no summary and no progress.", callback=render.hush),
-}
+_JSON = Annotated[bool, option("--json", "Write JSON, one object a line.")]
+_QUIET = Annotated[bool, option("--quiet -q", "Print no summary and no progress.")]
 
 
 def bundled(
@@ -203,20 +200,20 @@ def bundled(
 def with_common(command: Callable[..., None], *, json: bool) -> Callable[..., None]:
     """Return a command with the option --quiet, and with --json if it has results to print."""
     own = inspect.signature(command).parameters
-    if own.keys() & _COMMON:  # done before
+    if "quiet" in own:  # done before
         return command
 
     @functools.wraps(command)
-    def call(**values: Any) -> None:
-        command(**{name: values[name] for name in own})
+    def call(*, as_json: bool = False, quiet: bool, **values: Any) -> None:
+        render.now.json, render.now.quiet = as_json, quiet
+        command(**values)
 
     kind = inspect.Parameter.KEYWORD_ONLY
-    common = [
-        inspect.Parameter(name, kind, default=False, annotation=Annotated[bool, chosen])
-        for name, chosen in _COMMON.items()
-        if json or name == "quiet"
+    common = {"as_json": _JSON, "quiet": _QUIET} if json else {"quiet": _QUIET}
+    added = [
+        inspect.Parameter(name, kind, default=False, annotation=how) for name, how in common.items()
     ]
-    call.__signature__ = inspect.Signature([*own.values(), *common])  # type: ignore[attr-defined]
+    call.__signature__ = inspect.Signature([*own.values(), *added])  # type: ignore[attr-defined]
     return call
 
 

@@ -44,7 +44,7 @@ class Output:
             ),
         ] = None,
     ) -> None:
-        json, suffix = render.wants_json(), suffix_of(output)
+        json, suffix = render.now.json, suffix_of(output)
         require(not json or output_format in (None, "jsonl"), "--json is a format of its own")
         given = "jsonl" if json else output_format
         require(

@@ -60,7 +60,7 @@ def _list_plans(asked: dict[str, int]) -> None:
     bits, k, documents = asked.values()
     found = [(each, estimate_cost(each, documents)) for each in plans(bits, k, documents)]
     chance = chance_matches(bits, k, documents)
-    if render.wants_json():
+    if render.now.json:
         listed = [{"chosen": not place} | _plain(*each) for place, each in enumerate(found)]
         render.record(asked | {"chance_matches": chance, "plans": listed})
         return
@@ -108,7 +108,7 @@ def _compare_ways(asked: dict[str, int], machines: int) -> None:
     each, whole = (plans(bits, k, count)[0] for count in (part, documents))
     costs = estimate_cost(each, part), estimate_cost(whole, documents)
     join = join_plans(bits, k, documents, machines=machines, cores=_CORES)[0]
-    if render.wants_json():
+    if render.now.json:
         ways = {
             "each": {"documents": part} | _plain(each, costs[0]),
             "join": {name: getattr(join, name) for name in _JOIN_FIELDS},

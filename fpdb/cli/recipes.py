@@ -50,7 +50,7 @@ def show(
     Example:
       fpdb recipes show web > my.toml
     """
-    if render.wants_json():
+    if render.now.json:
         render.record(recipe.to_dict() | {"id": recipe.id})
     else:
         render.block(write_recipe(recipe))

@@ -40,20 +40,16 @@ _BOLD, _DIM, _RED, _YELLOW, _CYAN = "1", "2", "1;31", "33", "36"
 
 @dataclass
 class _Printing:
-    """How the command prints: results as JSON, no summaries; and what is on the terminal.
+    """How the command prints, and the contents of the terminal."""
 
-    That are a table whose rows are printed, and a progress line of some width. If the command is
-    interrupted, it prints what is `left`.
-    """
-
-    json: bool = False
-    quiet: bool = False
-    left: str = ""
+    json: bool = False  # results and summaries
+    quiet: bool = False  # no summaries, no progress
+    left: str = ""  # printed if the command is interrupted
     table: "_AlignedRows | None" = None
     progress_width: int = 0
 
 
-_now = _Printing()
+now = _Printing()
 
 
 class ExitCode(enum.IntEnum):
@@ -69,7 +65,7 @@ class ExitCode(enum.IntEnum):
 
 def prepare_streams() -> None:
     """Write UTF-8 in any locale, and escape what can't be written."""
-    vars(_now).update(vars(_Printing()))
+    vars(now).update(vars(_Printing()))
     # Of a stream that is closed there is no object, and what is opened next has its number.
     if sys.stdout is None:  # whoever writes to this one fails
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_RDONLY), "w")
@@ -105,21 +101,21 @@ def columns(*names: str, title: str = "") -> None:
 
     With the name of a `title`, it gets such a column beside them, cut to the width of a line.
     """
-    _now.table = _AlignedRows(names, title) if shows_tables() else None
+    now.table = _AlignedRows(names, title) if shows_tables() else None
 
 
 def shows_tables() -> bool:
     """Return whether rows are shown to a person, aligned and with the names of their columns."""
-    return sys.stdout.isatty() and not _now.json
+    return sys.stdout.isatty() and not now.json
 
 
 def row(*fields: object, title: Callable[[], str] | None = None) -> None:
     """Print one line of fields, separated by tabs, or on a terminal aligned and with a title."""
     cells = [safe(str(field)) for field in fields]
-    if _now.table is None:
+    if now.table is None:
         _write("\t".join(cells))
     else:
-        _now.table.add([*cells, safe(title())] if title else cells)
+        now.table.add([*cells, safe(title())] if title else cells)
 
 
 def record(value: Mapping[str, Any]) -> None:
@@ -131,7 +127,7 @@ def result(
     plain: Mapping[str, Any], *fields: object, title: Callable[[], str] | None = None
 ) -> None:
     """Print one result: an object where JSON is wanted, else a line of fields."""
-    if _now.json:
+    if now.json:
         record(plain)
     else:
         row(*fields, title=title)
@@ -142,9 +138,9 @@ def summarise(plain: Mapping[str, Any] | None, *lines: str) -> None:
 
     A command whose results are objects gives None, and prints lines in both cases.
     """
-    if _now.json and plain is not None:
+    if now.json and plain is not None:
         record(plain)
-    elif not _now.quiet:
+    elif not now.quiet:
         for line in filter(None, lines):
             note(line)
 
@@ -204,10 +200,10 @@ class _AlignedRows:
 
     def add(self, cells: list[str]) -> None:
         """Hold a row until there are many, or the first one has waited for long."""
-        now = time.monotonic()
-        self._since = self._since if self._waiting else now
+        moment = time.monotonic()
+        self._since = self._since if self._waiting else moment
         self._waiting.append(cells)
-        if len(self._waiting) >= _MANY_ROWS or now - self._since >= _LONG:
+        if len(self._waiting) >= _MANY_ROWS or moment - self._since >= _LONG:
             self.print()
 
     def print(self) -> None:
@@ -258,7 +254,7 @@ def table(rows: Sequence[Sequence[str]]) -> None:
 
 def report(entries: Mapping[str, object], plain: Mapping[str, Any] | None = None) -> None:
     """Print names and values in two aligned columns, or an object where JSON is wanted."""
-    if _now.json and plain is not None:
+    if now.json and plain is not None:
         record(plain)
         return
     width = max(map(len, entries))
@@ -288,7 +284,7 @@ def opened(path: str) -> Iterator[IO[bytes]]:
 
 
 def _write(line: str) -> None:
-    if _now.progress_width and sys.stdout.isatty():
+    if now.progress_width and sys.stdout.isatty():
         _end_progress()
     with _to_reader():
         sys.stdout.write(line + "\n")
@@ -319,10 +315,10 @@ def _to_reader() -> Iterator[None]:
 def flush() -> None:
     """Flush standard output, and end a progress line; a reader that has gone is no error."""
     with contextlib.suppress(typer.Exit), _to_reader():
-        if _now.table:
-            _now.table.print()
+        if now.table:
+            now.table.print()
         sys.stdout.flush()
-    if _now.progress_width:
+    if now.progress_width:
         _end_progress()
 
 
@@ -398,28 +394,6 @@ def warn(message: Warning | str, *_: object, **__: object) -> None:
     note(str(message), "warning: ", _YELLOW)
 
 
-def choose_json(wanted: bool) -> bool:
-    """Print results and summaries as JSON from now on, if that is wanted."""
-    _now.json = wanted
-    return wanted
-
-
-def wants_json() -> bool:
-    """Return whether results are printed as JSON."""
-    return _now.json
-
-
-def is_quiet() -> bool:
-    """Return whether summaries and progress are left out."""
-    return _now.quiet
-
-
-def hush(quiet: bool) -> bool:
-    """Print no summary and no progress from now on, if that is wanted."""
-    _now.quiet = quiet
-    return quiet
-
-
 class StepLine:
     """Shows on a terminal how far each step is, with its rate and the time that is left."""
 
@@ -437,15 +411,15 @@ class StepLine:
         self, step: str, done: int, unit: str, share: float | None = None, more: str = ""
     ) -> None:
         """Show a step from the command's second second on, a few times a second."""
-        now = time.monotonic()
-        first, began, before = self._steps.get(step, (done, now, -1))
+        moment = time.monotonic()
+        first, began, before = self._steps.get(step, (done, moment, -1))
         if done < before:  # the step is done again
-            first, began = done, now
+            first, began = done, moment
         self._steps[step] = first, began, done
-        due = before < 0 or now - self._shown >= _PAUSE
-        if _now.quiet or now - self._since < _QUICK or not due or not _shows_progress():
+        due = before < 0 or moment - self._shown >= _PAUSE
+        if now.quiet or moment - self._since < _QUICK or not due or not _shows_progress():
             return
-        self._shown, lasted = now, max(now - began, 1e-9)
+        self._shown, lasted = moment, max(moment - began, 1e-9)
         rate = (done - first) / lasted
         amount, pace = plural(done, unit), f"{rate:,.0f}/s"
         if unit == "byte":
@@ -475,9 +449,9 @@ def _shows_progress() -> bool:
 def _show_progress(message: str) -> None:
     """Show how far the work is, in place of what was shown before."""
     line = shortened(safe(message), _terminal_width() - 1)
-    sys.stderr.write("\r" + line + " " * (_now.progress_width - _width(line)))
+    sys.stderr.write("\r" + line + " " * (now.progress_width - _width(line)))
     sys.stderr.flush()
-    _now.progress_width = _width(line)
+    now.progress_width = _width(line)
 
 
 def _end_progress() -> None:
@@ -493,14 +467,9 @@ def _duration(seconds: float) -> str:
     return f"{seconds / length:.0f} {unit}"
 
 
-def leave_if_interrupted(outcome: str) -> None:
-    """Set what the command leaves if it is interrupted from now on."""
-    _now.left = outcome
-
-
 def note_interrupt() -> None:
     """Print that the command was interrupted, and what it leaves."""
-    note(f"interrupted: {_now.left}" if _now.left else "interrupted")
+    note(f"interrupted: {now.left}" if now.left else "interrupted")
 
 
 def fail(error: FpdbError) -> None:

@@ -66,7 +66,7 @@ def serve(
         database = fpdb.open(path, readonly=True, recipe=recipe)
     else:
         database = open_or_create(path, recipe)
-    render.leave_if_interrupted("answered documents are stored")
+    render.now.left = "answered documents are stored"
     pages = fpdb.Explorer(database, texts=texts or ()) if explorer else None
     render.show_log(server.__name__)
     with database, pages or contextlib.nullcontext():
