@@ -132,7 +132,7 @@ def test_questions_are_the_same_whatever_the_number_of_jobs(tmp_path, monkeypatc
 def test_answers_with_very_many_matches_come_in_parts(tmp_path, monkeypatch):
     monkeypatch.setattr("fpdb.queries._MATCHES", 30)
     monkeypatch.setattr(
-        "fpdb.database.mapped", lambda work, items, _: ((item, work(item)) for item in items)
+        "fpdb.database.mapped", lambda work, items, _, **__: ((item, work(item)) for item in items)
     )
     texts = [document.text for document in similar_documents(150)]
     with of_texts(tmp_path / "db") as db:
