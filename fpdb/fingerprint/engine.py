@@ -1,106 +1,101 @@
-"""Run the stages of a recipe over texts: clean, cut and hash, weigh, vote.
+"""Run the stages of a recipe over texts: clean, cut, hash, weigh, vote.
 
-Arrays carry the work wherever they can. Where kernels are built, they do all stages of a text at
-once for the recipes whose parts they have.
+This is the definition, text by text. Kernels do all stages at once for the recipes whose parts they
+have, and leave a few texts to the definition.
 """
 
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fpdb import kernels
-from fpdb.arrays import Column, Places, joined
+from fpdb.arrays import Column
 from fpdb.errors import InputError
 from fpdb.fingerprint import segmentation
-from fpdb.fingerprint.compiled import KINDS, Cleaning, factor_table
-from fpdb.fingerprint.features import DAMPING
-from fpdb.fingerprint.hashing import LONGEST_WINDOW, Digests, hasher, utf8, window_hashes
+from fpdb.fingerprint.features import DAMPING, Grams, Weights
+from fpdb.fingerprint.hashing import Digests, Hash, hasher, utf8
+from fpdb.fingerprint.kernel_tables import KINDS, Cleaning, factor_table
 from fpdb.fingerprint.sketches import (
-    CountedShingles,
     PlacedShingles,
-    count_shingles,
-    distinct_shingles,
+    kernel_salts,
     placed_shingles,
     plain_text,
-    shingle_kernel,
-    sketch_counted,
-    sketch_texts,
+    sketch,
     vote_hashes,
 )
 from fpdb.models import SKETCH_BYTES, Batch, Explanation, Voter
 from fpdb.threads import mapped
 
-if TYPE_CHECKING:
-    from fpdb.fingerprint.recipe import Recipe
-
 # Weights are whole multiples of 1/4096, so that their sums are exact in any order and a
 # fingerprint is the same on every machine.
 UNITS = 4096
-# Characters of texts, and rows of features, that are processed together: enough to spread the cost
-# of a numpy call, few enough to stay in the processor's caches.
-_BLOCK = 1 << 17
-_ROWS = 1 << 11
-_EXACT_IN_SINGLE = 1 << 24  # sums of whole numbers are exact below this
+# Characters of texts that are processed together: a kernel lets other threads run meanwhile.
+_BLOCK = 1 << 19
+_ROWS = 1 << 12  # of features whose bits are unpacked at the same time
 _COUNTS_TABULATED = 4096  # as in the kernels
 _NO_SKETCHES = np.empty((0, SKETCH_BYTES), np.uint8)
+_NOTHING = np.empty(0, np.uint64)
 
 
-class _Features(NamedTuple):
-    """The hashed features of several texts, text after text; text i has `counts[i]` of them."""
+class _Hashed(NamedTuple):
+    """The features of one text: the bits with which each votes, and its weight."""
 
     digests: NDArray[np.uint8]
     weights: NDArray[np.float64]
-    counts: Places
+    shingles: Column = _NOTHING  # their hashes, if the features are shingles
 
 
 class Engine:
     """The stages of a recipe, ready to run; it caches digests, and threads may share it."""
 
-    def __init__(self, recipe: "Recipe") -> None:
-        cut, grams, weights, hashing = recipe.segment, recipe.grams, recipe.weights, recipe.hash
-        self._bits = recipe.bits
+    def __init__(
+        self,
+        *,
+        bits: int,
+        clean: tuple[str, ...],
+        segment: str,
+        grams: Grams,
+        weights: Weights,
+        hashing: Hash,
+        tie: int,
+        largest: int,
+    ) -> None:
+        self._bits = bits
         self._grams = grams
         self._choice = weights
-        self._tie = recipe.tie
-        self._recipe_steps = recipe.clean
-        self._steps = [segmentation.STEPS[step] for step in recipe.clean]
+        self._hashing = hashing.by
+        self._tie = tie
+        self._clean_steps = clean
+        self._steps = [segmentation.STEPS[step] for step in clean]
         # Shingles need the white space between words, and drop everything else themselves.
         self._sketch_steps = [
-            segmentation.STEPS[step] for step in recipe.clean if step not in segmentation.JOINING
+            segmentation.STEPS[step] for step in clean if step not in segmentation.JOINING
         ]
-        if cut == "terms":
+        if segment == "terms":
             self._sketch_steps.append(segmentation.words_of_terms)
         self._seed = hashing.secret.seed if hashing.secret else 0
-        self._cut_name = cut
-        self._cut = segmentation.CUTS[cut]
-        # Where segments are features, their order doesn't matter.
-        self._count = segmentation.COUNTS.get(cut) if grams.n == 1 and grams.keeps_all else None
-        self._tagged = cut in segmentation.TAGGED
-        self._digests = Digests(hashing.digest(recipe.bits))
+        self._segment = segment
+        self._cut = segmentation.CUTS[segment]
+        self._tagged = segment in segmentation.TAGGED
+        self._digests = Digests(hashing.digest(bits))
         self._idf = weights.idf_of()
-        counts = range(1, _COUNTS_TABULATED)
-        self._damped = np.array([0.0, *map(DAMPING[weights.by], counts)])
-        plain = grams.keeps_all and self._idf is None
-        self._windowed = (
-            cut == "characters"
-            and hashing.by == "xxh3"
-            and recipe.bits <= 64
-            and grams.n <= LONGEST_WINDOW
-            and plain
-        )
         # Features that are the shingles of the sketch are numbers from the start.
-        self._shingled = cut == "shingles" and hashing.by == "shingle" and plain
-        self._hashed_strings = hashing.by == "xxh3" and grams.keeps_all
+        self._shingled = (
+            segment == "shingles"
+            and hashing.by == "shingle"
+            and grams.keeps_all
+            and self._idf is None
+        )
         # Grams that do become strings take up to n times the room of the text.
-        alone = self._windowed or grams.n == 1
-        self._room = recipe.largest if alone else 2 * recipe.largest // grams.n
-        self._han_cost = segmentation.HAN_COSTS.get(cut, 1)
+        windows = segment == "characters" and hashing.by == "xxh3" and grams.n <= 4 and bits <= 64
+        alone = grams.n == 1 or (windows and grams.keeps_all and self._idf is None)
+        self._room = largest if alone else 2 * largest // grams.n
+        self._han_cost = segmentation.HAN_COSTS.get(segment, 1)
         # A text of so few characters fits whatever they are: none has more than 4 bytes.
         self._small = self._room // (4 * self._han_cost)
 
@@ -114,7 +109,11 @@ class Engine:
     def batch(self, texts: Iterable[str], *, sketched: bool = False, jobs: int = 1) -> Batch:
         """Fingerprint all texts, and sketch them if asked to."""
         work = partial(self._block, sketched=sketched)
-        batches = [batch for _, batch in mapped(work, self._blocks(texts), jobs)]
+        blocks = self._blocks(texts)
+        if jobs == 1:
+            batches = list(map(work, blocks))
+        else:
+            batches = [batch for _, batch in mapped(work, blocks, jobs)]
         if len(batches) == 1:
             return batches[0]
         sketches = [batch.sketches for batch in batches if batch.sketches is not None]
@@ -127,23 +126,28 @@ class Engine:
 
     def sketches(self, texts: Iterable[str]) -> NDArray[np.uint8]:
         """Sketch all texts: uint8[n, 128], with zeros for a text that has no shingle."""
-        parts: list[NDArray[np.uint8]] = []
-        for block in self._blocks(texts):
-            parts.append(np.empty((len(block), SKETCH_BYTES), np.uint8))
-            self._sketch(block, parts[-1])
-        return np.concatenate(parts)
+        return np.concatenate([self._sketch(block) for block in self._blocks(texts)])
 
     def distinct_shingles(self, texts: Iterable[str]) -> list[Column]:
         """Return the hashes of the distinct shingles of each text, sorted."""
-        cleaned = (self._clean(block, self._sketch_steps) for block in self._blocks(texts))
-        return [own for block in cleaned for own in distinct_shingles(block, self._seed)]
+        found: list[Column] = []
+        for block in self._blocks(texts):
+            cleaned = self._sketch_cleaning(block) if kernels.enabled else None
+            if cleaned is None:
+                found += map(self._shingles, block)
+                continue
+            for text, own in zip(block, self._sketch_kernel.shingles(cleaned), strict=True):
+                found.append(
+                    self._shingles(text) if own is None else np.sort(np.frombuffer(own, np.uint64))
+                )
+        return found
 
     def placed_shingles(self, text: str) -> tuple[str, PlacedShingles]:
-        """Return the shingles of a text with their places in it, or in what cleaning leaves of it.
+        """Return the shingles of a text with their places in it, or in the cleaned text.
 
         The places are those in the text itself if each of its words is still there.
         """
-        [cleaned] = self._clean(next(self._blocks([text])), self._sketch_steps)
+        cleaned = self._clean(text, self._sketch_steps)
         found, own = placed_shingles(cleaned, self._seed), placed_shingles(text)
         if len(own.starts) != len(found.starts):
             return cleaned, found
@@ -159,67 +163,56 @@ class Engine:
 
     def plain(self, text: str) -> str:
         """Return the words and signs of a text, or nothing if they don't make a shingle."""
-        [cleaned] = self._clean(next(self._blocks([text])), self._sketch_steps)
-        return plain_text(cleaned)
+        return plain_text(self._clean(text, self._sketch_steps))
 
     def distinct_features(self, texts: Iterable[str]) -> list[list[str]]:
         """Return the distinct features of each text."""
-        cleaned = (self._clean(block, self._steps) for block in self._blocks(texts))
-        return [list(self._tally_text(text)) for block in cleaned for text in block]
+        return [list(self.tally(text)) for text in texts]
 
-    def batch_of_segments(self, documents: Iterable[segmentation.Segments]) -> Batch:
-        """Fingerprint documents that are already cut."""
-        return self._vote(self._hash([self.tally_segments(segments) for segments in documents]))
+    def batch_of_segments(self, segments: segmentation.Segments) -> Batch:
+        """Fingerprint one document that is already cut."""
+        return self._batch_of(self._hash(self.tally_segments(segments)))
 
-    def batch_of_features(self, documents: Iterable[Mapping[str, float]]) -> Batch:
-        """Fingerprint documents by the given weights of their features."""
-        return self._vote(self._hash(list(documents), weighed=True))
+    def batch_of_features(self, features: Mapping[str, float]) -> Batch:
+        """Fingerprint one document by the given weights of its features."""
+        return self._batch_of(self._hash(features, weighed=True))
 
     def weights(self, text: str) -> dict[str, float]:
         """Return the features of a text and their weights."""
         tally = self.tally(text)
-        return dict(zip(tally, self._hash([tally]).weights.tolist(), strict=True))
+        return dict(zip(tally, self._hash(tally).weights.tolist(), strict=True))
 
     def explain(self, tally: Mapping[str, float], *, weighed: bool = False) -> Explanation:
         """Return the votes of features, from their counts or their given weights."""
-        hashed = self._hash([tally], weighed=weighed)
-        units = np.rint(hashed.weights * UNITS)
-        sums = np.zeros(self._bits)
-        for top in range(0, len(units), _ROWS):
-            rows = slice(top, top + _ROWS)
-            ones = np.unpackbits(hashed.digests[rows], axis=1, bitorder="little")
-            sums += units[rows] @ (2.0 * ones - 1)
-        votes = (sums / UNITS).tolist()
+        hashed = self._hash(tally, weighed=weighed)
+        votes = self._votes(hashed)
+        shares = (np.rint(hashed.weights * UNITS) / UNITS).tolist()
         hashes = [int.from_bytes(digest.tobytes(), "little") for digest in hashed.digests]
-        ahead = [vote > 0 or (vote == 0 and self._tie == 1) for vote in votes]
         return Explanation(
-            fingerprint=sum(1 << bit for bit, one in enumerate(ahead) if one),
+            fingerprint=int.from_bytes(self._packed(votes).tobytes(), "little"),
             bits=self._bits,
-            features=tuple(map(Voter, tally, (units / UNITS).tolist(), hashes)),
-            votes=tuple(votes),
+            features=tuple(map(Voter, tally, shares, hashes)),
+            votes=tuple((votes / UNITS).tolist()),
             short=len(tally) < self._grams.minimum,
         )
 
     def tally(self, text: str) -> Mapping[str, float]:
         """Count the features of a text, or add up the weights of their parts of speech."""
-        [cleaned] = self._clean(next(self._blocks([text])), self._steps)
-        return self._tally_text(cleaned)
+        return self.tally_segments(self._cut(self._clean(text, self._steps)))
+
+    def tally_segments(self, segments: segmentation.Segments) -> Mapping[str, float]:
+        """Count the features of segments, or add up the weights of their parts of speech."""
+        if self._tagged:
+            tagged = cast("Sequence[tuple[str, str]]", segments)
+            return self._choice.masses(pair for pair in tagged if self._grams.keeps(pair[0]))
+        return Counter(self._grams.features(cast("Sequence[str]", segments)))
 
     def _blocks(self, texts: Iterable[str]) -> Iterator[list[str]]:
         """Check texts, and divide them into blocks, of which the last may be empty."""
         block: list[str] = []
         size = 0
         for text in texts:
-            if not isinstance(text, str):
-                path = isinstance(text, os.PathLike)
-                raise InputError(
-                    f"found {type(text).__name__}, expected a text (str)",
-                    hint="read the file first: path.read_text()"
-                    if path
-                    else "decode bytes first: data.decode('utf-8', 'replace')",
-                )
-            if len(text) > self._small:
-                self._require_small(text, "text")
+            self._check(text)
             block.append(text)
             size += len(text)
             if size >= _BLOCK:
@@ -227,64 +220,71 @@ class Engine:
                 block, size = [], 0
         yield block
 
-    def _block(self, block: list[str], *, sketched: bool) -> Batch:
-        if not kernels.enabled:
-            return self._defined(block, sketched=sketched)
-        kernel = self._voting_kernel
-        together = sketched and self._shingled and self._sketch_steps == self._steps
-        sketches = np.empty((len(block), SKETCH_BYTES), np.uint8) if sketched else None
-        if kernel is None:
-            batch = self._defined(block, sketched=False)
-            fingerprints, features = batch.fingerprints, batch.features
-        else:
-            fingerprints = np.empty((len(block), max(self._bits // 64, 1)), np.uint64)
-            features = np.empty(len(block), np.int64)
-            both = sketches if together and sketches is not None else _NO_SKETCHES
-            cleaned = self._cleaning(block)
-            left = (
-                range(len(block))
-                if cleaned is None
-                else kernel.run(cleaned, fingerprints, features, both)
+    def _check(self, text: object) -> None:
+        if not isinstance(text, str):
+            path = isinstance(text, os.PathLike)
+            raise InputError(
+                f"found {type(text).__name__}, expected a text (str)",
+                hint="read the file first: path.read_text()"
+                if path
+                else "decode bytes first: data.decode('utf-8', 'replace')",
             )
-            for number in left:
-                own = self._defined([block[number]], sketched=together)
-                fingerprints[number], features[number] = own.fingerprints[0], own.features[0]
-                if together and sketches is not None and own.sketches is not None:
-                    sketches[number] = own.sketches[0]
-            if self._bits <= 64:
-                fingerprints = fingerprints[:, 0]
-        if sketches is not None and not together:
-            self._sketch(block, sketches)
-        return Batch(fingerprints, features, features < self._grams.minimum, sketches)
+        if len(text) > self._small:
+            self._require_small(text, "text")
 
-    def _sketch(self, block: list[str], sketches: NDArray[np.uint8]) -> None:
-        """Sketch texts into the rows of an array."""
-        size = len(block)
+    def _block(self, block: list[str], *, sketched: bool) -> Batch:
+        """Fingerprint a block of texts by kernels, the texts that they leave out by definition."""
+        count = len(block)
+        fingerprints = np.empty((count, max(self._bits // 64, 1)), np.uint64)
+        features = np.empty(count, np.int64)
+        kernel = self._voting_kernel if kernels.enabled else None
+        cleaned = self._cleaning(block) if kernel is not None else None
+        together = sketched and self._shingled and self._sketch_steps == self._steps
+        sketches = np.empty((count, SKETCH_BYTES), np.uint8) if together else _NO_SKETCHES
+        left: Sequence[int] = range(count)
+        if kernel is not None and cleaned is not None:
+            left = kernel.run(cleaned, fingerprints, features, sketches)
+        for number in left:
+            hashed = self._features(block[number])
+            fingerprints[number] = self._words(hashed)
+            features[number] = len(hashed.digests)
+            if together:
+                sketches[number] = sketch(hashed.shingles)
+        return Batch(
+            fingerprints if self._bits > 64 else fingerprints[:, 0],
+            features,
+            features < self._grams.minimum,
+            (sketches if together else self._sketch(block)) if sketched else None,
+        )
+
+    def _sketch(self, block: list[str]) -> NDArray[np.uint8]:
+        """Sketch a block of texts by the kernel, the texts that it leaves out by definition."""
+        sketches = np.empty((len(block), SKETCH_BYTES), np.uint8)
+        left: Sequence[int] = range(len(block))
         cleaned = self._sketch_cleaning(block) if kernels.enabled else None
-        left: Sequence[int] = range(size)
         if cleaned is not None:
-            nothing = np.empty((size, 0), np.uint64), np.empty(size, np.int64)
+            nothing = np.empty((len(block), 0), np.uint64), np.empty(len(block), np.int64)
             left = self._sketch_kernel.run(cleaned, *nothing, sketches)
-        if left:
-            chosen = self._clean([block[number] for number in left], self._sketch_steps)
-            sketches[list(left)] = sketch_texts(chosen, self._seed)
+        for number in left:
+            sketches[number] = sketch(self._shingles(block[number]))
+        return sketches
 
     @cached_property
     def _cleaning(self) -> Cleaning:
-        cut = self._cut_name if self._cut_name in KINDS else "shingles"
-        return Cleaning(self._recipe_steps, self._small, cut=cut)
+        cut = self._segment if self._segment in KINDS else "shingles"
+        return Cleaning(self._clean_steps, self._small, cut=cut)
 
     @cached_property
     def _sketch_cleaning(self) -> Cleaning:
-        steps = [step for step in self._recipe_steps if step not in segmentation.JOINING]
+        steps = [step for step in self._clean_steps if step not in segmentation.JOINING]
         return Cleaning(steps, self._small, extra=self._sketch_steps[len(steps) :])
 
     @cached_property
     def _voting_kernel(self) -> "kernels.text.TextKernel | None":
-        """The kernel of a recipe whose parts it has, which are most of the presets."""
+        """The kernel of a recipe whose parts it has, as of most presets."""
         if self._shingled:
             return self._shingle_kernel(self._cleaning)
-        if not self._hashed_strings or self._cut_name not in KINDS:
+        if self._hashing != "xxh3" or not self._grams.keeps_all or self._segment not in KINDS:
             return None
         seed, xxh3 = self._seed, hasher(self._bits)
         return kernels.text.FeatureKernel(
@@ -294,32 +294,30 @@ class Engine:
             tie=self._tie,
             most=self._small,
             length=self._grams.n,
-            joined=self._cut_name == "characters",
-            compared=not self._windowed,
+            joined=self._segment == "characters",
             seed=seed,
             hasher=lambda feature: xxh3(feature, seed),
             factors=factor_table(self._choice.idf_table()),
-            dictionary=segmentation.dictionary_table if self._cut_name == "jieba" else None,
+            dictionary=segmentation.dictionary_table if self._segment == "jieba" else None,
         )
 
     @cached_property
-    def _sketch_kernel(self) -> "kernels.text.TextKernel":
+    def _sketch_kernel(self) -> "kernels.text.ShingleKernel":
         return self._shingle_kernel(self._sketch_cleaning)
 
-    def _shingle_kernel(self, cleaning: Cleaning) -> "kernels.text.TextKernel":
-        return shingle_kernel(
+    def _shingle_kernel(self, cleaning: Cleaning) -> "kernels.text.ShingleKernel":
+        return kernels.text.ShingleKernel(
             cleaning.characters,
             self._weight_table,
             bits=self._bits,
             tie=self._tie,
             most=self._small,
-            seed=self._seed,
+            salts=kernel_salts(self._seed),
         )
 
     @cached_property
     def _weight_table(self) -> "kernels.text.WeightTable":
-        counts = np.arange(len(self._damped), dtype=np.float64)
-        masses = self._weigh(counts)
+        masses = self._weigh(np.arange(_COUNTS_TABULATED, dtype=np.float64))
         units = np.rint(masses * UNITS).astype(np.int64)
         return kernels.text.WeightTable(units, masses, self._units)
 
@@ -327,35 +325,13 @@ class Engine:
         """Return the weight of features that occur N times."""
         return int(np.rint(self._weigh(np.array([count], np.float64)) * UNITS)[0])
 
-    def _defined(self, block: list[str], *, sketched: bool) -> Batch:
-        """Do without kernels what these do for a block; it defines their results."""
-        cleaned = self._clean(block, self._steps)
-        shared: Sequence[CountedShingles] | None = None
-        if self._shingled:
-            shared = list(count_shingles(cleaned, self._seed))
-            features = self._hash_shingles(shared)
-        elif self._windowed:
-            features = self._hash_windows(cleaned)
-        else:
-            features = self._hash([self._tally_text(each) for each in cleaned])
-        if not sketched:
-            return self._vote(features)
-        if self._sketch_steps != self._steps:
-            cleaned, shared = self._clean(block, self._sketch_steps), None
-        sketches = (
-            sketch_texts(cleaned, self._seed)
-            if shared is None
-            else sketch_counted(shared, len(cleaned))
-        )
-        return self._vote(features, sketches)
-
-    def _clean(self, block: list[str], steps: Iterable[Callable[[str], str]]) -> list[str]:
-        cleaned = block
+    def _clean(self, text: str, steps: Iterable[Callable[[str], str]]) -> str:
+        self._check(text)
+        cleaned = text
         for step in steps:
-            cleaned = list(map(step, cleaned))
-        for before, after in zip(block, cleaned, strict=True):
-            if len(after) > len(before) and len(after) > self._small:
-                self._require_small(after, "cleaned text")
+            cleaned = step(cleaned)
+        if len(cleaned) > len(text) and len(cleaned) > self._small:
+            self._require_small(cleaned, "cleaned text")
         return cleaned
 
     def _require_small(self, text: str, what: str) -> None:
@@ -371,62 +347,32 @@ class Engine:
         if size > self._room:
             raise InputError(
                 f"found a {what} of {size:,} {found}, expected at most {self._room:,} bytes",
-                hint="cut it into documents of their own, or take a recipe with a higher `largest`",
+                hint="cut it into documents of their own, or raise the limit: "
+                'fpdb.open(path, recipe=fpdb.recipe("web").replace(largest=…))',
             )
 
-    def _tally_text(self, cleaned: str) -> Mapping[str, float]:
-        return self._count(cleaned) if self._count else self.tally_segments(self._cut(cleaned))
+    def _shingles(self, text: str) -> Column:
+        """Return the hashes of the distinct shingles of a text, sorted."""
+        return np.unique(placed_shingles(self._clean(text, self._sketch_steps), self._seed).hashes)
 
-    def tally_segments(self, segments: segmentation.Segments) -> Mapping[str, float]:
-        """Count the features of segments, or add up the weights of their parts of speech."""
-        if self._tagged:
-            tagged = cast("Sequence[tuple[str, str]]", segments)
-            return self._choice.masses(pair for pair in tagged if self._grams.keeps(pair[0]))
-        return Counter(self._grams.features(cast("Sequence[str]", segments)))
+    def _features(self, text: str) -> _Hashed:
+        """Hash and weigh the features of a text."""
+        if not self._shingled:
+            return self._hash(self.tally(text))
+        every = placed_shingles(self._clean(text, self._steps), self._seed).hashes
+        hashes, counts = np.unique(every, return_counts=True)
+        weights = self._weigh(counts.astype(np.float64))
+        return _Hashed(vote_hashes(hashes, self._bits), weights, hashes)
 
-    def _hash(self, tallies: Sequence[Mapping[str, float]], *, weighed: bool = False) -> _Features:
-        """Hash the features of texts, and weigh them unless their weights are given."""
-        sizes = np.fromiter(map(len, tallies), np.int64, len(tallies))
-        total = int(sizes.sum())
-        values = chain.from_iterable(tally.values() for tally in tallies)
-        weights = np.fromiter(values, np.float64, total)
+    def _hash(self, tally: Mapping[str, float], *, weighed: bool = False) -> _Hashed:
+        """Hash the features of a text, and weigh them unless their weights are given."""
+        weights = np.array(list(tally.values()), np.float64)
         if not weighed:
             weights = self._weigh(weights)
             if self._idf is not None:
-                features = map(self._idf, chain.from_iterable(tallies))
-                weights *= np.fromiter(features, np.float64, total)
-        digests = b"".join(map(self._digests.__getitem__, chain.from_iterable(tallies)))
-        rows = np.frombuffer(digests, np.uint8).reshape(-1, self._bits // 8)
-        return _Features(rows, weights, sizes)
-
-    def _hash_shingles(self, parts: Sequence[CountedShingles]) -> _Features:
-        """Hash shingles that are counted."""
-        nothing = CountedShingles(0, np.empty(0, np.uint64), *np.empty((2, 0), np.int64))
-        hashes, occurrences, counts = joined([part[1:] for part in parts] or [nothing[1:]])
-        weights = self._weigh(occurrences.astype(np.float64))
-        return _Features(vote_hashes(hashes, self._bits), weights, counts)
-
-    def _hash_windows(self, cleaned: list[str]) -> _Features:
-        """Hash all windows of characters at once."""
-        length, seed = self._grams.n, self._seed
-        hashes = window_hashes("".join(cleaned), length, seed)
-        pieces, start = [], 0
-        for text in cleaned:
-            # A text shorter than the window is one window of its own.
-            pieces.append(
-                hashes[start : start + len(text) - length + 1]
-                if len(text) >= length
-                else window_hashes(text, max(len(text), 1), seed)
-            )
-            start += len(text)
-        counted = [np.unique_counts(piece) for piece in pieces]
-        values = [np.empty(0, np.uint64), *(piece.values for piece in counted)]
-        counts = [np.empty(0, np.int64), *(piece.counts for piece in counted)]
-        return _Features(
-            np.concatenate(values).view(np.uint8).reshape(-1, 8)[:, : self._bits // 8],
-            self._weigh(np.concatenate(counts).astype(np.float64)),
-            np.fromiter((len(piece.values) for piece in counted), np.int64, len(counted)),
-        )
+                weights *= np.array(list(map(self._idf, tally)), np.float64)
+        digests = b"".join(map(self._digests.__getitem__, tally))
+        return _Hashed(np.frombuffer(digests, np.uint8).reshape(-1, self._bits // 8), weights)
 
     def _weigh(self, masses: NDArray[np.float64]) -> NDArray[np.float64]:
         """Damp masses, which are counts unless parts of speech have weights of their own."""
@@ -434,43 +380,30 @@ class Engine:
             masses = np.minimum(masses, self._choice.cap)
         if self._choice.by == "count":
             return masses
-        if not self._tagged and masses.max(initial=0) < _COUNTS_TABULATED:
-            return self._damped[masses.astype(np.intp)]
-        return np.array([DAMPING[self._choice.by](mass) for mass in masses.tolist()], np.float64)
+        damp = DAMPING[self._choice.by]
+        return np.array([mass and damp(mass) for mass in masses.tolist()], np.float64)
 
-    def _vote(self, features: _Features, sketches: NDArray[np.uint8] | None = None) -> Batch:
-        """Let every feature vote on every bit with its weight, and take the majority."""
-        digests, weights, counts = features
-        units = np.rint(weights * UNITS)
-        ends = np.cumsum(counts)
-        running = np.concatenate([[0.0], np.cumsum(units)])
-        starts = ends - counts
-        totals = running[ends] - running[starts]
-        exact = totals < _EXACT_IN_SINGLE
-        texts = list(zip(starts.tolist(), ends.tolist(), exact.tolist(), strict=True))
-        votes = np.zeros((len(texts), self._bits))
-        place = 0
-        for top in range(0, len(units), _ROWS):
-            bottom = top + _ROWS
-            bits = np.unpackbits(digests[top:bottom], axis=1, bitorder="little").astype(np.float32)
-            single = units[top:bottom].astype(np.float32)
-            while place < len(texts) and texts[place][0] < bottom:
-                start, end, in_single = texts[place]
-                first, last = max(start, top), min(end, bottom)
-                rows = slice(first - top, last - top)
-                if in_single:
-                    votes[place] += single[rows] @ bits[rows]
-                else:
-                    votes[place] += units[first:last] @ bits[rows].astype(np.float64)
-                if end > bottom:
-                    break
-                place += 1
-        ahead = 2 * votes - totals[:, None]
-        packed = np.packbits(ahead >= 0 if self._tie else ahead > 0, 1, bitorder="little")
-        if self._bits == 32:
-            words = packed.view(np.uint32)[:, 0].astype(np.uint64)
-        elif self._bits == 64:
-            words = packed.view(np.uint64)[:, 0]
-        else:
-            words = np.ascontiguousarray(packed.view(np.uint64)[:, ::-1])
-        return Batch(words, counts, counts < self._grams.minimum, sketches)
+    def _votes(self, hashed: _Hashed) -> NDArray[np.float64]:
+        """Let each feature vote for or against each bit with its weight."""
+        votes = np.zeros(self._bits)
+        units = np.rint(hashed.weights * UNITS)
+        for start in range(0, len(units), _ROWS):
+            rows = slice(start, start + _ROWS)
+            ones = np.unpackbits(hashed.digests[rows], axis=1, bitorder="little")
+            votes += units[rows] @ (2.0 * ones - 1)
+        return votes
+
+    def _packed(self, votes: NDArray[np.float64]) -> NDArray[np.uint8]:
+        """Return the bytes of a fingerprint, the lowest first: the majority of the votes."""
+        return np.packbits(votes >= 0 if self._tie else votes > 0, bitorder="little")
+
+    def _words(self, hashed: _Hashed) -> Column:
+        """Return the words of a fingerprint, the highest first."""
+        packed = self._packed(self._votes(hashed))
+        return packed.view(np.uint32 if self._bits == 32 else np.uint64)[::-1].astype(np.uint64)
+
+    def _batch_of(self, hashed: _Hashed) -> Batch:
+        words, features = self._words(hashed)[np.newaxis], np.array([len(hashed.digests)])
+        return Batch(
+            words if self._bits > 64 else words[:, 0], features, features < self._grams.minimum
+        )

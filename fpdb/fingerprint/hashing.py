@@ -1,8 +1,4 @@
-"""Hash features into the bits that vote on a fingerprint.
-
-`window_hashes` computes the XXH3 of all windows of a few characters at once, as numpy arithmetic: a
-window of four characters has at most 16 bytes of UTF-8, for which XXH3 is a few multiplications.
-"""
+"""Hash features into the bits that vote on a fingerprint."""
 
 import contextlib
 import hashlib
@@ -15,9 +11,8 @@ from pathlib import Path
 import numpy as np
 import xxhash
 
-from fpdb.arrays import Column, Places
 from fpdb.errors import InputError, RecipeError
-from fpdb.fingerprint.sketches import hash_tokens, vote_hashes
+from fpdb.fingerprint.sketches import hash_shingle, vote_hashes
 
 # bytes, little-endian: the lowest bits of the hash come first
 FeatureHash = Callable[[str], bytes]
@@ -127,7 +122,7 @@ def _xxh3(choice: Hash, bits: int) -> FeatureHash:
 
 def _shingle(choice: Hash, bits: int) -> FeatureHash:
     seed = choice.secret.seed if choice.secret else 0
-    return lambda feature: vote_hashes(hash_tokens(feature, seed), bits).tobytes()
+    return lambda feature: vote_hashes(hash_shingle(feature, seed), bits).tobytes()
 
 
 def _md5(choice: Hash, bits: int) -> FeatureHash:
@@ -199,101 +194,3 @@ class Digests(dict[str, bytes]):
             self.clear()
         digest = self[feature] = self._digest(feature)
         return digest
-
-
-LONGEST_WINDOW = 4
-# Windows hashed at once, so that the arrays stay in the processor's cache.
-_CHUNK = 1 << 14
-
-_SECRET = bytes.fromhex(
-    "b8fe6c3923a44bbe7c01812cf721ad1cded46de9839097db7240a4a4b7b3671f"
-    "cb79e64eccc0e578825ad07dccff7221b8084674f743248ee03590e6813a264c"
-)
-_u = np.uint64
-_WORD = (1 << 64) - 1
-_LOW_HALF = _u((1 << 32) - 1)
-
-
-def _secret_pair(offset: int) -> int:
-    first, second = (int.from_bytes(_SECRET[at : at + 8], "little") for at in (offset, offset + 8))
-    return first ^ second
-
-
-def window_hashes(text: str, length: int, seed: int = 0) -> Column:
-    """Return the hashes of all windows of `length` characters, 1 to 4; equal to those of xxhash."""
-    # Eight bytes more, so that a word begins at each byte and at the end.
-    data = np.frombuffer(utf8(text) + bytes(8), np.uint8)
-    words = np.ndarray(len(data) - 7, "<u8", data, strides=(1,))
-    starts = np.append(np.flatnonzero(data[:-8] & 0xC0 != 0x80), len(data) - 8)
-    starts, ends = starts[:-length], starts[length:]
-    hashes = np.empty(len(starts), np.uint64)
-    for at in range(0, len(hashes), _CHUNK):
-        chunk = slice(at, at + _CHUNK)
-        hashes[chunk] = _hash_windows(words, starts[chunk], ends[chunk], seed)
-    return hashes
-
-
-def _hash_windows(words: Column, starts: Places, ends: Places, seed: int) -> Column:
-    """Hash the windows between some positions; `words` has the eight bytes from each position."""
-    hashes = np.empty(len(starts), np.uint64)
-    sizes = ends - starts
-    for chosen, mixer in (
-        (sizes <= 3, _hash_1_to_3),
-        ((sizes > 3) & (sizes <= 8), _hash_4_to_8),
-        (sizes > 8, _hash_9_to_16),
-    ):
-        at = np.flatnonzero(chosen)
-        if len(at):
-            last = words[np.maximum(ends[at] - 8, 0)]
-            hashes[at] = mixer(words[starts[at]], last, sizes[at].astype(np.uint64), seed)
-    return hashes
-
-
-def _hash_1_to_3(word: Column, _last: Column, size: Column, seed: int) -> Column:
-    first = word & _u(0xFF)
-    middle = (word >> ((size >> _u(1)) << _u(3))) & _u(0xFF)
-    last = (word >> ((size - _u(1)) << _u(3))) & _u(0xFF)
-    mixed: Column = (first << _u(16)) | (middle << _u(24)) | last | (size << _u(8))
-    words = [int.from_bytes(_SECRET[at : at + 4], "little") for at in (0, 4)]
-    mixed ^= _u(((words[0] ^ words[1]) + seed) & _WORD)
-    mixed ^= mixed >> _u(33)
-    mixed *= 0xC2B2AE3D27D4EB4F
-    mixed ^= mixed >> _u(29)
-    mixed *= 0x165667B19E3779F9
-    return mixed ^ (mixed >> _u(32))
-
-
-def _hash_4_to_8(word: Column, _last: Column, size: Column, seed: int) -> Column:
-    seed ^= int.from_bytes((seed & 0xFFFFFFFF).to_bytes(4, "little"), "big") << 32
-    last = (word >> ((size - _u(4)) << _u(3))) & _LOW_HALF
-    mixed: Column = (last + (word << _u(32))) ^ _u((_secret_pair(8) - seed) & _WORD)
-    mixed ^= _rotate(mixed, 49) ^ _rotate(mixed, 24)
-    mixed *= 0x9FB21C651E98DF25
-    mixed ^= (mixed >> _u(35)) + size
-    mixed *= 0x9FB21C651E98DF25
-    return mixed ^ (mixed >> _u(28))
-
-
-def _hash_9_to_16(word: Column, last: Column, size: Column, seed: int) -> Column:
-    first: Column = word ^ _u((_secret_pair(24) + seed) & _WORD)
-    last = last ^ _u((_secret_pair(40) - seed) & _WORD)
-    mixed: Column = size + first.byteswap() + last + _folded_product(first, last)
-    mixed ^= mixed >> _u(37)
-    mixed *= 0x165667919E3779F9
-    return mixed ^ (mixed >> _u(32))
-
-
-def _rotate(value: Column, by: int) -> Column:
-    return (value << _u(by)) | (value >> _u(64 - by))
-
-
-def _folded_product(left: Column, right: Column) -> Column:
-    """Multiply to 128 bits and exclusive-or the halves."""
-    left_low, left_high = left & _LOW_HALF, left >> _u(32)
-    right_low, right_high = right & _LOW_HALF, right >> _u(32)
-    cross = left_high * right_low
-    middle = ((left_low * right_low) >> _u(32)) + (cross & _LOW_HALF) + left_low * right_high
-    folded: Column = (left * right) ^ (
-        (cross >> _u(32)) + (middle >> _u(32)) + left_high * right_high
-    )
-    return folded

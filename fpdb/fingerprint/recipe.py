@@ -115,7 +115,7 @@ class Recipe:
             InputError: There are tags and the recipe takes none, or the other way round.
         """
         segments = self._checked(segments)
-        return to_int(self._long_enough(self._engine.batch_of_segments([segments]))[0])
+        return to_int(self._long_enough(self._engine.batch_of_segments(segments))[0])
 
     def fingerprint_features(self, features: Mapping[str, float]) -> int:
         """Return the fingerprint of features with weights of your own, from 0.
@@ -124,7 +124,7 @@ class Recipe:
             InputError: A weight is negative, or not a finite number.
         """
         _check_weights(features)
-        return to_int(self._long_enough(self._engine.batch_of_features([features]))[0])
+        return to_int(self._long_enough(self._engine.batch_of_features(features))[0])
 
     def explain(self, source: str | Segments | Mapping[str, float]) -> Explanation:
         """Return how a text, its segments, or features with weights vote on each bit."""
@@ -156,7 +156,9 @@ class Recipe:
         Raises:
             InputError: As in `fingerprint`.
         """
-        return self._engine.batch(each(texts, "texts"), sketched=sketches, jobs=jobs)
+        if not isinstance(texts, list):
+            texts = each(texts, "texts")
+        return self._engine.batch(texts, sketched=sketches, jobs=jobs)
 
     def sketch(self, text: str) -> bytes:
         """Return the MinHash sketch of a text, 128 bytes, or b"" if it has no shingle."""
@@ -285,7 +287,16 @@ class Recipe:
 
     @cached_property
     def _engine(self) -> Engine:
-        return Engine(self)
+        return Engine(
+            bits=self.bits,
+            clean=self.clean,
+            segment=self.segment,
+            grams=self.grams,
+            weights=self.weights,
+            hashing=self.hash,
+            tie=self.tie,
+            largest=self.largest,
+        )
 
     def _checked(self, segments: Segments) -> Segments:
         """Check segments; return those that are characters as the text that they make."""

@@ -8,7 +8,6 @@ import re
 import unicodedata
 import warnings
 from array import array
-from collections import Counter
 from collections.abc import Callable, Container, Iterable, Sequence
 from functools import cache, lru_cache, partial
 from pathlib import Path
@@ -274,17 +273,6 @@ def _mixed_words(cut: Callable[[], _Words], text: str) -> list[str]:
     return segments
 
 
-def _count_mixed_words(cut: Callable[[], _Words], text: str) -> Counter[str]:
-    """Count the segments of `_mixed_words` without putting them in order."""
-    pieces = [text] if text.isascii() else _HAN_RUN.split(text)
-    if len(pieces) == 1:
-        return Counter(words(text))
-    counts = Counter(cut()("\n".join(pieces[1::2])))
-    del counts["\n"]
-    counts.update(_WORD.findall("\n".join(pieces[::2])))
-    return counts
-
-
 def count_han(text: str) -> int:
     """Count the Han characters, which a dictionary cuts."""
     return sum(map(len, _HAN_RUN.findall(text)))
@@ -389,11 +377,6 @@ CUTS: dict[str, Callable[[str], Segments]] = {
     "terms": terms,
     "shingles": shingle_strings,
     "none": refuse,
-}
-# Cuts that count segments faster where their order doesn't matter.
-COUNTS: dict[str, Callable[[str], Counter[str]]] = {
-    "jieba": partial(_count_mixed_words, _dictionary_cut),
-    "jieba-hmm": partial(_count_mixed_words, _hmm_cut),
 }
 TAGGED = frozenset({"jieba-tags", "terms"})
 # How much more than other characters Han costs, where it goes through jieba.

@@ -48,6 +48,8 @@ class ShingleKernel(TextKernel):
         most: int,
         salts: NDArray[np.uint64],
     ) -> None: ...
+    def shingles(self, texts: list[str]) -> list[bytes | None]:
+        """Return the hashes of the distinct shingles of each text; None if it is left out."""
 
 class FeatureKernel(TextKernel):
     def __init__(
@@ -60,7 +62,6 @@ class FeatureKernel(TextKernel):
         most: int,
         length: int,
         joined: bool,
-        compared: bool,
         seed: int,
         hasher: Callable[[bytes], int],
         factors: FactorTable | None,

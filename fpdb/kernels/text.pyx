@@ -1,8 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Kernels of text: clean, cut, hash, count, vote and sketch in one pass.
 
-`fpdb.fingerprint` defines in numpy and Python what each of them returns. A text that a kernel can't
-do is one that it returns the number of: its caller takes the definition.
+`fpdb.fingerprint` defines in Python the result of each of them. A kernel returns the numbers of the
+texts that it leaves out: its caller takes the definition.
+
+Threads fingerprint texts side by side: a kernel holds the interpreter's lock only while it looks
+for the characters of the texts, which it copies unless they are ASCII.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -14,6 +17,8 @@ from fpdb.kernels.hashes cimport LONGEST_HASHED, hash64, hash128
 
 cdef extern from "Python.h":
     Py_ssize_t PyUnicode_GetLength(object text) except -1
+    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
+    object PyBytes_FromStringAndSize(const char *data, Py_ssize_t size)
     uint32_t *PyUnicode_AsUCS4(
         object text, uint32_t *codes, Py_ssize_t size, int with_null
     ) except NULL
@@ -36,7 +41,6 @@ cdef enum:
     SEVERAL = 1 << 23
     HARD = 1 << 24
     MOST_OF_ONE = 256  # characters that cleaning makes of one
-    STRIDE = 64
     LONGEST_WORD = 64
     LONGEST_SHINGLE = 5
     SPAN = 15
@@ -59,15 +63,25 @@ cdef uint64_t LOWEST_OF_BYTES = 0x0101010101010101
 cdef uint64_t ODD = 0x9E3779B97F4A7C15
 
 
+_is_ascii = str.isascii
+
+
+cdef struct Text:
+    const uint8_t *ascii  # its characters where all are ASCII, else NULL
+    Py_ssize_t start  # where they begin among the copied ones
+    Py_ssize_t size
+
+
 cdef struct Buffer:
     void *data
     size_t size
 
 
 cdef struct Scratch:
-    Buffer codes  # the characters of all texts
-    Buffer ends  # where each text ends among them
+    Buffer texts
+    Buffer codes  # the characters of all texts that aren't ASCII
     # Of one text:
+    Buffer wide  # its characters if they are ASCII
     Buffer tokens  # hashes of tokens, then those of features
     Buffer seconds  # the second words of hashes of 128 bits
     Buffer units
@@ -115,6 +129,19 @@ cdef inline uint64_t mix(uint64_t value) noexcept nogil:
     return value ^ (value >> 31)
 
 
+cdef const uint32_t *characters_of(const Text *text, Scratch *scratch) noexcept nogil:
+    """Return the characters of a text, or NULL if there is no memory."""
+    cdef Py_ssize_t place
+    cdef uint32_t *codes
+    if text.ascii == NULL:
+        return <uint32_t *>scratch.codes.data + text.start
+    codes = <uint32_t *>room(&scratch.wide, (text.size + 1) * sizeof(uint32_t))
+    if codes != NULL:
+        for place in range(text.size):
+            codes[place] = text.ascii[place]
+    return codes
+
+
 cdef class CharacterTable:
     """What cleaning makes of each character, and its kind: tables of 256 characters.
 
@@ -160,20 +187,15 @@ cdef class CharacterTable:
         return 0
 
     cdef int prepare(self, const uint32_t *codes, Py_ssize_t count) except -1:
-        """Load the tables of all these characters; the first one is there already."""
-        cdef Py_ssize_t place, start = 0
-        cdef uint32_t number, every
-        while start < count:
-            every = 0
-            for place in range(start, min(start + STRIDE, count)):
-                every |= codes[place]
-            if every >> 8:
-                for place in range(start, min(start + STRIDE, count)):
-                    number = codes[place] >> 8
-                    if self.blocks[number] == NULL:
-                        self.load(number)
-            start += STRIDE
-        return 0
+        """Load the tables of all these characters."""
+        cdef Py_ssize_t place = 0
+        while True:
+            with nogil:
+                while place < count and self.blocks[codes[place] >> 8] != NULL:
+                    place += 1
+            if place == count:
+                return 0
+            self.load(codes[place] >> 8)
 
 
 cdef inline void add_weight(Votes *votes, uint64_t digest, int64_t units, int word) noexcept nogil:
@@ -406,9 +428,11 @@ cdef class TextKernel:
 
         Without columns in `fingerprints`, sketch only. Return the numbers of texts left out.
         """
-        cdef Py_ssize_t count = len(texts), number
+        cdef tuple kept = tuple(texts)  # which nobody changes without the lock
+        cdef Py_ssize_t count = len(kept), number
         cdef Scratch scratch
-        cdef const Py_ssize_t *ends
+        cdef const Text *text
+        cdef const uint32_t *codes
         cdef bint voted = fingerprints.shape[1] != 0, sketched = sketches.shape[0] != 0
         if (
             fingerprints.shape[0] != count or features.shape[0] != count
@@ -418,14 +442,15 @@ cdef class TextKernel:
             raise ValueError("found arrays of another shape than the texts")
         memset(&scratch, 0, sizeof(scratch))
         try:
-            self.read(texts, count, &scratch)
-            ends = <Py_ssize_t *>scratch.ends.data
+            self.read(kept, count, &scratch)
             with nogil:
                 for number in range(count):
-                    features[number] = self.one(
+                    text = <Text *>scratch.texts.data + number
+                    codes = characters_of(text, &scratch)
+                    features[number] = -1 if codes == NULL else self.one(
                         &scratch,
-                        ends[number],
-                        ends[number + 1],
+                        codes,
+                        text.size,
                         &fingerprints[number, 0] if voted else NULL,
                         &sketches[number, 0] if sketched else NULL,
                     )
@@ -433,31 +458,33 @@ cdef class TextKernel:
         finally:
             drop(&scratch)
 
-    cdef int read(self, list texts, Py_ssize_t count, Scratch *scratch) except -1:
-        """Copy the characters of all texts into one buffer, and load the tables for them."""
+    cdef int read(self, tuple texts, Py_ssize_t count, Scratch *scratch) except -1:
+        """Find the characters of all texts, and load the tables for them."""
         cdef Py_ssize_t size, number, end = 0
-        cdef Py_ssize_t *ends = <Py_ssize_t *>room(
-            &scratch.ends, (count + 1) * sizeof(Py_ssize_t)
-        )
+        cdef Text *found = <Text *>room(&scratch.texts, (count + 1) * sizeof(Text))
         cdef uint32_t *codes
-        if ends == NULL:
+        if found == NULL:
             raise MemoryError
-        ends[0] = 0
         for number in range(count):
             text = texts[number]
+            if _is_ascii(text):
+                found[number].ascii = <const uint8_t *>PyUnicode_AsUTF8AndSize(
+                    text, &found[number].size
+                )
+                continue
             size = PyUnicode_GetLength(text)
             codes = <uint32_t *>room(&scratch.codes, (end + size + 1) * sizeof(uint32_t))
             if codes == NULL:
                 raise MemoryError
             PyUnicode_AsUCS4(text, codes + end, size, 0)
+            found[number].ascii, found[number].start, found[number].size = NULL, end, size
             end += size
-            ends[number + 1] = end
         if end:
             self.characters.prepare(<uint32_t *>scratch.codes.data, end)
         return 0
 
     cdef int64_t one(
-        self, Scratch *scratch, Py_ssize_t start, Py_ssize_t end, uint64_t *fingerprint,
+        self, Scratch *scratch, const uint32_t *codes, Py_ssize_t size, uint64_t *fingerprint,
         uint8_t *sketch,
     ) noexcept nogil:
         """Do one text, and return the number of its distinct features, or -1 if it can't."""
@@ -561,17 +588,14 @@ cdef class ShingleKernel(TextKernel):
                 self.ascii[place][code] = mix((entry & CODE) * ODD + self.salts.letters[place])
 
     cdef int64_t one(
-        self, Scratch *scratch, Py_ssize_t start, Py_ssize_t end, uint64_t *fingerprint,
+        self, Scratch *scratch, const uint32_t *codes, Py_ssize_t size, uint64_t *fingerprint,
         uint8_t *sketch,
     ) noexcept nogil:
         """Do one text, and return the number of its distinct shingles, or -1 if it can't."""
-        cdef int64_t count = self.cut(scratch, start, end), place
+        cdef int64_t count = self.shingled(scratch, codes, size), place
         cdef const uint64_t *hashes
         cdef uint64_t *digests
         cdef uint64_t *seconds
-        if count >= 0:
-            count = self.join(scratch, count)
-            count = distinct(scratch, <uint64_t *>scratch.tokens.data, NULL, count, NULL)
         if count < 0:
             return -1
         hashes = <uint64_t *>scratch.tokens.data
@@ -591,6 +615,42 @@ cdef class ShingleKernel(TextKernel):
             self.sketch(hashes, count, sketch)
         return count
 
+    def shingles(self, list texts):
+        """Return the hashes of the distinct shingles of each text as bytes; None if left out."""
+        cdef tuple kept = tuple(texts)
+        cdef Py_ssize_t total = len(kept), number
+        cdef int64_t count
+        cdef Scratch scratch
+        cdef const Text *text
+        cdef const uint32_t *codes
+        cdef list found = []
+        memset(&scratch, 0, sizeof(scratch))
+        try:
+            self.read(kept, total, &scratch)
+            for number in range(total):
+                with nogil:
+                    text = <Text *>scratch.texts.data + number
+                    codes = characters_of(text, &scratch)
+                    count = -1 if codes == NULL else self.shingled(&scratch, codes, text.size)
+                found.append(
+                    None if count < 0 else PyBytes_FromStringAndSize(
+                        <const char *>scratch.tokens.data, count * sizeof(uint64_t)
+                    )
+                )
+            return found
+        finally:
+            drop(&scratch)
+
+    cdef int64_t shingled(
+        self, Scratch *scratch, const uint32_t *codes, Py_ssize_t size
+    ) noexcept nogil:
+        """Hash the distinct shingles of a text; return how many there are, or -1."""
+        cdef int64_t count = self.cut(scratch, codes, size)
+        if count < 0:
+            return -1
+        count = self.join(scratch, count)
+        return distinct(scratch, <uint64_t *>scratch.tokens.data, NULL, count, NULL)
+
     cdef inline int word(
         self, const uint32_t *codes, Py_ssize_t count, uint64_t *result
     ) noexcept nogil:
@@ -606,9 +666,10 @@ cdef class ShingleKernel(TextKernel):
         result[0] = sum
         return length
 
-    cdef int64_t cut(self, Scratch *scratch, Py_ssize_t start, Py_ssize_t end) noexcept nogil:
+    cdef int64_t cut(
+        self, Scratch *scratch, const uint32_t *codes, Py_ssize_t end
+    ) noexcept nogil:
         """Clean a text and hash its tokens; return how many there are, or -1."""
-        cdef const uint32_t *codes = <uint32_t *>scratch.codes.data
         cdef uint32_t *const *blocks = self.characters.blocks
         cdef const uint32_t *several
         cdef uint64_t *tokens = NULL
@@ -617,7 +678,7 @@ cdef class ShingleKernel(TextKernel):
         cdef uint32_t entry, code, kind, more
         cdef int64_t count = 0, capacity = 0, cleaned = 0
         cdef int length = 0  # of the word that isn't finished
-        cdef Py_ssize_t place = start
+        cdef Py_ssize_t place = 0
         while place < end:
             # Each character that is left may be a token, and the next one may become several.
             if cleaned + end - place + MOST_OF_ONE > capacity:
@@ -669,7 +730,7 @@ cdef class ShingleKernel(TextKernel):
             tokens[count] = mix(sum)
             units[count] = WORD_UNITS
             count += 1
-        return count if cleaned <= end - start or cleaned <= self.most else -1
+        return count if cleaned <= end or cleaned <= self.most else -1
 
     cdef int64_t join(self, Scratch *scratch, int64_t count) noexcept nogil:
         """Turn the hashes of tokens into those of shingles, and return how many there are."""
@@ -784,13 +845,11 @@ cdef class FeatureKernel(TextKernel):
 
     Letters make words and signs are cut by the dictionary, which is loaded when the first one
     comes; without one, texts with signs are left out.
-    `joined` joins characters instead. `compared` features are those that are equal as strings;
-    others have equal hashes. `hasher` hashes features that are long.
+    `joined` joins characters instead. `hasher` hashes features that are long.
     """
 
     cdef int64_t length
     cdef bint joined
-    cdef bint compared
     cdef uint64_t seed
     cdef uint8_t ascii[ASCII]  # what cleaning makes of these: another one, nothing, or more
     cdef object hasher
@@ -801,12 +860,12 @@ cdef class FeatureKernel(TextKernel):
 
     def __cinit__(
         self, CharacterTable characters, WeightTable _, *, int64_t length, bint joined,
-        bint compared, uint64_t seed, hasher, FactorTable factors, dictionary, **__,
+        uint64_t seed, hasher, FactorTable factors, dictionary, **__,
     ):
         cdef uint32_t code, entry
         if length < 1:
             raise ValueError(f"found features of {length} pieces, expected at least one")
-        self.length, self.joined, self.compared = length, joined, compared
+        self.length, self.joined = length, joined
         self.seed, self.hasher, self.dictionary = seed, hasher, dictionary
         self.factors = factors
         for code in range(ASCII):
@@ -816,7 +875,7 @@ cdef class FeatureKernel(TextKernel):
             else:
                 self.ascii[code] = entry if entry < ASCII else MORE
 
-    cdef int read(self, list texts, Py_ssize_t count, Scratch *scratch) except -1:
+    cdef int read(self, tuple texts, Py_ssize_t count, Scratch *scratch) except -1:
         TextKernel.read(self, texts, count, scratch)
         if self.characters.signs and self.dictionary is not None:
             table = self.dictionary()
@@ -828,16 +887,16 @@ cdef class FeatureKernel(TextKernel):
         return 0
 
     cdef int64_t one(
-        self, Scratch *scratch, Py_ssize_t start, Py_ssize_t end, uint64_t *fingerprint,
+        self, Scratch *scratch, const uint32_t *codes, Py_ssize_t size, uint64_t *fingerprint,
         uint8_t *sketch,
     ) noexcept nogil:
-        cdef int64_t count = self.cut(scratch, start, end), place, last
+        cdef int64_t count = self.cut(scratch, codes, size), place, last
         cdef const uint32_t *starts = <uint32_t *>scratch.starts.data
         cdef const uint32_t *stops = <uint32_t *>scratch.stops.data
         cdef const uint8_t *data = <uint8_t *>scratch.bytes.data
         cdef uint64_t *hashes
         cdef uint64_t *seconds
-        cdef uint32_t size
+        cdef uint32_t length
         cdef bint wide = self.words == 2
         if count < 0 or sketch != NULL or fingerprint == NULL:
             return -1
@@ -852,19 +911,17 @@ cdef class FeatureKernel(TextKernel):
         if hashes == NULL or seconds == NULL:
             return -1
         for place in range(count):
-            size = stops[place] - starts[place]
-            if size > LONGEST_HASHED:
+            length = stops[place] - starts[place]
+            if length > LONGEST_HASHED:
                 if not self.hash_long(
-                    data + starts[place], size, &hashes[place], &seconds[place]
+                    data + starts[place], length, &hashes[place], &seconds[place]
                 ):
                     return -1
             elif wide:
-                hash128(data + starts[place], size, self.seed, &hashes[place], &seconds[place])
+                hash128(data + starts[place], length, self.seed, &hashes[place], &seconds[place])
             else:
-                hashes[place] = hash64(data + starts[place], size, self.seed)
-        count = distinct(
-            scratch, hashes, seconds if wide else NULL, count, stops if self.compared else NULL
-        )
+                hashes[place] = hash64(data + starts[place], length, self.seed)
+        count = distinct(scratch, hashes, seconds if wide else NULL, count, stops)
         if count < 0:
             return -1
         if not self.vote(self.factors, scratch, hashes, seconds, stops, count, fingerprint):
@@ -881,18 +938,19 @@ cdef class FeatureKernel(TextKernel):
         except Exception:
             return False
 
-    cdef int64_t cut(self, Scratch *scratch, Py_ssize_t start, Py_ssize_t end) noexcept nogil:
+    cdef int64_t cut(
+        self, Scratch *scratch, const uint32_t *codes, Py_ssize_t end
+    ) noexcept nogil:
         """Clean a text and write its pieces; return how many there are, or -1."""
-        cdef const uint32_t *codes = <uint32_t *>scratch.codes.data
         cdef uint32_t *const *blocks = self.characters.blocks
         cdef const uint32_t *several
         cdef Pieces pieces
         cdef uint32_t entry, code, kind, more
         cdef int64_t cleaned = 0, run = 0
         cdef bint within = False  # a word
-        cdef Py_ssize_t place = start
+        cdef Py_ssize_t place = 0
         pieces.size = pieces.count = 0
-        if not reserve(scratch, &pieces, end - start):
+        if not reserve(scratch, &pieces, end):
             return -1
         while place < end:
             if self.joined:
@@ -945,7 +1003,7 @@ cdef class FeatureKernel(TextKernel):
             finish(&pieces)
         if run and not self.cut_run(scratch, &pieces, run):
             return -1
-        return pieces.count if cleaned <= end - start or cleaned <= self.most else -1
+        return pieces.count if cleaned <= end or cleaned <= self.most else -1
 
     cdef inline Py_ssize_t join_ascii(
         self, const uint32_t *codes, Py_ssize_t count, Pieces *pieces

@@ -1,15 +1,12 @@
 """Shingles and sketches, against plain Python and the exact Jaccard similarity."""
 
-import random
 import unicodedata
-from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from shingles import shingle_hash, shingles_of
-from tiers import examples
 
 import fpdb
 from fpdb.fingerprint import sketches
@@ -18,46 +15,13 @@ WEB = fpdb.recipe("web")
 TEXTS = st.text(alphabet="ab_9 ,.\n-漢字仮名พ", max_size=200)
 
 
-def ours(texts, seed=0):
-    """The shingles of each text, in order."""
-    found = [[] for _ in texts]
-    for part in sketches.shingles(texts, seed):
-        ends = np.cumsum(part.counts)
-        for number, (end, count) in enumerate(zip(ends, part.counts, strict=True)):
-            found[part.first + number] += part.hashes[end - count : end].tolist()
-    return found
-
-
-def equal_patterns(left, right):
-    """Both tell the same places apart: hashes for tuples, one to one."""
-    assert len(left) == len(right)
-    assert len(set(left)) == len(set(right)) == len(set(zip(left, right, strict=True)))
-
-
-@given(st.lists(TEXTS, max_size=6))
-def test_shingles_are_those_of_the_plain_definition(texts):
-    found = ours(texts)
-    equal_patterns(
-        [hash_ for each in found for hash_ in each],
-        [shingle for text in texts for shingle in shingles_of(text)],
-    )
-    assert list(map(len, found)) == [len(shingles_of(text)) for text in texts]
-
-
-@given(st.lists(TEXTS, max_size=6), st.integers(0, 3))
-def test_counted_shingles_are_those_of_the_plain_definition(texts, seed):
-    found = [[] for _ in texts]
-    for part in sketches.count_shingles(texts, seed):
-        start = 0
-        for number, count in enumerate(part.counts, part.first):
-            some = slice(start, start + count)
-            found[number] = list(
-                zip(part.hashes[some].tolist(), part.occurrences[some], strict=True)
-            )
-            start += count
-    for text, counted in zip(texts, found, strict=True):
-        expected = Counter(shingle_hash(shingle, seed) for shingle in shingles_of(text))
-        assert dict(counted) == expected
+@given(TEXTS, st.integers(0, 3))
+@example(f"x {'abcde' * 1000} y {'abc' * 700} 漢 z", 0)
+def test_shingles_are_those_of_the_plain_definition(text, seed):
+    expected = [shingle_hash(tokens, seed) for tokens in shingles_of(text)]
+    assert sketches.placed_shingles(text, seed).hashes.tolist() == expected
+    keyed = WEB.replace(clean=())
+    assert keyed.shingles(text).tolist() == sorted(map(shingle_hash, set(shingles_of(text))))
 
 
 @given(TEXTS, st.integers(0, 3))
@@ -65,42 +29,8 @@ def test_strings_of_shingles_are_their_tokens_and_hash_alike(text, seed):
     strings, expected = sketches.shingle_strings(text), shingles_of(text)
     assert [string.replace(" ", "") for string in strings] == ["".join(each) for each in expected]
     for string, tokens in zip(strings, expected, strict=True):
-        assert sketches.hash_tokens(string, seed).tolist() == [shingle_hash(tokens, seed)]
+        assert sketches.hash_shingle(string, seed).tolist() == [shingle_hash(tokens, seed)]
     assert len(set(strings)) == len(set(expected))
-
-
-@given(st.lists(TEXTS, max_size=6), st.integers(1, 8))
-def test_a_text_in_pieces_has_the_same_shingles(texts, size):
-    whole = ours(texts)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sketches, "_CHARACTERS", 64 * size)
-        patch.setattr(sketches, "_TEXTS", 2)
-        assert ours(texts) == whole
-        assert ours(["".join(texts) * 3])[0] == ours(["".join(texts) * 3])[0]
-
-
-@settings(max_examples=examples(30))
-@given(st.text(alphabet="ab 漢", min_size=50, max_size=900))
-def test_any_cut_of_a_long_text_gives_the_same_sketch(text):
-    whole, alone = sketches.sketch_texts([text]), ours([text])
-    for size in (1, 2, 3):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sketches, "_CHARACTERS", 64 * size)
-            assert ours([text]) == alone
-            assert (sketches.sketch_texts([text]) == whole).all()
-            counted = list(sketches.count_shingles([text]))
-            assert len(counted) == 1
-            assert (sketches.sketch_counted(counted, 1) == whole).all()
-
-
-def test_words_without_end_are_cut_at_the_same_places_in_any_piece(monkeypatch):
-    letters = "".join(random.Random(3).choices("abc", k=5000))
-    text = f"x {letters} y {letters[:2000]} 漢 z"
-    whole = ours([text])
-    equal_patterns(whole[0], shingles_of(text))
-    for size in (64, 130, 1000):
-        monkeypatch.setattr(sketches, "_CHARACTERS", size)
-        assert ours([text]) == whole
 
 
 @given(st.lists(TEXTS, max_size=8), st.data())
@@ -150,15 +80,6 @@ def test_steps_that_join_words_are_left_out_for_shingles(name):
     assert recipe.batch([text], sketches=True).sketches.tobytes() == recipe.sketch(text)
 
 
-def sketch_sets(sets):
-    rows = []
-    for first in range(0, len(sets), 200):
-        block = sets[first : first + 200]
-        bins = sketches._fill(np.concatenate(block), np.array(list(map(len, block))))
-        rows.append(sketches._pack(bins))
-    return np.concatenate(rows)
-
-
 @pytest.mark.parametrize("jaccard", [0.2, 0.5, 0.8, 0.95])
 @pytest.mark.parametrize(
     ("size", "pairs"), [(5, 3000), (20, 2000), (100, 1000), (1000, 400), (10000, 60)]
@@ -173,7 +94,8 @@ def test_the_estimate_is_unbiased_and_errs_as_the_formula_says(size, pairs, jacc
         left.append(values[:size])
         right.append(np.concatenate([values[:shared], values[size : 2 * size - shared]]))
         exact.append(sketches.exact_shares(np.sort(left[-1]), np.sort(right[-1]))[0])
-    errors = sketches.sketch_jaccard(sketch_sets(left), sketch_sets(right)) - exact
+    rows = [np.array(list(map(sketches.sketch, sets))) for sets in (left, right)]
+    errors = sketches.sketch_jaccard(*rows) - exact
     expected = np.mean(np.square(list(map(sketches.standard_error, exact)))) ** 0.5
     # The rounds draw without replacement from few shingles, so that the estimate errs less.
     assert abs(errors.mean()) <= 3 * errors.std() / pairs**0.5

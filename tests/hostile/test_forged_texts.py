@@ -10,7 +10,7 @@ import xxhash
 
 import fpdb
 from fpdb import Hash, Secret
-from fpdb.fingerprint.sketches import BINS, mix, salts, shingles
+from fpdb.fingerprint.sketches import BINS, mix, salts
 
 WEB, WORDS = fpdb.recipe("web"), fpdb.recipe("words")
 FILLERS = [f"filler{number:x}" for number in range(20_000)]
@@ -47,7 +47,7 @@ def forge(text, victim, most=100):
 def forge_sketch(text, victim, tries=1 << 17):
     """Append three words for each bin of the victim's sketch that win it, by public knowledge."""
     triples = [f"a{number:x} b{number:x} c{number:x}" for number in range(tries)]
-    found = mix(np.concatenate([part.hashes for part in shingles(triples)]) + salts(16, 1)[0])
+    found = mix(np.concatenate(WEB.shingles_many(triples)) + salts(16, 1)[0])
     bins, values = found >> np.uint64(56), found & np.uint64((1 << 52) - 1)
     packed = np.frombuffer(WEB.sketch(victim), np.uint8)
     wanted = np.column_stack([packed & 15, packed >> 4]).reshape(BINS)

@@ -19,7 +19,7 @@ from twins import defined
 
 import fpdb
 from fpdb import kernels
-from fpdb.fingerprint import compiled, segmentation
+from fpdb.fingerprint import kernel_tables, segmentation
 
 GOLDEN = json.loads(
     Path(__file__).parents[1].joinpath("fingerprint/golden.json").read_text("utf-8")
@@ -189,11 +189,11 @@ def test_long_texts(name, alphabet, size):
 def test_every_character_is_cleaned_as_defined(steps):
     shown = {}
     for number in (*range(0x400), 0xE00, 0xE01, 0x10FF):
-        entries = compiled._entries(steps, "shingles", number).tolist()
+        entries = kernel_tables._entries(steps, "shingles", number).tolist()
         for code, entry in enumerate(entries[:256], number * 256):
-            if entry == compiled._HARD:
+            if entry == kernel_tables._HARD:
                 continue
-            at = entry - compiled._SEVERAL
+            at = entry - kernel_tables._SEVERAL
             parts = entries[at + 1 : at + 1 + entries[at]] if at >= 0 else [entry]
             shown[code] = "".join(chr(part & 0x1FFFFF) for part in parts)
     easy = list(shown)
@@ -212,7 +212,7 @@ def test_characters_that_combine_with_the_one_before_are_hard():
     second |= {*range(0x1161, 0x1176), *range(0x11A8, 0x11C3)}
     ordered = {code for code in range(sys.maxunicode + 1) if unicodedata.combining(chr(code))}
     for code in second | ordered:
-        assert compiled._combines(chr(code)), hex(code)
+        assert kernel_tables._combines(chr(code)), hex(code)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Prepare what the kernels of text need: tables of characters, and the numbers of a recipe.
+"""Tables that the kernels of text need: of characters, and of inverse document frequencies.
 
 A kernel cleans character by character, so it takes only steps that do so too, and leaves out texts
 with a character whose neighbours matter: the definitions in this package do those.
