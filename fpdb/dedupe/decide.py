@@ -1,6 +1,7 @@
 """Which records are removed: each is kept, unless it resembles one that is."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any, Self
@@ -8,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 import xxhash
 
-from fpdb.arrays import Marks, Places
+from fpdb.arrays import Places
 from fpdb.database import Database
 from fpdb.dedupe.prepare import NEWEST, RecordBlock, RecordColumns, unpack_key
 from fpdb.dedupe.run import BAD, KEPT, REMOVED, SHORT, Codes, Deduplication, Removed
@@ -16,7 +17,7 @@ from fpdb.documents.lookup import Search
 from fpdb.documents.prepare import GATHERED
 from fpdb.errors import InputError
 from fpdb.joins.columns import GrowingColumn, GrowingStrings, GrowingTexts
-from fpdb.joins.selection import Nearest, Selection
+from fpdb.joins.selection import Choice, Selection
 from fpdb.models import Key, now
 from fpdb.scratch import Scratch
 from fpdb.storage.format import Stored, StoredRun
@@ -25,7 +26,6 @@ from fpdb.tables.bits import to_ints
 
 # Characters of the texts that are decided together: records in memory wait until they are.
 _CHARACTERS = 1 << 26
-_Read = list[tuple[RecordBlock, Marks]]
 
 
 class Decider:
@@ -53,7 +53,9 @@ class Decider:
         self._texts = GrowingTexts(scratch, self._bits)
         search = Search(index.plan.k, None, similarity)
         self._selection = Selection(index, search, self._texts, scratch)
+        self._is_bad = GrowingColumn(scratch, "is-bad", np.bool_)
         self._numbers = GrowingColumn(scratch, "numbers", np.int64)
+        self._values = GrowingColumn(scratch, "values", np.float64)
         self._characters = GrowingColumn(scratch, "characters", np.int64)
         self._keys = GrowingStrings(scratch, "keys")
         # Of each record, the number of a document of the database that it resembles.
@@ -61,6 +63,7 @@ class Decider:
         self._matches = GrowingStrings(scratch, "matches")
         self._shown: list[str] = []  # how the places of records begin,
         self._firsts: list[int] = []  # from these ones on
+        self.sizes: Counter[int] = Counter()  # of the inputs, in records
         self._content = 0
 
     def __enter__(self) -> Self:
@@ -70,32 +73,30 @@ class Decider:
         if self.lines:
             self.lines.close()
 
-    def each(self, blocks: Iterable[RecordBlock]) -> Iterator[tuple[RecordBlock, Codes]]:
+    @property
+    def numbers(self) -> Places:
+        """The numbers of the lines or rows of all records."""
+        return self._numbers.values
+
+    def each(self, blocks: Iterable[RecordBlock]) -> Iterator[tuple[list[RecordBlock], Codes]]:
         """Yield blocks without their parts, and what became of their records.
 
         Unless the first of similar records stays, all are read before any is decided.
         """
-        if self._run.keep != "first":
-            yield from self._ranked(blocks)
-            return
         decided = 0
-        for read, _ in self._read(blocks):
-            count = len(self._texts)
-            yield from _spread(read, self._decide(np.arange(decided, count)))
-            decided = count
-
-    def _ranked(self, blocks: Iterable[RecordBlock]) -> Iterator[tuple[RecordBlock, Codes]]:
-        """Decide the records in the order of preference."""
-        read: _Read = []
-        values = [np.empty(0)]
-        for some, found in self._read(blocks):
-            read += some
-            values += [each.values for each in found]
-        if not read:
+        if self._run.keep == "first":
+            for read in self._read(blocks):
+                yield read, self._decide(np.arange(decided, len(self._texts)))
+                decided = len(self._texts)
             return
-        counts, preferred = self._run.counts, np.concatenate(values)
+        every = [block for read in self._read(blocks) for block in read]
+        counts, preferred = self._run.counts, self._values.values
         newest = self._run.keep.removeprefix(NEWEST)
-        if newest != self._run.keep and not np.isfinite(preferred).any():
+        if (
+            newest != self._run.keep
+            and every
+            and not np.isfinite(preferred[~self._is_bad.values]).any()
+        ):
             raise InputError(
                 f"no record has a date or a number in {newest!r}",
                 hint="name the field of the date, or keep the first record",
@@ -104,31 +105,28 @@ class Decider:
         order = (-preferred).argsort(kind="stable")
         counts.stage, counts.done = "comparing", 0.0
         for start in range(0, len(order), GATHERED):
-            some_numbers = order[start : start + GATHERED]
-            codes[some_numbers] = self._decide(some_numbers)
-            counts.done = (start + len(some_numbers)) / len(order)
+            numbers = order[start : start + GATHERED]
+            codes[numbers] = self._decide(numbers)
+            counts.done = (start + len(numbers)) / len(order)
             self._run.show()
-        yield from _spread(read, codes)
+        yield every, codes
 
-    def _read(self, blocks: Iterable[RecordBlock]) -> Iterator[tuple[_Read, list[RecordColumns]]]:
+    def _read(self, blocks: Iterable[RecordBlock]) -> Iterator[list[RecordBlock]]:
         """Yield blocks that are decided together, once they are looked up in the database."""
-        read: _Read = []
-        found: list[RecordColumns] = []
-        size = characters = 0
+        read: list[RecordBlock] = []
+        characters = 0
         stored = self._database is not None
         for block, columns in self._run.prepared(self._preparer, blocks, stored=stored):
-            read.append((block._replace(part=tuple), columns.is_bad))
-            found.append(columns)
+            read.append(block._replace(part=tuple))
             self._add(block, columns)
-            size += len(columns.texts)
             characters += int(columns.characters.sum())
-            if size >= GATHERED or characters >= _CHARACTERS:
+            if len(self._texts) - len(self._matched) >= GATHERED or characters >= _CHARACTERS:
                 self._look_up()
-                yield read, found
-                read, found, size, characters = [], [], 0, 0
+                yield read
+                read, characters = [], 0
         if read:
             self._look_up()
-            yield read, found
+            yield read
 
     def _add(self, block: RecordBlock, columns: RecordColumns) -> None:
         """Add the columns of a block to those of all records."""
@@ -136,7 +134,10 @@ class Decider:
             self._shown.append(block.shown)
             self._firsts.append(len(self._texts))
         self._texts.add(columns.texts)
+        self.sizes[block.number] += len(columns.is_bad)
+        self._is_bad.add(columns.is_bad)
         self._numbers.add(columns.numbers)
+        self._values.add(columns.values)
         self._characters.add(columns.characters)
         self._keys.add(columns.keys, columns.key_sizes)
         self._content += columns.content
@@ -146,10 +147,11 @@ class Decider:
         start = len(self._matched)
         matched = np.full(len(self._texts) - start, -1)
         if self._database is not None:
-            documents = self._stored(np.arange(start, len(self._texts)))
-            similarity, entries = self._run.similarity, list[bytes]()
+            [good] = (~self._is_bad.values[start:]).nonzero()
+            documents, entries = self._stored(start + good), list[bytes]()
+            similarity = self._run.similarity
             answers = self._database.query_prepared(documents, similarity=similarity, limit=1)
-            for place, matches in enumerate(answers):
+            for place, matches in zip(good.tolist(), answers, strict=True):
                 self._run.counts.incomplete += not matches.complete
                 for match in matches:
                     matched[place] = len(self._matches) + len(entries)
@@ -162,28 +164,29 @@ class Decider:
     def _decide(self, numbers: Places) -> Codes:
         """Return what becomes of records in this order, given their numbers."""
         matched = self._matched.values[numbers]
-        kept, crowded = self._selection.choose(numbers, matched >= 0)
-        short = self._texts.all.short[numbers]
-        codes = np.where(kept, np.where(short, SHORT, KEPT), REMOVED).astype(np.uint8)
+        choice = self._selection.choose(numbers, matched >= 0, self._key if self._told else None)
+        kept = choice.kept
+        codes = np.where(kept, np.where(self._texts.all.short[numbers], SHORT, KEPT), REMOVED)
+        codes[self._is_bad.values[numbers]] = BAD
         counts = self._run.counts
         counts.removed += int(np.count_nonzero(~kept))
         counts.short += int(np.count_nonzero(codes == SHORT))
-        counts.incomplete += int(np.count_nonzero(crowded))
+        counts.incomplete += int(np.count_nonzero(choice.crowded & kept))
         if self._told and not kept.all():
-            self._tell(numbers, matched, kept, self._selection.nearest(numbers, kept, self._key))
+            self._tell(numbers, matched, choice)
         self._run.show()
-        return codes
+        return codes.astype(np.uint8)
 
-    def _tell(self, numbers: Places, matched: Places, kept: Marks, near: Nearest) -> None:
+    def _tell(self, numbers: Places, matched: Places, choice: Choice) -> None:
         """Say of each record that isn't kept what it resembles most."""
         lines: list[str] = []
-        for place in (~kept).nonzero()[0].tolist():
+        for place in (~choice.kept).nonzero()[0].tolist():
             found: list[list[Any]] = []
-            if near.kept[place] >= 0:
-                other, share = int(near.kept[place]), float(near.shares[place])
+            if choice.nearest[place] >= 0:
+                other, share = int(choice.nearest[place]), float(choice.shares[place])
                 shown = [self._key(other), self._shown_key(other), self._place(other)]
                 similarity = None if np.isnan(share) else share
-                found.append([*shown, similarity, int(near.distances[place])])
+                found.append([*shown, similarity, int(choice.distances[place])])
             if matched[place] >= 0:
                 found.append(json.loads(self._matches[int(matched[place])]))
             _, *rest = min(found, key=lambda each: (-(each[3] or 0.0), each[4], each[0]))
@@ -224,11 +227,13 @@ class Decider:
         """Add the kept records to the database, in one step."""
         if self._database is not None:
             kept = self._selection.kept
+            kept = kept[~self._is_bad.values[kept]]
             parts = (kept[start : start + GATHERED] for start in range(0, len(kept), GATHERED))
             self._database.runs.finish(self._stored_run(), map(self._stored, parts))
 
     def _stored_run(self) -> StoredRun:
-        known = f"{len(self._texts)} {self._content % (1 << 128):x}"
+        count = np.count_nonzero(~self._is_bad.values)
+        known = f"{count} {self._content % (1 << 128):x}"
         content = xxhash.xxh3_128_digest(known.encode())
         return StoredRun(content, self._run.options(), now(), finished=False)
 
@@ -279,14 +284,3 @@ def require_next(database: Database, own: StoredRun | None = None) -> None:
             hint="run it again, with the same records and options, or abandon it: its outputs then "
             "stay where they are, and later ones aren't compared with them",
         )
-
-
-def _spread(read: _Read, codes: Codes) -> Iterator[tuple[RecordBlock, Codes]]:
-    """Yield blocks with the codes of all their records, given those of the ones that aren't bad."""
-    first = 0
-    for block, is_bad in read:
-        spread = np.full(len(is_bad), BAD, np.uint8)
-        last = first + int(np.count_nonzero(~is_bad))
-        spread[~is_bad] = codes[first:last]
-        first = last
-        yield block, spread

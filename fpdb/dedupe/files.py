@@ -8,19 +8,18 @@ import dataclasses
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path, PurePath
 from typing import IO
 
 import numpy as np
 
-from fpdb.arrays import Marks
+from fpdb.arrays import Marks, Places
 from fpdb.database import Database
 from fpdb.dedupe.decide import Decider
 from fpdb.dedupe.prepare import RecordBlock
-from fpdb.dedupe.run import Codes, Deduplication, Where
+from fpdb.dedupe.run import Deduplication, Where
 from fpdb.errors import InputError
 from fpdb.io import streams
 from fpdb.io.files import FORMATS, Source, check_path, read_parts
@@ -151,20 +150,19 @@ class Corpus:
         run = self.run
         if database is not None:
             self._require_new_targets(database)
-        codes: list[list[Codes]] = [[] for _ in inputs]
         with Decider(run, database, scratch, lined=bool(self.removed)) as decider:
-            for block, found in decider.each(self._pieces(inputs)):
-                codes[block.number].append(found)
-            kept = [run.kept(np.concatenate([np.empty(0, np.uint8), *some])) for some in codes]
+            codes = [codes for _, codes in decider.each(self._pieces(inputs))]
+            kept = run.kept(np.concatenate([np.empty(0, np.uint8), *codes]))
+            ends = np.cumsum([decider.sizes[number] for number in range(len(inputs))])
+            rows = zip(np.split(decider.numbers, ends[:-1]), np.split(kept, ends[:-1]), strict=True)
             decider.require_next()
             with Drafts() as drafts:
-                self._write(drafts, inputs, headers, kept, decider.lines)
+                self._write(drafts, inputs, headers, rows, decider.lines)
                 # The outputs move to their places when this block ends.
                 decider.begin()
             decider.finish()
         # A file that can't be read to its end has a bad record there.
-        ends = [np.zeros(int(number in run.damaged), np.bool_) for number in range(len(inputs))]
-        run.finish(np.concatenate([*chain.from_iterable(zip(kept, ends, strict=True))]))
+        run.finish(np.insert(kept, ends[sorted(run.damaged)], False))
 
     def _require_new_targets(self, database: Database) -> None:
         """Raise InputError if an output would be replaced whose records the database has.
@@ -196,7 +194,7 @@ class Corpus:
         drafts: Drafts,
         inputs: list[InputFile],
         headers: list[TableHead],
-        kept: list[Marks],
+        rows: Iterable[tuple[Places, Marks]],
         lines: IO[bytes] | None,
     ) -> None:
         """Write the kept records, and the lines about the removed ones."""
@@ -212,7 +210,7 @@ class Corpus:
             )
             for number, each in enumerate(inputs)
         ]
-        parts = list(zip(sources, kept, strict=True))
+        parts = [(source, *some) for source, some in zip(sources, rows, strict=True)]
         together = [parts] if not self.into_folder else [[part] for part in parts]
         for number, (target, some) in enumerate(zip(self._targets(), together, strict=True)):
             with disk_named(target.parent), drafts.file(target) as file:

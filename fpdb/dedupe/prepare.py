@@ -43,16 +43,16 @@ class RecordBlock(NamedTuple):
 
 
 class RecordColumns(NamedTuple):
-    """The records of a block as columns: marks of the bad ones, and the others.
+    """The records of a block as columns, where a bad one is a text that resembles nothing.
 
-    These have the numbers of their lines or rows, packed keys with their sizes, and values by which
-    they are preferred. `content` is a digest of them that doesn't depend on their order, and adds
-    up. `damage` says why the rest of the file can't be read.
+    They have the numbers of their lines or rows, packed keys with their sizes, and values by which
+    they are preferred. `content` is a digest of the good ones that doesn't depend on their order,
+    and adds up. `damage` says why the rest of the file can't be read.
     """
 
+    texts: TextColumns
     is_bad: Marks
     bad: list[BadRecord]
-    texts: TextColumns
     numbers: Places
     keys: bytes
     key_sizes: Places
@@ -82,91 +82,86 @@ class Prepare:
             case [*_, BadRecord(source=source) as last] if source == block.prefix[:-1]:
                 damage = dataclasses.replace(last, source=block.shown[:-1])
                 found.pop()
-        records = [each for each in found if isinstance(each, Record)]
-        try:
-            self._check(records, block)
-            texts = self._texts(records)
-        except InputError:
-            found = [self._checked(each, block) for each in found]
-            records = [each for each in found if isinstance(each, Record)]
-            texts = self._texts(records)
         begin = len(block.prefix)
-        keys = [_packed(each.key) for each in records]
-        characters = [len(each.text or "") for each in records]
-        by_field = self.keep.startswith(NEWEST)
-        values = [self._time(each) or 0.0 for each in records] if by_field else characters
+        numbers = [int(each.source[begin:]) for each in found]
+        try:
+            texts, values = self._compared(found, numbers, block.shown)
+        except InputError:
+            for place, each in enumerate(found):
+                try:
+                    self._compared([each], numbers[place:], block.shown)
+                except InputError as error:
+                    found[place] = BadRecord(each.source, str(error), error.hint, each.key)
+            texts, values = self._compared(found, numbers, block.shown)
+        good = [each for each in found if isinstance(each, Record)]
+        is_bad = np.array([isinstance(each, BadRecord) for each in found], np.bool_)
+        characters = [len(_text_of(each)) for each in found]
+        keys = [_packed(each.key) for each in found]
         return RecordColumns(
-            np.array([isinstance(each, BadRecord) for each in found], np.bool_),
-            [_shown(each, block) for each in found if isinstance(each, BadRecord)],
             texts,
-            np.array([int(each.source[begin:]) for each in records], np.int64),
+            is_bad,
+            [
+                dataclasses.replace(each, source=f"{block.shown}{number}")
+                for each, number in zip(found, numbers, strict=True)
+                if isinstance(each, BadRecord)
+            ],
+            np.array(numbers, np.int64),
             b"".join(keys),
             np.array(list(map(len, keys)), np.int64),
             np.array(characters, np.int64),
-            np.array(values, np.float64),
-            _content(texts, keys) if self.stored else 0,
-            sum(each.replaced for each in records),
-            sum(_has_tags(each.text) for each in records if each.text and "<" in each.text),
+            np.array(values if self.keep.startswith(NEWEST) else characters, np.float64),
+            _content(texts, keys, ~is_bad) if self.stored else 0,
+            sum(each.replaced for each in good),
+            sum(Document("", each.text).has_tags for each in good if "<" in (each.text or "")),
             damage,
         )
 
-    def _checked(self, found: Record | BadRecord, block: RecordBlock) -> Record | BadRecord:
-        """Return a record, or why it can't be compared."""
-        if isinstance(found, BadRecord):
-            return found
-        try:
-            self._check([found], block)
-            self._texts([found])
-        except InputError as error:
-            return BadRecord(found.source, str(error), error.hint, found.key)
-        return found
+    def _compared(
+        self, found: Sequence[Record | BadRecord], numbers: Sequence[int], shown: str
+    ) -> tuple[TextColumns, list[float]]:
+        """Return what records are compared by, and their times if these are wanted.
 
-    def _check(self, records: Sequence[Record], block: RecordBlock) -> None:
-        """Raise InputError if a record has a key or a time that can't be used."""
-        for each in records:
+        Raise InputError if a key, a time, a text or a fingerprint can't be used.
+        """
+        bits, recipe, check = self._bits, self.preparer.recipe, self.preparer.catalog.check_key
+        name = self.keep.removeprefix(NEWEST) if self.keep.startswith(NEWEST) else ""
+        fingerprints = to_array([0] * len(found), bits)
+        sketches = np.zeros((len(found), SKETCH_BYTES), np.uint8)
+        short = np.ones(len(found), np.bool_)
+        digests, values = [b""] * len(found), [0.0] * len(found)
+        places, texts = list[int](), list[str]()
+        for place, each in enumerate(found):
+            if isinstance(each, BadRecord):
+                continue
             if type(each.key) is not str or not 0 < len(each.key) < _USUAL_KEY:
-                key = each.key
-                if key is None:
-                    key = _place(each.source, block)
-                self.preparer.catalog.check_key(str(key))
-            if self.keep.startswith(NEWEST):
-                self._time(each)
-
-    def _time(self, record: Record) -> float:
-        name = self.keep.removeprefix(NEWEST)
-        given = (record.meta or {}).get(name)
-        value = _time_of(given)
-        if value is None:
-            raise InputError(
-                f"{name} is {str(given)[:40]!r}, expected a number, or a date such as 2026-11-23"
-            )
-        return value
-
-    def _texts(self, records: Sequence[Record]) -> TextColumns:
-        """Return what records are compared by."""
-        bits, recipe = self.preparer.index.plan.bits, self.preparer.recipe
-        count = len(records)
-        is_ready = [each.fingerprint is not None for each in records]
-        fingerprints = to_array([0] * count, bits)
-        sketches = np.zeros((count, SKETCH_BYTES), np.uint8)
-        short = np.zeros(count, np.bool_)
-        digests = [b""] * count
-        for place in np.array(is_ready, np.bool_).nonzero()[0].tolist():
-            number = records[place].fingerprint or 0
-            number = as_number(unsigned(number, bits) if number < 0 else number, bits)
-            fingerprints[place] = to_array([number], bits)[0]
-        [places] = np.logical_not(np.array(is_ready, np.bool_)).nonzero()
-        texts = [records[place].text or "" for place in places.tolist()]
+                check(str(f"{shown}{numbers[place]}" if each.key is None else each.key))
+            if name:
+                values[place] = _time_of(name, (each.meta or {}).get(name))
+            if each.fingerprint is None:
+                places.append(place)
+                texts.append(each.text or "")
+            else:
+                fingerprints[place] = self._ready(each.fingerprint)
+                short[place] = False
         if texts:
             batch = recipe.batch(texts, sketches=self.preparer.catalog.sketched)
             fingerprints[places], short[places] = batch.fingerprints, batch.short
             fingerprints[short] = 0
             if batch.sketches is not None:
                 sketches[places] = batch.sketches
-            marks = batch.short.tolist()
-            for place, text, is_short in zip(places.tolist(), texts, marks, strict=True):
+            for place, text, is_short in zip(places, texts, batch.short.tolist(), strict=True):
                 digests[place] = recipe.digest(text, short=is_short)
-        return TextColumns(side_of(fingerprints, digests, sketches), short)
+        return TextColumns(side_of(fingerprints, digests, sketches), short), values
+
+    @property
+    def _bits(self) -> int:
+        return self.preparer.index.plan.bits
+
+    def _ready(self, number: int) -> NDArray[np.uint64]:
+        """Return a ready fingerprint as a row of columns."""
+        number = unsigned(number, self._bits) if number < 0 else as_number(number, self._bits)
+        [row] = to_array([number], self._bits)
+        return np.asarray(row, np.uint64)
 
 
 def unpack_key(data: bytes) -> Key | None:
@@ -183,27 +178,18 @@ def _packed(key: Key | None) -> bytes:
     return f"{_NUMBER if isinstance(key, int) else _TEXT}{key}".encode()
 
 
-def _place(source: str, block: RecordBlock) -> str:
-    return block.shown + source[len(block.prefix) :]
+def _text_of(found: Record | BadRecord) -> str:
+    return found.text or "" if isinstance(found, Record) else ""
 
 
-def _shown(bad: BadRecord, block: RecordBlock) -> BadRecord:
-    return dataclasses.replace(bad, source=_place(bad.source, block))
-
-
-def _has_tags(text: str) -> bool:
-    return Document("", text).has_tags
-
-
-def _content(texts: TextColumns, keys: Sequence[bytes]) -> int:
+def _content(texts: TextColumns, keys: Sequence[bytes], good: Marks) -> int:
     """Return a digest of records: of their texts, and of the keys that they have of their own."""
-    marks = np.column_stack([texts.side.digests, texts.side.fingerprints]).tobytes()
-    size = len(marks) // max(len(keys), 1)
+    marks = np.column_stack([texts.side.digests, texts.side.fingerprints])
     digest = xxhash.xxh3_128_intdigest
-    return sum(digest(marks[n * size : (n + 1) * size] + key) for n, key in enumerate(keys))
+    return sum(digest(marks[place].tobytes() + keys[place]) for place in good.nonzero()[0].tolist())
 
 
-def _time_of(value: object) -> float | None:
+def _time_of(name: str, value: object) -> float:
     """Return a date or a number as a number; one that is missing is before all others."""
     if value in (None, ""):
         return -np.inf
@@ -214,4 +200,6 @@ def _time_of(value: object) -> float | None:
     with contextlib.suppress(ValueError, OverflowError):
         found = datetime.fromisoformat(str(value).strip())
         return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
-    return None
+    raise InputError(
+        f"{name} is {str(value)[:40]!r}, expected a number, or a date such as 2026-11-23"
+    )

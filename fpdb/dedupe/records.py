@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import compress, islice
+from itertools import chain, compress, islice
 from typing import Any
 
 import numpy as np
@@ -36,15 +36,16 @@ def kept_rows(run: Deduplication, table: Any, given: Where | None) -> Any:
 def kept_records(run: Deduplication, records: Iterable[Any], given: Where | None) -> Iterator[Any]:
     """Yield the records that stay; those of some thousand once they are decided."""
     found = [np.empty(0, np.bool_)]
-    for block, codes in _decided(run, _record_blocks(run.reading, records), given):
+    for blocks, codes in _decided(run, _record_blocks(run.reading, records), given):
         found.append(run.kept(codes))
-        yield from compress(block.records, found[-1].tolist())
+        every = chain.from_iterable(block.records for block in blocks)
+        yield from compress(every, found[-1].tolist())
     run.finish(np.concatenate(found))
 
 
 def _decided(
     run: Deduplication, blocks: Iterable[RecordBlock], given: Where | None
-) -> Iterator[tuple[RecordBlock, Codes]]:
+) -> Iterator[tuple[list[RecordBlock], Codes]]:
     """Yield what became of blocks, and add to the database when all of them were taken."""
     with run.opened(given) as database, scratch_folder() as scratch:
         if database is not None:

@@ -1,32 +1,27 @@
 """Records as the bytes that they are in a file, of which those that stay are copied unchanged.
 
-The readers of records find the rows, so that the Nth row here is the Nth record there.
+A record of text is the lines from its first one on, whose number its reader has found.
 """
 
 import contextlib
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import IO, Any
 
-from fpdb.arrays import Marks
+import numpy as np
+
+from fpdb.arrays import Marks, Places
 from fpdb.errors import InputError
 from fpdb.io import arrow, streams
 from fpdb.io.files import Source
-from fpdb.io.streams import Line, StreamError, TooLong
-from fpdb.io.tables import Cells, csv_rows, header_reason, numbered, tsv_rows
+from fpdb.io.streams import Line, StreamError
+from fpdb.io.tables import csv_rows, header_reason, numbered, tsv_rows
 
 _MARK = b"\xef\xbb\xbf"  # the byte order mark
-_TOGETHER = 1 << 20  # bytes that are written at a time
-
-
-def _json_rows(lines: Iterator[Line], _: int) -> Iterator[Cells]:
-    for number, line, replaced in lines:
-        if isinstance(line, TooLong) or (line and not line.isspace()):
-            yield number, "", replaced
-
-
-_ROWS = {"jsonl": _json_rows, "tsv": tsv_rows, "lines": tsv_rows, "csv": csv_rows}
+_NEWLINE, _RETURN = b"\n\r"
+_HEADS = {"tsv": tsv_rows, "lines": tsv_rows, "csv": csv_rows}
 # The formats whose records can be copied.
-COPIED = (*_ROWS, "parquet", "arrow")
+COPIED = ("jsonl", *_HEADS, "parquet", "arrow")
 
 
 class TableHead:
@@ -44,10 +39,9 @@ class TableHead:
                 self.schema, self.packing = arrow.file_schema(source.form, source.path)
                 reason = header_reason(tuple(self.schema.names), source.reading)
             elif _has_header(source):
-                for _, self.line, row in _raw(source):
-                    names = () if isinstance(row, str) else tuple(name.strip() for name in row)
-                    reason = row if isinstance(row, str) else header_reason(names, source.reading)
-                    break
+                self.line, row = _first_row(source)
+                names = () if isinstance(row, str) else tuple(name.strip() for name in row)
+                reason = row if isinstance(row, str) else header_reason(names, source.reading)
         if reason:
             raise InputError(
                 f"{source.path}: the header {reason}", hint="name the columns of key and text"
@@ -65,93 +59,114 @@ def _has_header(source: Source) -> bool:
     return source.format.is_table and not numbered(source.reading)
 
 
-def _raw(source: Source) -> Iterator[tuple[int, bytes, list[str] | str]]:
-    """Yield the first line of each row, its bytes, and its fields or why it has none."""
+def _first_row(source: Source) -> tuple[bytes, list[str] | str]:
+    """Return the bytes of the first row, and its fields, or why it has none."""
     held: list[bytes] = []
-    rows = _ROWS[source.form](_held(source, held), source.reading.max_bytes)
-    before = 0
-    for number, row, _ in rows:
+
+    def lines() -> Iterator[Line]:
+        begun = b""
+        for chunk in chain(source.chunks(), [b""]):
+            *whole, begun = (begun + chunk).split(b"\n")
+            for line in whole if chunk else [*whole, begun]:
+                held.append(line + b"\n" * bool(chunk))
+                plain = line if len(held) > 1 else line.removeprefix(_MARK)
+                yield len(held), *streams.decode_line(plain)
+
+    for number, row, _ in _HEADS[source.form](lines(), source.reading.max_bytes):
         # Empty lines before the row belong to none.
-        data = b"".join(held[number - before - 1 :])
-        before += len(held)
-        held.clear()
-        yield number, data, row
-
-
-def _held(source: Source, held: list[bytes]) -> Iterator[Line]:
-    """Decode the lines of a file as its reader does, and append the bytes of each to a list."""
-    largest = source.reading.max_bytes
-    for number, line in enumerate(_whole_lines(source.chunks()), 1):
-        held.append(line)
-        plain = line.removesuffix(b"\n")
-        if number == 1:
-            plain = plain.removeprefix(_MARK)
-        if len(plain) > largest and len(plain.removesuffix(b"\r")) > largest:
-            yield number, TooLong(plain.count(b'"')), False
-        else:
-            yield number, *streams.decode_line(plain)
-
-
-def _whole_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Cut bytes into lines of any length, with their line feeds."""
-    begun: list[bytes] = []
-    for chunk in chunks:
-        first, *others = chunk.split(b"\n")
-        begun.append(first)
-        if others:
-            yield b"".join(begun) + b"\n"
-            begun = [others.pop()]
-            for line in others:
-                yield line + b"\n"
-    if last := b"".join(begun):
-        yield last
+        return b"".join(held[number - 1 :]), row
+    return b"", []
 
 
 def write_rows(
-    file: IO[bytes], path: str, header: TableHead, parts: Iterable[tuple[Source, Marks]]
+    file: IO[bytes], path: str, header: TableHead, parts: Iterable[tuple[Source, Places, Marks]]
 ) -> None:
     """Write those rows of files that are marked, packed as the suffix of the path says.
 
-    A source with a problem ends where that is. Raise InputError if one has another number of rows.
+    The rows of a file begin in the lines with some numbers. A source with a problem ends where that
+    is. Raise InputError if one has too few lines.
     """
     if header.schema is not None:
         batches = _marked_batches(parts)
         arrow.write_batches(file, header.form, header.schema, header.packing, batches)
         return
     with streams.packed(file, path) as target:
-        held, size = [header.line], 0
-        for row in _marked_rows(parts):
-            # Only the last line of a file may have no end.
-            if held[-1] and not held[-1].endswith(b"\n"):
-                held[-1] += b"\n"
-            if size > _TOGETHER:
-                target.write(b"".join(held))
-                held, size = [], 0
-            held.append(row)
-            size += len(row)
-        target.write(b"".join(held))
+        last = header.line
+        target.write(last)
+        for source, firsts, marks in parts:
+            for data in _marked_lines(source, firsts, marks):
+                # Only the last line of a file may have no end.
+                target.write(b"\n" + data if last and not last.endswith(b"\n") else data)
+                last = data
 
 
-def _marked_batches(parts: Iterable[tuple[Source, Marks]]) -> Iterator[Any]:
-    for source, marks in parts:
+def _marked_batches(parts: Iterable[tuple[Source, Places, Marks]]) -> Iterator[Any]:
+    for source, _, marks in parts:
         with streams.named(source.path), _tolerant(source):
             yield from arrow.marked_batches(source.form, source.path, marks, source.progress)
 
 
-def _marked_rows(parts: Iterable[tuple[Source, Marks]]) -> Iterator[bytes]:
-    for source, marks in parts:
-        rows = _raw(source)
-        number = 0
-        with streams.named(source.path), _tolerant(source):
-            if _has_header(source):
-                next(rows, None)
-            for number, (first, row, _) in enumerate(rows, 1):
-                if number > len(marks):
-                    break
-                if marks[number - 1]:
-                    yield row.removeprefix(_MARK) if first == 1 else row
-        if number != len(marks):
-            raise changed(source.path)
+def _marked_lines(source: Source, firsts: Places, marks: Marks) -> Iterator[bytes]:
+    """Yield the lines of the marked rows, those of a chunk in a row together.
+
+    A row of CSV goes on to the next one; empty lines between the two belong to none.
+    """
+    several = source.form == "csv"
+    before = 0
+    with streams.named(source.path), _tolerant(source):
+        for data, starts, ends in _blocks(source, several=several):
+            numbers = np.arange(before + 1, before + 1 + len(starts))
+            rows = firsts.searchsorted(numbers, "right") - 1
+            kept = (rows >= 0) & np.append(marks, False)[rows]
+            if several:
+                [filled] = (~_empty(data, starts, ends)).nonzero()
+                next_filled = filled[filled.searchsorted(np.arange(len(rows)))]
+                kept &= rows == rows[next_filled]
+            else:
+                kept &= np.append(firsts, 0)[rows] == numbers
+            if not before and data.startswith(_MARK):
+                starts[0] = len(_MARK)
+            before += len(starts)
+            edges = np.diff(kept.astype(np.int8), prepend=0, append=0)
+            [runs], [stops] = (edges == 1).nonzero(), (edges == -1).nonzero()
+            for start, end in zip(starts[runs].tolist(), ends[stops - 1].tolist(), strict=True):
+                yield data[start:end]
+    if len(firsts) and before < firsts[-1]:
+        raise changed(source.path)
+
+
+def _blocks(source: Source, *, several: bool) -> Iterator[tuple[bytes, Places, Places]]:
+    """Yield bytes, with where each of their lines starts and ends.
+
+    If a row may have several lines, a block doesn't end with an empty one.
+    """
+    held: list[bytes] = []
+    for chunk in chain(source.chunks(), [b""]):
+        held.append(chunk)
+        if chunk and b"\n" not in chunk:
+            continue
+        data = b"".join(held)
+        held = []
+        ends = np.flatnonzero(np.frombuffer(data, np.uint8) == _NEWLINE) + 1
+        if not chunk and len(data) > (ends[-1] if len(ends) else 0):
+            ends = np.append(ends, len(data))
+        starts = np.append(0, ends[:-1])[: len(ends)]
+        if several:
+            [filled] = (~_empty(data, starts, ends)).nonzero()
+            count = int(filled[-1]) + 1 if len(filled) else 0
+            starts, ends = starts[:count], ends[:count]
+        if len(ends):
+            yield data[: ends[-1]], starts, ends
+        held.append(data[ends[-1] if len(ends) else 0 :])
+
+
+def _empty(data: bytes, starts: Places, ends: Places) -> Marks:
+    """Mark the lines that have nothing but their ends."""
+    sizes = ends - starts
+    found: Marks = sizes == 1
+    [two] = (sizes == 2).nonzero()
+    found[two] = np.frombuffer(data, np.uint8)[starts[two]] == _RETURN
+    return found
 
 
 @contextlib.contextmanager

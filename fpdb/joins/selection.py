@@ -31,31 +31,36 @@ _MOST_PAIRS = 1 << 22
 _PLACE = np.uint64((1 << 32) - 1)
 
 
-class Nearest(NamedTuple):
-    """Of each of some documents the nearest kept one: its number, and how near it is.
+class Choice(NamedTuple):
+    """What became of some documents: marks of the kept ones, and of searches that were cut short.
 
-    The number is -1 if there is none, and the share nan if fingerprints were compared.
+    Of each one that isn't kept, `nearest` has the number of the nearest kept one, if that was
+    wanted, or -1 if there is none; and `shares` and `distances` how near it is. A share is nan if
+    fingerprints were compared.
     """
 
-    kept: Places
+    kept: Marks
+    crowded: Marks
+    nearest: Places
     shares: Shares
     distances: Distances
 
 
-class _Sought(NamedTuple):
-    """The rows of some documents in a table: under which they look, under which they are found."""
+class _Pairs(NamedTuple):
+    """Pairs of similar documents: a place in a block, and the place of an earlier document.
 
-    table: "_KeptRows"
-    asked: Column
-    held: Column
+    That is one in the block, or one among the kept documents.
+    """
 
-    def only(self, asking: Marks, found: Marks) -> "_Sought":
-        """Return the rows of the documents that are marked."""
-        return _Sought(
-            self.table,
-            self.asked[asking[_places(self.asked)]],
-            self.held[found[_places(self.held)]],
-        )
+    own: Places
+    other: Places
+    shares: Shares
+    distances: Distances
+
+    def only(self, marks: Marks) -> "_Pairs":
+        """Return the pairs that are marked."""
+        own, other, shares, apart = self
+        return _Pairs(own[marks], other[marks], shares[marks], apart[marks])
 
 
 class _KeptRows:
@@ -81,7 +86,7 @@ class _KeptRows:
         Marks those that aren't compared with all of them, because they are too many.
         """
         owners = _places(asked)
-        found = [meeting(asked, part) for part in self._parts]
+        found = [_meeting(asked, part) for part in self._parts]
         left = np.full(len(asked), self._most)
         for _, counts in found:
             crowded[owners[counts > left]] = True
@@ -139,57 +144,71 @@ class Selection:
         """The numbers of the kept documents, in the order of the choice."""
         return self._kept.values
 
-    def choose(self, numbers: Places, known: Marks) -> tuple[Marks, Marks]:
-        """Mark the documents of a block that are kept, and those whose search was cut short.
+    def choose(
+        self, numbers: Places, known: Marks, key_of: Callable[[int], Key] | None = None
+    ) -> Choice:
+        """Choose among the documents of a block, in their order.
 
-        Those are left out that are known to resemble something else.
-        """
-        block = self._block(numbers)
-        if self._prints is None and block.ready.any():
-            self._prints = _KeptRows(CANDIDATES, None)
-            for start in range(0, len(self._kept), _MOST_PAIRS):
-                part = self._corpus.all[self.kept[start : start + _MOST_PAIRS]]
-                rows = self._prefixes(part, ~part.short, probed=False)
-                self._prints.add(rows + np.uint64(start))
-        kept, crowded = ~known, np.zeros(len(block), np.bool_)
-        tables = [each.only(kept, kept) for each in self._asked(block)]
-        self._choose(numbers, block, tables, kept, crowded)
-        return kept, crowded
-
-    def nearest(self, numbers: Places, kept: Marks, key_of: Callable[[int], Key]) -> Nearest:
-        """Return the nearest kept document of each one of the last block that wasn't kept.
-
-        Of several equally near ones it is that with the first key.
+        Those are left out that are known to resemble something else. With `key_of`, the nearest
+        kept one is wanted; of several equally near ones it is that with the first key.
         """
         block, every = self._block(numbers), self._corpus.all
-        limits = len(self._kept) - int(np.count_nonzero(kept)) + kept.cumsum()
-        found = []
-        for table, asked, _ in (each.only(~kept, ~kept) for each in self._asked(block)):
-            for asking, met in table.near(asked, np.zeros(len(block), np.bool_)):
-                before = met < limits[asking]
-                own, other = asking[before], met[before]
-                alike, shares, apart = self._compare(block, own, every, self.kept[other])
-                found.append([column[alike] for column in (own, other, shares, apart)])
-        nearest = Nearest(
-            np.full(len(block), -1), np.full(len(block), np.nan), np.zeros(len(block), np.uint8)
+        size, crowded = len(block), np.zeros(len(block), np.bool_)
+        tables = self._tables(block)
+        kept = ~known
+        asking = np.full(size, key_of is not None) | kept
+        before: list[_Pairs] = []
+        for table, asked, _ in tables:
+            for own, met in table.near(_only(asked, asking), crowded):
+                left = asking[own] if key_of else kept[own]
+                before.append(self._similar(block, own[left], every, met[left], self.kept))
+                kept[before[-1].own] = False
+        asking = np.full(size, key_of is not None) | kept
+        sought = [(_only(asked, asking), _only(held, kept)) for _, asked, held in tables]
+        meetings = [_meeting(*each) for each in sought]
+        if sum(int(counts.sum()) for _, counts in meetings) > _MOST_PAIRS and size > 1:
+            parts = [slice(0, size // 2), slice(size // 2, size)]
+            halves = [self.choose(numbers[part], known[part], key_of) for part in parts]
+            return Choice(*joined(halves))
+        within = [
+            pairs
+            for rows, found in zip(sought, meetings, strict=True)
+            for pairs in self._among(block, *rows, *found)
+        ]
+        _choose_in_order(within, kept)
+        ids = (len(self._kept) + kept.cumsum() - 1).astype(np.uint64)
+        for table, _, held in tables:
+            rows = _only(held, kept)
+            # Ids are in the order of the places, so the rows stay sorted.
+            table.add(rows & ~_PLACE | ids[_places(rows)])
+        self._kept.add(numbers[kept])
+        choice = Choice(
+            kept, crowded, np.full(size, -1), np.full(size, np.nan), np.zeros(size, np.uint8)
         )
-        if not found:
-            return nearest
-        own, other, shares, apart = joined(found)
+        if key_of and before + within:
+            earlier = [pairs.only(kept[pairs.other]) for pairs in within]
+            before += [pairs._replace(other=ids[pairs.other].astype(np.int64)) for pairs in earlier]
+            self._find_nearest(choice, [pairs.only(~kept[pairs.own]) for pairs in before], key_of)
+        return choice
+
+    def _find_nearest(
+        self, choice: Choice, pairs: Sequence[_Pairs], key_of: Callable[[int], Key]
+    ) -> None:
+        """Fill in the nearest kept documents, given the similar pairs with all of these."""
+        own, other, shares, apart = joined(pairs)
         ranks = np.nan_to_num(shares)
         order = np.lexsort((other, apart, -ranks, own))
         own, other, shares = own[order], self.kept[other[order]], shares[order]
         apart, ranks = apart[order], ranks[order]
         [starts] = differs(own).nonzero()
-        nearest.kept[own[starts]] = other[starts]
-        nearest.shares[own[starts]] = shares[starts]
-        nearest.distances[own[starts]] = apart[starts]
+        choice.nearest[own[starts]] = other[starts]
+        choice.shares[own[starts]] = shares[starts]
+        choice.distances[own[starts]] = apart[starts]
         [ends] = np.append(differs(own, ranks, apart), True).nonzero()
         ends = ends[ends.searchsorted(starts, "right")]
         for place in (other[ends - 1] != other[starts]).nonzero()[0].tolist():
             equal = dict.fromkeys(other[starts[place] : ends[place]].tolist())
-            nearest.kept[own[starts[place]]] = min(equal, key=key_of)
-        return nearest
+            choice.nearest[own[starts[place]]] = min(equal, key=key_of)
 
     def _block(self, numbers: Places) -> TextColumns:
         """Return the columns of documents; of those in a row, they aren't copied."""
@@ -197,8 +216,14 @@ class Selection:
             return self._corpus.all[slice(int(numbers[0]), int(numbers[-1]) + 1)]
         return self._corpus.all[numbers]
 
-    def _asked(self, block: TextColumns) -> list[_Sought]:
-        """Return the rows of a block in each table."""
+    def _tables(self, block: TextColumns) -> list[tuple[_KeptRows, Column, Column]]:
+        """Return each table, with the rows under which a block looks there, and is found there."""
+        if self._prints is None and block.ready.any():
+            self._prints = _KeptRows(CANDIDATES, None)
+            for start in range(0, len(self._kept), _MOST_PAIRS):
+                part = self._corpus.all[self.kept[start : start + _MOST_PAIRS]]
+                rows = self._prefixes(part, ~part.short, probed=False)
+                self._prints.add(rows + np.uint64(start))
         side = block.side
         if self._shape:
             numbers, marks = self._shape.columns(side.sketches, side.digests)
@@ -206,12 +231,12 @@ class Selection:
         else:
             [short] = (block.short & side.digests.any(axis=1)).nonzero()
             rows = _rows(side.digests[short, 0], short)
-        tables = [_Sought(self._texts, rows, rows)]
+        tables = [(self._texts, rows, rows)]
         if self._prints:
             asking = ~block.short if self._least is None else block.ready
             asked = self._prefixes(block, asking, probed=True)
             held = self._prefixes(block, ~block.short, probed=False)
-            tables.append(_Sought(self._prints, asked, held))
+            tables.append((self._prints, asked, held))
         return tables
 
     def _prefixes(self, block: TextColumns, marks: Marks, *, probed: bool) -> Column:
@@ -230,63 +255,30 @@ class Selection:
                 found.append(mix(changed) + np.uint64(salt))
         return _rows(np.concatenate(found), np.tile(places, len(found) - 1))
 
-    def _choose(
-        self,
-        numbers: Places,
-        block: TextColumns,
-        tables: Sequence[_Sought],
-        kept: Marks,
-        crowded: Marks,
-    ) -> None:
-        """Decide the documents that have rows, or are kept, in their order."""
-        every = self._corpus.all
-        for table, asked, _ in tables:
-            for asking, met in table.near(asked, crowded):
-                left = kept[asking]
-                own, other = asking[left], self.kept[met[left]]
-                kept[own[self._compare(block, own, every, other)[0]]] = False
-        tables = [each.only(kept, kept) for each in tables]
-        meetings = [meeting(each.asked, each.held) for each in tables]
-        places = kept.nonzero()[0]
-        if sum(int(counts.sum()) for _, counts in meetings) > _MOST_PAIRS and len(places) > 1:
-            first = np.arange(len(block)) <= places[(len(places) - 1) // 2]
-            for half in (first & kept, ~first & kept):
-                others = kept & ~half
-                kept &= half
-                some = [each.only(half, half) for each in tables]
-                self._choose(numbers, block, some, kept, crowded)
-                kept |= others
-            return
-        pairs = [
-            self._among(block, each, *found) for each, found in zip(tables, meetings, strict=True)
-        ]
-        _choose_in_order(np.concatenate(pairs), len(block), kept)
-        ids = (len(self._kept) + kept.cumsum() - 1).astype(np.uint64)
-        for table, _, held in tables:
-            rows = held[kept[_places(held)]]
-            # Ids are in the order of the places, so the rows stay sorted.
-            table.add(rows & ~_PLACE | ids[_places(rows)])
-        self._kept.add(numbers[kept])
-
-    def _among(self, block: TextColumns, own: _Sought, starts: Places, counts: Places) -> Column:
-        """Return the pairs of a block that are alike, each as one number: the later one first."""
-        found = [np.empty(0, np.int64)]
-        owners, size = _places(own.asked), len(block)
+    def _among(
+        self, block: TextColumns, asked: Column, held: Column, starts: Places, counts: Places
+    ) -> Iterator[_Pairs]:
+        """Yield the similar pairs within a block, given where each row that asks finds others."""
+        owners, size = _places(asked), len(block)
         for some in portions(counts, _MOST_PAIRS):
             later = np.repeat(owners[some], counts[some])
-            earlier = _places(own.held[spans(starts[some], counts[some])])
+            earlier = _places(held[spans(starts[some], counts[some])])
             before = earlier < later
             pairs = unique(later[before] * size + earlier[before])
             for start in range(0, len(pairs), _PAIRS):
-                part = pairs[start : start + _PAIRS]
-                alike, _, _ = self._compare(block, part // size, block, part % size)
-                found.append(part[alike])
-        return np.concatenate(found)
+                own, other = np.divmod(pairs[start : start + _PAIRS], size)
+                yield self._similar(block, own, block, other)
 
-    def _compare(
-        self, block: TextColumns, own: Places, others: TextColumns, other: Places
-    ) -> tuple[Marks, Shares, Distances]:
-        """Mark the pairs that are alike; return their similarities and distances."""
+    def _similar(
+        self,
+        block: TextColumns,
+        own: Places,
+        others: TextColumns,
+        met: Places,
+        numbers: Places | None = None,
+    ) -> _Pairs:
+        """Return the pairs that are similar; with `numbers`, the others have those."""
+        other = met if numbers is None else numbers[met]
         one, two = block.side, others.side
         apart = distances(one.fingerprints[own], two.fingerprints[other], self._bits)
         shares = np.full(len(own), np.nan)
@@ -303,7 +295,7 @@ class Selection:
             same = (digests == two.digests[other[short]]).all(axis=1) & digests.any(axis=1)
             alike[short] = same & block.short[own[short]] & others.short[other[short]]
             shares[short], apart[short] = 1.0, 0
-        return alike, shares, apart
+        return _Pairs(own, met, shares, apart).only(alike)
 
 
 def _rows(numbers: Column, places: Places) -> Column:
@@ -317,7 +309,12 @@ def _places(rows: Column) -> Places:
     return (rows & _PLACE).astype(np.int64)
 
 
-def meeting(asked: Column, held: Column) -> tuple[Places, Places]:
+def _only(rows: Column, marks: Marks) -> Column:
+    """Return the rows of the documents that are marked."""
+    return rows[marks[_places(rows)]]
+
+
+def _meeting(asked: Column, held: Column) -> tuple[Places, Places]:
     """Return where the rows with each number begin, and how many these are; both are sorted."""
     numbers = asked & ~_PLACE
     [fresh] = differs(numbers).nonzero()
@@ -327,13 +324,15 @@ def meeting(asked: Column, held: Column) -> tuple[Places, Places]:
     return np.repeat(starts, repeated), np.repeat(counts, repeated)
 
 
-def _choose_in_order(pairs: Places, size: int, kept: Marks) -> None:
+def _choose_in_order(within: Sequence[_Pairs], kept: Marks) -> None:
     """Leave out each document that resembles an earlier one that is kept, given such pairs."""
-    pairs = unique(pairs)
-    later, earlier = np.divmod(pairs, max(size, 1))
+    if not within:
+        return
+    own, other, *_ = joined(within)
+    later, earlier = np.divmod(unique(own * len(kept) + other), len(kept))
     [starts] = differs(later).nonzero()
     others = earlier.tolist()
-    bounds = [*starts.tolist(), len(pairs)]
-    for place, own in enumerate(later[starts].tolist()):
+    bounds = [*starts.tolist(), len(later)]
+    for place, number in enumerate(later[starts].tolist()):
         if any(kept[each] for each in others[bounds[place] : bounds[place + 1]]):
-            kept[own] = False
+            kept[number] = False

@@ -72,10 +72,9 @@ def selection_of(index, search, documents):
         selected = Selection(index, search, texts, scratch)
 
         def choose(start, stop, known=False):
-            numbers = np.arange(start, stop)
-            if stop > len(texts):
-                texts.add(TextColumns.of(documents[len(texts) : stop], 64))
-            return numbers, *selected.choose(numbers, np.full(stop - start, known))
+            texts.add(TextColumns.of(documents[start:stop], 64))
+            known, key_of = np.full(stop - start, known), lambda own: documents[own].key
+            return selected.choose(np.arange(start, stop), known, key_of)
 
         yield selected, choose
 
@@ -84,13 +83,12 @@ def by_join(index, search, documents, size):
     nearest = {}
     with selection_of(index, search, documents) as (selected, choose):
         for start in range(0, len(documents), size):
-            numbers, marks, crowded = choose(start, min(start + size, len(documents)))
-            assert not crowded.any()
-            near = selected.nearest(numbers, marks, lambda own: documents[own].key)
-            for place in (~marks).nonzero()[0].tolist():
-                share = 0.0 if np.isnan(near.shares[place]) else float(near.shares[place])
-                own = int(near.kept[place])
-                nearest[start + place] = ((share, int(near.distances[place])), own)
+            choice = choose(start, min(start + size, len(documents)))
+            assert not choice.crowded.any()
+            for place in (~choice.kept).nonzero()[0].tolist():
+                share = 0.0 if np.isnan(choice.shares[place]) else float(choice.shares[place])
+                own = int(choice.nearest[place])
+                nearest[start + place] = ((share, int(choice.distances[place])), own)
         return selected.kept.tolist(), nearest
 
 
@@ -140,10 +138,10 @@ def test_what_is_known_to_be_removed_isnt_compared_with():
     preparer = preparer_of(similarity=0.8, k=3)
     documents = documents_of([" ".join(WORDS[:40])] * 4, preparer)
     with selection_of(preparer.index, Search(3, None, 0.8), documents) as (selected, choose):
-        assert not choose(0, 1, known=True)[1].any()
-        numbers, kept, _ = choose(1, 4)
-        assert kept.tolist() == [True, False, False]
-        assert selected.nearest(numbers, kept, lambda _: "").kept.tolist() == [-1, 1, 1]
+        assert not choose(0, 1, known=True).kept.any()
+        choice = choose(1, 4)
+        assert selected.kept.tolist() == [1]
+        assert choice.nearest.tolist() == [-1, 1, 1]
 
 
 def test_a_crowd_is_compared_with_some_of_it_and_says_so(monkeypatch):
@@ -160,16 +158,16 @@ def test_a_crowd_is_compared_with_some_of_it_and_says_so(monkeypatch):
     crowds = []
     with selection_of(index, search, documents) as (_, choose):
         for start in range(0, 100, 10):
-            _, kept, crowded = choose(start, start + 10)
-            assert kept.all()
-            crowds += crowded.tolist()
+            choice = choose(start, start + 10)
+            assert choice.kept.all()
+            crowds += choice.crowded.tolist()
     assert crowds == [False] * 30 + [True] * 70
     monkeypatch.setattr(selection, "MOST_OF_A_BAND", 10_000)
     monkeypatch.setattr(selection, "MOST_COMPARED", 20)
     documents[31] = documents[0]
     with selection_of(index, search, documents) as (_, choose):
-        assert not choose(0, 30)[2].any()
+        assert not choose(0, 30).crowded.any()
         # The copy shares most bands with the first one, and so is still found.
-        _, kept, crowded = choose(30, 32)
-    assert crowded.tolist() == [True, True]
-    assert kept.tolist() == [True, False]
+        choice = choose(30, 32)
+    assert choice.crowded.tolist() == [True, True]
+    assert choice.kept.tolist() == [True, False]
