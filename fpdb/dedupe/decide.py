@@ -17,7 +17,7 @@ from fpdb.documents.lookup import Search
 from fpdb.documents.prepare import GATHERED
 from fpdb.errors import InputError
 from fpdb.joins.columns import GrowingColumn, GrowingStrings, GrowingTexts
-from fpdb.joins.selection import Choice, Selection
+from fpdb.joins.selection import Chosen, Selection
 from fpdb.models import Key, now
 from fpdb.scratch import Scratch
 from fpdb.storage.format import Stored, StoredRun
@@ -177,7 +177,7 @@ class Decider:
         self._run.show()
         return codes.astype(np.uint8)
 
-    def _tell(self, numbers: Places, matched: Places, choice: Choice) -> None:
+    def _tell(self, numbers: Places, matched: Places, choice: Chosen) -> None:
         """Say of each record that isn't kept what it resembles most."""
         lines: list[str] = []
         for place in (~choice.kept).nonzero()[0].tolist():

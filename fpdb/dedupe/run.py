@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import hashlib
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,6 +19,7 @@ from fpdb.documents import layout
 from fpdb.documents.prepare import Preparer
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe, preset
+from fpdb.flow import RecordCounts
 from fpdb.io.records import BadRecord, Reading
 from fpdb.models import DIGEST_BYTES, Key, require_choice
 from fpdb.storage.open_checks import is_vacant
@@ -50,35 +50,20 @@ class Removed(NamedTuple):
 
 
 @dataclass
-class Deduplicated:
+class Deduplicated(RecordCounts):
     """What became of the records so far.
 
-    Of the `read` records, some are `kept`, and some `removed` because they resemble a kept one.
-    `bad` ones can't be compared, and were kept or dropped, as the policy says; `short` ones are
-    kept, because their text has hardly any words. `incomplete` counts kept ones whose search a
-    budget ended. `invalid_utf8` counts records in which bytes that aren't UTF-8 were replaced by
-    U+FFFD to compare them, and `markup` texts that weren't read as HTML but have tags. `stage` is
-    "reading", "comparing" or "writing", of which the share `done` is known, or None. At the end
-    `marks` says of each record, in the order of reading, whether it stays.
+    Some are `kept`, and some `removed` because they resemble a kept one. `bad` ones were kept or
+    dropped, as the policy says; `short` ones are kept. `stage` is "reading", "comparing" or
+    "writing", of which the share `done` is known, or None. At the end `marks` says of each record,
+    in the order of reading, whether it stays.
     """
 
-    read: int = 0
     kept: int = 0
     removed: int = 0
-    short: int = 0
-    bad: int = 0
-    incomplete: int = 0
-    invalid_utf8: int = 0
-    markup: int = 0
     stage: str = "reading"
     done: float | None = None
     marks: Marks | None = field(default=None, repr=False, compare=False)
-    started: float = field(default_factory=time.monotonic, repr=False)
-
-    @property
-    def seconds(self) -> float:
-        """The time since the run began."""
-        return time.monotonic() - self.started
 
 
 @dataclass

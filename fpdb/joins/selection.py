@@ -31,7 +31,7 @@ _MOST_PAIRS = 1 << 22
 _PLACE = np.uint64((1 << 32) - 1)
 
 
-class Choice(NamedTuple):
+class Chosen(NamedTuple):
     """What became of some documents: marks of the kept ones, and of searches that were cut short.
 
     Of each one that isn't kept, `nearest` has the number of the nearest kept one, if that was
@@ -46,7 +46,7 @@ class Choice(NamedTuple):
     distances: Distances
 
 
-class _Pairs(NamedTuple):
+class _Alike(NamedTuple):
     """Pairs of similar documents: a place in a block, and the place of an earlier document.
 
     That is one in the block, or one among the kept documents.
@@ -57,10 +57,10 @@ class _Pairs(NamedTuple):
     shares: Shares
     distances: Distances
 
-    def only(self, marks: Marks) -> "_Pairs":
+    def only(self, marks: Marks) -> "_Alike":
         """Return the pairs that are marked."""
         own, other, shares, apart = self
-        return _Pairs(own[marks], other[marks], shares[marks], apart[marks])
+        return _Alike(own[marks], other[marks], shares[marks], apart[marks])
 
 
 class _KeptRows:
@@ -146,7 +146,7 @@ class Selection:
 
     def choose(
         self, numbers: Places, known: Marks, key_of: Callable[[int], Key] | None = None
-    ) -> Choice:
+    ) -> Chosen:
         """Choose among the documents of a block, in their order.
 
         Those are left out that are known to resemble something else. With `key_of`, the nearest
@@ -157,7 +157,7 @@ class Selection:
         tables = self._tables(block)
         kept = ~known
         asking = np.full(size, key_of is not None) | kept
-        before: list[_Pairs] = []
+        before: list[_Alike] = []
         for table, asked, _ in tables:
             for own, met in table.near(_only(asked, asking), crowded):
                 left = asking[own] if key_of else kept[own]
@@ -169,7 +169,7 @@ class Selection:
         if sum(int(counts.sum()) for _, counts in meetings) > _MOST_PAIRS and size > 1:
             parts = [slice(0, size // 2), slice(size // 2, size)]
             halves = [self.choose(numbers[part], known[part], key_of) for part in parts]
-            return Choice(*joined(halves))
+            return Chosen(*joined(halves))
         within = [
             pairs
             for rows, found in zip(sought, meetings, strict=True)
@@ -182,7 +182,7 @@ class Selection:
             # Ids are in the order of the places, so the rows stay sorted.
             table.add(rows & ~_PLACE | ids[_places(rows)])
         self._kept.add(numbers[kept])
-        choice = Choice(
+        choice = Chosen(
             kept, crowded, np.full(size, -1), np.full(size, np.nan), np.zeros(size, np.uint8)
         )
         if key_of and before + within:
@@ -192,7 +192,7 @@ class Selection:
         return choice
 
     def _find_nearest(
-        self, choice: Choice, pairs: Sequence[_Pairs], key_of: Callable[[int], Key]
+        self, choice: Chosen, pairs: Sequence[_Alike], key_of: Callable[[int], Key]
     ) -> None:
         """Fill in the nearest kept documents, given the similar pairs with all of these."""
         own, other, shares, apart = joined(pairs)
@@ -257,7 +257,7 @@ class Selection:
 
     def _among(
         self, block: TextColumns, asked: Column, held: Column, starts: Places, counts: Places
-    ) -> Iterator[_Pairs]:
+    ) -> Iterator[_Alike]:
         """Yield the similar pairs within a block, given where each row that asks finds others."""
         owners, size = _places(asked), len(block)
         for some in portions(counts, _MOST_PAIRS):
@@ -276,7 +276,7 @@ class Selection:
         others: TextColumns,
         met: Places,
         numbers: Places | None = None,
-    ) -> _Pairs:
+    ) -> _Alike:
         """Return the pairs that are similar; with `numbers`, the others have those."""
         other = met if numbers is None else numbers[met]
         one, two = block.side, others.side
@@ -295,7 +295,7 @@ class Selection:
             same = (digests == two.digests[other[short]]).all(axis=1) & digests.any(axis=1)
             alike[short] = same & block.short[own[short]] & others.short[other[short]]
             shares[short], apart[short] = 1.0, 0
-        return _Pairs(own, met, shares, apart).only(alike)
+        return _Alike(own, met, shares, apart).only(alike)
 
 
 def _rows(numbers: Column, places: Places) -> Column:
@@ -324,7 +324,7 @@ def _meeting(asked: Column, held: Column) -> tuple[Places, Places]:
     return np.repeat(starts, repeated), np.repeat(counts, repeated)
 
 
-def _choose_in_order(within: Sequence[_Pairs], kept: Marks) -> None:
+def _choose_in_order(within: Sequence[_Alike], kept: Marks) -> None:
     """Leave out each document that resembles an earlier one that is kept, given such pairs."""
     if not within:
         return
