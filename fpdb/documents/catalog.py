@@ -21,8 +21,7 @@ from fpdb.documents.keys import (
     fill_keys,
     find_key,
     key_bytes,
-    scan_keys,
-    splice_keys,
+    key_pages,
 )
 from fpdb.errors import DamagedError, InputError
 from fpdb.models import DIGEST_BYTES, LATEST, Key
@@ -30,12 +29,12 @@ from fpdb.progress import tracked
 from fpdb.storage import ReadTransaction, WriteTransaction
 from fpdb.storage.format import Counters, Marked, Stored, marks_in, pack_record, unpack_record
 from fpdb.storage.origin import renamed
-from fpdb.storage.texts import TextEntry
+from fpdb.storage.text_pages import TextEntry
 from fpdb.tables import Index
 from fpdb.tables.bands import Sketches
 from fpdb.tables.bits import Fingerprints
 from fpdb.tables.index import HIGH_BITS
-from fpdb.tables.pages import Pages, out_of_order
+from fpdb.tables.sorted_pages import NumberPages, out_of_order
 
 # Documents that are read in one step.
 SLICE = 1000
@@ -54,7 +53,7 @@ class Catalog(ABC):
 
     kind: str
     names: tuple[str, ...]
-    pages: tuple[Pages, ...] = ()
+    pages: tuple[NumberPages, ...] = ()
 
     def __init__(self, index: Index) -> None:
         self._index = index
@@ -273,15 +272,15 @@ class TextCatalog(Catalog):
     ) -> None:
         kept = {stored.id for stored in saved}
         replaced = {stored.id for stored in removed if stored.id in kept}
-        gone: list[bytes] = []
+        gone: list[TextEntry] = []
         for stored in removed:
             self._delete_short(txn, stored)
             if stored.id not in kept:
                 txn.delete("documents", stored.id.to_bytes(8, "big"))
-                gone.append(key_bytes(str(stored.key)))
+                gone.append((key_bytes(str(stored.key)), stored.id))
         self._put_records(txn, saved)
         new = [(key_bytes(str(each.key)), each.id) for each in saved if each.id not in replaced]
-        splice_keys(txn, sorted(new), sorted(gone))
+        key_pages.splice(txn, sorted(new), sorted(gone))
 
     def holds(self, txn: ReadTransaction, keys: Keys) -> Marks:
         there = (find_key(txn, key_bytes(key)) is not None for key in keys.tolist())
@@ -300,7 +299,7 @@ class TextCatalog(Catalog):
                 write("documents", number.to_bytes(8, "big"), pack_record(stored, self._bits))
         named = sorted(zip(map(key_bytes, keys.tolist()), ids.tolist(), strict=True))
         if txn.entries(KEYS):
-            splice_keys(txn, named)
+            key_pages.splice(txn, named, [])
         else:
             fill_keys(txn, named)
 
@@ -311,7 +310,7 @@ class TextCatalog(Catalog):
         start = prefix.encode("utf-8", "surrogatepass")[:HEAD_BYTES]
         last = key_bytes(str(after)) if after is not None else b""
         found: list[Stored] = []
-        for entries in scan_keys(txn, max(start, last)):
+        for entries in key_pages.scan(txn, max(start, last)):
             for text, number in entries:
                 if text <= last or text < start:
                     continue
@@ -325,7 +324,7 @@ class TextCatalog(Catalog):
         return found
 
     def scan_keys(self, txn: ReadTransaction) -> Iterator[TextEntry]:
-        return chain.from_iterable(scan_keys(txn))
+        return chain.from_iterable(key_pages.scan(txn))
 
     key_entries = scan_keys
 
@@ -338,7 +337,7 @@ class IntegerCatalog(Catalog):
 
     kind = "integer"
     names = ("documents", "ids", "short")
-    ids = Pages("ids", keys=1, columns=3)
+    ids = NumberPages("ids", keys=1, columns=3)
     pages = (ids,)
 
     def check_key(self, key: Key) -> None:

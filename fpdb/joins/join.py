@@ -23,7 +23,7 @@ from fpdb.progress import tracked
 from fpdb.storage import ReadTransaction
 from fpdb.tables import Index, Permutation
 from fpdb.tables.bits import Distances
-from fpdb.tables.pages import Pages
+from fpdb.tables.sorted_pages import NumberPages
 from fpdb.threads import count_jobs, mapped
 
 # The order of bits: which bit of a fingerprint, 0 the highest, is in which place.
@@ -153,7 +153,7 @@ def _chunks(txn: ReadTransaction, index: Index, bucket: _Pass) -> Iterator[Rows]
             yield _sort_rows(_permute(rows, permutation))
 
 
-def _distinct(txn: ReadTransaction, pages: Pages, words: int) -> Iterator[Rows]:
+def _distinct(txn: ReadTransaction, pages: NumberPages, words: int) -> Iterator[Rows]:
     """Yield the fingerprints of a table in chunks, each fingerprint once."""
     last: list[int] = []
     scan = pages.scan(txn, columns=words)
@@ -192,7 +192,7 @@ def complete_buckets(chunks: Iterator[Rows], shift: int) -> Iterator[Rows]:
 
 
 def _gathered(
-    txn: ReadTransaction, pages: Pages, words: int, width: int, bucket: _Pass
+    txn: ReadTransaction, pages: NumberPages, words: int, width: int, bucket: _Pass
 ) -> Iterator[Rows]:
     """Collect buckets of inner bits, as many as fit in memory for each scan of the table."""
     below = np.uint64(width - bucket.stop)

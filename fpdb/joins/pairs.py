@@ -33,8 +33,8 @@ from fpdb.progress import tracked
 from fpdb.storage.format import unpack_record
 from fpdb.tables.batch import find_ids
 from fpdb.tables.bits import distances
-from fpdb.tables.pages import Pages
 from fpdb.tables.plan import Bands
+from fpdb.tables.sorted_pages import NumberPages
 from fpdb.threads import mapped
 
 # Rows of the home table read at once.
@@ -148,7 +148,7 @@ class _PairSearch:
         )
 
 
-def _meetings_of(view: View, pages: Pages, copies: Column) -> Iterator[_Meeting]:
+def _meetings_of(view: View, pages: NumberPages, copies: Column) -> Iterator[_Meeting]:
     """Yield the pairs that agree in a band with their documents, a bounded part at once."""
     size = view.txn.bytes_of("documents") // max(view.txn.entries("documents"), 1)
     most = max(1, min(_PAIRS, _BYTES // max(2 * size, 1)))
@@ -209,7 +209,7 @@ def _meeting_at(rows: tuple[Column, Marks], crowds: Column, own: Places, other: 
     return chosen
 
 
-def _crowds(view: View, pages: Pages) -> Column:
+def _crowds(view: View, pages: NumberPages) -> Column:
     """Return the numbers of bands under which very many documents are, sorted."""
     scan = pages.scan(view.txn, columns=1)
     read = tracked(scan, "read the bands", "page", view.txn.entries(pages.name))
@@ -223,7 +223,7 @@ def _crowded(numbers: Column) -> Column:
     return numbers[starts[np.diff(starts, append=len(numbers)) > MOST_MET]]
 
 
-def _agreeing(view: View, pages: Pages, copies: Column) -> Iterator[Rows]:
+def _agreeing(view: View, pages: NumberPages, copies: Column) -> Iterator[Rows]:
     """Yield the numbers of bands and the pairs of documents that agree in them."""
     largest = 0
     for rows in shared_rows(view, pages):
@@ -270,7 +270,7 @@ def near_documents(view: View, k: int, jobs: int) -> Iterator[IdPairs]:
         yield from _expand(view, near)
 
 
-def shared_rows(view: View, pages: Pages) -> Iterator[Rows]:
+def shared_rows(view: View, pages: NumberPages) -> Iterator[Rows]:
     """Yield the rows of the home table, or of the bands, that several documents have but for ids.
 
     Equal ones come in one block.

@@ -37,9 +37,9 @@ enabled = False
 if os.environ.get("FPDB_KERNELS", "1") != "0" and _usable():
     with contextlib.suppress(ImportError):
         from fpdb.kernels import chinese as chinese
-        from fpdb.kernels import pages as pages
+        from fpdb.kernels import number_pages as number_pages
         from fpdb.kernels import text as text
-        from fpdb.kernels import texts as texts
+        from fpdb.kernels import text_pages as text_pages
 
         enabled = True
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from fpdb.arrays import Column, Marks, Places, Rows, differs, gathered, joined
 from fpdb.documents.catalog import Catalog, View
-from fpdb.documents.keys import KEYS, key_bytes, scan_keys, seed_at
+from fpdb.documents.keys import KEYS, key_bytes, key_pages
 from fpdb.documents.layout import check_files, database_names, layout, read_layout
 from fpdb.errors import DamagedError, FormatError, FpdbError, InputError, OpenError, WorkerError
 from fpdb.fingerprint import canonical
@@ -29,7 +29,6 @@ from fpdb.models import SKETCH_BYTES, Problem
 from fpdb.processes import Streamed, Worker, limit_resource, require_address_space, signal_name
 from fpdb.progress import Meter, tracked
 from fpdb.storage import Environment, ReadTransaction, open_checks, survey
-from fpdb.storage.columns import unpack_rows
 from fpdb.storage.format import (
     ID_BYTES,
     Counters,
@@ -40,11 +39,12 @@ from fpdb.storage.format import (
     unpack_record,
 )
 from fpdb.storage.lmdb_file import DATA_FILE
-from fpdb.storage.texts import unpack_texts
+from fpdb.storage.number_pages import unpack_rows
+from fpdb.storage.text_pages import unpack_texts
 from fpdb.tables import Permutation
 from fpdb.tables.bits import as_words, of_words, to_array
 from fpdb.tables.index import HIGH_BITS
-from fpdb.tables.pages import Pages
+from fpdb.tables.sorted_pages import NumberPages
 
 # The limits of the child process: far more than an intact database needs.
 _MEMORY = 4 << 30
@@ -55,7 +55,7 @@ ROWS, RECORDS = 1 << 16, 1 << 13  # of a table, and of documents, that are read 
 # Rows of both sides of a comparison that are named at most: they take about 60 MB.
 COMPARED = 1 << 18
 
-_ROWS_OF_IDS = Pages("ids", keys=3, columns=3)  # looked up by all that they have
+_ROWS_OF_IDS = NumberPages("ids", keys=3, columns=3)  # looked up by all that they have
 
 _MISSING = "the entry of the document {} is missing"
 _STRANGE = "an entry names the document {}, which has another one"
@@ -276,7 +276,7 @@ class _Check:
         with self._txn.cursor(KEYS) as cursor:
             for key, value in self._step.count(cursor):
                 try:
-                    entries = unpack_texts(value, seed_at(key))
+                    entries = unpack_texts(value, key_pages.seed_at(key))
                 except DamagedError as error:
                     problems.append(Problem(KEYS, f"page {bytes(key).hex()}: {error}"))
                     continue
@@ -298,7 +298,7 @@ class _Check:
                 ids = [int.from_bytes(key[-ID_BYTES:]) for key, _ in block]
                 yield [hashed(key[:-ID_BYTES] for key, _ in block), np.array(ids, np.uint64)]
 
-    def _table(self, pages: Pages, problems: list[Problem]) -> Iterator[Rows]:
+    def _table(self, pages: NumberPages, problems: list[Problem]) -> Iterator[Rows]:
         last: Rows = []
         for rows in gathered(self._read_pages(pages, problems), ROWS):
             keys = rows[: pages.key_width // ID_BYTES]
@@ -312,7 +312,7 @@ class _Check:
                 problems.append(Problem(pages.name, what))
             yield rows
 
-    def _read_pages(self, pages: Pages, problems: list[Problem]) -> Iterator[Rows]:
+    def _read_pages(self, pages: NumberPages, problems: list[Problem]) -> Iterator[Rows]:
         with self._txn.cursor(pages.name) as cursor:
             for key, value in self._step.count(cursor):
                 try:
@@ -517,7 +517,7 @@ def require_checksums(view: View) -> None:
     rows = sum(len(page[0]) for page in index.home.scan(txn))
     bands = [index.bands.pages] if index.bands else []
     scans = [pages.scan(txn) for pages in (*index.further, *bands, *view.catalog.pages)]
-    keys = scan_keys(txn) if view.catalog.kind == "text" else ()
+    keys = key_pages.scan(txn) if view.catalog.kind == "text" else ()
     for _ in chain(*scans, keys):
         pass
     for problem in check_files(txn):

@@ -13,7 +13,7 @@ import numpy as np
 
 from fpdb.arrays import Column, Rows, among, joined
 from fpdb.documents.catalog import IntegerCatalog
-from fpdb.documents.keys import KEYS, find_key, seed_at
+from fpdb.documents.keys import KEYS, find_key, key_pages
 from fpdb.documents.layout import layout, new_database
 from fpdb.errors import DamagedError, FormatError, InputError, NotADatabaseError, StorageError
 from fpdb.maintenance.check import require_document, shown_id
@@ -21,7 +21,6 @@ from fpdb.maintenance.rebuild import write_documents, write_tables
 from fpdb.models import Key, Problem, Repaired, now, require_whole
 from fpdb.progress import tracked
 from fpdb.storage import Environment, ReadTransaction, WriteTransaction, open_checks
-from fpdb.storage.columns import unpack_rows
 from fpdb.storage.format import (
     Counters,
     Header,
@@ -30,11 +29,12 @@ from fpdb.storage.format import (
     unpack_header,
     unpack_record,
 )
+from fpdb.storage.number_pages import unpack_rows
 from fpdb.storage.survey import Entry, Survey
-from fpdb.storage.texts import TextEntry, unpack_texts
+from fpdb.storage.text_pages import TextEntry, unpack_texts
 from fpdb.tables.bits import Fingerprints, of_words, to_array
 from fpdb.tables.bulk_load import LEAST_MEMORY, MEMORY
-from fpdb.tables.pages import Pages
+from fpdb.tables.sorted_pages import NumberPages
 
 _SHOWN = 24
 _BEYOND = 1 << 40  # an id that no database has reached
@@ -215,7 +215,7 @@ class _Repair:
         require_document(stored, name, self._catalog)
         return stored
 
-    def _rows(self, pages: Pages) -> Rows:
+    def _rows(self, pages: NumberPages) -> Rows:
         return joined(chain([pages.empty()], self._read(pages.name)))
 
     def _write_bare(
@@ -247,10 +247,10 @@ class _Repair:
 
 
 def _texts(key: bytes, value: bytes | None) -> list[TextEntry]:
-    return unpack_texts(value or b"", seed_at(key))
+    return unpack_texts(value or b"", key_pages.seed_at(key))
 
 
-def _unpack(pages: Pages, key: bytes, value: bytes | None) -> Rows:
+def _unpack(pages: NumberPages, key: bytes, value: bytes | None) -> Rows:
     if value is None:
         raise DamagedError("it can't be read")
     rows = unpack_rows(value, pages.columns, pages.seed_at(key))

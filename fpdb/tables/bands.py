@@ -5,7 +5,6 @@ are in one sub-database, one after the other. A text without a sketch has one ro
 the digest of the text, so that equal texts are always candidates.
 """
 
-from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, pairwise
@@ -14,15 +13,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb import kernels
 from fpdb.arrays import Column, Rows, joined, ranked
 from fpdb.fingerprint.sketches import has_sketch
 from fpdb.models import DIGEST_BYTES, SKETCH_BYTES
-from fpdb.storage import Cursor, ReadTransaction, WriteTransaction
-from fpdb.storage.columns import last_numbers, narrow_column
+from fpdb.storage import ReadTransaction, WriteTransaction
 from fpdb.storage.format import Stored
-from fpdb.tables.pages import Pages, seek
 from fpdb.tables.plan import Bands
+from fpdb.tables.sorted_pages import NumberPages
 
 # Ids that are read of one band: where more documents agree, they share boilerplate or a form.
 MOST_OF_A_BAND = 10_000
@@ -30,8 +27,6 @@ MOST_OF_A_BAND = 10_000
 MOST_COMPARED = 10_000
 # Ids of many queries that are held at once.
 _HELD = 1 << 20
-# Numbers that are looked up together.
-_AT_ONCE = 1 << 10
 # Rows that are unpacked together after they were sorted.
 _BLOCK = 1 << 18
 
@@ -49,7 +44,7 @@ class BandTable:
 
     def __init__(self, shape: Bands) -> None:
         self.shape = shape
-        self.pages = Pages("bands", keys=2, columns=2)
+        self.pages = NumberPages("bands", keys=2, columns=2)
         self._bits = shape.bits
         self._mask = (1 << shape.bits) - 1
         self._bases = [(shape.bits * band, band << shape.bits) for band in range(shape.count)]
@@ -101,11 +96,12 @@ class BandTable:
     ) -> None:
         """Remove the rows of documents, and insert those of others."""
         if insert or remove:
-            self.pages.splice(txn, self.rows(insert), self.rows(remove))
+            gone = self.rows(remove) if remove else self.pages.empty()
+            self.pages.splice(txn, self.rows(insert), gone)
 
     def near(self, txn: ReadTransaction, numbers: list[int]) -> tuple[list[int], bool]:
         """Return the ids of the documents under some sorted numbers, and whether these are all."""
-        return _chosen([found for _, found in self._found(txn, numbers)])
+        return _chosen([found for _, found in self.pages.runs(txn, numbers, MOST_OF_A_BAND)])
 
     def near_each(
         self, txn: ReadTransaction, asked: Sequence[Sequence[int]]
@@ -113,7 +109,8 @@ class BandTable:
         """Yield what `near` returns for each of many; their pages are read in order, each once."""
         runs: dict[int, list[int]] = {}
         held = 0
-        for number, found in self._found(txn, sorted(set(chain.from_iterable(asked)))):
+        wanted = sorted(set(chain.from_iterable(asked)))
+        for number, found in self.pages.runs(txn, wanted, MOST_OF_A_BAND):
             runs[number] = found
             held += len(found)
             if held > _HELD and len(asked) > 1:
@@ -123,57 +120,6 @@ class BandTable:
                 return
         for numbers in asked:
             yield _chosen([runs[number] for number in numbers if number in runs])
-
-    def _found(self, txn: ReadTransaction, numbers: list[int]) -> Iterator[tuple[int, list[int]]]:
-        """Yield the sorted numbers that documents have, with the ids, at most one more than count.
-
-        The cursor is the one that the transaction keeps: take all before anything else is read.
-        """
-        while kernels.enabled and numbers:
-            reader = txn.kept.get(self) or txn.kept.setdefault(
-                self, self.pages.reader(txn.kept_cursor(self.pages.name))
-            )
-            found = kernels.pages.runs(reader, numbers[:_AT_ONCE])
-            if found is None:
-                break  # the definition raises an error, unless a page is empty
-            for number, ids in found:
-                yield number, ids or self._run(txn.kept_cursor(self.pages.name), number)
-            numbers = numbers[_AT_ONCE:]
-        seed, cursor = self.pages.seed, txn.kept_cursor(self.pages.name)
-        # Local names: looking these up takes a tenth of the time.
-        to_page, back, item, as_number = cursor.set_range, cursor.prev, cursor.item, int.from_bytes
-        last = -1
-        for number in numbers:
-            # All rows of a number before the last one of a page are there, or on earlier pages.
-            if number >= last:
-                # The last page that may have the number.
-                if not (back() if to_page((number + 1).to_bytes(8, "big")) else cursor.last()):
-                    continue
-                key, page = item()
-                column, low = narrow_column(page, 2, seed ^ as_number(key))
-                last = column[-1] + low if column else -1
-            start = bisect_left(column, number - low)
-            if start < len(column) and column[start] == number - low:
-                if start:
-                    stop = bisect_right(column, number - low, start)
-                    yield number, last_numbers(page, 2, start, stop)
-                else:  # the page before may have it as well
-                    yield number, self._run(cursor, number)
-
-    def _run(self, cursor: Cursor, number: int) -> list[int]:
-        """Return the ids of a number whose rows may be on several pages, no more than needed."""
-        found: list[int] = []
-        there = seek(cursor, self.pages.key(number, 0))
-        while there and len(found) <= MOST_OF_A_BAND:
-            key, page = cursor.item()
-            if int.from_bytes(key[:8]) > number:
-                break
-            column, low = narrow_column(page, 2, self.pages.seed_at(key))
-            start = bisect_left(column, number - low)
-            stop = bisect_right(column, number - low, start)
-            found += last_numbers(page, 2, start, stop)
-            there = cursor.next()
-        return found
 
     def load(
         self,

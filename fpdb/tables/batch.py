@@ -1,15 +1,12 @@
-"""Find the fingerprints near many others at once: sorted per table, compared as arrays.
+"""Find the fingerprints near many others at once: sorted per table, each page read once."""
 
-Queries whose ranges are the same are a group. The first of every group meet the rows of a block in
-one pass over it, then all the second ones, and so on; when a pass would meet few rows, the rest is
-compared pair by pair. So no loop runs over queries or candidates.
-"""
-
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import islice
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fpdb import kernels
 from fpdb.arrays import Column, Marks, Places, Rows, differs, joined, portions, ranked, spans
@@ -20,24 +17,23 @@ from fpdb.tables.bits import (
     Fingerprints,
     Permutation,
     as_words,
+    distances,
     of_words,
     order,
     to_array,
 )
 from fpdb.tables.index import Index
-from fpdb.tables.pages import Pages
-from fpdb.tables.ranges import blocks, search_pages
+from fpdb.tables.sorted_pages import NumberPages, out_of_order
 
 # Pairs of a query and a row that are made at once.
-_PAIRS = 1 << 15
-# A pass over a block pays if this part of its rows are candidates, and at least this many.
-_PART = 4
-_LEAST = 1 << 12
+_PAIRS = 1 << 16
 # Near fingerprints that are held for many queries.
 _HELD = 1 << 22
-_NO_BUDGET = 1 << 62
 # Ranges that are looked up together.
 _PROBED = 1 << 22
+# What a kernel finds until it is taken.
+_TAKEN = 1 << 16
+_NO_LIMIT = 1 << 62
 # Hits that are returned at once: beyond these, their arrays take gigabytes.
 MOST_HITS = 1 << 27
 
@@ -187,48 +183,54 @@ def find_together(
 
 
 def find_ids(
-    txn: ReadTransaction, table: Pages, words: Rows, most: int | None = None
+    txn: ReadTransaction, table: NumberPages, words: Rows, most: int | None = None
 ) -> tuple[Places, Column]:
     """Return where the ids of each fingerprint begin, and all ids; they are sorted and distinct.
 
     The table has ids in its last column: it is the home table, or that of the bands.
     """
     count = len(words[0])
+    each = _NO_LIMIT if most is None else most + 1
     owners, ids = [np.empty(0, np.int64)], [np.empty(0, np.uint64)]
-    got = np.zeros(count, np.int64)
-    if kernels.enabled and len(words) == 1:
-        each = _NO_BUDGET if most is None else most + 1
-        search = kernels.pages.IdSearch(words[0], words[0], got, each)
-        for places, numbers in search_pages(txn, table, count, search):
+    if kernels.enabled:
+        heads = differs(words[0]).nonzero()[0]
+        firsts, bounds = words[0][heads], np.append(heads, count)
+        search = kernels.number_pages.IdSearch(
+            firsts, firsts, bounds, words, np.arange(count), np.zeros(count, np.int64), each
+        )
+        for places, numbers, *_ in _searched(txn, table, len(firsts), search):
             owners.append(places)
             ids.append(numbers)
-        words = [word[:0] for word in words]
-    firsts = words[0][differs(words[0])]
-    for rows, _ in blocks(txn, table, firsts, firsts, table.columns):
-        first = int(words[0].searchsorted(rows[0][0]))
-        last = int(words[0].searchsorted(rows[0][-1], "right"))
-        starts = rows[0].searchsorted(words[0][first:last])
-        counts = rows[0].searchsorted(words[0][first:last], "right") - starts
-        if len(words) == 1 and most is not None:
-            counts = np.minimum(counts, most + 1 - got[first:last])
-            got[first:last] += counts
-        for some, places in _pairs(starts, counts):
-            asking, numbers = some + first, rows[-1][places]
-            if len(words) > 1:
-                same = words[1][asking] == rows[1][places]
-                asking, numbers = asking[same], numbers[same]
-                if most is not None:
-                    rank = np.arange(len(asking)) - asking.searchsorted(asking)
-                    kept = got[asking] + rank <= most
-                    asking, numbers = asking[kept], numbers[kept]
-                    got += np.bincount(asking, minlength=count)
-            owners.append(asking)
-            ids.append(numbers)
+    else:
+        for place, number in enumerate(zip(*(word.tolist() for word in words), strict=True)):
+            ids.append(np.array(list(islice(table.run(txn, *number), each)), np.uint64))
+            owners.append(np.full(len(ids[-1]), place))
     owner, numbers = np.concatenate(owners), np.concatenate(ids)
     if len(words) > 1:  # fingerprints with the same first word may take turns
         sequence = np.argsort(owner, kind="stable")
         owner, numbers = owner[sequence], numbers[sequence]
     return owner.searchsorted(np.arange(count + 1)), numbers
+
+
+def _searched(
+    txn: ReadTransaction, table: NumberPages, ranges: int, search: "kernels.number_pages.Ranges"
+) -> Iterator[list[NDArray[Any]]]:
+    """Have a kernel read the pages of its ranges; yield the columns that it finds, in parts."""
+    # Where most pages are needed, reading on is faster than a seek to where the next range begins.
+    in_turn = txn.entries(table.name) <= ranges
+    with txn.cursor(table.name) as cursor:
+        reader = table.reader(cursor)
+        done: bool | None = False
+        while done is False:
+            done = search.search(reader, in_turn, _TAKEN)
+            queries, *columns = search.taken()
+            yield [
+                np.frombuffer(queries, np.int64),
+                *(np.frombuffer(each, np.uint64) for each in columns),
+            ]
+        if done is None:
+            table.rows_at(cursor)  # this raises an error, unless the page is empty or misplaced
+            raise out_of_order(table.name)
 
 
 def _before(counts: Places, queries: Places) -> Places:
@@ -246,16 +248,16 @@ def _check_size(hits: int) -> None:
 
 
 class _Probe(NamedTuple):
-    """Queries in the order of their ranges: the words to compare, and the place of each query.
+    """Queries in the order of their ranges, in groups with the same range.
 
-    `bounds` has the first query of each group, and the end; `lows` and `highs` are its range.
+    `bounds` has the first query of each group, and the end; `words` are those of the queries.
     """
 
-    words: Rows
-    queries: Places
-    bounds: Places
     lows: Column
     highs: Column
+    bounds: Places
+    words: Rows
+    queries: Places
 
 
 def _near_each(
@@ -263,67 +265,63 @@ def _near_each(
 ) -> tuple[_NearRows, Marks]:
     """Find all distinct fingerprints within k of each query, and mark the complete ones.
 
-    The queries are sorted and distinct. One that may exceed its budget is run alone.
+    The queries are sorted and distinct. One that may exceed its budget is run alone, and so are all
+    without kernels.
     """
     own = as_words(fingerprints)
     read = np.zeros(len(fingerprints), np.int64)
     spare = 0  # how many rows a query run alone reads at most outside of its ranges
-    found = _Held(len(fingerprints))
-    for table, *_, permutation, _, below, masks in index.routes(k):
-        permuted = as_words(permutation.apply(fingerprints))
+    found = _Held(index.plan.bits, len(fingerprints))
+    for table, permutation, below, masks in index.routes(k) if kernels.enabled else ():
         longest = 0
-        for probe in _probes(permuted, masks, below):
-            if kernels.enabled and len(permuted) == 1:
-                search = kernels.pages.RangeSearch(
-                    *(probe.lows, probe.highs, probe.bounds, probe.words[0], probe.queries),
-                    *(read, budget, k, 1 << 62 if len(fingerprints) == 1 else _HELD),
-                )
-                found.add(own, permutation, _searched(txn, table, probe, search))
-                longest = max(longest, search.longest)
-                continue
-            for rows, page in blocks(txn, table, probe.lows, probe.highs, len(permuted)):
-                longest = max(longest, page)
-                found.add(own, permutation, _within(probe, rows, k, read, budget))
+        for probe in _probes(as_words(permutation.apply(fingerprints)), masks, below):
+            held = _NO_LIMIT if len(fingerprints) == 1 else _HELD
+            search = kernels.number_pages.RangeSearch(*probe, read, budget, k, held)
+            try:
+                for queries, *changes in _searched(txn, table, len(probe.lows), search):
+                    found.add(own, permutation, queries, changes)
+            except OverflowError:
+                raise _CrowdedError from None
+            longest = max(longest, search.longest)
         spare += longest * min(3 * len(masks), txn.entries(table.name))
     complete = np.ones(len(fingerprints), np.bool_)
-    parts = found.parts
-    if (over := read + spare > budget).any():
-        parts = [part.chosen(~over[part.queries]) for part in parts]
-        for query in over.nonzero()[0].tolist():
-            [fingerprint] = index.numbers(fingerprints[query : query + 1])
-            nearby = index.near(txn, fingerprint, k, budget)
-            complete[query] = nearby.complete
-            words = as_words(to_array(nearby.distances, index.plan.bits))
-            distances = np.array([*nearby.distances.values()], np.uint8)
-            parts.append(_NearRows(np.full(len(distances), query), words, distances))
+    alone = read + spare > budget if kernels.enabled else complete.copy()
+    parts = [part.chosen(~alone[part.queries]) for part in found.parts]
+    for query in alone.nonzero()[0].tolist():
+        [fingerprint] = index.numbers(fingerprints[query : query + 1])
+        nearby = index.near(txn, fingerprint, k, budget)
+        complete[query] = nearby.complete
+        words = as_words(to_array(nearby.distances, index.plan.bits))
+        apart = np.array([*nearby.distances.values()], np.uint8)
+        parts.append(_NearRows(np.full(len(apart), query), words, apart))
     return _sorted(parts, len(own)), complete
 
 
 class _Held:
     """Near fingerprints that were found so far, of which tables find the same ones again."""
 
-    def __init__(self, queries: int) -> None:
+    def __init__(self, bits: int, queries: int) -> None:
         self.parts: list[_NearRows] = []
-        self._queries = queries
+        self._bits, self._queries = bits, queries
         self._size, self._limit = 0, _HELD
 
-    def add(self, own: Rows, permutation: Permutation, near: Iterable[_NearRows]) -> None:
+    def add(self, own: Rows, permutation: Permutation, queries: Places, changes: Rows) -> None:
         """Add what was found in a table, as the bits in which it differs there.
 
         Raises:
             _CrowdedError: It is too much, and there are several queries.
         """
-        for queries, changes, distances in near:
-            back = as_words(permutation.inverse.apply(of_words(changes)))
-            words = [word[queries] ^ change for word, change in zip(own, back, strict=True)]
-            self.parts.append(_NearRows(queries, words, distances))
-            self._size += len(queries)
-            if self._size > self._limit:
-                self.parts = [_sorted(self.parts, len(own))]
-                self._size = len(self.parts[0].queries)
-                if self._size > _HELD and self._queries > 1:
-                    raise _CrowdedError
-                self._limit = max(_HELD, 2 * self._size)
+        back = permutation.inverse.apply(of_words(changes))
+        words = [word[queries] ^ change for word, change in zip(own, as_words(back), strict=True)]
+        apart = distances(back, np.zeros_like(back), self._bits)
+        self.parts.append(_NearRows(queries, words, apart))
+        self._size += len(queries)
+        if self._size > self._limit:
+            self.parts = [_sorted(self.parts, len(own))]
+            self._size = len(self.parts[0].queries)
+            if self._size > _HELD and self._queries > 1:
+                raise _CrowdedError
+            self._limit = max(_HELD, 2 * self._size)
 
 
 def near_among(
@@ -335,30 +333,27 @@ def near_among(
     that hold nothing else. Nothing is returned if they are too many to be held.
     """
     own = as_words(fingerprints)
-    found = _Held(len(fingerprints))
-    read = np.zeros(len(fingerprints), np.int64)
+    found = _Held(index.plan.bits, len(fingerprints))
     try:
-        for route in index.routes(k):
-            permuted = route.permutation.apply(fingerprints)
-            rows = as_words(permuted[order(permuted)])
-            for probe in _probes(as_words(permuted), route.masks, route.below):
-                found.add(own, route.permutation, _within(probe, rows, k, read, _NO_BUDGET))
+        for _, permutation, below, masks in index.routes(k):
+            permuted = permutation.apply(fingerprints)
+            rows = permuted[order(permuted)]
+            heads = as_words(rows)[0]
+            for probe in _probes(as_words(permuted), masks, below):
+                sizes = np.diff(probe.bounds)
+                starts = np.repeat(heads.searchsorted(probe.lows), sizes)
+                counts = np.repeat(heads.searchsorted(probe.highs, "right"), sizes) - starts
+                for some in portions(counts, _PAIRS):
+                    asking = np.repeat(np.arange(some.start, some.stop), counts[some])
+                    queries = probe.queries[asking]
+                    changes = permuted[queries] ^ rows[spans(starts[some], counts[some])]
+                    near = distances(changes, np.zeros_like(changes), index.plan.bits) <= k
+                    found.add(own, permutation, queries[near], as_words(changes[near]))
     except _CrowdedError:
         return None
-    near = _sorted(found.parts, len(own))
-    _, places = ranked(near.words)  # each is there, at least with itself
-    return near.queries, places, near.distances
-
-
-def _searched(
-    txn: ReadTransaction, table: Pages, probe: _Probe, search: "kernels.pages.RangeSearch"
-) -> Iterator[_NearRows]:
-    """Do what `_within` does for all rows in the ranges of a table, by a kernel."""
-    try:
-        for queries, changes in search_pages(txn, table, len(probe.lows), search):
-            yield _NearRows(queries, [changes], np.bitwise_count(changes))
-    except OverflowError:
-        raise _CrowdedError from None
+    near_rows = _sorted(found.parts, len(own))
+    _, places = ranked(near_rows.words)  # each is there, at least with itself
+    return near_rows.queries, places, near_rows.distances
 
 
 def _probes(permuted: Rows, masks: Sequence[int], below: int) -> Iterator[_Probe]:
@@ -380,85 +375,7 @@ def _probe(permuted: Rows, masks: list[int], below: int) -> _Probe:
     lows = lows[heads]
     queries = sequence % max(len(permuted[0]), 1)
     words = [word[queries] for word in permuted]
-    return _Probe(words, queries, np.append(heads, len(sequence)), lows, lows | free)
-
-
-def _within(probe: _Probe, rows: Rows, k: int, read: Places, budget: int) -> Iterator[_NearRows]:
-    """Compare rows with the queries in whose ranges they are.
-
-    Yield queries, the bits in which rows within k differ from them, and the distances.
-    """
-    first = int(probe.highs.searchsorted(rows[0][0]))
-    last = int(probe.lows.searchsorted(rows[0][-1], "right"))
-    if first >= last:
-        return
-    top, bottom = probe.bounds[first], probe.bounds[last]
-    queries, words = probe.queries[top:bottom], [word[top:bottom] for word in probe.words]
-    members = np.diff(probe.bounds[first : last + 1])
-    lows, highs = probe.lows[first:last], probe.highs[first:last]
-    starts = rows[0].searchsorted(lows)
-    counts = rows[0].searchsorted(highs, "right") - starts
-    np.add.at(read, queries, np.repeat(counts, members))  # one may be there with several probes
-    kept = read[queries] <= budget
-    if not kept.all():
-        heads = probe.bounds[first:last] - top
-        members = np.add.reduceat(kept, heads, dtype=np.int64)
-        queries, words = queries[kept], [word[kept] for word in words]
-    fresh = differs(*rows)
-    if not fresh.all():  # of the documents with one fingerprint, one is enough
-        rows = [row[fresh] for row in rows]
-        starts = rows[0].searchsorted(lows)
-        counts = rows[0].searchsorted(highs, "right") - starts
-    heads = np.cumsum(members) - members
-    done = 0  # how many queries of each group have met the rows
-    while True:
-        [active] = ((members > done) & (counts > 0)).nonzero()
-        meeting = int(counts[active].sum())
-        if meeting < max(len(rows[0]) // _PART, _LEAST):
-            break
-        end = int(starts[active[-1]] + counts[active[-1]])
-        asking = heads[active] + done
-        hits, changes, distances = _pass(
-            rows, [word[asking] for word in words], k, starts[active], end
-        )
-        if len(hits):
-            yield _NearRows(queries[asking[hits]], changes, distances)
-        done += 1
-    left = np.maximum(members - done, 0)
-    if meeting:
-        group = np.repeat(np.arange(len(left)), left)
-        asking = spans(heads + done, left)
-        for some, places in _pairs(starts[group], counts[group]):
-            at = asking[some]
-            changes = [word[at] ^ row[places] for word, row in zip(words, rows, strict=True)]
-            hits, changes, distances = _near_changes(changes, k)
-            if len(hits):
-                yield _NearRows(queries[at[hits]], changes, distances)
-
-
-def _pass(rows: Rows, words: Rows, k: int, starts: Places, end: int) -> _NearRows:
-    """Compare each row with the last query whose range began before it.
-
-    Rows between two ranges are compared too: leaving them out would take longer, and near is near.
-    """
-    begin = int(starts[0])
-    lengths = np.diff(starts, append=end)
-    changes = []
-    for word, row in zip(words, rows, strict=True):
-        change = np.repeat(word, lengths)
-        change ^= row[begin:end]
-        changes.append(change)
-    hits, changes, distances = _near_changes(changes, k)
-    return _NearRows(starts.searchsorted(hits + begin, "right") - 1, changes, distances)
-
-
-def _near_changes(changes: Rows, k: int) -> tuple[Places, Rows, Distances]:
-    """Return the places with at most k changed bits, their changes, and how many bits those are."""
-    distances = np.bitwise_count(changes[0])
-    if len(changes) > 1:
-        distances += np.bitwise_count(changes[1])
-    [hits] = (distances <= k).nonzero()
-    return hits, [change[hits] for change in changes], distances[hits]
+    return _Probe(lows, lows | free, np.append(heads, len(sequence)), words, queries)
 
 
 def _sorted(found: list[_NearRows], words: int) -> _NearRows:
@@ -472,10 +389,3 @@ def _sorted(found: list[_NearRows], words: int) -> _NearRows:
     columns = [column[sequence] for column in columns]
     near = _NearRows(queries[sequence], columns, distances[sequence])
     return near.chosen(differs(near.queries, *columns))
-
-
-def _pairs(starts: Places, counts: Places) -> Iterator[tuple[Places, Places]]:
-    """Yield pairs of a range's place and a row in it, in chunks of some ranges each."""
-    for some in portions(counts, _PAIRS):
-        ranges = np.arange(some.start, some.stop)
-        yield np.repeat(ranges, counts[some]), spans(starts[some], counts[some])

@@ -21,8 +21,6 @@ _INDEX_BITS = 24
 
 Fingerprints = NDArray[np.uint64]
 Distances = NDArray[np.uint8]
-# The mask of the bits that stay, and (mask, distance) of those that travel left and right.
-Steps = tuple[int, tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]
 
 
 @dataclass(frozen=True)
@@ -82,12 +80,10 @@ class Permutation:
 
     def apply_one(self, fingerprint: int) -> int:
         """Permute one fingerprint."""
-        still, left, right = self.steps
-        result = fingerprint & still
-        for mask, by in left:
-            result |= (fingerprint & mask) << by
-        for mask, by in right:
-            result |= (fingerprint & mask) >> by
+        result = 0
+        for by, mask in self._masks.items():
+            part = fingerprint & mask
+            result |= part << by if by >= 0 else part >> -by
         return result
 
     @cached_property
@@ -101,18 +97,21 @@ class Permutation:
             position += length
         return masks
 
-    @cached_property
-    def steps(self) -> Steps:
-        """The bits that stay, those that travel left, and those that travel right."""
-        masks = self._masks
-        left = tuple((mask, by) for by, mask in masks.items() if by > 0)
-        right = tuple((mask, -by) for by, mask in masks.items() if by < 0)
-        return masks.get(0, 0), left, right
-
     @property
     def moves(self) -> NDArray[np.uint64]:
-        """The bits that go together as masks, and beside them by how many places to the left."""
-        return np.array([(mask, by % 64) for by, mask in self._masks.items()], np.uint64)
+        """The masks of bits that go together, as two words, and how far they go to the left.
+
+        Of a fingerprint in one word, both words of a mask are the same.
+        """
+        low = (1 << _WORD) - 1
+        wide = self.bits > _WORD
+        return np.array(
+            [
+                (mask >> _WORD if wide else mask, mask & low, by % (2 * _WORD))
+                for by, mask in self._masks.items()
+            ],
+            np.uint64,
+        )
 
     @cached_property
     def _moves(self) -> tuple[tuple[int, int, int, int], ...]:

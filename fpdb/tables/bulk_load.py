@@ -18,7 +18,7 @@ from fpdb.progress import tracked
 from fpdb.storage import WriteTransaction
 from fpdb.tables.bits import Fingerprints, Permutation, as_words, distinct, order, to_array
 from fpdb.tables.index import Index
-from fpdb.tables.pages import Pages
+from fpdb.tables.sorted_pages import NumberPages
 
 # Yields all fingerprints with the ids of their documents, block by block, each time it is called.
 FingerprintSource = Callable[[], Iterable[tuple[Fingerprints, Column]]]
@@ -60,7 +60,7 @@ def load_tables(
 
 def _ranges(
     index: Index, source: FingerprintSource, count: int, memory: int
-) -> Iterator[tuple[Pages, Rows]]:
+) -> Iterator[tuple[NumberPages, Rows]]:
     """Yield each table with its sorted rows, range by range."""
     row_bytes = _ROW_BYTES * (2 if index.plan.bits == 128 else 1)
     ranges = -(-count * row_bytes // memory)

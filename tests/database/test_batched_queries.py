@@ -12,7 +12,7 @@ from tiers import examples
 import fpdb
 from fpdb import queries
 from fpdb.documents import lookup
-from fpdb.tables import batch, ranges
+from fpdb.tables import batch
 from fpdb.tables.bits import to_array
 from fpdb.tables.plan import Plan, choose_plan, home_plan, nested_plan
 
@@ -79,9 +79,7 @@ def brute_force(stored, queries, k):
 
 @pytest.fixture
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(ranges, "_ROWS", 64)
-    monkeypatch.setattr(batch, "_PAIRS", 7)
-    monkeypatch.setattr(batch, "_LEAST", 3)
+    monkeypatch.setattr(batch, "_TAKEN", 7)
 
 
 @pytest.mark.usefixtures("small_chunks")

@@ -25,8 +25,8 @@ from fpdb import Database, Document, Grams, Recipe
 from fpdb.errors import PlanError
 from fpdb.fingerprint.sketches import least_estimate
 from fpdb.models import Key
-from fpdb.storage import columns
-from fpdb.tables import Plan, pages
+from fpdb.storage import number_pages
+from fpdb.tables import Plan, sorted_pages
 from fpdb.tables.bits import to_array, to_ints
 from fpdb.tables.plan import Bands, choose_plan, home_plan, nested_plan
 
@@ -388,11 +388,11 @@ def test_any_history_agrees_with_brute_force(
 ) -> None:
     if small:
         # Pages of a dozen rows split and merge all the time.
-        monkeypatch.setattr(columns, "LARGEST", 200)
-        monkeypatch.setattr(pages, "LARGEST", 200)
-        monkeypatch.setattr(pages, "_SMALL", 50)
-        monkeypatch.setattr(pages, "_ROOMY", 150)
-        monkeypatch.setattr(pages, "_SHARED", 175)
+        monkeypatch.setattr(number_pages, "LARGEST", 200)
+        monkeypatch.setattr(sorted_pages, "LARGEST", 200)
+        monkeypatch.setattr(sorted_pages, "_SMALL", 50)
+        monkeypatch.setattr(sorted_pages, "_ROOMY", 150)
+        monkeypatch.setattr(sorted_pages, "_SHARED", 175)
     machine = type("Machine", (Machine,), {})
     machine.plan, machine.keys, machine.largest = PLANS[name], keys, 120 if small else 1200
     machine.similarity = similarity

@@ -13,13 +13,12 @@ from twins import defined
 
 import fpdb
 from fpdb import kernels
-from fpdb.documents.keys import fill_keys, find_key, scan_keys, seed_at, splice_keys
+from fpdb.documents.keys import fill_keys, find_key, key_pages
 from fpdb.errors import DamagedError
-from fpdb.storage.columns import LARGEST, summed
-from fpdb.storage.texts import (
+from fpdb.storage.number_pages import LARGEST, summed
+from fpdb.storage.text_pages import (
     TextEntry,
     find_text,
-    first_text,
     pack_texts,
     unpack_texts,
 )
@@ -57,7 +56,6 @@ def test_pages_are_packed_and_read_as_defined(seed: int) -> None:
     packed = summed(bytearray(page), seed)
     kept = entries[first:after]
     assert unpack_texts(packed, seed) == kept
-    assert first_text(bytes(packed)) == kept[0][0]
     asked = [text for text, _ in dice.sample(entries, min(len(entries), 20))]
     asked += [text + b"!" for text in asked]
     found = [find_text(memoryview(packed), seed, text) for text in asked]
@@ -81,7 +79,7 @@ def test_entries_are_put_into_a_page_as_packed_with_them(seed: int) -> None:
     page, after = pack_texts(olds, 0, len(olds))
     olds, old = olds[:after], bytes(summed(page, seed))
     digest = xxhash.xxh3_64_intdigest(old[4:], seed)
-    grown = kernels.texts.inserted(old, digest, [*news, *every], 0, len(news))
+    grown = kernels.text_pages.inserted(old, digest, [*news, *every], 0, len(news))
     both = sorted((dict(olds) | dict(news)).items())
     wanted, end = pack_texts(both, 0, len(both))
     wider = page[6] < wanted[6] or page[6] < max(number.bit_length() + 7 for _, number in news) // 8
@@ -93,7 +91,7 @@ def test_entries_are_put_into_a_page_as_packed_with_them(seed: int) -> None:
         if grown[6] == wanted[6]:  # an id that is replaced may have been the widest
             assert grown == wanted
         assert unpack_texts(summed(grown, seed), seed) == both
-    assert kernels.texts.inserted(old, digest ^ 1, news, 0, len(news)) is None
+    assert kernels.text_pages.inserted(old, digest ^ 1, news, 0, len(news)) is None
 
 
 @settings(max_examples=examples(300))
@@ -123,8 +121,8 @@ def test_a_forged_page_is_read_as_defined_or_not_at_all(seed: int) -> None:
     if kernels.available:
         entries = drawn(dice, 9)
         digest = xxhash.xxh3_64_intdigest(bytes(page[4:]), 0)
-        kernels.texts.inserted(page, digest, entries, 0, len(entries))
-        kernels.texts.found(page, digest, entries[0][0])
+        kernels.text_pages.inserted(page, digest, entries, 0, len(entries))
+        kernels.text_pages.found(page, digest, entries[0][0])
 
 
 def test_a_changed_bit_is_seen() -> None:
@@ -152,15 +150,15 @@ def test_keys_are_spliced_as_into_a_sorted_list(tmp_path: Path, *, compiled: boo
             gone |= {text + b"!" for text in [*known][:3]}
             gone -= come.keys()
             with db._environment.write() as txn:
-                splice_keys(txn, sorted(come.items()), sorted(gone))
+                key_pages.splice(txn, sorted(come.items()), [(text, 0) for text in sorted(gone)])
                 known = {text: own for text, own in known.items() if text not in gone} | come
-                pages = list(scan_keys(txn))
+                pages = list(key_pages.scan(txn))
                 assert [entry for page in pages for entry in page] == sorted(known.items())
                 for text in dice.sample(sorted(known), min(len(known), 9)):
                     assert find_key(txn, text) == known[text]
                     assert find_key(txn, text + b"!") == known.get(text + b"!")
         with db._environment.write() as txn:
-            splice_keys(txn, [], sorted(known))
+            key_pages.splice(txn, [], sorted(known.items()))
             assert txn.entries("keys") == 0
             assert find_key(txn, b"x") is None
 
@@ -174,7 +172,7 @@ def test_pages_of_keys_are_well_filled(tmp_path: Path) -> None:
     def fill_of(name: str, *batches: list[TextEntry]) -> float:
         with fpdb.create(tmp_path / name) as db, db._environment.write() as txn:
             for batch in batches:
-                splice_keys(txn, batch)
+                key_pages.splice(txn, batch, [])
             return least / LARGEST / txn.entries("keys")
 
     with fpdb.create(tmp_path / "loaded") as db, db._environment.write() as txn:
@@ -191,7 +189,7 @@ def test_the_bytes_of_a_page_of_keys_stay_what_they_are() -> None:
     """The format of released databases: this must not change."""
     long = b"http://b" + b"c" * 130
     entries = [(b"http://a", 5), (b"http://ab", 258), (long, 0)]
-    page = page_of(entries, seed_at(entries[0][0]))
+    page = page_of(entries, key_pages.seed_at(entries[0][0]))
     body = b"\3\0\2" + b"\0\x08http://a\5\0" + b"\x08\1b\2\1" + b"\7\x83\1b" + b"c" * 130 + b"\0\0"
     assert page[4:] == body
     assert page[:4].hex() == "e598e88b"

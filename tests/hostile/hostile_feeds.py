@@ -25,7 +25,6 @@ from hostile_inputs import INPUTS, Hostile
 import fpdb
 from fpdb import kernels
 from fpdb.cli import main
-from fpdb.storage.columns import unpack_rows
 from fpdb.storage.format import (
     pack_header,
     require_supported,
@@ -34,6 +33,7 @@ from fpdb.storage.format import (
     unpack_header,
     unpack_record,
 )
+from fpdb.storage.number_pages import unpack_rows
 
 WATCHDOG_SECONDS = 60.0
 _MOST_DATA = 1 << 30

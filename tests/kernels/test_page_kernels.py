@@ -13,12 +13,10 @@ from twins import defined
 
 import fpdb
 from fpdb import kernels
-from fpdb.arrays import differs
-from fpdb.errors import DamagedError
-from fpdb.storage import columns as columns_module
-from fpdb.storage.columns import LARGEST, NewRows, pack_rows, shape_of
 from fpdb.storage.format import Stored
+from fpdb.storage.number_pages import LARGEST, pack_fitting, pack_rows, shape_of
 from fpdb.tables import batch
+from fpdb.tables.sorted_pages import NumberPages
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -56,18 +54,21 @@ class Cursor:
     def item(self):
         return self.pages[self.at]
 
+    def key(self):
+        return self.pages[self.at][0]
+
 
 def reader(page, columns=1, first=0):
     """Return a kernel's cursor of a page that begins with a number; its checksum has no seed."""
     cursor = Cursor({first.to_bytes(8, "big"): page})
-    return kernels.pages.PageCursor(cursor, xxhash.xxh3_64_intdigest, columns, first)
+    return kernels.number_pages.PageCursor(cursor, xxhash.xxh3_64_intdigest, columns, first)
 
 
 def search_of(below, k=3, masks=(0,), *, home=True):
     """Return a search of one table whose permutation leaves all bits where they are."""
-    moves = np.array([[2**64 - 1, 0]], np.uint64)
-    probes = kernels.pages.Probes(moves, moves, np.array(masks, np.uint64), below)
-    return kernels.pages.NearSearch([probes], k, 64, home)
+    moves = np.array([[2**64 - 1, 2**64 - 1, 0]], np.uint64)
+    probes = kernels.number_pages.Probes(moves, moves, np.array(masks, np.uint64), below)
+    return kernels.number_pages.NearSearch([probes], 1, k, 64, home)
 
 
 def drawn(dice, columns, count, widths):
@@ -82,8 +83,7 @@ def drawn(dice, columns, count, widths):
 
 
 def packed(rows, seed):
-    shape = shape_of(rows)
-    return pack_rows(rows, shape, seed) if shape.size <= LARGEST else b""
+    return pack_rows(rows, seed) if shape_of(rows).size <= LARGEST else b""
 
 
 @settings(max_examples=examples(300))
@@ -97,10 +97,10 @@ def test_rows_are_packed_as_defined(seed):
         rows = list(np.ascontiguousarray(np.stack(rows, axis=-1)).T)
     size = shape_of(rows).size
     for largest in (LARGEST, size, size - 1):
-        found = columns_module.page_or_size(rows, largest)
+        found = pack_fitting(rows, largest)
         with defined():
-            assert found == columns_module.page_or_size(rows, largest)
-        assert (found == size) == (size > largest)
+            assert found == pack_fitting(rows, largest)
+        assert (found is None) == (size > largest)
 
 
 @pytest.mark.parametrize(
@@ -111,18 +111,20 @@ def test_what_are_no_rows_is_not_packed(rows):
         column if isinstance(column, np.ndarray) else np.array(column, np.uint64) for column in rows
     ]
     with pytest.raises(ValueError, match="column"):
-        kernels.pages.packed(rows, LARGEST)
+        kernels.number_pages.packed(rows, LARGEST)
 
 
 @settings(max_examples=examples(300))
 @given(seed=SEEDS)
-def test_rows_are_put_into_a_page_as_defined(seed):
+def test_rows_are_put_into_a_page_as_packed_with_them(seed):
     dice = random.Random(seed)
-    columns = dice.randrange(1, 5)
+    keys = dice.randrange(1, 3)
+    columns = dice.randrange(keys, 5)
+    pages = NumberPages("table-00", keys, columns)
     widths = [dice.choice([0, 1, 2, 4, 8]), *[dice.randrange(9) for _ in range(columns - 1)]]
-    rows = drawn(dice, columns, dice.randrange(1, 120), widths)
-    own = dice.getrandbits(dice.choice([8, 64, 130]))
-    page = packed(rows, own)
+    rows = pages._spliced(pages.empty(), drawn(dice, columns, dice.randrange(1, 120), widths), [[]])
+    key = pages.first_key(rows)
+    page = packed(rows, pages.seed_at(key))
     if not page:
         return
     wider = [min(8, width + (dice.random() < 0.1)) for width in widths]
@@ -132,42 +134,39 @@ def test_rows_are_put_into_a_page_as_defined(seed):
             new % np.uint64(2 ** (8 * width)) + row[0] if width < 8 else new
             for new, row, width in zip(news, rows, widths, strict=True)
         ]
-        sequence = np.argsort(news[0], kind="stable")
+        sequence = np.lexsort(news[::-1])
         news = [new[sequence] for new in news]
-    first = dice.randrange(len(news[0]))
-    after = dice.randrange(first + 1, len(news[0]) + 1)
-    found = NewRows(news).into(memoryview(page), columns, own, first, after)
-    with defined():
-        assert found == NewRows(news).into(memoryview(page), columns, own, first, after)
-    # Rows that are sorted by their keys, some of which are on the page already.
-    keys = dice.randrange(1, columns + 1)
-    both = [np.concatenate([new, row[::7]]) for new, row in zip(news, rows, strict=True)]
-    sequence = np.lexsort(both[:keys][::-1])
-    most = dice.randrange(1, 200)
-    both = [column[sequence][:most] for column in both]
-    fresh = differs(*both[:keys])
-    news = [column[fresh] for column in both]
-    found = NewRows(news).merged(memoryview(page), keys, own, 0, len(news[0]))
-    with defined():
-        expected = NewRows(news).merged(memoryview(page), keys, own, 0, len(news[0]))
-    assert all((one == other).all() for one, other in zip(found, expected, strict=True))
-    assert [len(column) for column in found] == [len(column) for column in expected]
+    news = pages._spliced(pages.empty(), news, [[]])
+    if pages.first_key(news) < key:
+        return
+    cursor, put = Cursor({key: page}), {}
+    at = pages.reader(cursor)
+    count = len(news[0])
+    inserter = kernels.number_pages.RowsToInsert(np.stack(news), LARGEST)
+    done = inserter.insert(at, put.__setitem__, keys, 0, 64)
+    both = pages._spliced(rows, news, [[]])
+    if done:
+        assert done == count
+        assert put == {key: packed(both, pages.seed_at(key))}
+    else:  # it must be packed anew
+        firsts = rows[0].tolist()
+        shape, old = shape_of(both), shape_of(rows)
+        adjacent = any(number in firsts for number in news[0].tolist())
+        assert not put
+        assert adjacent or shape.widths != old.widths or shape.size > LARGEST or not old.widths[0]
 
 
-def test_some_rows_are_put_into_pages_and_some_are_not():
-    rows = [np.arange(100, 3000, 20, dtype=np.uint64), np.arange(145, dtype=np.uint64)]
-    page = memoryview(packed(rows, 5))
-    for number, other, fits in ((105, 3, True), (120, 3, False), (50, 3, False), (105, 400, False)):
-        new = [np.array([each], np.uint64) for each in (number, other)]
-        assert (NewRows(new).into(page, 2, 5, 0, 1) is not None) == fits
-
-
-@pytest.mark.parametrize("bad", [(0, 0), (1, 0), (0, 3), (-1, 1), (0, 2**62)])
-def test_rows_that_are_not_there_are_not_read(bad):
-    rows = [np.arange(0, 2000, 20, dtype=np.uint64)]
-    page = packed(rows, 0)
-    inserter = kernels.pages.RowsToInsert(np.array([[5, 7]], np.uint64), LARGEST)
-    assert inserter.into(page, digest(page, 0), *bad) == b""
+@pytest.mark.parametrize("first", [-1, 5])
+def test_rows_that_are_not_there_are_not_put(first):
+    page = packed([np.arange(0, 2000, 20, dtype=np.uint64)], 0)
+    inserter = kernels.number_pages.RowsToInsert(np.array([[5, 7]], np.uint64), LARGEST)
+    put = {}
+    if first < 0:
+        with pytest.raises(ValueError, match="another table"):
+            inserter.insert(reader(page), put.__setitem__, 1, first, 64)
+    else:
+        assert inserter.insert(reader(page), put.__setitem__, 1, first, 64) == first
+    assert not put
 
 
 def searches(numbers):
@@ -175,11 +174,12 @@ def searches(numbers):
     places = np.arange(len(numbers) + 1)
     column = np.array(sorted(numbers), np.uint64)
     got = np.zeros(len(numbers), np.int64)
+    asked = (places, [column], places[:-1])
     return [
-        kernels.pages.RangeSearch(
-            column, column | np.uint64(255), places, column, places[:-1], got, 1 << 20, 9, 1 << 20
+        kernels.number_pages.RangeSearch(
+            column, column | np.uint64(255), *asked, got, 1 << 20, 9, 1 << 20
         ),
-        kernels.pages.IdSearch(column, column, got.copy(), 3),
+        kernels.number_pages.IdSearch(column, column, *asked, got.copy(), 3),
     ]
 
 
@@ -206,51 +206,46 @@ def test_a_forged_page_is_read_within_its_bytes(seed):
         search = search_of(2 ** dice.randrange(65) - 1, dice.randrange(70), [0, *numbers[:1]])
         found = search.near([at], query, 1 << 20)
         assert found is None or found[0].keys() >= found[1].keys()
-        read = kernels.pages.runs(at, sorted(set(numbers)))
+        read = kernels.number_pages.runs(at, sorted(set(numbers)))
         assert read is None or {number for number, _ in read} <= set(numbers)
         for search in searches(numbers):
             search.search(at, dice.random() < 0.5, dice.randrange(9))
             assert len({len(part) for part in search.taken()}) == 1
-        if columns >= 1:
+        if 1 <= columns <= 4:
             new = np.array([sorted(dice.getrandbits(64) for _ in range(3))] * columns, np.uint64)
-            grown = kernels.pages.RowsToInsert(new, LARGEST).into(page, own, 0, 3)
-            assert not grown or len(page) < len(grown) <= LARGEST
-            inserter = kernels.pages.RowsToInsert(new, LARGEST)
-            every = inserter.merged(page, dice.randrange(-1, 6), own, 0, 3)
-            assert every is None or len(every) % (8 * columns) == 0
+            inserter, put = kernels.number_pages.RowsToInsert(new, LARGEST), {}
+            inserter.insert(at, put.__setitem__, 1, 0, 64)
+            assert all(len(page) < len(grown) <= LARGEST for grown in put.values())
 
 
 def test_a_damaged_page_is_left_to_the_definition():
     page = bytearray(packed([np.arange(0, 2000, 20, dtype=np.uint64)], 0))
     at = reader(page)
     assert search_of(63).near([at], 20, 500) == ({0: 2, 20: 0, 60: 2}, {0: [0], 20: [20], 60: [60]})
-    assert kernels.pages.runs(at, [20, 30]) == [(20, [20])]
+    assert kernels.number_pages.runs(at, [20, 30]) == [(20, [20])]
     for place in range(len(page)):
         page[place] ^= 16
         assert search_of(63).near([at], 20, 500) is None
-        assert kernels.pages.runs(at, [20]) is None
+        assert kernels.number_pages.runs(at, [20]) is None
         assert all(search.search(at, False, 9) is None for search in searches([20]))
-        new = [np.array([25], np.uint64)]
-        with pytest.raises(DamagedError):
-            NewRows(new).into(memoryview(page), 1, 0, 0, 1)
+        inserter = kernels.number_pages.RowsToInsert(np.array([[25]], np.uint64), LARGEST)
+        assert inserter.insert(at, pytest.fail, 1, 0, 64) == 0
         page[place] ^= 16
 
 
 def test_what_does_not_fit_a_search_is_refused():
     at = reader(packed([np.arange(0, 2000, 20, dtype=np.uint64)], 0))
-    moves, mask = np.array([[1, 2]], np.uint64), np.zeros(1, np.uint64)
+    moves, mask = np.array([[1, 1, 2]], np.uint64), np.zeros(1, np.uint64)
     for cursors in ([], [at, at]):
         with pytest.raises(ValueError, match="each table has a cursor"):
             search_of(63).near(cursors, 20, 500)
     with pytest.raises(TypeError):
         search_of(63).near([None], 20, 500)
-    for wrong in ((moves[:, :1].copy(), moves), (moves, np.zeros((2, 3), np.uint64))):
-        with pytest.raises(ValueError, match="two columns"):
-            kernels.pages.Probes(*wrong, mask, 0)
-    with pytest.raises(ValueError, match="counts"):
-        kernels.pages.IdSearch(mask, mask, np.zeros(2, np.int64), 3)
-    with pytest.raises(ValueError, match="bounds"):
-        kernels.pages.IdSearch(mask, moves[0].copy(), np.zeros(1, np.int64), 3)
+    for wrong in ((moves[:, :1].copy(), moves), (moves, np.zeros((2, 2), np.uint64))):
+        with pytest.raises(ValueError, match="three columns"):
+            kernels.number_pages.Probes(*wrong, mask, 0)
+    with pytest.raises(ValueError, match="one word or two"):
+        kernels.number_pages.NearSearch([], 3, 3, 64, True)
 
 
 def test_pages_out_of_order_are_left_to_the_definition():
@@ -258,7 +253,7 @@ def test_pages_out_of_order_are_left_to_the_definition():
     cursor = Cursor({(30).to_bytes(8, "big"): page})
     cursor.pages *= 2
     for in_turn, found in ((True, None), (False, True)):
-        at = kernels.pages.PageCursor(cursor, xxhash.xxh3_64_intdigest, 1, 30)
+        at = kernels.number_pages.PageCursor(cursor, xxhash.xxh3_64_intdigest, 1, 30)
         assert all(each.search(at, in_turn, 99) is found for each in searches([20, 5000]))
 
 
@@ -280,19 +275,21 @@ def test_a_search_of_what_is_not_there_is_refused(name, value):
         "lows": np.array([0, 10], np.uint64),
         "highs": np.array([9, 19], np.uint64),
         "bounds": np.array([0, 1, 3]),
-        "words": np.array([3, 12, 13], np.uint64),
+        "words": [np.array([3, 12, 13], np.uint64)],
         "queries": np.array([0, 1, 2]),
         "read": np.zeros(3, np.int64),
     }
     page = packed([np.arange(0, 2000, 4, dtype=np.uint64)], 0)
-    search = kernels.pages.RangeSearch(*fields.values(), 100, 1, 100)
+    search = kernels.number_pages.RangeSearch(*fields.values(), 100, 1, 100)
     assert search.search(reader(page), False, 100) is True
     queries, changes = (np.frombuffer(part, np.int64).tolist() for part in search.taken())
     assert sorted(zip(queries, changes, strict=True)) == [(1, 0), (2, 1)]
-    assert (search.taken(), search.longest, fields["read"].tolist()) == ((b"", b""), 500, [3, 2, 2])
+    assert (search.taken(), search.longest, fields["read"].tolist()) == ([b"", b""], 500, [3, 2, 2])
     fields[name] = np.array(value, fields[name].dtype)
     with pytest.raises(ValueError, match=r"there|in order|more bounds"):
-        kernels.pages.RangeSearch(*fields.values(), 100, 1, 100)
+        kernels.number_pages.IdSearch(*fields.values(), 100)
+    with pytest.raises(ValueError, match=r"there|in order|more bounds"):
+        kernels.number_pages.RangeSearch(*fields.values(), 100, 1, 100)
 
 
 def crowd(dice, bits, count):

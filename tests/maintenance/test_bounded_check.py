@@ -15,12 +15,11 @@ from tiers import examples
 import fpdb
 from fpdb import Database, Document, Grams, Recipe
 from fpdb.documents.catalog import View
-from fpdb.documents.keys import scan_keys, splice_keys
+from fpdb.documents.keys import key_pages
 from fpdb.maintenance import check as checking
 from fpdb.maintenance.check import check_view
 from fpdb.models import Key, Problem
 from fpdb.storage import WriteTransaction
-from fpdb.storage.columns import Shape, pack_rows, unpack_rows
 from fpdb.storage.format import (
     pack_header,
     pack_record,
@@ -29,6 +28,7 @@ from fpdb.storage.format import (
     unpack_header,
     unpack_record,
 )
+from fpdb.storage.number_pages import Shape, pack_unsummed, summed, unpack_rows
 from fpdb.tables import plans
 from fpdb.tables.plan import choose_plan
 
@@ -122,7 +122,7 @@ class Damager:
         if dice.random() < 0.9:
             key = pages.first_key(columns)
         shape = Shape([0] * len(columns), [8] * len(columns), 0)
-        data = pack_rows(columns, shape, pages.seed_at(key))
+        data = summed(pack_unsummed(columns, shape), pages.seed_at(key))
         if kind == "flip":
             data = data[:-1] + bytes([data[-1] ^ 1])
         self.txn.put(pages.name, key, data)
@@ -145,15 +145,15 @@ class Damager:
 
     def key(self) -> None:
         """Drop a text key or add one, let two lead to each other's document, or damage a page."""
-        entries = [entry for page in scan_keys(self.txn) for entry in page]
+        entries = [entry for page in key_pages.scan(self.txn) for entry in page]
         one, other = self.dice.sample(entries, 2)
         kind = self.dice.choice(["drop", "exchange", "add", "flip", "moved"])
         if kind == "drop":
-            splice_keys(self.txn, [], [one[0]])
+            key_pages.splice(self.txn, [], [one])
         elif kind == "exchange":
-            splice_keys(self.txn, sorted([(one[0], other[1]), (other[0], one[1])]))
+            key_pages.splice(self.txn, sorted([(one[0], other[1]), (other[0], one[1])]), [])
         elif kind == "add":
-            splice_keys(self.txn, [(one[0] + b"!", one[1])])
+            key_pages.splice(self.txn, [(one[0] + b"!", one[1])], [])
         else:
             key, value = self.some_entry("keys")
             if kind == "moved":
@@ -215,7 +215,9 @@ def test_an_empty_page_is_reported(db: Database) -> None:
                 assert cursor.first()
                 key = (int.from_bytes(cursor.key()) + 1).to_bytes(pages.key_width)
             shape = Shape([0] * pages.columns, [8] * pages.columns, 0)
-            txn.put(pages.name, key, pack_rows(pages.empty(), shape, pages.seed_at(key)))
+            txn.put(
+                pages.name, key, summed(pack_unsummed(pages.empty(), shape), pages.seed_at(key))
+            )
             found = list(check_view(View(txn, db._index, db._catalog)))
             raise Undone
         what = f"page {key.hex()} has the wrong key, expected "

@@ -13,12 +13,11 @@ import fpdb
 from fpdb import Database, Document, Grams, Recipe
 from fpdb.arrays import Rows
 from fpdb.documents.catalog import View
-from fpdb.documents.keys import splice_keys
+from fpdb.documents.keys import key_pages
 from fpdb.documents.layout import read_files, write_files
 from fpdb.maintenance.check import check_view
 from fpdb.models import Key, Problem
 from fpdb.storage import WriteTransaction
-from fpdb.storage.columns import pack_rows, shape_of, unpack_rows
 from fpdb.storage.format import (
     FILES,
     Counters,
@@ -29,9 +28,10 @@ from fpdb.storage.format import (
     renumbered,
     unpack_record,
 )
+from fpdb.storage.number_pages import pack_rows, unpack_rows
 from fpdb.tables.bits import as_words, to_array
-from fpdb.tables.pages import Pages
 from fpdb.tables.plan import choose_plan
+from fpdb.tables.sorted_pages import NumberPages
 
 RECIPE = Recipe("tiny", clean=(), segment="whitespace", grams=Grams(minimum=3))
 DOCUMENTS = 700  # more than one page in each table
@@ -99,7 +99,7 @@ def places(found: list[Problem]) -> set[str]:
     return {problem.where for problem in found}
 
 
-def row_of(db: Database, pages: Pages, number: int) -> Rows:
+def row_of(db: Database, pages: NumberPages, number: int) -> Rows:
     """The row in a table of the document with this number."""
     document = db[key_of(db, number)]
     assert document.fingerprint is not None
@@ -114,12 +114,12 @@ def shown(row: Rows) -> str:
     return ", ".join(str(column[0]) for column in row)
 
 
-def stranger(db: Database, pages: Pages) -> Rows:
+def stranger(db: Database, pages: NumberPages) -> Rows:
     """A row of no document."""
     return [np.array([12345], np.uint64)] * pages.columns
 
 
-def tables(db: Database) -> list[Pages]:
+def tables(db: Database) -> list[NumberPages]:
     return [db._index.home, *db._index.further]
 
 
@@ -199,17 +199,17 @@ def test_rows_out_of_order_within_a_page_are_reported(db: Database, table: int) 
         middle = np.arange(len(rows[0]))
         middle[[5, 6]] = middle[[6, 5]]
         rows = [column[middle] for column in rows]
-        return key, pack_rows(rows, shape_of(rows), pages.seed_at(key))
+        return key, pack_rows(rows, pages.seed_at(key))
 
     found = problems(db, lambda txn, _: rewrite(txn, pages.name, swap))
     assert places(found) == {pages.name}
     assert found[0].what.startswith("1 rows aren't in order, or are stored twice, first ")
 
 
-def under(pages: Pages, key: bytes, other: bytes, value: bytes) -> bytes:
+def under(pages: NumberPages, key: bytes, other: bytes, value: bytes) -> bytes:
     """Forge a page so that its checksum is right under another key."""
     rows = unpack_rows(value, pages.columns, pages.seed_at(key))
-    return pack_rows(rows, shape_of(rows), pages.seed_at(other))
+    return pack_rows(rows, pages.seed_at(other))
 
 
 @pytest.mark.parametrize("table", [0, 2])
@@ -270,7 +270,7 @@ def band_rows(db: Database) -> Rows:
     return rows
 
 
-def bands_of(db: Database) -> Pages:
+def bands_of(db: Database) -> NumberPages:
     assert db._index.bands
     return db._index.bands.pages
 
@@ -327,7 +327,7 @@ def test_a_key_that_leads_to_another_document_is_reported(db: Database) -> None:
 
     def exchange(txn: WriteTransaction, db: Database) -> None:
         leads = zip([key.encode() for key in keys], [other, one], strict=True)
-        splice_keys(txn, sorted(leads))
+        key_pages.splice(txn, sorted(leads), [])
 
     found = problems(db, exchange)
     assert places(found) == {"keys"}
@@ -344,7 +344,7 @@ def test_a_missing_key_is_reported(db: Database) -> None:
         assert "isn't that of its record" in found[0].what
     else:
         key = str(key_of(db, WITH_TEXT)).encode()
-        found = problems(db, lambda txn, _: splice_keys(txn, [], [key]))
+        found = problems(db, lambda txn, _: key_pages.splice(txn, [], [(key, 0)]))
         assert places(found) == {"keys"}
         assert "is missing" in found[0].what
     assert len(found) == 1

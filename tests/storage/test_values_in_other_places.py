@@ -10,7 +10,7 @@ import xxhash
 
 import fpdb
 from fpdb import DamagedError, Database, Document
-from fpdb.documents.keys import splice_keys
+from fpdb.documents.keys import key_pages
 from fpdb.storage.format import Counters, pack_header, unpack_header
 
 pytestmark = pytest.mark.slow("its cases damage databases value by value, 18 s together")
@@ -125,7 +125,7 @@ def test_a_key_that_leads_to_another_document(tmp_path: Path) -> None:
         for number in range(3):
             db.add(f"k{number}", TEXT * 2 + str(number))
         with db._environment.write() as txn:
-            splice_keys(txn, [(b"k1", 2), (b"k2", 1)])
+            key_pages.splice(txn, [(b"k1", 2), (b"k2", 1)], [])
         for read in (
             lambda: db["k1"],
             lambda: list(db.scan(prefix="k")),

@@ -12,12 +12,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tiers import examples
 
-from fpdb.errors import DamagedError
-from fpdb.storage import Environment, ReadTransaction, WriteTransaction, columns
-from fpdb.storage.columns import last_numbers, narrow_column, pack_rows, shape_of
+from fpdb.storage import Environment, ReadTransaction, WriteTransaction, number_pages
 from fpdb.storage.format import Stored
 from fpdb.tables import bands
-from fpdb.tables import pages as pages_module
+from fpdb.tables import sorted_pages as pages_module
 from fpdb.tables.bands import BandTable, Sketches
 from fpdb.tables.plan import Bands
 
@@ -36,7 +34,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environmen
 @pytest.fixture
 def tiny_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let pages be so small that a few rows split them."""
-    monkeypatch.setattr(columns, "LARGEST", 200)
+    monkeypatch.setattr(number_pages, "LARGEST", 200)
     monkeypatch.setattr(pages_module, "LARGEST", 200)
     monkeypatch.setattr(pages_module, "_SMALL", 50)
     monkeypatch.setattr(pages_module, "_ROOMY", 150)
@@ -256,7 +254,7 @@ def test_any_changes_leave_the_rows_of_what_is_there(
     table, dice = BandTable(shape), random.Random(seed)
     held: dict[int, Stored] = {}
     with pytest.MonkeyPatch.context() as patch, contextlib.suppress(ZeroDivisionError):
-        for module in (columns, pages_module):
+        for module in (number_pages, pages_module):
             patch.setattr(module, "LARGEST", 200)
         patch.setattr(pages_module, "_SMALL", 50)
         patch.setattr(pages_module, "_ROOMY", 150)
@@ -299,49 +297,3 @@ def test_a_load_in_parts_is_a_load(
         assert len(reads) == 1 + 500 * shape.count * row // memory
 
     undone(work)
-
-
-FIRST = st.integers(0, 9) | st.integers(0, 2**20) | st.integers(0, 2**40) | st.integers(0, TOP)
-
-
-@given(
-    st.sampled_from([0, 1, 2, 4, 8]),
-    st.integers(0, 8),
-    st.integers(0, TOP),
-    st.integers(0, TOP),
-    st.data(),
-)
-def test_columns_that_are_read_as_they_are_stored(
-    width: int, other: int, base: int, id_base: int, data: st.DataObject
-) -> None:
-    """For columns of every width."""
-
-    def within(low: int, size: int) -> st.SearchStrategy[int]:
-        return st.integers(0, (1 << 8 * size) - 1).map(lambda more: min(low + more, TOP))
-
-    pool = data.draw(st.lists(within(base, width), min_size=1, max_size=4))
-    rows = sorted(
-        data.draw(
-            st.sets(
-                st.tuples(st.sampled_from(pool), within(id_base, other)), min_size=1, max_size=40
-            )
-        )
-    )
-    page = pack_rows(
-        array := [np.array(c, np.uint64) for c in zip(*rows, strict=True)], shape_of(array), 3
-    )
-    column, low = narrow_column(memoryview(page), 2, 3)
-    assert [number + low for number in column] == [number for number, _ in rows]
-    start = data.draw(st.integers(0, len(rows)))
-    stop = data.draw(st.integers(start, len(rows)))
-    assert last_numbers(memoryview(page), 2, start, stop) == [own for _, own in rows[start:stop]]
-
-
-@pytest.mark.parametrize("cut", [0, 5, 30, 100])
-def test_a_damaged_page_has_no_numbers(cut: int) -> None:
-    array = [np.arange(100, dtype=np.uint64) << np.uint64(50)] * 2
-    page = bytearray(pack_rows(array, shape_of(array), 3))
-    page[cut] ^= 4
-    for value in (memoryview(page), memoryview(page)[:cut], memoryview(page)[:-1]):
-        with pytest.raises(DamagedError):
-            narrow_column(value, 2, 3)

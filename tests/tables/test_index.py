@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fpdb.storage import Environment, ReadTransaction, WriteTransaction, columns
+from fpdb.storage import Environment, ReadTransaction, WriteTransaction, number_pages
 from fpdb.tables import Index, Plan
-from fpdb.tables import pages as pages_module
+from fpdb.tables import sorted_pages as pages_module
 from fpdb.tables.bits import Fingerprints, to_array, to_ints
 from fpdb.tables.bulk_load import load_tables, source_of
 from fpdb.tables.index import HIGH_BITS
-from fpdb.tables.pages import Pages
 from fpdb.tables.plan import choose_plan, home_plan, nested_plan
+from fpdb.tables.sorted_pages import NumberPages
 
 Undone = Callable[[Callable[[WriteTransaction], None]], None]
 PLENTY = 10**9
@@ -70,7 +70,7 @@ def nothing(index: Index) -> tuple[Fingerprints, np.ndarray[Any, np.dtype[np.uin
     return numbered(index, [])
 
 
-def rows_of(txn: ReadTransaction, pages: Pages) -> list[tuple[int, ...]]:
+def rows_of(txn: ReadTransaction, pages: NumberPages) -> list[tuple[int, ...]]:
     return [
         row
         for rows in pages.scan(txn)
@@ -84,7 +84,7 @@ def test_near_is_what_brute_force_finds(
     plan: Plan, small: bool, undone: Undone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if small:
-        monkeypatch.setattr(columns, "LARGEST", 200)
+        monkeypatch.setattr(number_pages, "LARGEST", 200)
         monkeypatch.setattr(pages_module, "LARGEST", 200)
     dice = np.random.default_rng(plan.bits + len(plan.tables))
     index = Index(plan)
@@ -203,7 +203,7 @@ def test_a_probe_reads_its_range_to_both_ends(
             assert index.near(txn, number, 0, PLENTY).distances == {number: 0}
 
     for largest in range(60, 100, 3):
-        monkeypatch.setattr(columns, "LARGEST", largest)
+        monkeypatch.setattr(number_pages, "LARGEST", largest)
         monkeypatch.setattr(pages_module, "LARGEST", largest)
         undone(work)
 

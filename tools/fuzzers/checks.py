@@ -26,14 +26,6 @@ from fpdb.io.content import main_content
 from fpdb.io.files import FORMATS, read_parts, read_records
 from fpdb.io.records import BadRecord, Reading, Record
 from fpdb.maintenance import portable
-from fpdb.storage.columns import (
-    number_at,
-    pack_rows,
-    raw_column,
-    shape_of,
-    unpack_rows,
-    with_rows,
-)
 from fpdb.storage.format import (
     Stored,
     pack_header,
@@ -44,6 +36,7 @@ from fpdb.storage.format import (
     unpack_header,
     unpack_record,
 )
+from fpdb.storage.number_pages import pack_rows, shape_of, unpack_rows
 
 FOLDER = Path(tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None))
 LARGEST = 1000
@@ -199,24 +192,18 @@ def check_page(page, columns):
         for search in _page_searches(np.arange(0, 1 << 63, 1 << 58, dtype=np.uint64)):
             search(_reader(page, columns))
     rows = unpack_rows(page, columns, _SEED)
-    column, count = raw_column(page, columns, _SEED)
-    require(np.array_equal(np.frombuffer(column, np.uint64), rows[0]), count)
+    count = len(rows[0])
     require(all(len(each) == count for each in rows))
     if not count:
         return
-    require(number_at(page, columns, count - 1) == int(rows[-1][-1]))
     order = np.argsort(rows[0], kind="stable")
     rows = [each[order] for each in rows]
-    shape = shape_of(rows)
-    if shape.size > 4080:
+    if shape_of(rows).size > 4080:
         return
-    packed = memoryview(pack_rows(rows, shape, _SEED))
+    packed = memoryview(pack_rows(rows, _SEED))
     require(all(map(np.array_equal, unpack_rows(packed, columns, _SEED), rows)))
     if kernels.available:
         check_page_kernels(packed, rows)
-    added = [[int(each[0]) + (place == 0)] for place, each in enumerate(rows)]
-    if added[0][0] < 1 << 64 and (grown := with_rows(packed, columns, _SEED, added)):
-        require(len(unpack_rows(grown, columns, _SEED)[0]) == count + 1)
 
 
 class _Cursor:
@@ -237,18 +224,19 @@ class _Cursor:
 
 def _reader(page, columns):
     digest = xxhash.xxh3_64_intdigest
-    return kernels.pages.PageCursor(_Cursor(page), digest, columns, _SEED)
+    return kernels.number_pages.PageCursor(_Cursor(page), digest, columns, _SEED)
 
 
 def _page_searches(numbers, k=3):
     """Return functions that look sorted numbers up in a page, one for each kernel."""
-    size, every = len(numbers), np.array([[(1 << 64) - 1, 0]], np.uint64)
-    probes = kernels.pages.Probes(every, every, numbers[:1] ^ numbers[:1], (1 << 64) - 1)
-    near = kernels.pages.NearSearch([probes], k, 1 << 20, home=True)
-    ids = kernels.pages.IdSearch(numbers, numbers, np.zeros(size, np.int64), 2)
+    size, every = len(numbers), np.array([[(1 << 64) - 1, (1 << 64) - 1, 0]], np.uint64)
+    probes = kernels.number_pages.Probes(every, every, numbers[:1] ^ numbers[:1], (1 << 64) - 1)
+    near = kernels.number_pages.NearSearch([probes], 1, k, 1 << 20, home=True)
     places, read = np.arange(size + 1), np.zeros(size, np.int64)
-    bounds = (numbers, numbers | np.uint64(7), places, numbers, places[:-1], read)
-    ranges = kernels.pages.RangeSearch(*bounds, 1 << 20, k, 1 << 20)
+    asked = (places, [numbers], places[:-1])
+    ids = kernels.number_pages.IdSearch(numbers, numbers, *asked, read.copy(), 2)
+    highs = numbers | np.uint64(7)
+    ranges = kernels.number_pages.RangeSearch(numbers, highs, *asked, read, 1 << 20, k, 1 << 20)
 
     def taken(search, at):
         search.search(at, in_turn=False, enough=1 << 20)
@@ -257,7 +245,7 @@ def _page_searches(numbers, k=3):
 
     return [
         lambda at: near.near([at], int(numbers[0]), 1 << 20),
-        lambda at: kernels.pages.runs(at, numbers.tolist()),
+        lambda at: kernels.number_pages.runs(at, numbers.tolist()),
         lambda at: taken(ids, at),
         lambda at: taken(ranges, at),
     ]
@@ -427,7 +415,7 @@ SEEDS = {
         b"\0\0" + _RECORD[4:],
         b"\1\0" + pack_header({"uuid": "u", "recipe": {}})[16:],
         b"\2\0" + msgpack.packb({"a": [1, -2, 3.5, "x", None, True, {"b": []}]}),
-        b"\3\1" + pack_rows(_ROWS, shape_of(_ROWS), _SEED)[4:],
+        b"\3\1" + pack_rows(_ROWS, _SEED)[4:],
         b"\3\0" + struct.pack("<HHQ", 3, 2, 9) + bytes(range(6)),
     ],
     "texts": [bytes([kind]) + text.encode() for kind in range(16) for text in _TEXTS],

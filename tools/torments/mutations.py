@@ -14,8 +14,8 @@ from damage import SHAPES, Shape, Source, apart, check, damage, prepare, read
 from figures import ControlError, Figures, going
 
 from fpdb import kernels
-from fpdb.storage import columns, texts
 from fpdb.storage import format as layouts
+from fpdb.storage import number_pages, text_pages
 from fpdb.storage.lmdb_file import (
     BRANCH,
     NODE_HEAD,
@@ -219,8 +219,8 @@ def _unbound() -> Iterator[None]:
 
     with (
         mock.patch.object(kernels, "enabled", new=False),  # they compute their own
-        mock.patch.object(columns, "_digest", of_page),
-        mock.patch.object(texts, "_checksum", of_texts),
+        mock.patch.object(number_pages, "_digest", of_page),
+        mock.patch.object(text_pages, "_checksum", of_texts),
         mock.patch.object(layouts, "_record_checksum", of_record),
     ):
         yield

@@ -120,7 +120,7 @@ def parts(path: Path) -> Parts:
     with fpdb.open(path, readonly=True) as db:
         keys = {document.id: document.key for document in db.scan()}
         home, catalog = db._index.home, db._catalog
-    from fpdb.storage.columns import unpack_rows
+    from fpdb.storage.number_pages import unpack_rows
 
     with Survey(open_data(path)) as survey:
         file = survey.file

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Kernels of pages of texts: find one, read all, pack them, and put some into a page.
 
-`fpdb.storage.texts` has the layout, and defines each result. The caller computes the checksum of a
+`fpdb.storage.text_pages` has the layout, and defines each result. The caller computes the checksum of a
 page, which is compared here. A page that isn't sound is one for the definition, which raises the
 error.
 """

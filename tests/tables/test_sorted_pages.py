@@ -17,18 +17,17 @@ from twins import defined
 from fpdb import kernels
 from fpdb.arrays import Rows
 from fpdb.errors import DamagedError
-from fpdb.storage import Environment, ReadTransaction, WriteTransaction, columns
-from fpdb.storage.columns import (
+from fpdb.storage import Environment, ReadTransaction, WriteTransaction, number_pages
+from fpdb.storage.number_pages import (
     LARGEST,
     pack_rows,
-    page_length,
     rows_that_fit,
     shape_of,
     summed,
     unpack_rows,
 )
-from fpdb.tables import pages as pages_module
-from fpdb.tables.pages import Pages, seek
+from fpdb.tables import sorted_pages as pages_module
+from fpdb.tables.sorted_pages import NumberPages, seek
 
 Row = tuple[int, ...]
 TOP = 2**64 - 1
@@ -41,7 +40,7 @@ SHAPES = [
     ("home-128", 3, 3),
     ("ids", 1, 3),
 ]
-KINDS = [Pages(*shape) for shape in SHAPES]
+KINDS = [NumberPages(*shape) for shape in SHAPES]
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +53,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environmen
 @pytest.fixture
 def tiny_pages(monkeypatch: pytest.MonkeyPatch) -> int:
     """Let pages be so small that a few rows split them."""
-    monkeypatch.setattr(columns, "LARGEST", 200)
+    monkeypatch.setattr(number_pages, "LARGEST", 200)
     monkeypatch.setattr(pages_module, "LARGEST", 200)
     monkeypatch.setattr(pages_module, "_SMALL", 50)
     monkeypatch.setattr(pages_module, "_ROOMY", 150)
@@ -67,12 +66,12 @@ def as_rows(rows: list[Row], width: int) -> Rows:
     return [np.ascontiguousarray(column) for column in array.T]
 
 
-def entries(txn: ReadTransaction, pages: Pages) -> list[tuple[bytes, bytes]]:
+def entries(txn: ReadTransaction, pages: NumberPages) -> list[tuple[bytes, bytes]]:
     with txn.cursor(pages.name) as cursor:
         return [(bytes(key), bytes(value)) for key, value in cursor]
 
 
-def content(txn: ReadTransaction, pages: Pages, largest: int = LARGEST) -> list[Row]:
+def content(txn: ReadTransaction, pages: NumberPages, largest: int = LARGEST) -> list[Row]:
     """All rows as they are stored; every page is checked on the way."""
     found: list[Row] = []
     for key, value in entries(txn, pages):
@@ -132,7 +131,7 @@ def batches(draw: st.DrawFn, width: int, keys: int) -> list[tuple[list[Row], lis
 @settings(max_examples=examples(20), suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_splice_agrees_with_a_sorted_set(
-    pages: Pages, data: st.DataObject, undone: Any, tiny_pages: int
+    pages: NumberPages, data: st.DataObject, undone: Any, tiny_pages: int
 ) -> None:
     width, keys = pages.columns, pages._keys
 
@@ -155,7 +154,7 @@ def test_splice_agrees_with_a_sorted_set(
 
 
 @pytest.mark.parametrize("pages", KINDS, ids=lambda pages: pages.name)
-def test_many_random_batches_agree_with_a_sorted_set(pages: Pages, undone: Any) -> None:
+def test_many_random_batches_agree_with_a_sorted_set(pages: NumberPages, undone: Any) -> None:
     dice = np.random.default_rng(len(pages.name))
     width, keys = pages.columns, pages._keys
 
@@ -189,7 +188,7 @@ def test_many_random_batches_agree_with_a_sorted_set(pages: Pages, undone: Any) 
 @pytest.mark.skipif(not kernels.enabled, reason="there are no kernels")
 @pytest.mark.parametrize("pages", KINDS, ids=lambda pages: pages.name)
 @pytest.mark.parametrize("bits", [20, 33, 64])
-def test_kernels_splice_the_same_pages(pages: Pages, bits: int, undone: Any) -> None:
+def test_kernels_splice_the_same_pages(pages: NumberPages, bits: int, undone: Any) -> None:
     def spliced(made: list[list[tuple[bytes, bytes]]]) -> None:
         dice = np.random.default_rng(bits)
 
@@ -236,7 +235,7 @@ def test_a_batch_writes_each_page_once(undone: Any) -> None:
         # A row that is missing is skipped; a page whose first row goes moves once.
         spy = Spy(txn)
         pages.splice(spy, pages.empty(), as_rows([(firsts[3] * step,), (firsts[5] * step + 9,)], 1))
-        assert len(spy.puts) == 2
+        assert len(spy.puts) == 1
         assert spy.deletes == [before[3]]
 
     undone(work)
@@ -361,7 +360,7 @@ FILLS: dict[str, Callable[[np.random.Generator, int, int], Any]] = {
 @pytest.mark.parametrize("kind", FILLS)
 @pytest.mark.parametrize("pages", KINDS, ids=lambda pages: pages.name)
 def test_fill_makes_full_pages_with_the_content_of_splice(
-    pages: Pages, kind: str, undone: Any
+    pages: NumberPages, kind: str, undone: Any
 ) -> None:
     width, keys = pages.columns, pages._keys
     array = FILLS[kind](np.random.default_rng(3), 6000, width).tolist()
@@ -467,9 +466,8 @@ def any_rows(draw: st.DrawFn) -> Rows:
 @settings(max_examples=examples(40))
 @given(any_rows())
 def test_columns_come_back_whatever_they_span(rows: Rows) -> None:
-    shape = shape_of(rows)
-    value = pack_rows(rows, shape, 5)
-    assert len(value) == shape.size
+    value = pack_rows(rows, 5)
+    assert len(value) == shape_of(rows).size
     for data in (value, memoryview(value)):
         again = unpack_rows(data, len(rows), 5)
         assert [column.tolist() for column in again] == [column.tolist() for column in rows]
@@ -492,7 +490,7 @@ def test_a_column_is_as_narrow_as_its_span(span: int, width: int, base: int) -> 
     shape = shape_of(rows)
     assert shape.widths == [width, width]
     assert shape.size == 8 + 2 * 8 + 2 * 2 * width
-    assert [c.tolist() for c in unpack_rows(pack_rows(rows, shape, 5), 2, 5)] == [
+    assert [c.tolist() for c in unpack_rows(pack_rows(rows, 5), 2, 5)] == [
         [base, base + span],
         [base + span, base],
     ]
@@ -512,7 +510,7 @@ def test_the_bytes_of_a_page_stay_what_they_are() -> None:
         np.array([5, 5, 5], np.uint64),
         np.array([7, TOP, 2**32], np.uint64),
     ]
-    value = pack_rows(rows, shape_of(rows), 5)
+    value = pack_rows(rows, 5)
     assert value[4:] == bytes.fromhex(
         "03 00 02 08"
         "e8 03 00 00 00 00 00 00  05 00 00 00 00 00 00 00  00 00 00 00 00 00 00 00"
@@ -521,7 +519,7 @@ def test_the_bytes_of_a_page_stay_what_they_are() -> None:
     )
     assert value[:4].hex() == "ae75e3c2"
     rows = [np.array([1, 65_537], np.uint64), np.array([2**24 + 8, 9], np.uint64)]
-    value = pack_rows(rows, shape_of(rows), 5)
+    value = pack_rows(rows, 5)
     assert value[4:] == bytes.fromhex(
         "02 00 33 00  01 00 00 00 00 00 00 00  09 00 00 00 00 00 00 00"
         "00 00 00 00 00 01  ff ff ff 00 00 00"
@@ -535,14 +533,13 @@ def test_widths_that_no_column_has_are_damage(widths: int) -> None:
     value = xxhash.xxh3_64_digest(body, 5)[-4:][::-1] + body
     with pytest.raises(DamagedError):
         unpack_rows(value, 2, 5)
-    assert page_length(value, 2) == 0
 
 
 @pytest.mark.parametrize("width", range(9))
 def test_every_flipped_bit_of_a_page_is_seen(width: int) -> None:
     span = 0 if not width else 2 ** (8 * width) - 1
     rows = [np.array([0, span // 2, span], np.uint64), np.array([9, 0, span], np.uint64)]
-    value = pack_rows(rows, shape_of(rows), 5)
+    value = pack_rows(rows, 5)
     for bit in range(8 * len(value)):
         broken = bytearray(value)
         broken[bit // 8] ^= 1 << bit % 8
@@ -553,7 +550,7 @@ def test_every_flipped_bit_of_a_page_is_seen(width: int) -> None:
 
 def test_a_page_that_was_cut_is_damaged() -> None:
     rows = [np.arange(50, dtype=np.uint64) << np.uint64(40)]
-    value = pack_rows(rows, shape_of(rows), 5)
+    value = pack_rows(rows, 5)
     for length in (0, 1, 7, 8, 15, len(value) - 1):
         with pytest.raises(DamagedError):
             unpack_rows(value[:length], 1, 5)
@@ -592,12 +589,11 @@ def test_pages_are_filled_where_columns_become_wider(gap: int) -> None:
     ]
     rows = [column[np.lexsort(rows[::-1])] for column in rows]
     start = 0
-    for piece, shape in pages_module._pieces(rows):
+    for piece, page in KINDS[2]._full(rows):
         end = start + len(piece[0])
         for column, own in zip(rows, piece, strict=True):
             assert (column[start:end] == own).all()
-        assert shape == shape_of(piece)
-        assert shape.size <= LARGEST
+        assert len(page) == shape_of(piece).size <= LARGEST
         more = end + len(piece[0]) // 16
         if more < count:
             assert shape_of([column[start:more] for column in rows]).size > LARGEST

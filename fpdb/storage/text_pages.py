@@ -9,7 +9,7 @@ import xxhash
 
 from fpdb import kernels
 from fpdb.errors import DamagedError
-from fpdb.storage.columns import LARGEST
+from fpdb.storage.number_pages import LARGEST
 
 # A text and the id that it leads to.
 TextEntry = tuple[bytes, int]
@@ -24,30 +24,25 @@ _LONG = 128  # from here on, a length takes two bytes
 def pack_texts(entries: Sequence[TextEntry], first: int, after: int) -> tuple[bytearray, int]:
     """Pack sorted entries into a page, as many as fit; return it and the place after the last.
 
-    Its checksum is written by `columns.summed`.
+    Its checksum is written by `number_pages.summed`.
     """
     if kernels.enabled:
-        return kernels.texts.packed(entries, first, after)
+        return kernels.text_pages.packed(entries, first, after)
     parts: list[bytes] = []
-    last, size, width, place = b"", HEAD, 0, first
-    for place in range(first, after):
-        text, number = entries[place]
-        shared = _shared_bytes(last, text)
-        rest = text[shared:]
-        length = len(rest)
-        head = (
-            (shared, length)
-            if length < _LONG
-            else (shared, length % _LONG | _LONG, length // _LONG)
-        )
+    last, size, width = b"", HEAD, 0
+    for text, number in entries[first:after]:
+        shared, most = 0, min(len(last), len(text), _MOST_SHARED)
+        while shared < most and last[shared] == text[shared]:
+            shared += 1
+        length = len(text) - shared
+        lengths = (length,) if length < _LONG else (length % _LONG | _LONG, length // _LONG)
         wider = max(width, (number.bit_length() + 7) // 8)
-        size += len(head) + length + wider + (wider - width) * (place - first)
+        size += 1 + len(lengths) + length + wider + (wider - width) * len(parts)
         if size > LARGEST:
             break
-        parts.append(bytes(head) + rest)
+        parts.append(bytes((shared, *lengths)) + text[shared:])
         last, width = text, wider
-    else:
-        place = after
+    place = first + len(parts)
     page = bytearray(_CHECKSUM_BYTES)
     page += len(parts).to_bytes(2, "little") + bytes((width,))
     for part, (_, number) in zip(parts, entries[first:place], strict=True):
@@ -55,19 +50,10 @@ def pack_texts(entries: Sequence[TextEntry], first: int, after: int) -> tuple[by
     return page, place
 
 
-def _shared_bytes(last: bytes, text: bytes) -> int:
-    """Return how many bytes of a text aren't stored, because the one before begins with them."""
-    most = min(len(last), len(text), _MOST_SHARED)
-    if last[:most] == text[:most]:
-        return most
-    differs = int.from_bytes(last[:most]) ^ int.from_bytes(text[:most])
-    return most - (differs.bit_length() + 7) // 8
-
-
 def unpack_texts(value: memoryview | bytes, seed: int) -> list[TextEntry]:
     """Return the entries of a page, or raise DamagedError."""
     if kernels.enabled:
-        found = kernels.texts.unpacked(value, xxhash.xxh3_64_intdigest(value[4:], seed))
+        found = kernels.text_pages.unpacked(value, xxhash.xxh3_64_intdigest(value[4:], seed))
         if found is not None:
             return found
     data = bytes(value)
@@ -105,19 +91,10 @@ def _read_entries(data: bytes) -> tuple[list[TextEntry], int]:
 def find_text(value: memoryview, seed: int, text: bytes) -> int | None:
     """Return the id that a text leads to, if it is on a page."""
     if kernels.enabled:
-        found = kernels.texts.found(value, xxhash.xxh3_64_intdigest(value[4:], seed), text)
+        found = kernels.text_pages.found(value, xxhash.xxh3_64_intdigest(value[4:], seed), text)
         if found is not None:
             return found if found >= 0 else None
     return dict(unpack_texts(value, seed)).get(text)
-
-
-def first_text(value: bytes) -> bytes:
-    """Return the first text of a page whose checksum wasn't verified; no bytes if it has none."""
-    try:
-        entries, _ = _read_entries(value)
-    except IndexError:
-        return b""
-    return entries[0][0] if entries else b""
 
 
 def _checksum(value: memoryview | bytes, seed: int) -> int:

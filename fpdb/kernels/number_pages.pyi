@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fpdb.arrays import Column, Places
@@ -12,12 +12,12 @@ class Probes:
     def __init__(self, moves: Column, moves_back: Column, masks: Column, below: int) -> None: ...
 
 class NearSearch:
-    def __init__(self, probes: list[Probes], k: int, few: int, home: bool) -> None: ...
+    def __init__(self, probes: list[Probes], words: int, k: int, few: int, home: bool) -> None: ...
     def near(
         self, cursors: list[PageCursor], query: int, room: int
     ) -> tuple[dict[int, int], dict[int, list[int]]] | None: ...
 
-def runs(at: PageCursor, numbers: list[int]) -> list[tuple[int, list[int] | None]] | None: ...
+def runs(at: PageCursor, numbers: Sequence[int]) -> list[tuple[int, list[int] | None]] | None: ...
 def packed(rows: list[Column], largest: int) -> bytearray | int: ...
 
 class RowsToInsert:
@@ -30,17 +30,11 @@ class RowsToInsert:
         first: int,
         most: int,
     ) -> int: ...
-    def into(
-        self, value: bytes | memoryview, digest: int, first: int, after: int
-    ) -> bytearray | None: ...
-    def merged(
-        self, value: bytes | memoryview, keys: int, digest: int, first: int, after: int
-    ) -> memoryview | None: ...
 
 class Ranges:
     longest: int
     def search(self, at: PageCursor, in_turn: bool, enough: int) -> bool | None: ...
-    def taken(self) -> tuple[bytes, bytes]: ...
+    def taken(self) -> list[bytes]: ...
 
 class RangeSearch(Ranges):
     def __init__(
@@ -48,7 +42,7 @@ class RangeSearch(Ranges):
         lows: Column,
         highs: Column,
         bounds: Places,
-        words: Column,
+        words: list[Column],
         queries: Places,
         read: Places,
         budget: int,
@@ -57,4 +51,13 @@ class RangeSearch(Ranges):
     ) -> None: ...
 
 class IdSearch(Ranges):
-    def __init__(self, numbers: Column, same: Column, got: Places, each: int) -> None: ...
+    def __init__(
+        self,
+        lows: Column,
+        highs: Column,
+        bounds: Places,
+        words: list[Column],
+        queries: Places,
+        read: Places,
+        each: int,
+    ) -> None: ...

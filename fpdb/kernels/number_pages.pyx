@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Kernels of pages: search one, compare its rows with a query, and put rows into it.
+"""Kernels of pages of numbers: search one, compare its rows with a query, and put rows into it.
 
-`fpdb.storage.columns` has the layout, and defines each result together with the code beside the
-calls. Cursors and the function that computes checksums are Python objects, which are called. A page
+`fpdb.storage.number_pages` has the layout, and defines each result together with the code beside
+the calls. Cursors and the function that computes checksums are Python objects, which are called. A page
 that isn't sound, or another table's, is one for the definition, which raises the error.
 """
 
@@ -113,13 +113,55 @@ cdef inline int bits_of(uint64_t number) noexcept nogil:
     return <int>(number * <uint64_t>0x0101010101010101 >> 56)
 
 
+cdef struct Wide:
+    # A fingerprint: its two words, or of up to 64 bits the same one twice.
+    uint64_t high, low
+
+
+cdef inline Wide changed(Wide one, Wide other) noexcept nogil:
+    """Return the bits in which two fingerprints differ."""
+    cdef Wide change
+    change.high, change.low = one.high ^ other.high, one.low ^ other.low
+    return change
+
+
+cdef inline Wide fingerprint_at(const Page *page, int words, int64_t row) noexcept nogil:
+    """Return the fingerprint of a row, whose words are its first columns."""
+    cdef Wide found
+    found.high = found.low = cell(page, 0, row)
+    if words == 2:
+        found.low = cell(page, 1, row)
+    return found
+
+
+cdef inline bint is_zero(Wide change) noexcept nogil:
+    return not (change.high | change.low)
+
+
+cdef inline int distance(Wide change, int words) noexcept nogil:
+    return bits_of(change.high) + (bits_of(change.low) if words == 2 else 0)
+
+
+cdef inline object as_number(Wide found, int words):
+    return <object>found.high << 64 | found.low if words == 2 else found.high
+
+
 cdef struct Key:
     # The first numbers of a key; a missing one is 0.
-    uint64_t first, second
+    uint64_t first, second, third
 
 
 cdef inline bint is_after(Key one, Key other) noexcept nogil:
-    return one.first > other.first or (one.first == other.first and one.second > other.second)
+    if one.first != other.first:
+        return one.first > other.first
+    if one.second != other.second:
+        return one.second > other.second
+    return one.third > other.third
+
+
+cdef inline bint is_before_row(Key key, uint64_t low) noexcept nogil:
+    """Return whether no page before that with a key has rows that begin with a number."""
+    return key.first < low or (key.first == low and not key.second and not key.third)
 
 
 cdef uint64_t read_big(const uint8_t *data) noexcept nogil:
@@ -173,10 +215,11 @@ cdef class PageCursor:
         cdef tuple found = <tuple?>PyObject_CallFunctionObjArgs(self.item, NULL)
         self.value = found[1]
         PyObject_GetBuffer(found[0], &buffer, PyBUF_SIMPLE)
-        data, sound = <const uint8_t *>buffer.buf, buffer.len == 8 or buffer.len == 16
+        data, sound = <const uint8_t *>buffer.buf, buffer.len in (8, 16, 24)
         if sound:
             self.key.first = read_big(data)
-            self.key.second = read_big(data + 8) if buffer.len == 16 else 0
+            self.key.second = read_big(data + 8) if buffer.len > 8 else 0
+            self.key.third = read_big(data + 16) if buffer.len > 16 else 0
             self.own_seed = self.seed ^ read_big(data + buffer.len - 8)
         PyBuffer_Release(&buffer)
         return sound
@@ -194,21 +237,34 @@ cdef class PageCursor:
         return opened(&self.page, self.columns, digest)
 
 
-cdef uint64_t permuted_by(const uint64_t[:, ::1] moves, uint64_t number) noexcept:
-    """Move the bits of each mask as many places to the left as the number beside it."""
-    cdef uint64_t found = 0, part, by
+cdef Wide permuted_by(const uint64_t[:, ::1] moves, Wide number) noexcept:
+    """Move the bits of each mask, two words, as many places to the left as the number beside it."""
+    cdef Wide found, part
+    cdef uint64_t by, rest
     cdef Py_ssize_t place
+    found.high = found.low = 0
     for place in range(moves.shape[0]):
         # What leaves at the left comes in at the right, so bits move to the right too.
-        part, by = number & moves[place, 0], moves[place, 1]
-        found |= part << (by & 63) | part >> (64 - by & 63)
+        part.high, part.low = number.high & moves[place, 0], number.low & moves[place, 1]
+        by = moves[place, 2]
+        if by & 64:
+            part.high, part.low = part.low, part.high
+        by &= 63
+        rest = 64 - by & 63
+        if by:
+            part.high, part.low = (
+                part.high << by | part.low >> rest, part.low << by | part.high >> rest
+            )
+        found.high |= part.high
+        found.low |= part.low
     return found
 
 
 cdef class Probes:
     """What a query needs of a table: a permutation and that back, and the changes of its prefix.
 
-    The permutations are masks with distances, and `below` has the bits after the prefix.
+    The permutations are masks with distances. Masks of a prefix are those of the first word, and
+    `below` has its bits after the prefix.
     """
 
     cdef const uint64_t[:, ::1] moves, moves_back
@@ -219,8 +275,8 @@ cdef class Probes:
         self, const uint64_t[:, ::1] moves not None, const uint64_t[:, ::1] moves_back not None,
         const uint64_t[::1] masks not None, uint64_t below,
     ):
-        if moves.shape[1] != 2 or moves_back.shape[1] != 2:
-            raise ValueError("a permutation has two columns")
+        if moves.shape[1] != 3 or moves_back.shape[1] != 3:
+            raise ValueError("a permutation has three columns")
         self.moves, self.moves_back, self.masks, self.below = moves, moves_back, masks, below
 
     cdef bint has(self, uint64_t change) noexcept:
@@ -239,20 +295,24 @@ cdef class Nearby:
     """
 
     cdef dict distances, ids
-    cdef uint64_t query
-    cdef int k
+    cdef Wide query
+    cdef int k, words
     cdef int64_t room, few
 
     cdef bint look(self, PageCursor at, Probes probes, bint home) except -1:
         """Compare the rows in the ranges of a table; return whether that was possible."""
-        cdef uint64_t permuted = permuted_by(probes.moves, self.query), low, high
+        cdef Wide permuted = permuted_by(probes.moves, self.query)
+        cdef uint64_t low, high
         cdef Key newest, last  # pages: the last one that an earlier range read, and that any did
         cdef Py_ssize_t place, count = probes.masks.shape[0]
         cdef bint there
-        cdef list highs = [(permuted ^ probes.masks[place]) | probes.below for place in range(count)]
+        cdef list highs = [
+            (permuted.high ^ probes.masks[place]) | probes.below for place in range(count)
+        ]
         if count > 1:
             highs.sort()
-        newest.first = newest.second = last.first = last.second = 0
+        newest.first = newest.second = newest.third = 0
+        last = newest
         for place in range(count):
             high = highs[place]
             low = high & ~probes.below
@@ -275,33 +335,37 @@ cdef class Nearby:
                     self.compare(at, probes, permuted, low, high, home)
                 else:
                     self.compare(at, probes, permuted, 0, MOST, home)
-                if at.key.first < low or (at.key.first == low and not at.key.second):
+                if is_before_row(at.key, low):
                     break
                 there = at.to_previous()
             newest = last
         return True
 
     cdef int compare(
-        self, PageCursor at, Probes probes, uint64_t permuted, uint64_t low, uint64_t high, bint home
+        self, PageCursor at, Probes probes, Wide permuted, uint64_t low, uint64_t high, bint home
     ) except -1:
-        """Add what is near of those rows of a page whose numbers are in a range."""
+        """Add what is near of those rows of a page whose first numbers are in a range."""
         cdef const Page *page = &at.page
         cdef int64_t row = bound(page, low, False, 0), first
-        cdef uint64_t number, change
+        cdef Wide number, change
         while row < page.count:
-            number = cell(page, 0, row)
-            if number > high:
+            number = fingerprint_at(page, self.words, row)
+            if number.high > high:
                 break
-            first, change = row, number ^ permuted
+            first, change = row, changed(number, permuted)
             row += 1
-            if bits_of(change) <= self.k:
-                while row < page.count and cell(page, 0, row) == number:
+            if distance(change, self.words) <= self.k:
+                while row < page.count and is_zero(
+                    changed(fingerprint_at(page, self.words, row), number)
+                ):
                     row += 1
-                near = self.query ^ permuted_by(probes.moves_back, change)
-                self.distances[near] = bits_of(change)
+                near = as_number(
+                    changed(self.query, permuted_by(probes.moves_back, change)), self.words
+                )
+                self.distances[near] = distance(change, self.words)
                 self.few -= row - first
                 # All rows with a prefix that was looked up are read, in the home table with ids.
-                if home and self.few >= 0 and probes.has(change & ~probes.below):
+                if home and self.few >= 0 and probes.has(change.high & ~probes.below):
                     known = self.ids.setdefault(near, [])
                     for first in range(first, row):
                         known.append(cell(page, at.columns - 1, first))
@@ -311,18 +375,20 @@ cdef class Nearby:
 cdef class NearSearch:
     """Finds what is near a fingerprint in some tables, of which the first may be the home table.
 
-    If more than a few rows are near, no ids are returned.
+    Fingerprints have one word or two. If more than a few rows are near, no ids are returned.
     """
 
     cdef list probes
-    cdef int k
+    cdef int k, words
     cdef int64_t few
     cdef bint home
 
-    def __cinit__(self, list probes not None, int k, int64_t few, bint home):
-        self.probes, self.k, self.few, self.home = probes, k, few, home
+    def __cinit__(self, list probes not None, int words, int k, int64_t few, bint home):
+        if not 1 <= words <= 2:
+            raise ValueError("a fingerprint has one word or two")
+        self.probes, self.words, self.k, self.few, self.home = probes, words, k, few, home
 
-    def near(self, list cursors not None, uint64_t query, int64_t room):
+    def near(self, list cursors not None, query, int64_t room):
         """Return what `Index.near` does: distances, and the ids that the home table has.
 
         None is returned if there is no room for all rows, or a page is one for the definition.
@@ -332,10 +398,12 @@ cdef class NearSearch:
         if len(cursors) != len(self.probes):
             raise ValueError("each table has a cursor")
         found.distances, found.ids = {}, {}
-        found.query, found.k, found.room, found.few = query, self.k, room, self.few
+        found.query.low = query & MOST
+        found.query.high = query >> 64 if self.words == 2 else query
+        found.k, found.words, found.room, found.few = self.k, self.words, room, self.few
         for place in range(len(cursors)):
             at, probes = <PageCursor?>cursors[place], <Probes?>self.probes[place]
-            if not found.look(at, probes, self.home and not place):
+            if at.columns < self.words or not found.look(at, probes, self.home and not place):
                 return None
         if found.few < 0:
             found.ids.clear()
@@ -457,21 +525,6 @@ cdef class RowsToInsert:
     def __cinit__(self, const uint64_t[:, ::1] rows not None, size_t largest):
         self.rows, self.largest = rows, largest
 
-    def into(self, value, uint64_t digest, Py_ssize_t first, Py_ssize_t after):
-        """Return a page with some of the rows, as `columns.with_rows` does, without a checksum.
-
-        Return None if the page must be packed anew, and nothing if it is one for the definition.
-        """
-        cdef Page page
-        read_bytes(&page, value)
-        if (
-            not 0 <= first < after <= self.rows.shape[1]
-            or after - first > MOST_ROWS
-            or not opened(&page, <int>self.rows.shape[0], digest)
-        ):
-            return bytearray()
-        return self.grown(&page, first, after)
-
     def insert(self, PageCursor at not None, put, int keys, Py_ssize_t first, Py_ssize_t most):
         """Put rows into the pages that they belong to, from one on; return the first that is left.
 
@@ -530,56 +583,12 @@ cdef class RowsToInsert:
         self.write_key(data, keys, row)
         return upper is None or memcmp(data, <const uint8_t *>upper, 8 * keys) < 0
 
-    def merged(self, value, int keys, uint64_t digest, Py_ssize_t first, Py_ssize_t after):
-        """Return the columns of a page with some of the rows, as bytes of uint64, one by one.
-
-        Rows are sorted by their first numbers, the key, and one of these replaces an old one with
-        its key. Return None if the page is one for the definition, or isn't sorted.
-        """
-        cdef Page page
-        cdef int columns = <int>self.rows.shape[0], column, order
-        cdef int64_t most, count = 0, old = 0
-        cdef Py_ssize_t new = first
-        cdef uint64_t number, other
-        cdef uint64_t *cells
-        cdef bint follows
-        read_bytes(&page, value)
-        if (
-            not 0 <= first <= after <= self.rows.shape[1]
-            or not 1 <= keys <= columns
-            or not opened(&page, columns, digest)
-        ):
-            return None
-        most = page.count + (after - first)
-        found = PyByteArray_FromStringAndSize(NULL, 8 * most * columns)
-        cells = <uint64_t *>PyByteArray_AsString(found)
-        while old < page.count or new < after:
-            order = (new == after) - (old == page.count)
-            column = 0
-            while not order and column < keys:
-                number, other = self.rows[column, new], cell(&page, column, old)
-                order = (number > other) - (number < other)
-                column += 1
-            follows = count == 0
-            for column in range(columns):
-                number = cell(&page, column, old) if order > 0 else self.rows[column, new]
-                cells[column * most + count] = number
-                if column < keys and not follows:
-                    other = cells[column * most + count - 1]
-                    if number < other:
-                        return None
-                    follows = number > other
-            if not follows:
-                return None
-            old += order >= 0
-            new += order <= 0
-            count += 1
-        if count < most:
-            for column in range(1, columns):
-                memmove(cells + column * count, cells + column * most, 8 * count)
-        return memoryview(found)[: 8 * count * columns]
-
     cdef object grown(self, const Page *page, Py_ssize_t first, Py_ssize_t after):
+        """Return a page with some rows, whose other bytes remain; None if it must be packed anew.
+
+        It must if it would overflow, a column become wider, or a row come first or next to one with
+        its number.
+        """
         cdef int columns = <int>self.rows.shape[0], column, width
         cdef Py_ssize_t count = after - first, row
         cdef int64_t[MOST_ROWS] places
@@ -631,27 +640,53 @@ cdef class RowsToInsert:
 cdef class Ranges:
     """Reads the pages that have rows in ranges of first numbers, which are sorted.
 
-    `fpdb.tables.ranges` defines the order. What is found is held in two columns until it is taken.
+    Queries come in groups with the same range: `bounds` has the first of each group, and the end.
+    `high` and `low` have the words of their fingerprints; those of one word have it twice, and
+    `words` says which. Pages are read in the order of the ranges, and what is found is held in
+    columns until it is taken: a place in `queries`, and what belongs to it.
     """
 
-    cdef const uint64_t[::1] lows, highs
+    cdef const uint64_t[::1] lows, highs, high, low
+    cdef const int64_t[::1] queries, bounds
+    cdef int64_t[::1] read
+    cdef int words
     # The first range that isn't done, and the longest page.
     cdef Py_ssize_t done
     cdef readonly int64_t longest
     # Whether to go on from the page that the cursor is at, the last one that was read.
     cdef bint going
     cdef Key last
-    cdef uint64_t *columns[2]
+    cdef uint64_t *columns[3]
     cdef int64_t size, room, most
 
-    def __cinit__(self, const uint64_t[::1] lows not None, const uint64_t[::1] highs not None, *_):
-        if highs.shape[0] != lows.shape[0]:
+    def __cinit__(
+        self, const uint64_t[::1] lows not None, const uint64_t[::1] highs not None,
+        const int64_t[::1] bounds not None, list words not None,
+        const int64_t[::1] queries not None, int64_t[::1] read not None, *_,
+    ):
+        cdef Py_ssize_t place, count = lows.shape[0]
+        if not 1 <= len(words) <= 2:
+            raise ValueError("a fingerprint has one word or two")
+        self.words, self.high, self.low = <int>len(words), words[0], words[len(words) - 1]
+        if highs.shape[0] != count or bounds.shape[0] != count + 1:
             raise ValueError("there are more bounds than ranges")
-        self.lows, self.highs, self.most = lows, highs, <int64_t>1 << 56
+        if (
+            self.high.shape[0] != queries.shape[0] or self.low.shape[0] != queries.shape[0]
+            or bounds[0] < 0 or bounds[count] > queries.shape[0]
+        ):
+            raise ValueError("a group has queries that aren't there")
+        for place in range(count):
+            if bounds[place] > bounds[place + 1]:
+                raise ValueError("the groups aren't in order")
+        for place in range(queries.shape[0]):
+            if not 0 <= queries[place] < read.shape[0]:
+                raise ValueError("a query isn't there")
+        self.lows, self.highs, self.bounds = lows, highs, bounds
+        self.queries, self.read, self.most = queries, read, <int64_t>1 << 56
 
     def __dealloc__(self):
-        free(self.columns[0])
-        free(self.columns[1])
+        for column in range(3):
+            free(self.columns[column])
 
     def search(self, PageCursor at not None, bint in_turn, int64_t enough):
         """Read the pages of the ranges that aren't done; return whether all are done.
@@ -675,7 +710,7 @@ cdef class Ranges:
                 there = at.cursor.last()
             if not there:
                 break
-            if not at.read_key() or not at.read_page():
+            if at.columns < self.words or not at.read_key() or not at.read_page():
                 return None
             if in_turn and self.longest and not is_after(at.key, self.last):
                 return None
@@ -704,7 +739,13 @@ cdef class Ranges:
         """Use the rows of a page that are in the next range."""
         raise NotImplementedError
 
-    cdef int keep(self, uint64_t found, uint64_t beside) except -1:
+    cdef inline Wide asked(self, Py_ssize_t place) noexcept:
+        """Return the fingerprint of a query of a group."""
+        cdef Wide found
+        found.high, found.low = self.high[place], self.low[place]
+        return found
+
+    cdef int keep(self, Py_ssize_t place, uint64_t found, uint64_t beside) except -1:
         cdef uint64_t *more
         cdef int64_t room
         cdef int column
@@ -712,97 +753,78 @@ cdef class Ranges:
             if self.size >= self.most:
                 raise OverflowError("more is found than is held")
             room = 2 * self.room + 1024
-            for column in range(2):
+            for column in range(3):
                 more = <uint64_t *>realloc(self.columns[column], 8 * room)
                 if more == NULL:
                     raise MemoryError
                 self.columns[column] = more
             self.room = room
-        self.columns[0][self.size], self.columns[1][self.size] = found, beside
+        self.columns[0][self.size] = self.queries[place]
+        self.columns[1][self.size], self.columns[2][self.size] = found, beside
         self.size += 1
         return 0
 
     def taken(self):
-        """Return what was found, and forget it."""
+        """Return the columns of what was found, as bytes, and forget it."""
         cdef int64_t size = self.size
         self.size = 0
-        first = PyBytes_FromStringAndSize(<char *>self.columns[0], 8 * size)
-        return first, PyBytes_FromStringAndSize(<char *>self.columns[1], 8 * size)
+        return [
+            PyBytes_FromStringAndSize(<char *>self.columns[column], 8 * size)
+            for column in range(1 + self.words)
+        ]
 
 
 cdef class RangeSearch(Ranges):
-    """Compares the rows of ranges with queries, as `batch` does.
+    """Compares the rows of ranges with queries: it finds the bits in which rows differ from them.
 
-    It finds the places of queries, and the bits in which rows differ from them. Queries come in
-    groups with the same range; `bounds` has the first of each group, and the end. `read` counts the
-    rows in the ranges of each query, which isn't compared beyond the budget.
+    `read` counts the rows in the ranges of each query, which isn't compared beyond the budget.
     """
 
-    cdef const uint64_t[::1] words
-    cdef const int64_t[::1] queries, bounds
-    cdef int64_t[::1] read
     cdef int64_t budget, k
 
-    def __cinit__(
-        self, const uint64_t[::1] lows not None, _,
-        const int64_t[::1] bounds not None, const uint64_t[::1] words not None,
-        const int64_t[::1] queries not None, int64_t[::1] read not None,
-        int64_t budget, int64_t k, int64_t most,
-    ):
-        cdef Py_ssize_t place, count = lows.shape[0]
-        if bounds.shape[0] != count + 1:
-            raise ValueError("there are more bounds than ranges")
-        if words.shape[0] != queries.shape[0] or bounds[0] < 0 or bounds[count] > words.shape[0]:
-            raise ValueError("a group has queries that aren't there")
-        for place in range(count):
-            if bounds[place] > bounds[place + 1]:
-                raise ValueError("the groups aren't in order")
-        for place in range(queries.shape[0]):
-            if not 0 <= queries[place] < read.shape[0]:
-                raise ValueError("a query isn't there")
-        self.bounds, self.words, self.queries, self.read = bounds, words, queries, read
+    def __cinit__(self, _, __, ___, ____, _____, ______, int64_t budget, int64_t k, int64_t most):
         self.budget, self.k, self.most = budget, k, most
 
     cdef int take_rows(self, PageCursor at, int64_t first, int64_t after) except -1:
         cdef Py_ssize_t place, start = self.bounds[self.done], stop = self.bounds[self.done + 1]
-        cdef uint64_t number
+        cdef Wide number, before, change
         cdef int64_t row
+        before.high = before.low = 0
         for place in range(start, stop):
             self.read[self.queries[place]] += after - first
         for row in range(first, after):
-            number = cell(&at.page, 0, row)
+            number = fingerprint_at(&at.page, self.words, row)
             # Of the documents with one fingerprint, one is enough.
-            if row > first and number == cell(&at.page, 0, row - 1):
+            if row > first and is_zero(changed(number, before)):
                 continue
+            before = number
             for place in range(start, stop):
-                if bits_of(number ^ self.words[place]) <= self.k:
+                change = changed(number, self.asked(place))
+                if distance(change, self.words) <= self.k:
                     if self.read[self.queries[place]] <= self.budget:
-                        self.keep(self.queries[place], number ^ self.words[place])
+                        self.keep(place, change.high, change.low)
         return 0
 
 
 cdef class IdSearch(Ranges):
-    """Finds the last numbers of the rows that begin with some sorted numbers, as `batch` does.
+    """Finds the last numbers of the rows with some fingerprints.
 
-    It finds the places of the numbers, and the last numbers: of each, at most as many as `each`
-    says, which `got` counts.
+    They are at most as many of each as `each` says; `read` counts them.
     """
 
-    cdef int64_t[::1] got
     cdef int64_t each
 
-    def __cinit__(
-        self, const uint64_t[::1] numbers not None, _, int64_t[::1] got not None, int64_t each
-    ):
-        if got.shape[0] != numbers.shape[0]:
-            raise ValueError("there are more counts than numbers")
-        self.got, self.each = got, each
+    def __cinit__(self, _, __, ___, ____, _____, ______, int64_t each):
+        self.each = each
 
     cdef int take_rows(self, PageCursor at, int64_t first, int64_t after) except -1:
+        cdef Py_ssize_t place, start = self.bounds[self.done], stop = self.bounds[self.done + 1]
         cdef int64_t row
-        for row in range(first, after):
-            if self.got[self.done] == self.each:
-                break
-            self.keep(self.done, cell(&at.page, at.columns - 1, row))
-            self.got[self.done] += 1
+        for place in range(start, stop):
+            for row in range(first, after):
+                if self.read[self.queries[place]] == self.each:
+                    break
+                if is_zero(changed(fingerprint_at(&at.page, self.words, row), self.asked(place))):
+                    self.keep(place, cell(&at.page, at.columns - 1, row), 0)
+                    self.read[self.queries[place]] += 1
         return 0

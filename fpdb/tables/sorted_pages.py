@@ -1,0 +1,493 @@
+"""Keep rows sorted in pages: find, insert and remove, touching each page once.
+
+The tree is one; rows are numbers, or texts that each lead to a number.
+"""
+
+from abc import ABC, abstractmethod
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice, pairwise
+from operator import itemgetter
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from xxhash import xxh3_64_intdigest
+
+from fpdb import kernels
+from fpdb.arrays import Marks, Rows, among, differs, joined
+from fpdb.errors import DamagedError
+from fpdb.storage import Cursor, ReadTransaction, WriteTransaction
+from fpdb.storage.format import seed_of
+from fpdb.storage.number_pages import (
+    LARGEST,
+    pack_fitting,
+    pack_unsummed,
+    rows_that_fit,
+    shape_of,
+    summed,
+    unpack_rows,
+)
+from fpdb.storage.text_pages import TextEntry, pack_texts, unpack_texts
+
+# A page below a quarter is joined with the one before if both then leave room for some more.
+_SMALL = LARGEST // 4
+_ROOMY = LARGEST * 3 // 4
+# Two pages share their rows, instead of becoming three, if both then fill at most this.
+_SHARED = LARGEST * 7 // 8
+# If a page would become more than this many, they are filled as in a load.
+_FLOOD = 4
+# A page that could hold no more than an Nth more is full enough: to find the last row takes time.
+_NEARLY = 64
+# Up to this many rows are put between the bytes of a page; more are merged as arrays.
+_FEW = 64
+# Numbers that a kernel looks up together.
+_AT_ONCE = 1 << 10
+
+R = TypeVar("R", bound=Sequence[Any])
+
+
+class SortedPages(ABC, Generic[R]):
+    """One sub-database of sorted pages of rows, each under the key of its first row."""
+
+    # Whether rows often come in their order, so that those after all others fill pages.
+    _in_order = False
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.seed = seed_of(name)
+
+    @abstractmethod
+    def empty(self) -> R:
+        """Return no rows."""
+
+    @abstractmethod
+    def keys(self, rows: R) -> list[bytes]:
+        """Return the keys of sorted rows as bytes, which sort as the rows."""
+
+    @abstractmethod
+    def unpack(self, value: bytes | memoryview, seed: int, columns: int | None = None) -> R:
+        """Return the rows of a page, with all columns or the first N, or raise DamagedError."""
+
+    @abstractmethod
+    def _count(self, rows: R) -> int: ...
+
+    @abstractmethod
+    def _same(self, rows: R, others: R) -> bool: ...
+
+    @abstractmethod
+    def _part(self, rows: R, start: int, stop: int) -> R: ...
+
+    @abstractmethod
+    def _joined(self, rows: R, more: R) -> R: ...
+
+    @abstractmethod
+    def _spliced(self, rows: R, insert: R, remove: R) -> R:
+        """Remove the rows with some keys, and merge others, which replace those with their keys."""
+
+    @abstractmethod
+    def _fitting(self, rows: R, largest: int) -> bytearray | None:
+        """Pack rows into a page that lacks its checksum; return None if it would be too large."""
+
+    @abstractmethod
+    def _full(self, rows: R) -> Iterator[tuple[R, bytearray]]:
+        """Cut rows into pages that are as full as possible, or nearly."""
+
+    @abstractmethod
+    def _insert(self, txn: WriteTransaction, cursor: Cursor, insert: R, first: int) -> int:
+        """Put rows by a kernel between those of their pages; return the first that is left."""
+
+    def seed_at(self, key: bytes | memoryview) -> int:
+        """Return the seed of the checksum of the page with a key."""
+        return self.seed ^ int.from_bytes(key[-8:])
+
+    def rows_at(self, cursor: Cursor) -> R:
+        """Return the rows of the page that a cursor is at."""
+        key, value = cursor.item()
+        return self.unpack(value, self.seed_at(key))
+
+    def first_key(self, rows: R) -> bytes:
+        """Return the key of the page that has these rows."""
+        return self.keys(self._part(rows, 0, 1))[0]
+
+    def between(
+        self, txn: ReadTransaction, first: bytes = b"", last: bytes | None = None
+    ) -> Iterator[tuple[bytes, memoryview]]:
+        """Yield the keys and values of the pages that have all rows from a key to a last one.
+
+        Keys that begin with the last one are not after it.
+        """
+        with txn.cursor(self.name) as cursor:
+            there = seek(cursor, first) if first else cursor.first()
+            before = b""
+            while there:
+                found, value = cursor.item()
+                key = bytes(found)
+                if last is not None and key[: len(last)] > last:
+                    return
+                if key <= before:
+                    raise out_of_order(self.name)
+                before = key
+                yield key, value
+                there = cursor.next()
+
+    def scan(
+        self, txn: ReadTransaction, first: bytes = b"", columns: int | None = None
+    ) -> Iterator[R]:
+        """Yield the rows of all pages in their order, or from the page on that a key belongs to."""
+        for key, value in self.between(txn, first):
+            yield self.unpack(value, self.seed_at(key), columns)
+
+    def fill(self, txn: WriteTransaction, blocks: Iterable[R]) -> None:
+        """Append sorted rows after all that are stored, page by page, each as full as possible."""
+        rest = self.empty()
+        for block in blocks:
+            rest = self._append(txn, self._joined(rest, block), whole=False)
+        self._append(txn, rest, whole=True)
+
+    def _append(self, txn: WriteTransaction, rows: R, *, whole: bool) -> R:
+        """Append rows as pages; unless they are all, return those of the last page instead."""
+        if not self._count(rows):
+            return rows
+        done, count = 0, self._count(rows)
+        for piece, page in self._full(rows):
+            if done + self._count(piece) == count and not whole:
+                break
+            key = self.first_key(piece)
+            txn.append(self.name, key, summed(page, self.seed_at(key)))
+            done += self._count(piece)
+        return self._part(rows, done, count)
+
+    def splice(self, txn: WriteTransaction, insert: R, remove: R) -> None:
+        """Remove rows and insert others, each sorted by its key and without repetitions.
+
+        A row whose key is stored already replaces the old one; removing a missing row is a no-op.
+        Each page is written once.
+        """
+        come = go = 0
+        last_come, last_go = self._count(insert), self._count(remove)
+        with txn.cursor(self.name) as cursor:
+            if kernels.enabled and last_come and not last_go:
+                come = self._insert(txn, cursor, insert, 0)
+                if come == last_come:
+                    return
+            coming, going = self.keys(insert), self.keys(remove)
+            while come < last_come or go < last_go:
+                old, upper = page_and_next(
+                    cursor, min(coming[come : come + 1] + going[go : go + 1])
+                )
+                to_come, to_go = last_come, last_go
+                if upper is not None:
+                    to_come = bisect_left(coming, upper, come)
+                    to_go = bisect_left(going, upper, go)
+                stored = self.rows_at(cursor) if old else self.empty()
+                new = self._part(insert, come, to_come)
+                rows = self._spliced(stored, new, self._part(remove, go, to_go))
+                if not self._same(rows, stored):
+                    at_end = self._in_order and upper is None
+                    at_end = at_end and self._same(self._part(rows, 0, self._count(stored)), stored)
+                    self._store(txn, rows, old, at_end=at_end)
+                come, go = to_come, to_go
+                if kernels.enabled and come < last_come and not last_go:
+                    come = self._insert(txn, cursor, insert, come)
+
+    def _store(self, txn: WriteTransaction, rows: R, old: bytes | None, *, at_end: bool) -> None:
+        """Write the new rows of a page: as none, as one, joined with the one before, or split.
+
+        Rows that come after all others fill pages; others leave them room for some more.
+        """
+        gone = {old} if old else set()
+        pieces: list[tuple[R, bytearray]] = []
+        page = self._fitting(rows, LARGEST) if self._count(rows) else None
+        if page is not None:
+            pieces = [(rows, page)]
+            if old and len(page) < _SMALL and (before := self._page_before(txn, old)):
+                both = self._joined(before[1], rows)
+                both_page = self._fitting(both, _ROOMY)
+                if both_page is not None:
+                    pieces = [(both, both_page)]
+                    gone.add(before[0])
+        elif self._count(rows):
+            before = self._page_before(txn, old) if old and not at_end else None
+            if before and (pieces := self._shared(self._joined(before[1], rows))):
+                gone.add(before[0])
+            elif at_end or len(pieces := list(self._halves(rows))) > _FLOOD:
+                pieces = list(self._full(rows))
+        keys = [self.first_key(piece) for piece, _ in pieces]
+        for key in gone.difference(keys):
+            txn.delete(self.name, key)
+        for key, (_, page) in zip(keys, pieces, strict=True):
+            txn.put(self.name, key, summed(page, self.seed_at(key)))
+
+    def _page_before(self, txn: WriteTransaction, key: bytes) -> tuple[bytes, R] | None:
+        with txn.cursor(self.name) as cursor:
+            if not cursor.set_key(key) or not cursor.prev():
+                return None
+            return bytes(cursor.key()), self.rows_at(cursor)
+
+    def _shared(self, rows: R) -> list[tuple[R, bytearray]]:
+        """Cut the rows of two pages evenly into two that have room for some more, or into three.
+
+        So pages are fuller than if each was halved. Nothing is returned if there are too many rows.
+        """
+        for count, largest in ((2, _SHARED), (3, LARGEST)):
+            ends = [self._count(rows) * part // count for part in range(count + 1)]
+            parts = [self._part(rows, low, high) for low, high in pairwise(ends)]
+            pages = [self._fitting(part, largest) for part in parts]
+            if None not in pages:
+                return [(part, page) for part, page in zip(parts, pages, strict=True) if page]
+        return []
+
+    def _halves(self, rows: R) -> Iterator[tuple[R, bytearray]]:
+        """Halve rows until each part fits on a page."""
+        page = self._fitting(rows, LARGEST)
+        if page is not None:
+            yield rows, page
+            return
+        half = self._count(rows) // 2
+        yield from self._halves(self._part(rows, 0, half))
+        yield from self._halves(self._part(rows, half, self._count(rows)))
+
+
+class NumberPages(SortedPages[Rows]):
+    """Pages of rows of numbers, in columns; the first columns of a row are its key."""
+
+    def __init__(self, name: str, keys: int, columns: int) -> None:
+        super().__init__(name)
+        self.columns = columns
+        self._keys = keys
+        self.key_width = 8 * keys
+
+    def empty(self) -> Rows:
+        """Return columns without any row."""
+        return [np.empty(0, np.uint64)] * self.columns
+
+    def keys(self, rows: Rows) -> list[bytes]:
+        """Return the keys of rows as bytes, which sort as their numbers."""
+        table = np.stack(rows[: self._keys], axis=-1).astype(">u8")
+        found: list[bytes] = table.view(f"V{self.key_width}")[:, 0].tolist()
+        return found
+
+    def key(self, *numbers: int) -> bytes:
+        """Return the key of a row as bytes, or its beginning."""
+        return b"".join([number.to_bytes(8, "big") for number in numbers])
+
+    def unpack(self, value: bytes | memoryview, seed: int, columns: int | None = None) -> Rows:
+        """Return all columns of a page or the first N, or raise DamagedError."""
+        return unpack_rows(value, self.columns, seed, columns)
+
+    def _count(self, rows: Rows) -> int:
+        return len(rows[0])
+
+    def _same(self, rows: Rows, others: Rows) -> bool:
+        return all(map(np.array_equal, rows, others))
+
+    def _part(self, rows: Rows, start: int, stop: int) -> Rows:
+        return [column[start:stop] for column in rows]
+
+    def _joined(self, rows: Rows, more: Rows) -> Rows:
+        return joined([rows, more])
+
+    def _spliced(self, rows: Rows, insert: Rows, remove: Rows) -> Rows:
+        if self._count(remove):
+            keep = ~_among(rows[: self._keys], remove[: self._keys])
+            rows = [column[keep] for column in rows]
+        if not self._count(insert):
+            return rows
+        both = joined([insert, rows])  # the sort is stable: of equal keys the new row is first
+        order = np.lexsort(both[: self._keys][::-1])
+        both = [column[order] for column in both]
+        fresh = differs(*both[: self._keys])
+        return [column[fresh] for column in both]
+
+    def _fitting(self, rows: Rows, largest: int) -> bytearray | None:
+        return pack_fitting(rows, largest)
+
+    def _full(self, rows: Rows) -> Iterator[tuple[Rows, bytearray]]:
+        start, count = 0, 1
+        while start < len(rows[0]):
+            fits, over = 0, len(rows[0]) - start + 1  # as many rows as fit on a page, or don't
+            bounded = False
+            while over - fits > 1 + fits // _NEARLY:
+                piece = [column[start : start + count] for column in rows]
+                shape = shape_of(piece)
+                room = rows_that_fit(shape)  # at these widths; more rows may need wider columns
+                if shape.size <= LARGEST:
+                    found, fits = (piece, shape), len(piece[0])
+                    if room <= fits:
+                        break
+                else:
+                    over, bounded = len(piece[0]), True
+                count = room if not bounded or fits < room < over else (fits + over) // 2
+            yield found[0], pack_unsummed(*found)
+            start, count = start + fits, fits
+
+    def reader(self, cursor: Cursor) -> "kernels.number_pages.PageCursor":
+        """Return a cursor of this sub-database as kernels take it."""
+        return kernels.number_pages.PageCursor(cursor, xxh3_64_intdigest, self.columns, self.seed)
+
+    def _insert(self, txn: WriteTransaction, cursor: Cursor, insert: Rows, first: int) -> int:
+        new = kernels.number_pages.RowsToInsert(np.stack(insert), LARGEST)
+        put = partial(txn.put, self.name)
+        return new.insert(self.reader(cursor), put, self._keys, first, _FEW)
+
+    def runs(
+        self, txn: ReadTransaction, numbers: Sequence[int], most: int
+    ) -> Iterator[tuple[int, list[int]]]:
+        """Yield the sorted numbers that rows begin with, and the last numbers of these rows.
+
+        More than N of them may be cut after N + 1. The cursor is the one that the transaction
+        keeps: take all before anything else is read.
+        """
+        for start in range(0, len(numbers), _AT_ONCE):
+            some = numbers[start : start + _AT_ONCE]
+            found = None
+            if kernels.enabled:
+                reader = txn.kept.get(self) or txn.kept.setdefault(
+                    self, self.reader(txn.kept_cursor(self.name))
+                )
+                found = kernels.number_pages.runs(reader, some)
+            for number, last in [(number, None) for number in some] if found is None else found:
+                own = list(islice(self.run(txn, number), most + 1)) if last is None else last
+                if own:
+                    yield number, own
+
+    def run(self, txn: ReadTransaction, *first: int) -> Iterator[int]:
+        """Yield the last numbers of the rows that begin with some numbers."""
+        key = self.key(*first)
+        for own, value in self.between(txn, key, key):
+            rows = self.unpack(value, self.seed_at(own))
+            same = [column == number for column, number in zip(rows, first, strict=False)]
+            yield from rows[-1][np.logical_and.reduce(same)].tolist()
+
+    def page_of(self, txn: ReadTransaction, first: int) -> tuple[Rows, int | None]:
+        """Return the page that a row belongs to, and the first number of the next page."""
+        with txn.cursor(self.name) as cursor:
+            old, upper = page_and_next(cursor, self.key(first))
+            rows = self.rows_at(cursor) if old else self.empty()
+            return rows, int.from_bytes(upper[:8], "big") if upper else None
+
+    def holds(self, txn: ReadTransaction, rows: Rows) -> Marks:
+        """Mark those rows, which are sorted by their key, whose key is stored."""
+        wanted = rows[: self._keys]
+        found = np.zeros(len(wanted[0]), np.bool_)
+        keys = self.keys(wanted)
+        at = 0
+        with txn.cursor(self.name) as cursor:
+            while at < len(keys):
+                old, upper = page_and_next(cursor, keys[at])
+                if old is None:
+                    break
+                stored = self.rows_at(cursor)[: self._keys]
+                stop = len(keys) if upper is None else bisect_left(keys, upper, at)
+                found[at:stop] = _among([column[at:stop] for column in wanted], stored)
+                at = stop
+        return found
+
+
+class TextPages(SortedPages[list[TextEntry]]):
+    """Pages of texts, each with the number that it leads to."""
+
+    _in_order = True
+
+    def empty(self) -> list[TextEntry]:
+        """Return no entries."""
+        return []
+
+    def keys(self, rows: list[TextEntry]) -> list[bytes]:
+        """Return the texts of entries."""
+        return [text for text, _ in rows]
+
+    def unpack(
+        self, value: bytes | memoryview, seed: int, _: int | None = None, /
+    ) -> list[TextEntry]:
+        """Return the entries of a page, or raise DamagedError."""
+        return unpack_texts(value, seed)
+
+    def _count(self, rows: list[TextEntry]) -> int:
+        return len(rows)
+
+    def _same(self, rows: list[TextEntry], others: list[TextEntry]) -> bool:
+        return rows == others
+
+    def _part(self, rows: list[TextEntry], start: int, stop: int) -> list[TextEntry]:
+        return rows[start:stop]
+
+    def _joined(self, rows: list[TextEntry], more: list[TextEntry]) -> list[TextEntry]:
+        return rows + more
+
+    def _spliced(
+        self, rows: list[TextEntry], insert: list[TextEntry], remove: list[TextEntry]
+    ) -> list[TextEntry]:
+        gone = {text for text, _ in (*remove, *insert)}
+        return sorted([*(entry for entry in rows if entry[0] not in gone), *insert])
+
+    def _fitting(self, rows: list[TextEntry], largest: int) -> bytearray | None:
+        page, after = pack_texts(rows, 0, len(rows))
+        fits = len(page) <= largest or len(rows) == 1  # a text alone always does
+        return page if fits and after == len(rows) else None
+
+    def _full(self, rows: list[TextEntry]) -> Iterator[tuple[list[TextEntry], bytearray]]:
+        first = 0
+        while first < len(rows):
+            page, after = pack_texts(rows, first, len(rows))
+            yield rows[first:after], page
+            first = after
+
+    def _insert(
+        self, txn: WriteTransaction, cursor: Cursor, insert: list[TextEntry], first: int
+    ) -> int:
+        while first < len(insert):
+            text = insert[first][0]
+            old, upper = page_and_next(cursor, text)
+            if old is None or old > text:  # a new first key of its page
+                break
+            after = len(insert)
+            if upper is not None:
+                after = bisect_left(insert, upper, first, key=itemgetter(0))
+            page, seed = cursor.value(), self.seed_at(old)
+            digest = xxh3_64_intdigest(page[4:], seed)
+            grown = kernels.text_pages.inserted(page, digest, insert, first, after)
+            if grown is None:
+                break
+            txn.put(self.name, old, summed(grown, seed))
+            first = after
+        return first
+
+
+def out_of_order(name: str) -> DamagedError:
+    """Return the error of a scan that meets a key after a higher one."""
+    return DamagedError(f"the entries of {name} aren't in order", hint="run `fpdb check`")
+
+
+def seek(cursor: Cursor, key: bytes) -> bool:
+    """Go to the page that a key belongs to, or to the first one; return whether there is any."""
+    if not cursor.set_range(key):
+        return bool(cursor.last())
+    if cursor.key() != key and not cursor.prev():
+        cursor.first()
+    return True
+
+
+def page_and_next(cursor: Cursor, key: bytes) -> tuple[bytes | None, bytes | None]:
+    """Go to the page that a key belongs to; return the keys of this page and of the next."""
+    if not cursor.set_range(key):
+        return (bytes(cursor.key()), None) if cursor.last() else (None, None)
+    upper = bytes(cursor.key())
+    if upper != key and cursor.prev():
+        return bytes(cursor.key()), upper
+    # The key is that of a page, or comes before all of them.
+    after = bytes(cursor.key()) if cursor.set_key(upper) and cursor.next() else None
+    cursor.set_key(upper)
+    return upper, after
+
+
+def _among(rows: Rows, known: Rows) -> Marks:
+    """Mark the rows that are among others; both are sorted, without repetitions."""
+    if len(rows) == 1:
+        return among(rows[0], known[0])
+    both = joined([known, rows])
+    order = np.lexsort(both[::-1])  # stable: a known row comes before its equal
+    found = np.zeros(len(order), np.bool_)
+    found[order] = ~differs(*[column[order] for column in both])
+    return found[len(known[0]) :]
