@@ -34,7 +34,6 @@ from fpdb.errors import ShortTextError as ShortTextError
 from fpdb.errors import StorageError as StorageError
 from fpdb.errors import TagsWarning as TagsWarning
 from fpdb.errors import WorkerError as WorkerError
-from fpdb.explorer import Explorer as Explorer
 from fpdb.fingerprint import Grams as Grams
 from fpdb.fingerprint import Hash as Hash
 from fpdb.fingerprint import IdfTable as IdfTable
@@ -61,6 +60,10 @@ from fpdb.joins import evaluate as evaluate
 from fpdb.joins import exact_pairs as exact_pairs
 from fpdb.kernels import kernels_available as kernels_available
 from fpdb.load import load as load
+from fpdb.look.assessment import report_evaluation as report_evaluation
+from fpdb.look.corpus import Reported as Reported
+from fpdb.look.corpus import report as report
+from fpdb.look.explorer import Explorer as Explorer
 from fpdb.maintenance.check import check as check
 from fpdb.maintenance.merge import merge as merge
 from fpdb.maintenance.repair import repair as repair
@@ -72,9 +75,6 @@ from fpdb.models import Match as Match
 from fpdb.models import Matches as Matches
 from fpdb.models import Pair as Pair
 from fpdb.models import Thresholds as Thresholds
-from fpdb.report import Reported as Reported
-from fpdb.report import report as report
-from fpdb.report import report_evaluation as report_evaluation
 from fpdb.tables import Bands as Bands
 from fpdb.tables import JoinPlan as JoinPlan
 from fpdb.tables import Plan as Plan

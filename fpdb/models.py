@@ -2,9 +2,8 @@
 
 import math
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, fields
-from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpdb.errors import InputError
+from fpdb.markup import element
 
 Key = str | int
 
@@ -28,6 +28,9 @@ LATEST = 253_402_300_799
 _MOST_SHOWN = 20
 # Hardly any text but HTML ends as many elements in as many characters.
 _ENDS, _BEGINNING = 3, 2000
+_TITLES = ("title", "headline", "name")
+# The style of cells in notebooks.
+_LEFT = "text-align:left"
 
 
 def now() -> int:
@@ -70,6 +73,12 @@ def require_similarity(value: float | None) -> None:
         )
 
 
+def title_in(meta: object) -> str:
+    """Return the title in the metadata of a document, or nothing."""
+    titles = (meta.get(name) for name in _TITLES) if isinstance(meta, dict) else ()
+    return next((title for title in titles if isinstance(title, str)), "")
+
+
 class _Shown:
     """Shows the fields of a dataclass in a notebook, each in a row of a table."""
 
@@ -78,11 +87,14 @@ class _Shown:
     def _repr_html_(self) -> str:
         named = [(each.name, getattr(self, each.name)) for each in fields(cast("Any", self))]
         rows = [
-            f'<tr><th style="text-align:left">{name.replace("_", " ")}</th>'
-            f'<td style="text-align:left"><bdi>{escape(_readable(value))}</bdi></td></tr>'
+            element(
+                "tr",
+                element("th", name.replace("_", " "), style=_LEFT),
+                element("td", element("bdi", _readable(value)), style=_LEFT),
+            )
             for name, value in named
         ]
-        return f"<table>{''.join(rows)}</table>"
+        return element("table", *rows)
 
 
 def _readable(value: object) -> str:
@@ -182,22 +194,20 @@ class Overlap:
             (self.text, [(each.start, each.end) for each in self.passages]),
             (self.other_text, sorted((each.other_start, each.other_end) for each in self.passages)),
         )
-        style = "text-align:left;vertical-align:top;white-space:pre-wrap;width:50%"
-        cells = [f'<td style="{style}"><bdi>{_marked(*side)}</bdi></td>' for side in sides]
-        return f"<table><tr>{''.join(cells)}</tr></table>"
+        style = f"{_LEFT};vertical-align:top;white-space:pre-wrap;width:50%"
+        cells = [element("td", element("bdi", *_marked(*side)), style=style) for side in sides]
+        return element("table", element("tr", *cells))
 
 
-def _marked(text: str, shared: Iterable[tuple[int, int]]) -> str:
-    """Return a text as HTML, in which all but the shared passages is marked."""
-    pieces: list[str] = []
+def _marked(text: str, shared: Iterable[tuple[int, int]]) -> Iterator[str]:
+    """Yield the pieces of a text, of which all but the shared passages are marked."""
     done = 0
     for start, end in [*shared, (len(text), len(text))]:
-        if own := text[done:start]:
-            words = any(map(str.isalnum, own))  # punctuation alone isn't what differs
-            pieces.append(f"<mark>{escape(own)}</mark>" if words else escape(own))
-        pieces.append(escape(text[max(start, done) : end]))
+        own = text[done:start]
+        # Punctuation alone isn't a difference.
+        yield element("mark", own) if any(map(str.isalnum, own)) else own
+        yield text[max(start, done) : end]
         done = max(done, end)
-    return "".join(pieces)
 
 
 class Voter(NamedTuple):

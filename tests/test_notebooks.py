@@ -7,6 +7,7 @@ import fpdb
 from fpdb.models import Comparison
 
 HOSTILE = "<script>alert(1)</script>&lt; \u202e <img src=x onerror=y>"
+SEEN = HOSTILE.replace("\u202e", "⟦U+202E⟧")
 SHOWN = {"table", "tr", "th", "td", "bdi", "mark"}
 
 
@@ -60,7 +61,7 @@ def test_statistics_show_their_numbers(tmp_path: Path) -> None:
 
 def test_a_cluster_shows_its_keys_as_text() -> None:
     found = rows(fpdb.Cluster(HOSTILE, tuple(f"copy {n}" for n in range(30))))
-    assert found["representative"] == HOSTILE
+    assert found["representative"] == SEEN
     assert found["duplicates"].endswith("copy 19, and 10 more")
     assert rows(fpdb.Cluster(7, (8,)))["duplicates"] == "8"
 
@@ -76,10 +77,10 @@ def test_an_overlap_marks_what_only_one_text_has() -> None:
     first = f"Somebody repaired a wooden boat in winter. {HOSTILE} It took very long."
     second = "Nobody repaired a wooden boat in winter. It took very long, though."
     found = shown(fpdb.overlap(fpdb.recipe("web"), first, second))
-    assert found.cells == [first, second]
+    assert found.cells == [first.replace(HOSTILE, SEEN), second]
     assert [part.strip(" .,") for part in found.marked] == [
         "Somebody",
-        HOSTILE.strip(),
+        SEEN.strip(),
         "Nobody",
         "though",
     ]

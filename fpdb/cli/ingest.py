@@ -19,8 +19,9 @@ from fpdb.cli.inputs import (
     not_utf8,
 )
 from fpdb.cli.options import bundled, option, require
-from fpdb.cli.output import counts_dict, likeness, near_dict, title_in
+from fpdb.cli.output import counts_dict, likeness, near_dict
 from fpdb.io.files import check_path
+from fpdb.models import title_in
 
 _COUNTS = (
     *("read", "added", "replaced", "unchanged"),

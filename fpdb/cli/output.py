@@ -11,7 +11,7 @@ import fpdb
 from fpdb.cli import render
 from fpdb.cli.options import option, require
 from fpdb.io.streams import SUFFIXES, packed, suffix_of, unpacked_name
-from fpdb.models import Key
+from fpdb.models import Key, title_in
 
 if TYPE_CHECKING:
     from fpdb.io.arrow import TableWriter
@@ -118,12 +118,6 @@ class Output:
 def key_column(database: fpdb.Database) -> str:
     """Return the Arrow type of a column of keys."""
     return "uint64" if database.keys == "integer" else "string"
-
-
-def title_in(meta: Any) -> str:
-    """Return the title in the metadata of a document, or nothing."""
-    title = meta.get("title") if isinstance(meta, dict) else None
-    return title if isinstance(title, str) else ""
 
 
 def title_of(database: fpdb.Database, key: Key) -> str:

@@ -13,9 +13,9 @@ import fpdb
 from fpdb.cli import options, render
 from fpdb.cli.inputs import BadRecords, FilesArgument, choose_reading, not_utf8, typed
 from fpdb.cli.options import bundled, option, require
-from fpdb.cli.output import Output, key_column, likeness, near_dict, title_in
+from fpdb.cli.output import Output, key_column, likeness, near_dict
 from fpdb.fingerprint.digits import NOTATIONS, Base, unsigned
-from fpdb.models import Asked
+from fpdb.models import Asked, title_in
 
 _COLUMNS = {
     "query": "string",

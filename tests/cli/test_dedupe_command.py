@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from outlines import data_of
+from outlines import groups_of
 
 import fpdb
 from fpdb.documents.runs import Runs
@@ -162,7 +162,7 @@ def test_a_report_shows_the_duplicates_of_the_inputs(run, tmp_path, source):
     done = run("dedupe", source, "-o", out, "--report", page, "--keep", "newest:n")
     assert done.code == 0, done.err
     assert done.err.splitlines()[-1] == f"{page}: 3 of 3 groups"
-    assert [group["v"][0]["k"] for group in data_of(page)["groups"]] == [
+    assert [group["keys"][0] for group in groups_of(page)] == [
         ["3", "0"],
         ["4", "1"],
         ["5", "2"],
@@ -261,6 +261,6 @@ def test_a_report_compares_as_the_run_did(run, tmp_path, source):
     done = run("dedupe", source, "-o", out, "--report", page, "--db", strict)
     assert done.code == 0, done.err
     assert ids(out) == [0, 1]
-    assert data_of(page)["groups"] == []
+    assert groups_of(page) == []
     done = run("dedupe", source, "-o", tmp_path / "all.jsonl", "--report", page)
-    assert [len(group["v"]) for group in data_of(page)["groups"]] == [2]
+    assert [len(group["keys"]) for group in groups_of(page)] == [2]

@@ -21,7 +21,7 @@ def test_a_page_is_written(run, source, tmp_path):
     done = run("report", source, "-o", tmp_path / "out.html")
     assert (done.code, done.out) == (0, "")
     assert "documents 4, groups 1, identical 1, edited 1\n" in done.err
-    assert f"{tmp_path}/out.html: 1 group, 3" in done.err
+    assert f"{tmp_path}/out.html: 1 group, 2" in done.err
     assert (tmp_path / "out.html").read_text().startswith("<!doctype html>")
 
 

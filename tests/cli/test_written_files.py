@@ -11,7 +11,7 @@ import pytest
 
 import fpdb
 from fpdb.cli.spark import _new_directory
-from fpdb.explorer.explorer import Explorer
+from fpdb.look.explorer import Explorer
 
 TEXT = "Red kites nest above the old quarry again this spring: wardens counted eleven pairs"
 
@@ -89,7 +89,7 @@ def explore():
     database = fpdb.open("a.fpdb", readonly=True)
     explorer = Explorer(database, texts=["good.jsonl"])
     for _ in range(1000):
-        if explorer._context.background.packed:
+        if explorer._context.texts.packed:
             return explorer
         time.sleep(0.01)
     raise AssertionError

@@ -2,7 +2,6 @@
 
 import contextlib
 import hmac
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Self
 
@@ -10,17 +9,13 @@ import numpy as np
 
 from fpdb.database import Database
 from fpdb.errors import DocumentNotFoundError, FpdbError, InputError, ReadOnlyError
-from fpdb.explorer.decisions import Decisions
-from fpdb.explorer.findings import Background, FindingTask, Groups
-from fpdb.explorer.pages import (
-    compare_page,
-    document_page,
-    documents_page,
-    group_page,
-    groups_page,
-    near_page,
-)
-from fpdb.explorer.parts import (
+from fpdb.flow import parse_key
+from fpdb.io.files import check_path
+from fpdb.io.records import Reading
+from fpdb.look.background import Background, FindingTask
+from fpdb.look.decisions import Decisions
+from fpdb.look.figures import by_day, figures, numbers_of
+from fpdb.look.forms import (
     Context,
     ServedPage,
     Visit,
@@ -32,14 +27,18 @@ from fpdb.explorer.parts import (
     link,
     sent_to,
 )
-from fpdb.explorer.texts import Texts, split_sources
-from fpdb.fingerprint import least_estimate
-from fpdb.flow import parse_key
-from fpdb.io.files import check_path
-from fpdb.io.records import Reading
+from fpdb.look.page import cards, folded, plural
+from fpdb.look.pages import (
+    compare_page,
+    document_page,
+    documents_page,
+    group_page,
+    groups_page,
+    near_page,
+)
+from fpdb.look.texts import TextFile, Texts, split_sources
+from fpdb.markup import Markup, element, table
 from fpdb.models import Key
-from fpdb.report.figures import by_day, by_similarity, by_size
-from fpdb.report.page import Markup, bars, cards, element, percent, plural, table
 from fpdb.scratch import scratch_folder
 
 _CROWDED = 10
@@ -71,14 +70,14 @@ class Explorer:
         for path in files:
             check_path(path, reading)
         self._stack = contextlib.ExitStack()
-        packed = self._stack.enter_context(scratch_folder()).path / "texts"
-        background = Background(
-            FindingTask(database, files, reading, packed, date_field, host_field)
-        )
+        packed = TextFile(self._stack.enter_context(scratch_folder()).path / "texts")
+        task = FindingTask(database, files, reading, packed, date_field, host_field)
+        texts_by_key = Texts(database, reading, files, url)
+        background = Background(task, texts_by_key)
         self._context = Context(
             database,
             background,
-            Texts(database, background, reading, url),
+            texts_by_key,
             Decisions(database),
             write=write and not database.readonly,
         )
@@ -145,39 +144,20 @@ def _overview(context: Context, visit: Visit) -> ServedPage:
         (f"{stats.documents:,}", "documents", f"in {stats.bytes / 1e6:,.1f} MB on disk."),
         (f"{stats.short:,}", "short texts", "are found by equal texts only."),
     ]
-    figures: list[Markup] = []
+    more = [by_day("When documents were added", "", counts.days, "documents")] if counts else []
+    shown: Iterable[Markup] = [element("section", *more, class_="figures")]
     if groups:
-        near = f"of documents that pairs within {plural(stats.k, 'bit')} connect."
-        if database.similarity is not None:
-            least = percent(least_estimate(database.similarity))
-            near = f"of documents that pairs connect, similar by an estimate from {least} on."
-        share = groups.copies / max(counts.documents if counts else 1, 1)
-        stays = f"if one document of each group stays: {groups.copies:,}."
-        numbers += [
-            (f"{len(groups.starts):,}", "groups", near),
-            (percent(share), "could go", stays),
-        ]
-        figures += [_by_nearness(context, groups), by_size(Counter(groups.sizes.tolist()))]
-    if counts:
-        figures.append(by_day("When documents were added", "", counts.days, "documents"))
+        numbers += numbers_of(groups, counts.documents if counts else stats.documents)
+        shown = figures(groups, *more)
     return context.framed(
         database.path.name,
         *context.status(visit),
         cards(numbers),
-        element("section", *figures, class_="figures"),
+        *shown,
         *_crowded(context),
         page="overview",
         refresh=2 if work.stage else 0,
     )
-
-
-def _by_nearness(context: Context, groups: Groups) -> Markup:
-    shares = groups.found.shares.tolist()
-    if context.database.similarity is not None:
-        return by_similarity(shares, context.database.similarity)
-    rows = [(f"{bits}", count) for bits, count in enumerate(shares)]
-    said = "Documents of groups, by how many bits differ from the first one of their group."
-    return bars("Documents by distance", said, rows, "documents")
 
 
 def _crowded(context: Context) -> Iterator[Markup]:
@@ -201,20 +181,13 @@ def _crowded(context: Context) -> Iterator[Markup]:
     ]
     if rows:
         even = counts.prefixes.sum() / len(counts.prefixes)
-        yield element(
-            "details",
-            element("summary", "Fingerprints that begin alike"),
-            element(
-                "p",
-                f"Documents by the first {bits} bits of their fingerprints, the most frequent "
-                f"first; the average is {even:,.1f}. Many documents are copies, or texts with the "
-                "same boilerplate, and searches within k bits take longer there.",
-                class_="soft",
-            ),
-            table(
-                ("first bits", "documents", "one of them"), rows, "Fingerprints that begin alike"
-            ),
+        said = (
+            f"Documents by the first {bits} bits of their fingerprints, the most frequent "
+            f"first; the average is {even:,.1f}. Many documents are copies, or texts with the "
+            "same boilerplate, and searches within k bits take longer there."
         )
+        title, head = "Fingerprints that begin alike", ("first bits", "documents", "one of them")
+        yield folded(title, element("p", said, class_="soft"), table(head, rows, title))
 
 
 def _verdict(context: Context, visit: Visit) -> ServedPage:
@@ -275,7 +248,7 @@ def _marked(context: Context, visit: Visit) -> list[Key]:
     group = groups.group_of(visit.whole("of")) if groups else None
     if groups is None or group is None:
         raise DocumentNotFoundError("found no group of this document", hint="look again")
-    ids = groups.found.ids[groups.rows(group)].tolist()
+    ids = groups.ids[groups.rows(group)].tolist()
     keys = context.database.keys_of(ids)
     return [key for key in keys if key is not None and key not in marked]
 

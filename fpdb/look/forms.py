@@ -1,4 +1,4 @@
-"""What all pages share: the database and what is found in it, the frame, links and forms."""
+"""The parts that all pages of the explorer share: the frame, links, forms, and the database."""
 
 import hmac
 import secrets
@@ -7,28 +7,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
-from itertools import chain
 from urllib.parse import urlencode
 
 from fpdb.database import Database
 from fpdb.errors import InputError
-from fpdb.explorer.comparison import ComparedSide
-from fpdb.explorer.decisions import Decisions
-from fpdb.explorer.findings import Background
-from fpdb.explorer.texts import Texts
 from fpdb.fingerprint.digits import format_fingerprint
 from fpdb.flow import parse_key
-from fpdb.models import Document, Key
-from fpdb.report.page import (
-    Markup,
-    allowed,
-    element,
-    language_of,
-    plural,
-    resource,
-    title_of,
-    whole_page,
-)
+from fpdb.look.background import Background
+from fpdb.look.decisions import Decisions
+from fpdb.look.page import allowed, first_line, language_of, plural, resource, whole_page
+from fpdb.look.pair import text_cell
+from fpdb.look.texts import Texts
+from fpdb.look.why import ComparedSide
+from fpdb.markup import Markup, element
+from fpdb.models import Document, Key, title_in
 
 ROWS = 50
 EXCERPT = 5_000
@@ -82,7 +74,7 @@ class Visit:
 
 @dataclass(frozen=True)
 class ServedPage:
-    """What a visit is answered with."""
+    """The answer to a visit."""
 
     body: bytes = b""
     status: int = 200
@@ -120,7 +112,7 @@ def framed(
 
 @cache
 def _style() -> str:
-    return resource("page.css") + resource("explorer.css", "fpdb.explorer")
+    return resource("page.css") + resource("explorer.css")
 
 
 def sent_to(place: str) -> ServedPage:
@@ -146,12 +138,6 @@ def key_link(key: Key) -> Markup:
     return element("a", cut, href=address("document", key=key), class_="name", dir="auto")
 
 
-def entry(label: str, name: str, value: object = "", kind: str = "text", **more: object) -> Markup:
-    """Return a field of a form with its label."""
-    field = element("input", type=kind, name=name, value=value, **more)
-    return element("label", *([element("span", label)] if label else []), field)
-
-
 def hidden(**fields: object) -> list[Markup]:
     """Return fields of a form that aren't shown; of a list, each value."""
     return [
@@ -159,15 +145,6 @@ def hidden(**fields: object) -> list[Markup]:
         for name, values in fields.items()
         for value in (values if isinstance(values, list) else [values])
     ]
-
-
-def choice(label: str, name: str, value: str, choices: Mapping[str, str]) -> Markup:
-    """Return a choice of a form with its label."""
-    options = [
-        element("option", text, value=each, selected="" if each == value else None)
-        for each, text in choices.items()
-    ]
-    return element("label", element("span", label), element("select", *options, name=name))
 
 
 def button(text: str, **attributes: object) -> Markup:
@@ -196,33 +173,16 @@ def paged(*links: Markup) -> Markup:
     return element("nav", *links, class_="pager", aria_label="Pages of the list")
 
 
-def facts(given: Mapping[str, str]) -> Markup:
-    """Return names with what they are, without those that are empty."""
-    rows = (
-        (element("dt", name), element("dd", value, dir="auto"))
-        for name, value in given.items()
-        if value
-    )
-    return element("dl", *chain.from_iterable(rows))
-
-
 def moment(seconds: float | None) -> str:
     """Return a time, in UTC."""
     return f"{datetime.fromtimestamp(seconds or 0, UTC):%Y-%m-%d %H:%M}"
-
-
-def title_in(document: Document) -> str:
-    """Return the title that metadata have, or nothing."""
-    meta = document.meta if isinstance(document.meta, dict) else {}
-    titles = (meta.get(name) for name in ("title", "headline", "name"))
-    return next((title for title in titles if isinstance(title, str)), "")
 
 
 def excerpt(text: str | None) -> list[Markup]:
     """Return the beginning of a text, and how much more there is."""
     if text is None:
         return []
-    shown = element("div", text[:EXCERPT], class_="text", dir="auto", lang=language_of(text))
+    shown = text_cell(language_of(text), text[:EXCERPT])
     rest = len(text) - EXCERPT
     more = [element("p", plural(rest, "further character"), class_="soft")] if rest > 0 else []
     return [shown, *more]
@@ -230,7 +190,7 @@ def excerpt(text: str | None) -> list[Markup]:
 
 @dataclass(frozen=True)
 class Context:
-    """What all pages share."""
+    """The database, its groups, texts and decisions, which all pages share."""
 
     database: Database
     background: Background
@@ -278,10 +238,10 @@ class Context:
 
     def title(self, document: Document) -> str:
         """Return the title of a document: of its metadata, or the beginning of its text."""
-        text = None
-        if not self.texts.address and not title_in(document):
-            text = self.texts.of(document).text
-        return title_of(title_in(document) or text or "") or str(document.key)
+        title = title_in(document.meta)
+        if not self.texts.address and not title:
+            title = self.texts.of(document).text or ""
+        return first_line(title) or str(document.key)
 
     def side(self, document: Document) -> ComparedSide:
         """Return a document to be compared."""

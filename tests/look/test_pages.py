@@ -13,11 +13,10 @@ import pytest
 from outlines import Outline
 
 import fpdb
-from fpdb.explorer.comparison import ComparedSide, comparison
-from fpdb.explorer.findings import Groups
 from fpdb.io.tables import read_pairs
-from fpdb.joins import Clustering
-from fpdb.report.page import Markup, visible
+from fpdb.look.groups import Groups
+from fpdb.look.why import ComparedSide, comparison
+from fpdb.markup import Markup, visible
 
 pytestmark = pytest.mark.process
 
@@ -141,7 +140,7 @@ def test_the_overview_counts(reader):
     seen = reader.get("")
     assert "<b>10</b> <span>documents</span>" in seen
     assert "<b>4</b> <span>groups</span>" in seen
-    assert "if one document of each group stays: 5." in seen
+    assert "if only one document of each group stays: 5 of 10." in seen
     assert "3: 1" in re.search("Groups by number of documents. [^<]*", seen)[0]
     assert "<summary>Fingerprints that begin alike</summary>" in seen
     [crowded] = re.findall(r"<code>([01]+)</code></td><td>3</td>", seen)
@@ -322,7 +321,7 @@ def test_deleted_documents_can_be_brought_back(visitor, database, tmp_path):
 
 
 def test_many_documents_are_deleted_in_steps(visitor, database, tmp_path, monkeypatch):
-    monkeypatch.setattr("fpdb.explorer.explorer._DELETED", 2)
+    monkeypatch.setattr("fpdb.look.explorer._DELETED", 2)
     keys = [f"https://c.example/{copy}" for copy in range(3)]
     group = str(database[keys[0]].id)
     more = {"of": group, "which": "others", "key": "https://a.example/story"}
@@ -541,8 +540,8 @@ def test_groups_agree_with_a_loop():
     least, days = chance.random(count), chance.integers(1, 50, count).astype(np.int32)
     hosts = chance.integers(-1, 5, count).astype(np.int32)
     ids = np.sort(chance.choice(10_000, count, replace=False)).astype(np.uint64)
-    found = Clustering(ids, firsts, originals, least, np.zeros(101, np.int64))
-    groups = Groups(found, days, hosts, list("abcde"), at=0.0, seconds=0.0)
+    columns = ids, firsts, originals, least, np.zeros(101, np.int64), days, hosts
+    groups = Groups(0.8, *columns, list("abcde"))
     expected = {}
     for place, first in enumerate(firsts.tolist()):
         expected.setdefault(first, []).append(place)
@@ -554,7 +553,8 @@ def test_groups_agree_with_a_loop():
         assert all(groups.group_of(int(ids[row])) == group for row in rows)
         assert groups.texts[group] == sum(originals[row] == row for row in rows)
     assert groups.group_of(20_000) is None
-    chosen = groups.chosen(sizes=(2, 5), shares=(0.1, 0.9), days=(5, 20), host="c", order="large")
+    kept = groups.within(sizes=(2, 5), shares=(0.1, 0.9), days=(5, 20), host="c")
+    chosen = groups.ordered("large", kept)
     wanted = [
         rows
         for rows in expected.values()

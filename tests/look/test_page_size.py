@@ -3,15 +3,17 @@
 import json
 import random
 import re
+from functools import partial
+from html import unescape
 from itertools import pairwise
 
 import pytest
-from outlines import data_of
+from outlines import groups_of
 
 import fpdb
-from fpdb.report.differences import Piece, differences
-from fpdb.report.page import bars, fit, safe_json
-from fpdb.report.views import MOST_BYTES, Room
+from fpdb.look.figures import bars
+from fpdb.look.listing import MOST_BYTES, ListedGroup, ListedText, fitted, rendered
+from fpdb.look.pair import ComparedTexts
 
 WORDS = [f"w{number}" for number in range(3000)]
 
@@ -33,8 +35,7 @@ def test_a_page_of_five_hundred_groups(tmp_path):
     assert 1_000_000 < found.size == (tmp_path / "report.html").stat().st_size <= 5_000_000
     page = found.path.read_text()
     assert "Of 520 groups, the 500 with the least similar texts are here; 20 more" in page
-    for group in data_of(found.path)["groups"]:
-        assert any(isinstance(piece, list) for piece in group["v"][1]["d"])
+    assert all(group["changes"][1] for group in groups_of(found.path))
 
 
 HARD = {
@@ -50,13 +51,32 @@ HARD = {
 
 
 @pytest.mark.parametrize("name", HARD)
-@pytest.mark.parametrize("room", [500, 5_000, 20_000])
-def test_pieces_fit(name, room):
-    pieces = differences(*HARD[name]).pieces
-    fitted = fit(pieces, room)
-    assert len(safe_json(fitted.pieces).encode()) <= room + 20
-    left_out = sum(piece for piece in fitted.pieces if isinstance(piece, int))
-    assert left_out == fitted.left_out
+@pytest.mark.parametrize("room", [4_000, 10_000, 40_000])
+def test_texts_fit(name, room):
+    pair = ComparedTexts(fpdb.recipe("web"), *HARD[name])
+    texts = [ListedText(["a"]), ListedText(["b"], pair=pair)]
+    html, left_out = fitted(ListedGroup("Title", "edited", "2 documents", 2, 0.9, texts), room)
+    assert len(html.encode()) <= room
+    noted = re.findall("([0-9,]+) (?:equal|further) characters? left out", html)
+    assert sum(int(count.replace(",", "")) for count in noted) == left_out
+
+
+@pytest.mark.parametrize("name", HARD)
+def test_all_characters_are_there_or_left_out(name):
+    text, other = HARD[name]
+    pair = ComparedTexts(fpdb.recipe("web"), text, other)
+    whole = pair.drawn(both=False)
+    assert whole[1] == 0
+    for kept, most in ((150, 1 << 40), (0, 1 << 40), (150, 9_000), (0, 0)):
+        rows, left_out = pair.drawn(kept=kept, most=most, both=False)
+        shown = re.sub("<summary>.*?</summary>|<p class=.fold.>.*?</p>", "", "".join(rows))
+        every = "".join(whole[0])
+        every = re.sub("<summary>.*?</summary>", "", every)
+        sizes = [
+            len(re.sub("⟦U.....?.?.?⟧", "x", unescape(re.sub("<[^>]*>", "", each))))
+            for each in (shown, every)
+        ]
+        assert sizes[1] - sizes[0] == left_out
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 30, 60])
@@ -68,10 +88,11 @@ def test_labels_are_within_their_picture_and_beside_each_other(count):
     assert all(after - before > 75 for before, after in pairwise(middles))
 
 
-def test_what_fits_is_whole():
-    pieces = [Piece(True, "one ", "one "), Piece(False, "two", "three")]
-    assert fit(pieces, 500).pieces == ["one ", ["two", "three"]]
-    assert fit(pieces, 500).left_out == 0
+def test_a_short_pair_is_whole():
+    rows, left_out = ComparedTexts(fpdb.recipe("web"), "one two", "one three").drawn(both=False)
+    [row] = rows
+    assert "one <del>two</del><ins>three</ins></div>" in row
+    assert left_out == 0
 
 
 def test_long_keys_fit(tmp_path):
@@ -85,35 +106,27 @@ def test_long_keys_fit(tmp_path):
                 file.write(json.dumps({"id": key, "text": " ".join(words)}) + "\n")
     found = fpdb.report(str(source), tmp_path / "report.html")
     assert found.size <= 5_000_000
-    groups = data_of(found.path)["groups"]
+    groups = groups_of(found.path)
     assert (found.groups, len(groups)) == (8, 8)
-    assert all(version["cut"] for group in groups for version in group["v"])
-    assert all(len(group["v"]) >= 2 for group in groups)
+    assert all(key is None for group in groups for key in group["saved"])
+    assert all(len(group["keys"]) >= 2 for group in groups)
 
 
-def test_a_group_leaves_out_texts_last_but_for_the_ends_of_names(tmp_path):
-    def view():
-        version = {"k": ["k" * 900], "src": ["s" * 900], "n": 1, "s": 0.9}
-        changed = {"d": ["x" * 500, 70, ["y" * 200, ""]], "rest": 0} | version
-        return {"t": "t" * 100, "more": 0, "v": [version, changed, {**changed}]}
-
-    whole = len(safe_json(view())) + 1
-    left_out = []
-    for most in (whole, 5000, 2000, 600, 10):
-        room, found = Room(1), view()
-        room.take(found, most)
-        assert most == 10 or len(safe_json(found)) < most
-        first, *others = found["v"]
-        texts = [others[0]["d"][0] == "x" * 500, others[0]["d"]]
-        left_out.append((found["more"], len(first["k"][0]), texts[0], len(found["t"])))
-        assert room.left_out == (0 if texts[0] else 700)
-        assert texts[0] or texts[1] == [770]
-    assert left_out == [
-        (0, 900, True, 100),
-        (1, 900, True, 100),
-        (1, 101, True, 100),
-        (1, 21, False, 20),
-        (1, 21, False, 20),
+def test_a_group_leaves_out_texts_and_names_last():
+    texts = [" ".join(WORDS[:600]), " ".join([*WORDS[:300], "x", *WORDS[301:600]])]
+    pair = ComparedTexts(fpdb.recipe("web"), *texts)
+    sides = [ListedText([key * 900], 1, "s" * 900, pair if key > "k" else None) for key in "klm"]
+    group = ListedGroup("t" * 100, "edited", "3 documents", 3, 0.9, sides)
+    shown = []
+    for room in (50_000, 8_000, 2_500, 10):
+        html, left_out = fitted(group, room)
+        assert room == 10 or len(html) <= room
+        shown.append((html.count("<section"), "k" * 900 in html, "<ins>" in html, left_out > 0))
+    assert shown == [
+        (2, True, True, False),
+        (1, False, True, True),
+        (1, False, False, True),
+        (1, False, False, True),
     ]
 
 
@@ -131,15 +144,16 @@ def test_more_groups_than_fit_are_left_out(tmp_path):
     assert "Of 1,300 groups, the 1,200 with the least similar texts" in found.path.read_text()
 
 
-@pytest.mark.parametrize("sizes", [[], [10] * 500, [10**7] * 500, [10**7, *[5000] * 499]])
+@pytest.mark.parametrize("sizes", [[], [10] * 500, [10**6] * 40, [10**6, *[5000] * 499]])
 def test_room_is_given_to_those_that_need_it(sizes):
-    room = Room(len(sizes))
-    total = 0
-    for size in sorted(sizes):
-        most = room.of_group()
-        assert most >= min(size, 4_000)
-        view = {"v": [], "t": "x" * min(size, most - 17)}
-        room.take(view, most)
-        total += len(safe_json(view)) + 1
+    def listed(size):
+        text = "".join(random.Random(size).choices("abcdefgh ", k=size))
+        pair = ComparedTexts(fpdb.recipe("web"), "", text)
+        return ListedGroup(
+            "", "edited", "", 2, 0.0, [ListedText(["a"]), ListedText(["b"], pair=pair)]
+        )
+
+    groups, _ = rendered([(size, partial(listed, size)) for size in sizes])
+    total = sum(len(html) for html in groups)
     assert total <= MOST_BYTES
-    assert total >= min(sum(sizes), 0.9 * MOST_BYTES)
+    assert total >= min(sum(sizes), 0.5 * MOST_BYTES)

@@ -1,48 +1,89 @@
 """The texts of documents, which a database doesn't keep: in files, or where a crawler has them."""
 
+import contextlib
+import os
+import sqlite3
 import urllib.request
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 from urllib.error import URLError
 from urllib.parse import quote
 
 from fpdb.database import Database
 from fpdb.errors import FpdbError, InputError
-from fpdb.explorer.findings import Background
 from fpdb.io.html import html_text, is_html
 from fpdb.io.records import Reading
 from fpdb.models import Document
+from fpdb.scratch import new_file
 
 _SECONDS = 2.0
 _FIELD = "{key}"
 
 
+@dataclass(frozen=True)
+class TextFile:
+    """Texts by names in a file of SQLite, compressed; a name may have several."""
+
+    path: Path
+
+    @contextlib.contextmanager
+    def written(self) -> Iterator[Callable[[str, str], None]]:
+        """Make the file; the block gets a function that adds a text to a name."""
+        self.path.unlink(missing_ok=True)  # of a try that failed
+        os.close(new_file(self.path))
+        with contextlib.closing(sqlite3.connect(self.path)) as file:
+            file.execute("PRAGMA journal_mode = OFF")
+            file.execute("CREATE TABLE texts (name BLOB, text BLOB)")
+
+            def add(name: str, text: str) -> None:
+                row = _bytes(name), zlib.compress(_bytes(text), 1)
+                file.execute("INSERT INTO texts VALUES (?, ?)", row)
+
+            yield add
+            file.execute("CREATE INDEX names ON texts (name)")
+            file.commit()
+
+    def texts(self, name: str) -> list[str]:
+        """Return the texts of a name, the last one first."""
+        query = "SELECT text FROM texts WHERE name = ? ORDER BY rowid DESC"
+        with contextlib.closing(sqlite3.connect(self.path)) as file:
+            rows = file.execute(query, [_bytes(name)]).fetchall()
+        return [zlib.decompress(row[0]).decode("utf-8", "surrogatepass") for row in rows]
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
 class FoundText(NamedTuple):
-    """The text of a document, or None, and what there is to say of it."""
+    """The text of a document, or None, and a note on it."""
 
     text: str | None
     note: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Texts:
-    """Looks texts up by the keys of documents: at a URL, or in files."""
+    """Looks texts up by the keys of documents: at a URL, or in files, once those were read."""
 
     database: Database
-    background: Background
     reading: Reading
+    files: Sequence[str] = ()
     address: str = ""
+    packed: TextFile | None = None
 
     def of(self, document: Document) -> FoundText:
         """Return the text of a document."""
-        if not self.address and not self.background.task.files:
+        if not self.address and not self.files:
             return FoundText(None, "No texts were given: fpdb doesn't store them.")
-        packed = self.background.packed
         try:
             if self.address:
                 texts = self._fetched(document)
             else:
-                texts = packed.texts(document.key) if packed else []
+                texts = self.packed.texts(str(document.key)) if self.packed else []
         except (OSError, ValueError, FpdbError) as error:
             return FoundText(None, f"The text can't be read: {error}")
         note = ""
@@ -52,7 +93,7 @@ class Texts:
                 return FoundText(texts[digests.index(document.digest)])
             note = "The text has changed since it was stored."
         elif not texts:
-            reading = not self.address and packed is None
+            reading = not self.address and self.packed is None
             note = "The texts are still being read." if reading else "The text isn't there."
         return FoundText(texts[0] if texts else None, note)
 

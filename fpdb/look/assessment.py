@@ -2,25 +2,15 @@
 
 import os
 from collections.abc import Iterable, Iterator
-from typing import Any
+from functools import partial
 
 from fpdb.errors import InputError
 from fpdb.fingerprint import preset
-from fpdb.models import Document, Evaluation, Key, Rating, RecipeQuality
-from fpdb.report.gather import Version
-from fpdb.report.page import (
-    Markup,
-    ReportPage,
-    cards,
-    element,
-    language_of,
-    percent,
-    plural,
-    table,
-    title_of,
-    visible,
-)
-from fpdb.report.views import MOST_GROUPS, Room, pair_view, version_view
+from fpdb.look.listing import LEAST_BYTES, MOST_GROUPS, ListedGroup, ListedText, rendered
+from fpdb.look.page import ReportPage, cards, first_line, folded, percent, plural
+from fpdb.look.pair import ComparedTexts
+from fpdb.markup import Markup, element, table
+from fpdb.models import Document, Evaluation, Key, Mistake, Rating, RecipeQuality
 from fpdb.scratch import draft_file
 
 
@@ -49,16 +39,27 @@ def report_evaluation(
             f"found no document with the key {min(map(str, lost))!r}, which was evaluated",
             hint="give the documents that were evaluated",
         )
-    groups = list(_views(found, texts))
-    kinds = {"wrong": "wrong", "missed": "missed", "open": "no verdict yet"}
+    most = MOST_GROUPS // max(len(found.recipes), 1)
+    named = [
+        (quality.recipe, each) for quality in found.recipes for each in quality.mistakes[:most]
+    ]
+    groups, _ = rendered(
+        [
+            (
+                LEAST_BYTES + len(texts[mistake.other].encode("utf-8", "replace")),
+                partial(_listed, recipe, mistake, texts),
+            )
+            for recipe, mistake in named
+        ]
+    )
     page = ReportPage(
         title="Near-duplicates found and missed",
         subtitle=f"{plural(found.documents, 'document')}, "
         + plural(found.true, "pair that should be found", "pairs that should be found"),
         top=list(_top(found)),
-        similarity=found.similarity or found.thresholds.truth_from,
-        kinds=kinds,
-        groups=sorted(groups, key=lambda view: float(view["low"])),
+        least=0.0,
+        kinds={"wrong": "wrong", "missed": "missed", "open": "no verdict yet"},
+        groups=groups,
         noun="pair",
         notes=list(_notes(found, len(groups))),
         footer="Made by fpdb with "
@@ -118,14 +119,13 @@ def _top(found: Evaluation) -> Iterator[Markup]:
     ]
     head = ("recipe", "near", *Rating._fields[1:])
     truth = "the exact similarity of all texts" if found.exact else "the pairs that were listed"
-    yield element(
-        "details",
-        element("summary", "Details: similarity, and all distances of fingerprints"),
-        element(
-            "p",
-            f"The truth is {truth}. Recall counts the found among the true pairs, "
-            "precision the right among the right and wrong ones.",
-        ),
+    said = (
+        f"The truth is {truth}. Recall counts the found among the true pairs, precision the right "
+        "among the right and wrong ones."
+    )
+    yield folded(
+        "Details: similarity, and all distances of fingerprints",
+        element("p", said),
         table(head, rows, "Similarity and all distances"),
     )
 
@@ -151,32 +151,19 @@ def _notes(found: Evaluation, shown: int) -> Iterator[str]:
         )
 
 
-def _views(found: Evaluation, texts: dict[Key, str]) -> Iterator[dict[str, Any]]:
-    some = MOST_GROUPS // max(len(found.recipes), 1)
-    named = [
-        (quality.recipe, each) for quality in found.recipes for each in quality.mistakes[:some]
-    ]
-    cleaning = preset("web")
-    room = Room(len(named))
-    for recipe, mistake in sorted(named, key=lambda each: len(texts[each[1].other])):
-        text, other = texts[mistake.key], texts[mistake.other]
-        most = room.of_group()
-        kind = "wrong" if mistake.wrong else "missed"
-        first, second = (version_view(Version(1, [(key, "")])) for key in mistake[:2])
-        pair = pair_view(cleaning, text, other, most - 2_500, room, first="first")
-        view = {
-            "t": visible(title_of(text)),
-            "lang": language_of(text),
-            "n": 2,
-            "kind": kind,
-            "label": f"{recipe}: {kind}",
-            "more": 0,
-            "low": pair["s"],
-            "share": pair["share"],
-            "left": "First",
-            "right": "Second",
-            "facts": [["true similarity", f"{mistake.similarity:.4f}"]],
-            "v": [first, second | pair],
-        }
-        room.take(view, most)
-        yield view
+def _listed(recipe: str, mistake: Mistake, texts: dict[Key, str]) -> ListedGroup:
+    """Return a pair that was found wrongly or missed."""
+    first, second = (ListedText([str(key)]) for key in (mistake.key, mistake.other))
+    text, other = texts[mistake.key], texts[mistake.other]
+    second.pair = ComparedTexts(preset("web"), text, other)
+    kind = "wrong" if mistake.wrong else "missed"
+    return ListedGroup(
+        title=first_line(text),
+        kind=kind,
+        label=f"{recipe}: {kind}",
+        documents=2,
+        least=second.pair.share,
+        texts=[first, second],
+        names=("First", "Second"),
+        facts={"true similarity": f"{mistake.similarity:.4f}"},
+    )

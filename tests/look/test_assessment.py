@@ -1,7 +1,7 @@
 """The page of an evaluation shows its numbers, and opens the pairs that a recipe gets wrong."""
 
 import pytest
-from outlines import Outline, data_of
+from outlines import Outline, groups_of
 
 import fpdb
 
@@ -60,20 +60,20 @@ def test_the_page_has_the_mistakes(tmp_path):
     known = [("a", "a-near", False), ("a", "<script>c</script>", True)]
     found = fpdb.evaluate(DOCUMENTS, known, recipes=["web", "words"], mistakes=9, k=[3])
     shown = fpdb.report_evaluation(found, DOCUMENTS, tmp_path / "eval.html")
-    groups = data_of(tmp_path / "eval.html")["groups"]
+    groups = groups_of(tmp_path / "eval.html")
     named = {
         (f"{recipe.recipe}: {'wrong' if each.wrong else 'missed'}", each.key, each.other)
         for recipe in found.recipes
         for each in recipe.mistakes
     }
-    assert named == {(each["label"], *(side["k"][0] for side in each["v"])) for each in groups}
+    assert named == {(each["size"], *(keys[0] for keys in each["keys"])) for each in groups}
     assert shown == len(groups) == len(named)
     lows = [each["low"] for each in groups]
     assert lows == sorted(lows)
     [one, *_] = [each for each in groups if each["kind"] == "wrong"]
-    assert one["v"][1]["s"] == round(jaccard("a", "a-near"), 4)
+    assert one["low"] == round(jaccard("a", "a-near"), 4)
     outline = Outline((tmp_path / "eval.html").read_text())
-    assert outline.elements["script"] == 2
+    assert outline.elements["script"] == 1
     rating = found.recipes[0].similar
     assert f"{rating.wrong:,}" in outline.content["b"]
 

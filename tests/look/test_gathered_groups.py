@@ -6,10 +6,11 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from outlines import data_of
+from outlines import groups_of
 
 import fpdb
-from fpdb.report.gather import MOST_VERSIONS, host_of, parse_day
+from fpdb.look.corpus import MOST_VERSIONS
+from fpdb.look.groups import host_of, parse_day
 
 WORDS = [f"word{number}" for number in range(4000)]
 
@@ -56,7 +57,7 @@ def source(tmp_path):
 def report(source, **options):
     output = source.parent / "report.html"
     found = fpdb.report(str(source), output, **options)
-    return found, data_of(output)["groups"]
+    return found, groups_of(output)
 
 
 def similarity(one, other):
@@ -79,15 +80,15 @@ def test_groups_are_those_of_brute_force(source):
         if "short" not in pair and similarity(*(CORPUS[key] for key in pair)) >= 0.8
     }
     assert pairs == {frozenset(pair) for group in expected for pair in combinations(group, 2)}
-    shown = [[key for version in group["v"] for key in version["k"]] for group in groups]
+    shown = [[key for keys in group["keys"] for key in keys] for group in groups]
     assert set(map(frozenset, shown)) == expected
     assert (found.documents, found.groups, found.identical, found.edited) == (10, 3, 3, 2)
     assert (found.shown, found.missing, found.counts.short) == (3, 0, 1)
     # Edited ones first, the least similar first, and copies last.
-    assert [group["v"][0]["k"][0] for group in groups] == ["c", "a", "d"]
+    assert [group["keys"][0][0] for group in groups] == ["c", "a", "d"]
     assert [group["kind"] for group in groups] == ["edited", "edited", "identical"]
-    assert groups[0]["v"][1]["s"] == round(similarity(CORPUS["c"], CORPUS["c-more"]), 4)
-    assert [group["t"] for group in groups] == ["Title of c", "Title of a", "Title of d"]
+    assert groups[0]["low"] == round(similarity(CORPUS["c"], CORPUS["c-more"]), 4)
+    assert [group["title"] for group in groups] == ["Title of c", "Title of a", "Title of d"]
 
 
 @pytest.mark.parametrize(
@@ -101,9 +102,9 @@ def test_groups_are_those_of_brute_force(source):
 )
 def test_what_stays_is_shown_as_kept(source, stay, shown):
     _, groups = report(source, kept=np.array([key in stay.split() for key in CORPUS]))
-    assert [group["v"][0]["k"] for group in groups] == shown
-    assert sum(version["n"] for group in groups for version in group["v"]) == 8
-    assert all("d" in version for group in groups for version in group["v"][1:])
+    assert [group["keys"][0] for group in groups] == shown
+    assert sum(group["documents"] for group in groups) == 8
+    assert all(rows for group in groups for rows in group["rows"][1:])
 
 
 def test_the_records_that_are_kept_arent_those_of_a_database(source, tmp_path):
@@ -120,16 +121,15 @@ def test_a_database_has_the_groups_and_the_sources_the_texts(source, tmp_path):
         _, own = report(source)
         found, groups = report(source, database=db)
         for group in own + groups:
-            for version in group["v"]:
-                del version["src"]
+            del group["text"]  # it has the place in the sources
         assert groups == own
         lines = source.read_text().splitlines(keepends=True)
         source.write_text("".join(line for line in lines if '"c"' not in line))
         found, groups = report(source, database=db)
     assert (found.groups, found.missing) == (3, 1)
-    [without] = [group for group in groups if group["v"][1:] and group["v"][1]["k"] == ["c-more"]]
-    assert without["v"][0]["k"] == []
-    assert "d" not in without["v"][1]
+    [without] = [group for group in groups if group["keys"][1:] == [["c-more"]]]
+    assert without["keys"][0] == []
+    assert without["rows"] == [None, None]
 
 
 def test_a_text_that_has_changed_since_it_was_stored_is_missing(source, tmp_path):
@@ -152,7 +152,7 @@ def test_records_without_keys_and_with_equal_keys(tmp_path):
     texts = [text_of(1), text_of(1, changed=[3]), text_of(2), text_of(2)]
     source.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     _, groups = report(source)
-    assert [[version["k"] for version in group["v"]] for group in groups] == [
+    assert [group["keys"] for group in groups] == [
         [[f"{source}:1"], [f"{source}:2"]],
         [[f"{source}:3", f"{source}:4"]],
     ]
@@ -170,7 +170,8 @@ def test_a_chain_says_that_its_ends_differ(tmp_path):
     _, [group] = report(source)
     ends = similarity(chain[0], chain[-1])
     assert ends < 0.7
-    assert group["chain"] == group["low"] == round(ends, 4)
+    assert group["chain"]
+    assert group["low"] == round(ends, 4)
 
 
 def test_at_most_so_many_groups_and_texts(source, tmp_path):
@@ -181,7 +182,8 @@ def test_at_most_so_many_groups_and_texts(source, tmp_path):
     texts = [text_of(1, changed=[n]) for n in range(MOST_VERSIONS + 5)]
     many.write_text("".join(json.dumps({"id": n, "text": t}) + "\n" for n, t in enumerate(texts)))
     _, [group] = report(many)
-    assert (len(group["v"]), group["more"], group["n"]) == (10, 5, 15)
+    assert (len(group["keys"]), group["documents"]) == (10, 15)
+    assert "5 further texts left out" in group["text"]
 
 
 def test_days_and_hosts(source):
@@ -229,10 +231,10 @@ def test_texts_of_a_folder_and_lines(tmp_path):
         (folder / f"{number}.txt").write_text(text)
     (tmp_path / "texts.lines").write_text("".join(f"{text}\n" for text in texts))
     _, [group] = report(folder)
-    assert [version["k"] for version in group["v"]] == [["0.txt"], ["1.txt"]]
+    assert group["keys"] == [["0.txt"], ["1.txt"]]
     reading = fpdb.Reading(format="lines")
     _, [group] = report(tmp_path / "texts.lines", reading=reading)
-    assert group["v"][1]["k"] == [f"{tmp_path}/texts.lines:2"]
+    assert group["keys"][1] == [f"{tmp_path}/texts.lines:2"]
 
 
 def test_large_numbers_and_odd_paths(tmp_path):
@@ -240,11 +242,11 @@ def test_large_numbers_and_odd_paths(tmp_path):
     numbers = [2**64 - 1, 2**53 + 1]
     source.write_text("".join(json.dumps({"id": n, "text": text_of(1)}) + "\n" for n in numbers))
     _, [group] = report(source)
-    assert group["v"][0]["k"] == [str(number) for number in numbers]
+    assert group["keys"][0] == [str(number) for number in numbers]
     odd = tmp_path / "caf\udce9.jsonl"
     odd.write_text("".join(json.dumps({"text": text_of(n)}) + "\n" for n in (1, 1)))
     _, [group] = report(odd)
-    assert group["v"][0]["k"] == [f"{tmp_path}/caf?.jsonl:{line}" for line in (1, 2)]
+    assert group["keys"][0] == [f"{tmp_path}/caf?.jsonl:{line}" for line in (1, 2)]
 
 
 def test_a_corpus_without_duplicates(tmp_path):

@@ -6,13 +6,14 @@ from datetime import date
 from html import escape
 from itertools import islice
 
-import numpy as np
-
 from fpdb.arrays import Places
 from fpdb.errors import DocumentNotFoundError
-from fpdb.explorer.comparison import ComparedSide, comparison
-from fpdb.explorer.findings import Groups
-from fpdb.explorer.parts import (
+from fpdb.fingerprint import distance, sketch_jaccard
+from fpdb.fingerprint.digits import parse_fingerprint
+from fpdb.fingerprint.recipe import to_int
+from fpdb.flow import parse_key
+from fpdb.io.html import html_text
+from fpdb.look.forms import (
     EXCERPT,
     ROWS,
     Context,
@@ -20,10 +21,7 @@ from fpdb.explorer.parts import (
     Visit,
     address,
     button,
-    choice,
-    entry,
     excerpt,
-    facts,
     form,
     hidden,
     key_link,
@@ -32,14 +30,12 @@ from fpdb.explorer.parts import (
     paged,
     pager,
 )
-from fpdb.fingerprint import distance, sketch_jaccard
-from fpdb.fingerprint.digits import parse_fingerprint
-from fpdb.fingerprint.recipe import to_int
-from fpdb.flow import parse_key
-from fpdb.io.html import html_text
+from fpdb.look.groups import NO_DAY, Groups, parse_day
+from fpdb.look.listing import heading
+from fpdb.look.page import choice, entry, facts, percent, plural
+from fpdb.look.why import ComparedSide, comparison
+from fpdb.markup import Markup, element, table
 from fpdb.models import Document, Key, Match
-from fpdb.report.gather import parse_day
-from fpdb.report.page import Markup, element, percent, plural, table
 
 _WEAKEST_LINK = (
     "A group is as near as its weakest link: of its pairs that are near enough to connect it, the "
@@ -78,7 +74,7 @@ def groups_page(context: Context, visit: Visit) -> ServedPage:
     given = {name: visit.get(name) for _, name, _ in _FILTERS}
     given["order"] = visit.get("order") if visit.get("order") in _ORDERS else "least"
     first, last = parse_day(given["first_day"]), parse_day(given["last_day"])
-    chosen = groups.chosen(
+    kept = groups.within(
         sizes=(visit.number("least_size", 0), visit.number("most_size", _FAR)),
         shares=(
             visit.number("least_share", 0) / 100,
@@ -86,8 +82,8 @@ def groups_page(context: Context, visit: Visit) -> ServedPage:
         ),
         days=(first.toordinal() if first else 0, last.toordinal() if last else _FAR),
         host=given["host"].lower(),
-        order=given["order"],
     )
+    chosen = groups.ordered(given["order"], kept)
     number = visit.place()
     fields = [
         entry(label, name, given[name], kind, **({"min": 0} if kind == "number" else {}))
@@ -112,26 +108,26 @@ def groups_page(context: Context, visit: Visit) -> ServedPage:
 
 def _group_line(context: Context, groups: Groups, group: int) -> Markup:
     rows = groups.rows(group)
-    ids = groups.found.ids[rows[:3]].tolist()
+    ids = groups.ids[rows[:3]].tolist()
     keys = [key for key in context.database.keys_of(ids) if key is not None]
     kept = context.database.get(keys[0]) if keys else None
     days = [
         date.fromordinal(int(day)).isoformat()
         for day in (groups.first_days[group], groups.last_days[group])
-        if 0 < day < np.iinfo(np.int32).max
+        if 0 < day < NO_DAY
     ]
-    least, texts = float(groups.least[group]), int(groups.texts[group])
+    least, texts = float(groups.weakest[group]), int(groups.texts[group])
     share = plural(round((1 - least) * context.database.plan.bits), "bit")
     if context.database.similarity is not None:
         share = percent(least)
     marks = " to ".join(dict.fromkeys(days)) + f", {plural(texts, 'text')}"
-    inner = [
-        element("span", "same" if texts == 1 else share, class_="share"),
-        element("span", context.title(kept) if kept else "deleted", class_="title", dir="auto"),
-        element("span", plural(len(rows), "document"), class_="size"),
-        element("span", " · ".join(map(str, keys)), class_="keys", dir="auto"),
-        element("span", marks, class_="marks"),
-    ]
+    inner = heading(
+        "same" if texts == 1 else share,
+        context.title(kept) if kept else "deleted",
+        plural(len(rows), "document"),
+        [str(key) for key in keys],
+        marks,
+    )
     place = address("group", of=ids[0])
     return element("li", element("a", *inner, href=place, class_="head"), class_="group")
 
@@ -144,12 +140,8 @@ def group_page(context: Context, visit: Visit) -> ServedPage:
     if groups is None or group is None:
         raise DocumentNotFoundError("found no group of this document")
     rows = groups.rows(group)
-    keys = context.database.keys_of(groups.found.ids[rows[:1]].tolist())
-    # Of the other texts, the one that is the least similar to any of the group.
-    own = rows[1:][groups.found.originals[rows[1:]] == rows[1:]]
-    if len(own):
-        least = own[groups.found.least[own].argmin()]
-        keys += context.database.keys_of([int(groups.found.ids[least])])
+    pair = [int(same[0]) for same in groups.versions(group, 2)]
+    keys = context.database.keys_of(groups.ids[pair].tolist())
     found = [context.database.get(key) for key in keys if key is not None]
     shown = [document for document in found if document is not None]
     if not shown or keys[0] is None:
@@ -173,7 +165,7 @@ def _members(
 ) -> Markup:
     """Show the documents of a group, to be marked if decisions may be made."""
     page = visit.place()
-    ids = groups.found.ids[rows[(page - 1) * ROWS : page * ROWS]].tolist()
+    ids = groups.ids[rows[(page - 1) * ROWS : page * ROWS]].tolist()
     lines = []
     for key in context.database.keys_of(ids):
         document = None if key is None else context.database.get(key)
@@ -204,7 +196,7 @@ def _members(
     return form(
         "delete",
         inner,
-        *hidden(of=int(groups.found.ids[rows[0]])),
+        *hidden(of=int(groups.ids[rows[0]])),
         button("Delete the marked …", name="which", value="marked", class_="danger"),
         button(others, name="which", value="others", class_="danger"),
         token=visit.token,

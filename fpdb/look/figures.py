@@ -1,0 +1,186 @@
+"""Pictures of groups: how similar their texts are, how many documents they have, and when."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
+
+from fpdb.fingerprint import least_estimate
+from fpdb.look.groups import Groups
+from fpdb.look.page import folded, percent, plural
+from fpdb.markup import Markup, element, table
+
+_WIDTH, _HEIGHT = 420, 150
+_SIZES = ((2, 2), (3, 3), (4, 4), (5, 9), (10, 19), (20, 49), (50, 99), (100, 999), (1000, 0))
+_MOST_BARS = 60
+_MOST_HOSTS = 20
+
+
+def numbers_of(groups: Groups, documents: int, first: str = "first") -> list[tuple[str, str, str]]:
+    """Return the numbers of groups and of copies, each with its name and a sentence."""
+    near = "of documents that are near-duplicates of each other, or of one between them."
+    equal = "have exactly the text of an earlier document of their group."
+    if groups.similarity is None:
+        near = "of documents that near fingerprints connect."
+        equal = "have the fingerprint of an earlier document of their group."
+    copies = groups.identical + groups.edited
+    stays = f"if only one document of each group stays: {copies:,} of {documents:,}."
+    return [
+        (
+            f"{len(groups.starts):,}",
+            "groups",
+            f"{near} The {first} of each group counts as the kept one.",
+        ),
+        (f"{groups.identical:,}", "identical copies", equal),
+        (
+            f"{groups.edited:,}",
+            "edited copies",
+            "resemble an earlier document of their group, and have a text of their own.",
+        ),
+        (percent(copies / max(documents, 1)), "could go", stays),
+    ]
+
+
+def figures(groups: Groups, *more: Markup) -> Iterator[Markup]:
+    """Yield pictures of groups, beside them others, and what hosts have copies of which."""
+    if groups.similarity is not None:
+        yield element(
+            "p",
+            "Two documents count as near-duplicates from an estimated similarity of "
+            f"{percent(least_estimate(groups.similarity))} on, so that few pairs of "
+            f"{percent(groups.similarity)} are missed. It is the share of their runs of three "
+            "words, or five Chinese characters, that is in both.",
+            class_="soft",
+        )
+    found = [_by_nearness(groups), _by_size(Counter(groups.sizes.tolist())), *more]
+    if copies := groups.copies_by_day():
+        said = (
+            f"{plural(copies.total(), 'document')} with a date that came after the first one of "
+            "their group."
+        )
+        found.append(by_day("When copies appeared", said, copies, "copies"))
+    yield element("section", *found, class_="figures")
+    if copying := groups.copies_by_host():
+        yield _by_host(copying)
+
+
+def _by_nearness(groups: Groups) -> Markup:
+    if groups.similarity is None:
+        rows = [(f"{bits}", count) for bits, count in enumerate(groups.shares.tolist())]
+        said = "Documents of groups, by how many bits differ from the first one of their group."
+        return bars("Documents by distance", said, rows, "documents")
+    shares: list[int] = groups.shares.tolist()
+    least = min(int(groups.similarity * 100), 99)
+    first = min(next((share for share, count in enumerate(shares) if count), least), least)
+    width = 1 if 100 - first <= 24 else 5
+    bins: Counter[int] = Counter()
+    for share, count in enumerate(shares):
+        bins[share // width * width] += count
+    rows = [
+        (f"{low}–{low + width - 1}" if width > 1 and low < 100 else f"{low}", bins[low])
+        for low in range(first // width * width, 101, width)
+    ]
+    return bars(
+        "Pairs by similarity, in percent",
+        f"{plural(sum(shares), 'pair')} of different texts by how similar they are. It is "
+        "estimated, within a few percent; so pairs from "
+        f"{percent(least_estimate(groups.similarity))} on are taken. A text that is there several "
+        "times is counted once.",
+        rows,
+        "pairs",
+    )
+
+
+def _by_size(sizes: Mapping[int, int]) -> Markup:
+    rows = []
+    for low, high in _SIZES:
+        count = sum(n for size, n in sizes.items() if low <= size and (size <= high or not high))
+        label = f"{low:,}" if low == high else f"{low:,}–{high:,}" if high else f"{low:,}+"
+        rows.append((label, count))
+    while len(rows) > 3 and not rows[-1][1]:
+        rows.pop()
+    largest = max(sizes, default=0)
+    return bars(
+        "Groups by number of documents",
+        f"How many groups have two documents, three, and more. The largest has {largest:,}.",
+        rows,
+        "groups",
+    )
+
+
+def by_day(title: str, sentence: str, found: Mapping[date, int], unit: str) -> Markup:
+    """Show how many of something there were by day, or by month or year if that is long."""
+    days = sorted(found)
+    forms = ("%Y-%m-%d", "%Y-%m", "%Y")
+    spans = [(days[-1] - days[0]).days / length if days else 0 for length in (1, 30, 365)]
+    form = next((f for f, span in zip(forms, spans, strict=True) if span < _MOST_BARS), "%Y")
+    counts: Counter[str] = Counter()
+    for number in range(days[0].toordinal(), days[-1].toordinal() + 1) if days else ():
+        day = date.fromordinal(number)
+        counts[day.strftime(form)] += found.get(day, 0)
+    return bars(title, sentence, list(counts.items())[-_MOST_BARS:], unit)
+
+
+def _by_host(copying: Counter[tuple[str, str]]) -> Markup:
+    others = [(pair, count) for pair, count in copying.most_common() if pair[0] != pair[1]]
+    own = copying.total() - sum(count for _, count in others)
+    rows = [(one, other, f"{count:,}") for (one, other), count in others[:_MOST_HOSTS]]
+    more = len(others) - len(rows)
+    return element(
+        "section",
+        element("h3", "Who has copies of whom"),
+        element(
+            "p",
+            "The first document of a group, by its date or else as it was read, is taken for the "
+            f"source of the others. {plural(own, 'copy is', 'copies are')} of the same host."
+            + (f" {plural(more, 'further pair')} of hosts aren't listed." if more else ""),
+        ),
+        table(("first at", "then at", "documents"), rows, "Who has copies of whom"),
+        class_="panel",
+    )
+
+
+def bars(title: str, sentence: str, rows: Sequence[tuple[str, int]], unit: str) -> Markup:
+    """Return a picture of counts, a sentence about it, and the numbers as a table."""
+    largest = max((count for _, count in rows), default=0) or 1
+    step = _WIDTH / max(len(rows), 1)
+    # Labels that don't fit beside each other, or into the picture, are left out; the table has all.
+    every = -(-max((len(label) for label, _ in rows), default=1) * 9 // max(int(step), 1)) or 1
+    within = [
+        number
+        for number, (label, _) in enumerate(rows)
+        if abs((number + 0.5) * step - _WIDTH / 2) + len(label) * 3.75 < _WIDTH / 2 + 4
+    ]
+    labelled = within[::every]
+    counted = len(f"{largest:,}") * 8 < step
+    drawn: list[str] = []
+    for number, (label, count) in enumerate(rows):
+        height = max(count / largest * _HEIGHT, 2 if count else 0)
+        bar = element(
+            "rect",
+            element("title", f"{label}: {count:,} {unit}"),
+            x=f"{(number + 0.08) * step:.1f}",
+            y=f"{_HEIGHT + 18 - height:.1f}",
+            width=f"{step * 0.84:.1f}",
+            height=f"{height:.1f}",
+            rx=min(2, height),
+        )
+        middle = f"{(number + 0.5) * step:.1f}"
+        drawn.append(bar)
+        if number in labelled:
+            drawn.append(element("text", label, x=middle, y=_HEIGHT + 34, class_="label"))
+        if count and counted:
+            y = f"{_HEIGHT + 13 - height:.1f}"
+            drawn.append(element("text", f"{count:,}", x=middle, y=y, class_="count"))
+    summary = "; ".join(f"{label}: {count:,}" for label, count in rows if count) or "none"
+    picture = element(
+        "svg",
+        element("title", f"{title}. {summary}"),
+        *drawn,
+        element("path", d=f"M0 {_HEIGHT + 18.5}H{_WIDTH}"),
+        viewBox=f"0 0 {_WIDTH} {_HEIGHT + 42}",
+        role="img",
+        class_="bars",
+    )
+    numbers = table(("", unit), [(label, f"{count:,}") for label, count in rows if count])
+    caption = element("figcaption", sentence)
+    return element("figure", element("h3", title), picture, caption, folded("The numbers", numbers))

@@ -1,0 +1,204 @@
+"""All groups at one moment, in columns: their documents, texts, similarity, days and hosts."""
+
+import contextlib
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from email.utils import parsedate
+from functools import cached_property
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpdb.arrays import Column, Marks, Places, run_starts
+from fpdb.documents.similarity import Shares
+from fpdb.joins import Clustering
+
+NO_DAY = np.iinfo(np.int32).max
+_DATE = re.compile(r"\s*(\d{4})(?:(\d\d)(\d\d)\b|\D{1,2}(\d{1,2})\D{1,2}(\d{1,2}))")
+_FIRST_YEAR, _LAST_YEAR = 1000, 2999
+_MILLISECONDS = 1e11
+_LONGEST_HOST = 253
+
+
+@dataclass(eq=False)
+class Groups:
+    """Groups of documents, with a row for each document, in the order of the `ids`.
+
+    `firsts` has the row of the first document of the group, and `originals` that of the first one
+    with the same text. `least` is the least similarity of the pairs of a document, and `shares`
+    counts pairs by their similarity in percent. Where bits are compared, `similarity` is None,
+    `least` the share of bits that are as in the first document of the group, and `shares` counts
+    documents by their distance from that one. `days` are ordinals, or NO_DAY, and `hosts` places
+    among the `names`, or -1.
+    """
+
+    similarity: float | None
+    ids: Column
+    firsts: Places
+    originals: Places
+    least: Shares
+    shares: Places
+    days: NDArray[np.int32]
+    hosts: NDArray[np.int32]
+    names: Sequence[str] = ()
+    at: float = 0.0
+    seconds: float = 0.0
+
+    @classmethod
+    def of(cls, found: Clustering, similarity: float | None) -> "Groups":
+        """Return the groups of documents without days and hosts."""
+        count = len(found.ids)
+        return cls(
+            similarity,
+            found.ids,
+            found.firsts,
+            found.originals,
+            found.least,
+            found.shares,
+            np.full(count, NO_DAY, np.int32),
+            np.full(count, -1, np.int32),
+        )
+
+    def __post_init__(self) -> None:
+        # The rows of a group are together in the order, from one of the starts on.
+        self.order: Places = np.argsort(self.firsts, kind="stable")
+        self.starts: Places = run_starts(self.firsts[self.order])
+        self.sizes: Places = np.diff(self.starts, append=len(self.order))
+        own = self.originals == np.arange(len(self.ids))
+        self.texts = self._reduced(np.add, own.astype(np.int64))
+        self.weakest = self._reduced(np.minimum, self.least)
+
+    def _reduced(self, by: np.ufunc, column: NDArray[Any]) -> NDArray[Any]:
+        """Return a value for each group of a column by row."""
+        ordered = column[self.order]
+        return by.reduceat(ordered, self.starts) if len(ordered) else ordered
+
+    @property
+    def identical(self) -> int:
+        """The documents that have the text of an earlier one of their group."""
+        return len(self.ids) - int(self.texts.sum())
+
+    @property
+    def edited(self) -> int:
+        """The documents with a text of their own, besides the first of each group."""
+        return int(self.texts.sum()) - len(self.starts)
+
+    @cached_property
+    def first_days(self) -> NDArray[np.int32]:
+        """The first day of each group."""
+        return self._reduced(np.minimum, self.days)
+
+    @cached_property
+    def last_days(self) -> NDArray[np.int32]:
+        """The last day of each group, 0 if there is none."""
+        return self._reduced(np.maximum, self.days % NO_DAY)
+
+    def rows(self, group: int) -> Places:
+        """Return the rows of a group's documents, the first one first."""
+        return self.order[self.starts[group] :][: self.sizes[group]]
+
+    def group_of(self, number: int | None) -> int | None:
+        """Return the group of a document by its id, if it is in one."""
+        if number is None:
+            return None
+        row = int(self.ids.searchsorted(np.uint64(number)))
+        if row == len(self.ids) or self.ids[row] != number:
+            return None
+        return int(self.firsts[self.order[self.starts]].searchsorted(self.firsts[row]))
+
+    def ordered(self, order: str = "least", kept: Marks | None = None) -> Places:
+        """Return groups in an order; by default, those of equal texts are the last."""
+        [groups] = (self.sizes > 0 if kept is None else kept).nonzero()
+        by = {
+            "least": (-self.sizes, self.weakest, self.texts == 1),
+            "similar": (-self.sizes, -self.weakest),
+            "large": (self.weakest, -self.sizes),
+            "new": (-self.sizes, -self.last_days),
+        }[order]
+        chosen: Places = groups[np.lexsort([column[groups] for column in by])]
+        return chosen
+
+    def within(
+        self,
+        *,
+        sizes: tuple[float, float],
+        shares: tuple[float, float],
+        days: tuple[int, int],
+        host: str,
+    ) -> Marks:
+        """Mark the groups within limits."""
+        kept: Marks = (self.sizes >= sizes[0]) & (self.sizes <= sizes[1])
+        kept &= (self.weakest >= shares[0]) & (self.weakest <= shares[1])
+        kept &= (self.last_days >= days[0]) & (self.first_days <= days[1])
+        if host:
+            wanted = [place for place, name in enumerate(self.names) if host in name]
+            kept &= self._reduced(np.logical_or, np.isin(self.hosts, wanted))
+        return kept
+
+    def versions(self, group: int, most: int, kept: Marks | None = None) -> list[Places]:
+        """Return the rows of documents by their text: of the kept one, then the least similar ones.
+
+        The kept one is the first of the group, or the first of the rows that are marked. The other
+        texts are in the order of the group.
+        """
+        rows = self.rows(group)
+        stays = rows[:1] if kept is None else rows[kept[rows]][:1]
+        originals = np.unique(self.originals[rows])
+        first = self.originals[stays].max(initial=originals[0])
+        others = originals[originals != first]
+        others = np.sort(others[np.argsort(self.least[others], kind="stable")][: most - 1])
+        same = [rows[self.originals[rows] == original] for original in (first, *others)]
+        # Its name is the first, if it is the kept one.
+        same[0] = np.append(stays, same[0][~np.isin(same[0], stays)])
+        return same
+
+    def copies_by_day(self) -> Counter[date]:
+        """Count the documents that aren't the first of their group by their day."""
+        _, copies = self._sides()
+        days = self.days[copies]
+        return Counter(map(date.fromordinal, days[days < NO_DAY].tolist()))
+
+    def copies_by_host(self) -> Counter[tuple[str, str]]:
+        """Count the documents that aren't the first of their group, by its host and theirs."""
+        sources, copies = self._sides()
+        pairs = zip(self.hosts[sources].tolist(), self.hosts[copies].tolist(), strict=True)
+        return Counter(
+            (self.names[one], self.names[other]) for one, other in pairs if min(one, other) >= 0
+        )
+
+    def _sides(self) -> tuple[Places, Places]:
+        """Return the copies, and for each the first of its group: by date, and as it was read."""
+        order = np.lexsort((self.days, self.firsts))
+        sources = np.repeat(order[self.starts], self.sizes)
+        later = sources != order
+        return sources[later], order[later]
+
+
+def parse_day(value: object) -> date | None:
+    """Return the day of a date in one of the usual forms, or None."""
+    found: date | None = None
+    with contextlib.suppress(ValueError, OverflowError, OSError, TypeError, IndexError):
+        if isinstance(value, date):
+            found = value.date() if isinstance(value, datetime) else value
+        elif isinstance(value, str) and (match := _DATE.match(value)):
+            year, month, day, month_apart, day_apart = match.groups()
+            found = date(int(year), int(month or month_apart), int(day or day_apart))
+        elif isinstance(value, str) and not value.strip().isdecimal():
+            found = date(*(parsedate(value.partition(".")[0] + " +0000") or ())[:3])
+        elif isinstance(value, int | float | str):
+            seconds = float(value) / (1000 if float(value) > _MILLISECONDS else 1)
+            found = datetime.fromtimestamp(seconds, UTC).date()
+    return found if found and _FIRST_YEAR <= found.year <= _LAST_YEAR else None
+
+
+def host_of(value: object) -> str:
+    """Return the host of a URL, or the name of one as it is."""
+    name = "" if value is None else str(value).strip()
+    with contextlib.suppress(ValueError):
+        name = (urlsplit(name).hostname or name) if "://" in name else name
+    return name[:_LONGEST_HOST]

@@ -1,0 +1,230 @@
+"""A page: its frame, its style, the list of groups that its program sorts, and words for numbers.
+
+The texts of documents are escaped. A policy in the page lets nothing run but its own program, and
+nothing be fetched.
+"""
+
+import base64
+import hashlib
+import importlib.resources
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from fpdb.markup import Markup, element
+
+_SCRIPTS = {
+    "ja": re.compile("[\u3040-\u30ff]"),
+    "ko": re.compile("[\uac00-\ud7af]"),
+    "zh": re.compile("[\u3400-\u4dbf\u4e00-\u9fff]"),
+}
+_LOOKED_AT = 2000
+_TITLE_LENGTH = 120
+_ORDERS = {
+    "given": "least similar first",
+    "similar": "most similar first",
+    "large": "largest first",
+    "title": "by title",
+}
+_KEYS = (
+    ("j", "k", "next and previous group"),
+    ("o", "open or close it"),
+    ("n", "p", "next and previous text in it"),
+    ("s", "d", "u", "same, different, unsure"),
+    ("/", "search"),
+)
+
+
+def language_of(text: str) -> str | None:
+    """Return the language of a text whose script needs fonts of its own."""
+    beginning = text[:_LOOKED_AT]
+    for language, script in _SCRIPTS.items():
+        if len(script.findall(beginning)) * 10 > len(beginning):
+            return language
+    return None
+
+
+def first_line(text: str) -> str:
+    """Return the beginning of a text, on one line."""
+    line = text[: 4 * _TITLE_LENGTH].strip().partition("\n")[0]
+    return " ".join(line.split())[:_TITLE_LENGTH]
+
+
+def plural(count: int, noun: str, many: str = "") -> str:
+    """Return a number with its noun."""
+    return f"{count:,} {noun if count == 1 else many or noun + 's'}"
+
+
+def percent(share: float) -> str:
+    """Return a share in percent, without a line end before the sign; only all is 100 %."""
+    if 0 < share < 0.001:
+        return "<\u00a00.1\u00a0%"
+    digits = 0 if share in (0, 1) or 0.005 <= share < 0.995 else 1
+    return f"{min(share * 100, 99.9) if digits else share * 100:.{digits}f}\u00a0%"
+
+
+def entry(label: str, name: str, value: object = "", kind: str = "text", **more: object) -> Markup:
+    """Return a field of a form with its label."""
+    field = element("input", type=kind, name=name, value=value, **more)
+    return element("label", *([element("span", label)] if label else []), field)
+
+
+def choice(label: str, name: str, value: str, choices: Mapping[str, str]) -> Markup:
+    """Return a choice of a form with its label."""
+    options = [
+        element("option", text, value=each, selected="" if each == value else None)
+        for each, text in choices.items()
+    ]
+    return element("label", element("span", label), element("select", *options, name=name))
+
+
+def facts(given: Mapping[str, str]) -> Markup:
+    """Return names with their values, without the empty ones."""
+    rows = [
+        part
+        for name, value in given.items()
+        if value
+        for part in (element("dt", name), element("dd", value, dir="auto"))
+    ]
+    return element("dl", *rows)
+
+
+def folded(summary: str, *content: str, class_: str | None = None) -> Markup:
+    """Return content that is shown on a click."""
+    return element("details", element("summary", summary), *content, class_=class_)
+
+
+def cards(given: Iterable[tuple[str, str, str]]) -> Markup:
+    """Return numbers, each with its name and a sentence that explains it."""
+    found = [
+        element(
+            "div",
+            element("p", element("b", number), " ", element("span", name), class_="number"),
+            element("p", sentence),
+            class_="card",
+        )
+        for number, name, sentence in given
+    ]
+    return element("section", *found, class_="cards")
+
+
+@dataclass(frozen=True)
+class ReportPage:
+    """A page: its title, its content above the groups, and the groups, as they are rendered.
+
+    `kinds` are the kinds of groups, with the words for them.
+    """
+
+    title: str
+    subtitle: str
+    top: Sequence[Markup]
+    least: float
+    kinds: Mapping[str, str]
+    groups: Sequence[Markup]
+    noun: str = "group"
+    notes: Sequence[str] = ()
+    footer: str = ""
+
+    def render(self) -> bytes:
+        """Return the page as a file."""
+        style, program = resource("page.css"), resource("page.js")
+        policy = (
+            f"default-src 'none'; script-src {allowed(program)}; style-src {allowed(style)}; "
+            "base-uri 'none'; form-action 'none'"
+        )
+        return whole_page(
+            self.title,
+            style,
+            element("header", element("h1", self.title), element("p", self.subtitle)),
+            element(
+                "main",
+                *self.top,
+                element("h2", f"{self.noun.capitalize()}s", id="groups"),
+                *(element("p", note, class_="note") for note in self.notes),
+                *([self._list()] if self.groups else []),
+            ),
+            element("footer", element("p", self.footer)),
+            element("script", Markup(program)),
+            policy=policy,
+        )
+
+    def _list(self) -> Markup:
+        search = "Search keys and titles"
+        least, most = (
+            entry(label, name, value, "number", min=0, max=100, aria_label=said)
+            for label, name, value, said in (
+                ("Similarity", "from", int(self.least * 100), "Least similarity in percent"),
+                ("to", "to", 100, "Largest similarity in percent"),
+            )
+        )
+        tools = [
+            entry("", "search", "", "search", placeholder=search, aria_label=search),
+            choice("Show", "kind", "", {"": "all", **self.kinds}),
+            least,
+            most,
+            choice("Sort", "order", "given", _ORDERS),
+            element("button", "Save verdicts", type="button", id="save"),
+            element("span", class_="total", role="status"),
+        ]
+        keys = [
+            element("span", *(f for key in keys for f in (element("kbd", key), " ")), f"{said}; ")
+            for *keys, said in _KEYS
+        ]
+        more = "a further press of a verdict takes it back."
+        name = hashlib.sha256("".join(self.groups).encode("utf-8", "replace")).hexdigest()[:16]
+        script = f"The {self.noun}s are opened by a script of this page."
+        return element(
+            "div",
+            element("noscript", element("p", script)),
+            element("div", *tools, class_="tools"),
+            folded("Keyboard", *keys, more, class_="help"),
+            element("div", *self.groups, id="list"),
+            _verdict(),
+            id="app",
+            data_name=name,
+            data_noun=self.noun,
+        )
+
+
+def _verdict() -> Markup:
+    """Return the bar above each pair, of which the program takes a copy."""
+    words = [
+        element("button", word.capitalize(), type="button", data_verdict=word)
+        for word in ("same", "different", "unsure")
+    ]
+    views = [
+        element("button", text, type="button", data_view=name)
+        for name, text in (("fold", "Show all"), ("beside", "Side by side"))
+    ]
+    space = element("span", class_="spread")
+    return element("template", element("span", class_="soft"), *words, space, *views, id="verdict")
+
+
+def whole_page(title: str, style: str, *content: Markup, policy: str = "") -> bytes:
+    """Return a page as a file, with its policy unless a header has that."""
+    named = {
+        "viewport": "width=device-width, initial-scale=1",
+        "color-scheme": "light dark",
+        "referrer": "same-origin",
+    }
+    rule = [element("meta", http_equiv="Content-Security-Policy", content=policy)] if policy else []
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        *rule,
+        *(element("meta", name=name, content=given) for name, given in named.items()),
+        element("title", title),
+        element("style", Markup(style)),
+    )
+    page = element("html", head, element("body", *content), lang="en")
+    return f"<!doctype html>\n{page}\n".encode("utf-8", "replace")
+
+
+def resource(name: str) -> str:
+    """Return a style or a program that comes with the package."""
+    return (importlib.resources.files("fpdb.look") / name).read_text("utf-8")
+
+
+def allowed(content: str) -> str:
+    """Return the source of a policy that allows an element with this content alone."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"

@@ -1,0 +1,129 @@
+"""Why two documents are near or not: their sketches, features, and the votes on their bits."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from fpdb.fingerprint import Recipe, sketch_jaccard
+from fpdb.fingerprint.digits import format_fingerprint
+from fpdb.look.page import folded, language_of, percent
+from fpdb.look.pair import ComparedTexts, text_cell
+from fpdb.markup import Markup, element, table
+
+# The characters of a text that are compared, and the most shingles of texts whose features and
+# votes are shown: a page takes less than a second.
+_COMPARED = 40_000
+_MOST_SHINGLES = 1_500
+# Features that are named.
+_NAMED = 12
+
+
+@dataclass(frozen=True)
+class ComparedSide:
+    """A document of a comparison; its text may be missing."""
+
+    name: Markup
+    text: str | None
+    fingerprint: int | None
+    sketch: bytes | None
+    note: str = ""
+
+
+def comparison(recipe: Recipe, first: ComparedSide, second: ComparedSide) -> Markup:
+    """Return the texts of two documents beside each other, and why they are near."""
+    names = (
+        element(
+            "div",
+            element("b", side.name),
+            element("p", side.note, class_="warn") if side.note else "",
+        )
+        for side in (first, second)
+    )
+    parts = [element("div", *names, class_="names")]
+    if first.text is not None and second.text is not None:
+        found = ComparedTexts(recipe, first.text, second.text, most=_COMPARED)
+        rows, _ = found.drawn()
+        contained = f" {percent(found.contained)} of the smaller one is in the other."
+        parts.append(element("p", found.sentence, contained, class_="facts"))
+        parts.append(element("div", *rows))
+    else:
+        texts = [side.text for side in (first, second) if side.text is not None]
+        parts += [text_cell(language_of(text), text[:_COMPARED]) for text in texts]
+    return element("section", *parts, _why(recipe, first, second))
+
+
+def _why(recipe: Recipe, first: ComparedSide, second: ComparedSide) -> Markup:
+    """Explain how near two documents are: by sketches, by features, and by votes on bits."""
+    facts = []
+    if first.sketch and second.sketch:
+        share = sketch_jaccard(first.sketch, second.sketch)
+        facts.append(f"By their sketches, they are {percent(max(share, 0.0))} similar.")
+    numbers = [side.fingerprint for side in (first, second) if side.fingerprint is not None]
+    apart: list[int] = []
+    if len(numbers) == 2:
+        changed = numbers[0] ^ numbers[1]
+        apart = [bit for bit in range(recipe.bits) if changed >> bit & 1]
+        facts.append(f"Their fingerprints differ in {len(apart)} of {recipe.bits} bits.")
+    inner = [element("p", " ".join(facts))] if facts else []
+    inner += [
+        element("p", element("code", format_fingerprint(number, recipe.bits))) for number in numbers
+    ]
+    texts = {
+        name: side.text
+        for name, side in (("first", first), ("second", second))
+        if side.text is not None
+    }
+    if max(map(len, recipe.shingles_many(list(texts.values()))), default=0) > _MOST_SHINGLES:
+        inner.append(element("p", "The texts are too long to show their features and votes."))
+    else:
+        if len(texts) == 2:
+            inner.append(_features(*map(recipe.features, texts.values())))
+        if apart and texts:
+            inner.append(_votes(recipe, texts, apart))
+    return folded("Why: features, votes and bits", *inner)
+
+
+def _features(first: dict[str, float], second: dict[str, float]) -> Markup:
+    shared = first.keys() & second.keys()
+    lists = [
+        element(
+            "div",
+            element("h4", f"Features {where}: {len(names):,}"),
+            element("ul", *_heaviest(names, weights)),
+        )
+        for where, names, weights in (
+            ("in both", shared, first),
+            ("only in the first", first.keys() - shared, first),
+            ("only in the second", second.keys() - shared, second),
+        )
+    ]
+    return element("div", *lists, class_="figures")
+
+
+def _heaviest(features: Iterable[str], weights: dict[str, float]) -> Iterator[Markup]:
+    """Return items of the features that weigh most, with their weights."""
+    ordered = sorted(features, key=lambda feature: (-weights[feature], feature))
+    for feature in ordered[:_NAMED]:
+        weight = element("span", f" × {weights[feature]:.3g}", class_="soft")
+        yield element("li", element("bdi", feature[:80]), weight)
+
+
+def _votes(recipe: Recipe, texts: dict[str, str], apart: Sequence[int]) -> Markup:
+    """Return the votes on the bits that differ; small ones are the ones that few features turn."""
+    found = [recipe.explain(text) for text in texts.values()]
+    rows = []
+    for bit in sorted(apart, key=lambda bit: abs(found[0].votes[bit])):
+        votes = [f"{each.votes[bit]:+.3g}" for each in found]
+        ranks = [f"{each.weakest.index(bit) + 1} of {recipe.bits}" for each in found]
+        rows.append((str(bit), *votes, *ranks))
+    head = ("bit", *(f"{name}: votes" for name in texts), *(f"{name}: rank" for name in texts))
+    return element(
+        "div",
+        element("h4", "The bits that differ"),
+        element(
+            "p",
+            "Each feature votes for 1 or 0 on each bit, by its weight; the sign of the sum is the "
+            "bit. The bit of rank 1 is the one that the fewest votes would turn.",
+            class_="soft",
+        ),
+        table(head, rows, "The bits that differ"),
+    )
