@@ -144,6 +144,7 @@ def test_more_groups_than_fit_are_left_out(tmp_path):
     assert "Of 1,300 groups, the 1,200 with the least similar texts" in found.path.read_text()
 
 
+@pytest.mark.slow("it compares large texts")
 @pytest.mark.parametrize("sizes", [[], [10] * 500, [10**6] * 40, [10**6, *[5000] * 499]])
 def test_room_is_given_to_those_that_need_it(sizes):
     def listed(size):
