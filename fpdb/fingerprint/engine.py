@@ -99,13 +99,6 @@ class Engine:
         # A text of so few characters fits whatever they are: none has more than 4 bytes.
         self._small = self._room // (4 * self._han_cost)
 
-    @property
-    def in_kernels(self) -> bool:
-        """Whether kernels do nearly all of the work, so that threads do it side by side."""
-        if not kernels.enabled or self._voting_kernel is None:
-            return False
-        return not self._cleaning.before and not self._sketch_cleaning.before
-
     def batch(self, texts: Iterable[str], *, sketched: bool = False, jobs: int = 1) -> Batch:
         """Fingerprint all texts, and sketch them if asked to."""
         work = partial(self._block, sketched=sketched)

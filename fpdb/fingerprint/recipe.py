@@ -135,19 +135,14 @@ class Recipe:
             return self._engine.explain(source, weighed=True)
         return self._engine.explain(self._engine.tally_segments(self._checked(source)))
 
-    @property
-    def in_kernels(self) -> bool:
-        """Whether kernels do nearly all of the work: then threads do it side by side."""
-        return self._engine.in_kernels
-
     def batch(self, texts: Iterable[str], *, sketches: bool = False, jobs: int = 1) -> Batch:
         """Fingerprint texts, and mark those that are too short.
 
         Args:
             texts: Any iterable of texts.
             sketches: Also return the sketch of each.
-            jobs: The number of threads; 0 for one a processor. They help where `in_kernels` is
-                true, as of most presets.
+            jobs: The number of threads; 0 for one a processor. They help where kernels do
+                the work, as for most presets.
 
         Returns:
             Arrays of the same length: `fingerprints`, which mean nothing where `short` is true, and

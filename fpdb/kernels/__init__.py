@@ -1,16 +1,19 @@
-"""Compiled twins of hot loops. The Python code beside each call defines the result.
+"""Compiled twins of hot loops. The plain Python code beside each call defines the result, slowly.
 
 A caller takes a kernel where `kernels.enabled` is true, and looks each time: tests change it. The
 environment variable FPDB_KERNELS=0 turns all kernels off.
 """
 
-import contextlib
 import hashlib
 import os
 import warnings
 from pathlib import Path
 
 _FOLDER = Path(__file__).parent
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, RuntimeWarning, stacklevel=3)
 
 
 def _usable() -> bool:
@@ -22,25 +25,29 @@ def _usable() -> bool:
     try:
         built = _FOLDER.joinpath("built.txt").read_text()  # setup.py writes it
     except OSError:
+        _warn("the kernels are not built, so fpdb is ten times slower; tools/kernels builds them")
         return False
     if built != digest:
-        warnings.warn(
+        _warn(
             "the kernels were built from another source, so none is used; tools/kernels builds "
-            "them again",
-            RuntimeWarning,
-            stacklevel=2,
+            "them again"
         )
     return built == digest
 
 
 enabled = False
 if os.environ.get("FPDB_KERNELS", "1") != "0" and _usable():
-    with contextlib.suppress(ImportError):
+    try:
         from fpdb.kernels import chinese as chinese
         from fpdb.kernels import number_pages as number_pages
         from fpdb.kernels import text as text
         from fpdb.kernels import text_pages as text_pages
 
         enabled = True
+    except ImportError:
+        _warn(
+            "fpdb was installed without its kernels, and is at least ten times slower: install a "
+            "wheel, or a compiler (apt-get install gcc) and fpdb-store again"
+        )
 
 available = kernels_available = enabled  # the second is its name in fpdb

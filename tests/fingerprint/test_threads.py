@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import fpdb
-from fpdb import kernels
 
 TEXTS = [f"number {number} of the texts, {'and so on, ' * (number % 50)}" for number in range(5000)]
 
@@ -25,11 +24,3 @@ def test_the_first_text_that_is_wrong_is_reported_by_threads_too():
         fpdb.recipe("web").batch(["x" * 200_000, 5, "y"], jobs=2)
     with pytest.raises(fpdb.InputError, match="jobs"):
         fpdb.recipe("web").batch([], jobs=-1)
-
-
-@pytest.mark.parametrize(
-    ("name", "whole"),
-    [("web", True), ("char-4", True), ("title", True), ("code", False), ("news-md5", False)],
-)
-def test_recipes_whose_work_kernels_do(name, whole):
-    assert fpdb.recipe(name).in_kernels is (whole and kernels.available)
