@@ -106,11 +106,14 @@ class Deduplication:
         """Begin a stage that reads some bytes."""
         self.counts.stage, self.counts.done = stage, 0.0
         self._read, self._total = 0, max(total, 1)
+        self.counts.bytes_total = total
 
     def progress(self, count: int) -> None:
         """Count bytes that were read."""
         self._read += count
         self.counts.done = min(self._read / self._total, 1.0)
+        if self.counts.stage == "reading":
+            self.counts.bytes_read = self._read
         if self.counts.stage == "writing":
             self.show()
 

@@ -41,7 +41,9 @@ def test_json_has_the_counts_and_quiet_none(run, tmp_path, source):
     found = json.loads(done.out)
     assert found.pop("seconds") > 0
     expected = {"read": 6, "kept": 3, "removed": 3, "short": 0, "bad": 0, "incomplete": 0}
-    assert found == expected | {"invalid_utf8": 0, "markup": 0}
+    size = source.stat().st_size
+    expected |= {"invalid_utf8": 0, "markup": 0, "bytes_read": size, "bytes_total": size}
+    assert found == expected
     done = run("dedupe", source, "-o", tmp_path / "out.jsonl", "--quiet")
     assert (done.code, done.out, done.err) == (0, "", "")
 

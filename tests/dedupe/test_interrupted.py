@@ -52,7 +52,6 @@ def stop(patch, where):
     elif where == "before its outputs are moved":
         patch.setattr(Runs, "begin", fail)
     elif where == "when it begins to move them":
-        patch.setattr(scratch, "_sync_folder", fail)
         patch.setattr(scratch._Finished, "move", fail)
     elif where == "when one was moved":
         real = scratch._Finished.move
