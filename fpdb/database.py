@@ -300,7 +300,8 @@ class Database(Queries):
         portions = cut_by_bytes(documents)
         for portion in portions:
             with self._environment.write(self._timeout) as txn:
-                added = self._add_within(txn, portion, duplicates)
+                keys = [document.key for document in portion]
+                added = Writer(txn, self._index, self._catalog, keys).add(portion, duplicates)
                 if places and portion is portions[-1]:
                     layout.write_files(txn, filter(None, places.values()))
                     layout.forget_files(txn, (own.pack() for own in places if not places[own]))
@@ -344,14 +345,6 @@ class Database(Queries):
                 hint="it says what counts as a duplicate that isn't added",
             )
         return None
-
-    def _add_within(
-        self, txn: WriteTransaction, documents: Sequence[Stored], duplicates: Search | None = None
-    ) -> list[Added]:
-        writer = self._writer(txn, [document.key for document in documents])
-        added = writer.add(documents, duplicates)
-        writer.apply()
-        return added
 
     def add_fingerprints(
         self, keys: Iterable[Key], fingerprints: Any, *, memory: int = MEMORY
@@ -398,8 +391,9 @@ class Database(Queries):
         replaced = 0
         for start in range(0, len(keys), _TOGETHER):
             some = slice(start, start + _TOGETHER)
-            rows = zip(keys[some].tolist(), self._index.numbers(fingerprints[some]), strict=True)
-            added = self._add_within(txn, [Stored(0, key, number, time) for key, number in rows])
+            names, numbers = keys[some].tolist(), self._index.numbers(fingerprints[some])
+            rows = [Stored(0, *row, time) for row in zip(names, numbers, strict=True)]
+            added = self._writer(txn, names).add(rows)
             replaced += sum(each.status != "unchanged" for each in added)
         return replaced
 

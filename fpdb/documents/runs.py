@@ -47,9 +47,7 @@ class Runs:
             for part in parts:
                 documents = self.catalog.under_free_keys(txn, part)
                 keys = [document.key for document in documents]
-                writer = Writer(txn, self.index, self.catalog, keys)
-                writer.add(documents)
-                writer.apply()
+                Writer(txn, self.index, self.catalog, keys).add(documents)
                 added += len(documents)
             layout.forget_files(txn, [run.key])
             if added:
