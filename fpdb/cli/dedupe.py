@@ -94,6 +94,9 @@ def dedupe(
         on_progress=_StageLine(),
     )
     outcomes = render.listed({name: getattr(counts, name) for name in _COUNTS}, "removed")
+    if counts.removed:
+        outcomes += f"; exact copies {counts.copies:,}, edited {counts.removed - counts.copies:,}"
+        outcomes += f", {render.size(max(counts.bytes_saved or 0, 0))} saved"
     pace = render.pace(counts.read, "record", counts.seconds)
     wrong = not_utf8(counts.invalid_utf8, counts.read)
     render.summarise(counts_dict(counts), f"{outcomes}; {pace}", wrong)

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 import xxhash
 
-from fpdb.arrays import Places
+from fpdb.arrays import Places, among, unique
 from fpdb.database import Database
 from fpdb.dedupe.prepare import NEWEST, RecordBlock, RecordColumns, unpack_key
 from fpdb.dedupe.run import BAD, KEPT, REMOVED, SHORT, Codes, Deduplication, Removed
@@ -64,6 +64,7 @@ class Decider:
         self._shown: list[str] = []  # how the places of records begin,
         self._firsts: list[int] = []  # from these ones on
         self.sizes: Counter[int] = Counter()  # of the inputs, in records
+        self._same_sketch: list[int] = []  # as a document of the database
         self._content = 0
 
     def __enter__(self) -> Self:
@@ -154,6 +155,8 @@ class Decider:
             for place, matches in zip(good.tolist(), answers, strict=True):
                 self._run.counts.incomplete += not matches.complete
                 for match in matches:
+                    if match.similarity == 1.0:
+                        self._same_sketch.append(start + place)
                     matched[place] = len(self._matches) + len(entries)
                     shown = origin_of(match.key, match.meta)
                     entry = [match.key, *shown, match.similarity, match.distance]
@@ -224,12 +227,24 @@ class Decider:
             self._database.runs.begin(self._stored_run())
 
     def finish(self) -> None:
-        """Add the kept records to the database, in one step."""
+        """Count the copies, and add the kept records to the database, in one step."""
+        self._run.counts.copies = self._copies()
         if self._database is not None:
             kept = self._selection.kept
             kept = kept[~self._is_bad.values[kept]]
             parts = (kept[start : start + GATHERED] for start in range(0, len(kept), GATHERED))
             self._database.runs.finish(self._stored_run(), map(self._stored, parts))
+
+    def _copies(self) -> int:
+        """Count the removed records that have the text of another one."""
+        removed = np.ones(len(self._texts), np.bool_)
+        removed[self._selection.kept] = False
+        removed[self._same_sketch] = False
+        digests = self._texts.all.side.digests[:, 0]
+        gone = digests[removed & (digests != 0)]
+        first = ~among(unique(gone), unique(digests[self._selection.kept]))
+        # Of equal records of which none is kept, one resembles a kept one that differs.
+        return len(self._same_sketch) + len(gone) - int(np.count_nonzero(first))
 
     def _stored_run(self) -> StoredRun:
         count = np.count_nonzero(~self._is_bad.values)

@@ -161,6 +161,8 @@ class Corpus:
                 # The outputs move to their places when this block ends.
                 decider.begin()
             decider.finish()
+        before = sum(os.path.getsize(each.source.path) for each in inputs)
+        run.counts.bytes_saved = before - sum(map(os.path.getsize, self._targets()))
         # A file that can't be read to its end has a bad record there.
         run.finish(np.insert(kept, ends[sorted(run.damaged)], False))
 

@@ -53,7 +53,9 @@ class Removed(NamedTuple):
 class Deduplicated(RecordCounts):
     """What became of the records so far.
 
-    Some are `kept`, and some `removed` because they resemble a kept one. `bad` ones were kept or
+    Some are `kept`, and some `removed` because they resemble a kept one; at the end, `copies` of
+    these have the very text of another record, or the sketch of a document of the database, and
+    outputs that are files have `bytes_saved` fewer than their inputs. `bad` ones were kept or
     dropped, as the policy says; `short` ones are kept. `stage` is "reading", "comparing" or
     "writing", of which the share `done` is known, or None. At the end `marks` says of each record,
     in the order of reading, whether it stays.
@@ -61,6 +63,8 @@ class Deduplicated(RecordCounts):
 
     kept: int = 0
     removed: int = 0
+    copies: int = 0
+    bytes_saved: int | None = None
     stage: str = "reading"
     done: float | None = None
     marks: Marks | None = field(default=None, repr=False, compare=False)

@@ -72,6 +72,9 @@ def test_what_stays_is_what_the_definition_says(tmp_path, corpus, jsonl, keep, p
         assert row["source"].endswith(f"in.jsonl:{own['n'] + 1}")
         assert row["kept_source"].endswith(f"in.jsonl:{other['n'] + 1}")
     assert (counts.read, counts.kept, counts.removed) == (160, len(kept), len(dropped))
+    texts = {record["text"] for record in kept}
+    gone = [record["text"] for record in records if record["id"] in dropped]
+    assert counts.copies == len(gone) - len(set(gone) - texts) > 0
 
 
 @given(
