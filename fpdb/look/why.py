@@ -42,7 +42,8 @@ def comparison(recipe: Recipe, first: ComparedSide, second: ComparedSide) -> Mar
     if first.text is not None and second.text is not None:
         found = ComparedTexts(recipe, first.text, second.text, most=_COMPARED)
         rows, _ = found.drawn()
-        contained = f" {percent(found.contained)} of the smaller one is in the other."
+        said = f" {percent(found.contained)} of the smaller one is in the other."
+        contained = said if found.contained else ""
         parts.append(element("p", found.sentence, contained, class_="facts"))
         parts.append(element("div", *rows))
     else:
