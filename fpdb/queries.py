@@ -145,7 +145,7 @@ class Queries(ABC):
             similarity: As in `query`.
             k: As in `query`.
             limit: As in `query`.
-            jobs: The number of processes that make the fingerprints and look them up, or of a
+            jobs: The number of threads that make the fingerprints and look them up, or of a
                 snapshot only make them; 0 for one a processor. The answers and their order don't
                 depend on it.
 
@@ -244,7 +244,7 @@ class Queries(ABC):
         Args:
             similarity: The least similarity of a pair; by default that of the database.
             k: Compare fingerprints instead, at most this distance.
-            jobs: The number of processes that compare; 0 for one a processor. The pairs and their
+            jobs: The number of threads that compare; 0 for one a processor. The pairs and their
                 order don't depend on it.
 
         Returns:

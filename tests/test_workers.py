@@ -15,8 +15,7 @@ from pyarrow import parquet
 import fpdb
 from fpdb import processes as workers
 from fpdb.io import arrow, decoding, html
-from fpdb.io.readers import CallError, KeptWorkers
-from fpdb.processes import Worker
+from fpdb.processes import CallError, KeptWorkers, Worker
 
 pytestmark = pytest.mark.process
 

@@ -146,7 +146,7 @@ NewSimilarityOption = Annotated[
 ]
 PrefixOption = Annotated[str | None, option("--prefix P", "All documents whose key begins with P.")]
 JobsOption = Annotated[
-    int, option("--jobs -j N", "Number of workers; 0: all processors.", min=0, max=MOST)
+    int, option("--jobs -j N", "Number of threads; 0: all processors.", min=0, max=MOST)
 ]
 _NEW_PATH = option("--output -o NEW", "The directory of the new database.", callback=require_name)
 NewPathOption = Annotated[Path, _NEW_PATH]

@@ -65,7 +65,7 @@ def dedupe(
         bad: Whether records that can't be compared stay ("keep"), are left out ("drop"), or are an
             InputError ("fail").
         removed: A file for a line of JSON about each record that was removed.
-        jobs: The number of processes that read and fingerprint; 0 for one a processor. The result
+        jobs: The number of threads that read and fingerprint; 0 for one a processor. The result
             doesn't depend on it.
         abandon: Forget a run that moved some of its outputs to their places, but didn't come to add
             what it kept to the database. Its outputs stay as they are, and what is deduplicated

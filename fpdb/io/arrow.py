@@ -13,11 +13,10 @@ from fpdb.arrays import Marks
 from fpdb.errors import InputError, MissingExtraError
 from fpdb.io import decoding
 from fpdb.io.decoding import ColumnFile, FingerprintBlock, SparkSchema
-from fpdb.io.readers import CallError, KeptWorkers
 from fpdb.io.records import Reading
 from fpdb.io.streams import Progress, StreamError, named
 from fpdb.io.tables import Named, header_reason
-from fpdb.processes import Streamed
+from fpdb.processes import CallError, KeptWorkers, Streamed
 
 _GROUP = 50_000
 # Rows of a Dataset of Hugging Face that are read together.

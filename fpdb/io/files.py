@@ -1,7 +1,7 @@
-"""Files, directories and standard input as records: the formats, and the parts for workers.
+"""Files, directories and standard input as records: the formats, and the parts for threads.
 
-Independent lines are only cut here, and so are rows of columns and the names of text files; workers
-make records of them. Other formats must be read from their beginning on, so their parts hold the
+Independent lines are only cut here, and so are the names of text files and pages; threads make
+records of them. Other formats must be read from their beginning on, so their parts hold the
 records.
 """
 
@@ -28,7 +28,7 @@ from fpdb.progress import Meter, announce
 from fpdb.storage.format import FileIdentity
 from fpdb.storage.lmdb_file import DATA_FILE
 
-# Can be pickled, and returns the records when it is called.
+# Returns the records when it is called.
 Part = Callable[[], Iterable[Record | BadRecord]]
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 Each = TypeVar("Each")
@@ -62,8 +62,8 @@ class Format:
 class Source:
     """A file that is read, the name that its texts go by, and how it is read.
 
-    Instead of the file there may be some lines that were `cut` from it, from line `first` on, or
-    some `rows` of its columns. `problem` says why it can't be read.
+    Instead of the file there may be some lines that were `cut` from it, from line `first` on.
+    `problem` says why it can't be read.
     """
 
     path: str
@@ -74,7 +74,6 @@ class Source:
     size: int = 0
     cut: Sequence[bytes | TooLong] | None = None
     first: int = 1
-    rows: Sequence[Named] | None = None
     progress: Progress | None = None
     passing: Passing | None = None
 
@@ -246,8 +245,6 @@ def _parts(sources: Iterable[Source], size: int) -> Iterator[Part]:
         for source in some:
             if source.format.by_line:
                 yield from _line_parts(source, size)
-            elif source.format.by_path:
-                yield from _column_parts(source, size)
             else:
                 for found in _groups(source.found(), size, _length):
                     yield partial(finished, found, source.reading)
@@ -268,16 +265,6 @@ def _line_parts(source: Source, size: int) -> Iterator[Part]:
         yield from lines.finish()
     except StreamError as error:
         yield from lines.rest()
-        yield partial(tuple, [BadRecord(source.path, str(error))])
-
-
-def _column_parts(source: Source, size: int) -> Iterator[Part]:
-    own = replace(source, progress=None)
-    try:
-        for block in _blocks(source):
-            for first in range(0, len(block), size):
-                yield partial(read_sources, [replace(own, rows=block[first : first + size])])
-    except StreamError as error:
         yield partial(tuple, [BadRecord(source.path, str(error))])
 
 
@@ -397,11 +384,9 @@ def _table(rows: tables.Splitter, source: Source) -> Iterator[Named]:
 
 
 def _columns(source: Source) -> Iterator[Named]:
-    return chain.from_iterable(_blocks(source) if source.rows is None else [source.rows])
-
-
-def _blocks(source: Source) -> Iterator[list[Named]]:
-    return arrow.blocks_of_rows(source.form, source.path, source.reading, source.progress)
+    return chain.from_iterable(
+        arrow.blocks_of_rows(source.form, source.path, source.reading, source.progress)
+    )
 
 
 def _lines(source: Source) -> Iterator[Named]:

@@ -7,9 +7,9 @@ from typing import Any
 
 from fpdb.errors import HtmlError, MissingExtraError
 from fpdb.io import extraction
-from fpdb.io.readers import CallError, KeptWorkers
 from fpdb.io.records import BadRecord, Reading, Record, UnfitError, check_key
 from fpdb.models import LARGEST_TEXT, HtmlText
+from fpdb.processes import CallError, KeptWorkers
 
 _HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
 

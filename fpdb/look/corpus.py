@@ -114,7 +114,7 @@ def report(
         host_field: A field with a host or a URL, to show who copies whom.
         kept: Which records stay, as `dedupe` returns it for the same files: of each group the first
             of these is shown as the kept one, and not simply the first one. Not with a database.
-        jobs: The number of processes; 0 for one a processor.
+        jobs: The number of threads; 0 for one a processor.
         strict: Raise InputError at the first bad record.
         on_bad: Called for each record that can't be used.
         on_progress: Called with the counts so far.
