@@ -26,7 +26,7 @@ from fpdb.models import (
 )
 from fpdb.results import CLUSTERS, MATCHES, PAIRS, Results
 from fpdb.storage import Ongoing, ReadTransaction
-from fpdb.storage.format import Stored
+from fpdb.storage.format import Counters, Stored
 from fpdb.tables import Hits, Plan
 from fpdb.threads import mapped
 
@@ -367,7 +367,7 @@ class Queries(ABC):
 
     def __len__(self) -> int:
         with self._transaction() as txn:
-            return self._view(txn).counters.documents
+            return Counters.unpack(txn.get("counters", b"counters")).documents
 
     def __iter__(self) -> Iterator[Key]:
         return (document.key for document in self.scan())

@@ -237,7 +237,7 @@ def _require_fields(header: Header, fields: dict[str, type]) -> None:
             )
 
 
-_COUNTERS = {count: struct.Struct(f"<{count}Q") for count in (4, 5)}
+_COUNTERS = {8 * count: struct.Struct(f"<{count}Q") for count in (4, 5)}
 
 
 class Counters(NamedTuple):
@@ -252,20 +252,16 @@ class Counters(NamedTuple):
     def pack(self) -> bytes:
         """Pack the counters."""
         numbers = self[:4] if self.sketches is None else self
-        body = _COUNTERS[len(numbers)].pack(*numbers)
+        body = _COUNTERS[8 * len(numbers)].pack(*numbers)
         return body + xxhash.xxh3_64_digest(body, _COUNTERS_SEED)
 
     @classmethod
     def unpack(cls, value: memoryview | bytes | None) -> "Counters":
         """Unpack the counters, or raise DamagedError."""
         data = bytes(value or b"")
-        body, checksum = data[:-CHECKSUM_BYTES], data[-CHECKSUM_BYTES:]
-        form = _COUNTERS.get(len(body) // 8)
-        if (
-            form is None
-            or form.size != len(body)
-            or checksum != xxhash.xxh3_64_digest(body, _COUNTERS_SEED)
-        ):
+        body = data[:-CHECKSUM_BYTES]
+        form = _COUNTERS.get(len(body))
+        if form is None or data != body + xxhash.xxh3_64_digest(body, _COUNTERS_SEED):
             raise DamagedError("the counters are damaged")
         return cls(*form.unpack(body))
 
