@@ -175,8 +175,14 @@ def require_owner(directory: Path) -> None:
 
 
 def _is_private(found: os.stat_result) -> bool:
-    others = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    return found.st_uid in {0, os.geteuid()} and not others
+    """Return whether only this user, root, or a group of this process may replace files.
+
+    Kubernetes gives a volume to a group of the containers that mount it, and lets it write.
+    """
+    others = stat.S_IWOTH
+    if found.st_gid not in {0, os.getegid(), *os.getgroups()}:
+        others |= stat.S_IWGRP
+    return found.st_uid in {0, os.geteuid()} and not found.st_mode & others
 
 
 def require_vacant(directory: Path) -> None:

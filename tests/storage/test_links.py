@@ -103,8 +103,10 @@ def test_a_link_to_the_directory_is_followed(closed: Path, tmp_path: Path) -> No
         txn.put("documents", b"a", b"1")
 
 
+@needs_root
 @pytest.mark.parametrize("mode", [0o775, 0o707])
 def test_a_directory_that_others_may_write_is_only_read(closed: Path, mode: int) -> None:
+    os.chown(closed, -1, NOBODY)
     closed.chmod(mode)
     with pytest.raises(AccessError, match=f"mode {mode:o}") as caught:
         Environment.open(closed)
@@ -119,6 +121,15 @@ def test_a_directory_that_others_may_write_is_only_read(closed: Path, mode: int)
     assert state(closed) == before
     closed.chmod(mode & ~0o022)
     Environment.open(closed).close()
+
+
+def test_a_group_of_this_process_may_write_a_directory(closed: Path) -> None:
+    # The rights that Kubernetes gives the group of a volume.
+    closed.chmod(0o2770)
+    for name in ("data.mdb", "lock.mdb"):
+        (closed / name).chmod(0o660)
+    with Environment.open(closed) as env, env.write() as txn:
+        txn.put("documents", b"a", b"1")
 
 
 @needs_root
