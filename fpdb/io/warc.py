@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 from fpdb.io.html import Page, is_html, media_type
 from fpdb.io.records import BadRecord, Reading
@@ -29,8 +29,6 @@ _BEGINNING_OF_RECORD = b"\nWARC/1."
 _MOST_BETWEEN = 16
 _REACHES = "has a length that reaches into the next record"
 _HOLDS = "holds other records: its length is wrong, or it quotes an archive"
-# Unpacking can be resumed at places this many bytes apart; at most this many are kept.
-_APART, _MOST_STATES = 1 << 20, 4096
 _KEPT = frozenset({"response", "resource", "conversion"})
 _REPORTED = frozenset({"revisit", "request", "metadata", "warcinfo"})
 _DIGESTS = frozenset({"md5", "sha1", "sha256", "sha512"})
@@ -187,11 +185,8 @@ class _Counted:
     def close(self) -> None:
         """Do nothing; FastWARC requires it."""
 
-    def keep(self, place: int) -> None:
-        """Forget what only a seek to a place before this one would need."""
-
-    def shown(self, place: int) -> int:
-        """Return where in the file on the disk a record begins."""
+    def origin(self, place: int) -> int:
+        """Return where in the file on the disk a record begins; no seek goes to before it."""
         return place
 
     def block_of(self, place: int) -> int:
@@ -228,15 +223,6 @@ class _Counted:
         return self.read(_STEP)
 
 
-class _State(NamedTuple):
-    """Where unpacking can go on: offsets in what is unpacked and in the file, and the member's."""
-
-    place: int
-    packed: int
-    member: int
-    unpacker: Any
-
-
 class _Unpacked(_Counted):
     """The unpacked bytes of a gzip file, whose offsets count them.
 
@@ -246,7 +232,8 @@ class _Unpacked(_Counted):
     def __init__(self, packed: _Counted) -> None:
         super().__init__(packed.file, None)
         self._packed = packed
-        self._states: deque[_State] = deque()
+        # Where members begin, among the unpacked bytes and in the file.
+        self._members: deque[tuple[int, int]] = deque()
         self._ready = b""
         self._begin(b"")
 
@@ -271,13 +258,12 @@ class _Unpacked(_Counted):
                 if self._member >= 0:
                     raise OSError("the packed bytes end too early")
                 return b""
-            begins = self._member < 0
-            if begins:
+            if self._member < 0:
                 self._rest = self._rest.lstrip(b"\0")  # which may fill up the file
-                self._member = self._packed.tell() - len(self._rest)
-                self._began = self._place
-            if begins or self._place - self._states[-1].place >= _APART:
-                self._save(None if begins else self._unpacker.copy())
+                if not self._rest:
+                    continue
+                self._began, self._member = self._place, self._packed.tell() - len(self._rest)
+                self._members.append((self._began, self._member))
             try:
                 found = self._unpacker.decompress(self._rest, _STEP)
             except zlib.error as error:
@@ -286,30 +272,19 @@ class _Unpacked(_Counted):
         self._ready = found[size:]
         return found[:size]
 
-    def _save(self, unpacker: Any) -> None:
-        if len(self._states) < _MOST_STATES:
-            packed = self._packed.tell() - len(self._rest)
-            self._states.append(_State(self._place, packed, self._member, unpacker))
-
-    def keep(self, place: int) -> None:
-        """Forget what only a seek to a place before this one would need."""
-        while len(self._states) > 1 and self._states[1].place <= place:
-            self._states.popleft()
-
-    def shown(self, place: int) -> int:
-        """Return where the member begins that a record begins in."""
-        return max((state.member for state in self._states if state.place <= place), default=0)
+    def origin(self, place: int) -> int:
+        """Return where the member begins that a record begins in; no seek goes to before it."""
+        while len(self._members) > 1 and self._members[1][0] <= place:
+            self._members.popleft()
+        return self._members[0][1] if self._members else 0
 
     def _go(self, place: int) -> None:
-        while len(self._states) > 1 and self._states[-1].place > place:
-            self._states.pop()
-        state = self._states[-1]
+        while len(self._members) > 1 and self._members[-1][0] > place:
+            self._members.pop()
         self._begin(b"")
-        if state.unpacker:
-            self._unpacker = state.unpacker.copy()
-        self._place, self._member, self._began = state.place, state.member, -1
-        self._ready = b""
-        self._packed.seek(state.packed)
+        self._place, self._member = self._members[-1]
+        self._began, self._ready = -1, b""
+        self._packed.seek(self._member)
         while self._place < place and (found := self._take(min(place - self._place, _STEP))):
             self._taken += len(found)
             self._place += len(found)
@@ -323,7 +298,7 @@ class _Unpacked(_Counted):
                 if not self._packed.find(b"\x1f\x8b\x08", self._member):
                     return b""
                 # Nothing before it is searched again.
-                self._states.clear()
+                self._members.clear()
                 self._begin(b"")
 
 
@@ -357,8 +332,7 @@ class _Records:
                 elif record is None and place > self.place:
                     reason = "no record begins here"
                 if record is not None:
-                    self.place = place
-                    self._file.keep(place)
+                    self.place, self._origin = place, self._file.origin(place)
                     held = self._capture(record)
         except PageError as error:
             reason = str(error)
@@ -370,7 +344,7 @@ class _Records:
             elif held:
                 reason = f"what follows this record is damaged, or no record: {str(error)[:100]}"
         if reason:
-            self.failure = Broken(self._file.shown(self.place), reason)
+            self.failure = Broken(self._file.origin(self.place), reason)
         if held:
             yield held
 
@@ -407,18 +381,17 @@ class _Records:
             last = last[1 - len(_BEGINNING_OF_RECORD) :]
         if got < length:
             raise PageError(f"ends after {got:,} of {length:,} bytes")
-        shown = self._file.shown(self.place)
         if kind in _KEPT and not kept:
-            return Broken(shown, f"holds {length:,} bytes, expected at most {self._largest:,}")
-        capture = Capture(shown, kind, headers, bytes(block))
+            return Broken(self._origin, f"holds {length:,} bytes, expected at most {self._largest:,}")
+        capture = Capture(self._origin, kind, headers, bytes(block))
         held = _held_records(capture) if self._holds_another else None
         if held is False and not self._doubted:
-            return Broken(shown, _HOLDS)
+            return Broken(self._origin, _HOLDS)
         if held is None:
             return capture
         if self._file.file.seekable():
             raise PageError(_REACHES)
-        return Broken(shown, _REACHES)
+        return Broken(self._origin, _REACHES)
 
 
 def _held_records(capture: Capture) -> bool | None:

@@ -78,6 +78,12 @@ def test_other_compressions_are_read():
     assert uris(captures(data)) == ALL
 
 
+def test_zeros_may_fill_up_a_file():
+    found = captures(packed(*SOME) + b"\0" * 40_000)
+    assert uris(found) == ALL
+    assert not broken(found)
+
+
 def test_a_whole_file_cut_into_members_anywhere():
     data = b"".join(SOME)
     cuts = [data[start : start + 333] for start in range(0, len(data), 333)]
@@ -187,14 +193,15 @@ def test_a_length_that_lies_loses_no_other_record(packing, place, length):
         assert ("http://bad.example/" in uris(found)) is not bool(broken(found))
 
 
-def test_lies_in_one_member_are_read_again_from_nearby(monkeypatch):
+def test_lies_in_one_member_are_read_again_from_its_beginning(monkeypatch):
     records = [padded(number, 300_000) for number in range(40)]
     lying = record("http://bad.example/", length=700_000)
     data = gzip.compress(b"".join([*records[:30], lying, *records[30:], lying, *records]))
-    monkeypatch.setattr(warc, "_MOST_REREAD", 6 << 20)
     found = captures(data)
     assert len(uris(found)) == 80
     assert len(broken(found)) == 2
+    monkeypatch.setattr(warc, "_MOST_REREAD", 6 << 20)
+    assert "too much of it is damaged" in broken(captures(data))[-1][1]
 
 
 @pytest.mark.parametrize("packing", PACKINGS)
