@@ -198,8 +198,6 @@ class _Load:
         self.flow.counts.read += len(block.keys)
         if len(block.keys):
             self._add(database, block.keys, block.fingerprints)
-        for row, reason in block.unfit.items():
-            self.flow.refuse(BadRecord(f"{source}:{row}", reason))
         documents = []
         for fields in block.others:
             problem, missing = fields.pop("problem", None), fields["fingerprint"] is None

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.arrays import portions
 from fpdb.io.records import Reading, shorten
 from fpdb.io.streams import StreamError
 from fpdb.io.tables import Named, header_reason
@@ -35,7 +34,7 @@ SECONDS = 30.0
 SECONDS_A_MEGABYTE = 5.0
 
 # Rows and bytes of a block of rows, and of fingerprints.
-_ROWS, _BYTES = 1000, 1 << 22
+_ROWS, _BYTES = 1000, 1 << 21
 _LOADED, _LOADED_BYTES = 1 << 16, 1 << 24
 # Rows that are copied together, if they aren't too large.
 _COPIED = 1 << 14
@@ -81,15 +80,11 @@ class ColumnFile:
 
 
 class FingerprintBlock(NamedTuple):
-    """Keys with bare fingerprints, and other documents as fields.
-
-    `unfit` says by their numbers why rows can't be used.
-    """
+    """Keys with bare fingerprints, and other documents as fields."""
 
     keys: Any
     fingerprints: NDArray[np.uint64]
     others: list[dict[str, Any]]
-    unfit: dict[int, str]
 
 
 class SparkSchema(NamedTuple):
@@ -223,9 +218,14 @@ def _counted(file: ColumnFile, batches: Batches) -> Batches:
     for batch in batches:
         count += batch.num_rows
         _require_plausible(file, count)
-        for column in batch.columns if file.form == "arrow" else ():
-            _as_bytes(column).validate(full=True)
+        if file.form == "arrow":
+            _require_valid(batch)
         yield batch
+
+
+def _require_valid(batch: "pyarrow.RecordBatch") -> None:
+    for column in batch.columns:
+        _as_bytes(column).validate(full=True)
 
 
 def _require_plausible(file: ColumnFile, rows: int) -> None:
@@ -277,26 +277,58 @@ def _group(file: Any, number: int, names: list[str], most: int) -> Batches:
 
 def row_blocks(batches: Batches, reading: Reading) -> Iterator[list[Named]]:
     """Yield the rows of batches as plain values, a bounded number of rows and bytes at a time."""
-    number, largest = 1, reading.max_bytes
+    number = 1
     for batch in batches:
-        together = _FEW if any(_sizes_unknown(each.type) for each in batch.columns) else _ROWS
-        for first in range(0, batch.num_rows, together):
-            some = batch.slice(first, together)
-            sizes = _sizes(some)
-            # Rows that are too large aren't decoded, so they take no room.
-            for rows in portions(np.where(sizes > largest, 0, sizes), _BYTES):
-                block = some.slice(rows.start, rows.stop - rows.start)
-                yield _named_rows(block, number, sizes[rows], largest)
-                number += block.num_rows
+        unfolds = any(_unfolds(each.type) for each in batch.columns)
+        for some in _cut(batch, _FEW if unfolds else _ROWS, _BYTES):
+            measured = unfolds or _size_of(some) > reading.max_bytes
+            yield _named_rows(some, number, reading.max_bytes if measured else None)
+            number += some.num_rows
+
+
+def _cut(batch: "pyarrow.RecordBatch", rows: int, size: int) -> Batches:
+    """Halve rows until they are few and have few bytes, or one is alone."""
+    count = batch.num_rows
+    if count > 1 and (count > rows or _size_of(batch) > size):
+        yield from _cut(batch.slice(0, count // 2), rows, size)
+        yield from _cut(batch.slice(count // 2), rows, size)
+    elif count:
+        yield batch
+
+
+def _size_of(batch: "pyarrow.RecordBatch") -> int:
+    """Return the most bytes that rows have, without columns whose values may unfold."""
+    from pyarrow import types
+
+    size = 0
+    for column in batch.columns:
+        array = _as_bytes(column)
+        if types.is_binary_view(array.type):
+            # 16 bytes each, of which the first four are the length.
+            lengths = np.frombuffer(array.buffers()[1], np.int32)[::4]
+            size += int(lengths[array.offset :][: len(array)].clip(0).sum(dtype=np.int64))
+        elif not _unfolds(array.type):
+            size += array.nbytes
+    return size
+
+
+def _unfolds(kind: Any) -> bool:
+    """Return whether the size of values shows only when they are decoded."""
+    from pyarrow import types
+
+    kind = getattr(kind, "storage_type", kind)
+    return bool(
+        types.is_nested(kind) or types.is_dictionary(kind) or types.is_run_end_encoded(kind)
+    )
 
 
 def halves(block: Any) -> list[Any]:
     """Return two parts of a block, or that its only row can't be sent; nothing of anything else."""
     match block:
-        case FingerprintBlock(keys, numbers, others, unfit) if len(keys) + len(others) > 1:
+        case FingerprintBlock(keys, numbers, others) if len(keys) + len(others) > 1:
             half, rest = (len(keys) + 1) // 2, len(others) // 2
-            first = FingerprintBlock(keys[:half], numbers[:half], others[:rest], unfit)
-            return [first, FingerprintBlock(keys[half:], numbers[half:], others[rest:], {})]
+            first = FingerprintBlock(keys[:half], numbers[:half], others[:rest])
+            return [first, FingerprintBlock(keys[half:], numbers[half:], others[rest:])]
         case list() as rows, float() as share if len(rows) > 1:
             half = len(rows) // 2
             return [(rows[:half], share), (rows[half:], share)]
@@ -309,45 +341,41 @@ def halves(block: Any) -> list[Any]:
     return []
 
 
-def _named_rows(
-    batch: "pyarrow.RecordBatch", number: int, sizes: NDArray[np.int64], largest: int
-) -> list[Named]:
-    """Decode rows from a number on; one by one if some are too large, or can't be decoded."""
-    found = _excess(largest) if (sizes > largest).any() else _decoded(batch, sizes, largest)
+def _named_rows(batch: "pyarrow.RecordBatch", number: int, largest: int | None) -> list[Named]:
+    """Decode rows from a number on; one by one if they can't be decoded together."""
+    found = _decoded(batch, largest)
     if not isinstance(found, str):
-        rows, replaced = found
-        return [(number + row, fields, row in replaced) for row, fields in enumerate(rows)]
+        return [(number + place, *row) for place, row in enumerate(found)]
     if batch.num_rows == 1:
         return [(number, found, False)]
-    return [
-        _named_rows(batch.slice(row, 1), number + row, sizes[row : row + 1], largest)[0]
-        for row in range(batch.num_rows)
-    ]
-
-
-def _excess(largest: int) -> str:
-    return f"holds more than {largest} bytes in one record"
+    single = (batch.slice(place, 1) for place in range(batch.num_rows))
+    return [_named_rows(row, number + place, largest)[0] for place, row in enumerate(single)]
 
 
 def _decoded(
-    batch: "pyarrow.RecordBatch", sizes: NDArray[np.int64], largest: int
-) -> tuple[list[dict[str, Any]], set[int]] | str:
-    """Return rows by the names of columns, and which of them aren't UTF-8; or what is wrong."""
+    batch: "pyarrow.RecordBatch", largest: int | None
+) -> list[tuple[dict[str, Any] | str, bool]] | str:
+    """Return rows by the names of columns, and whether bytes were replaced; or what is wrong."""
     names, columns = batch.schema.names, list[list[Any]]()
+    sizes = np.zeros(batch.num_rows, np.int64)
     replaced: set[int] = set()
     for name, array in zip(names, batch.columns, strict=True):
         try:
             values, broken = _values(array)
-            if _sizes_unknown(array.type):
-                sizes = sizes + np.fromiter(map(_json_size, values), np.int64, len(values))
+            if largest:
+                sizes += np.fromiter(map(_json_size, values), np.int64, len(values))
         except Exception as error:  # e.g. a time that Python can't express
             what = str(error) or "it takes more memory than it may"
             return f"holds {shorten(name)}, which can't be read: {what:.200}"
-        if (sizes > largest).any():
-            return _excess(largest)
         columns.append(values)
         replaced |= broken
-    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)], replaced
+    rows: list[tuple[dict[str, Any] | str, bool]] = [
+        (dict(zip(names, row, strict=True)), place in replaced)
+        for place, row in enumerate(zip(*columns, strict=True))
+    ]
+    for place in (sizes > largest).nonzero()[0] if largest else ():
+        rows[place] = f"holds more than {largest} bytes in one record", False
+    return rows
 
 
 def _values(array: Any) -> tuple[list[Any], set[int]]:
@@ -389,39 +417,9 @@ def _as_bytes(array: Any) -> Any:
     return array.view(kind) if kind else array
 
 
-def _sizes_unknown(kind: Any) -> bool:
-    """Return whether the size of values shows only when they are decoded."""
-    from pyarrow import types
-
-    kind = getattr(kind, "storage_type", kind)
-    return bool(
-        types.is_nested(kind) or types.is_dictionary(kind) or types.is_run_end_encoded(kind)
-    )
-
-
-def _sizes(batch: "pyarrow.RecordBatch") -> NDArray[np.int64]:
-    from pyarrow import compute, types
-
-    sizes = np.zeros(batch.num_rows, np.int64)
-    for column in batch.columns:
-        array = _as_bytes(column)
-        kind = array.type
-        if types.is_binary_view(kind):
-            # 16 bytes each, of which the first four are the length.
-            views = np.frombuffer(array.buffers()[1], np.int32)[::4]
-            lengths = views[array.offset : array.offset + len(array)]
-            sizes += np.where(array.is_null().to_numpy(zero_copy_only=False), 0, lengths)
-        elif types.is_binary(kind) or types.is_large_binary(kind):
-            found = compute.binary_length(array).fill_null(0)
-            sizes += found.to_numpy(zero_copy_only=False)
-        elif types.is_fixed_size_binary(kind):
-            sizes += kind.byte_width
-    return sizes
-
-
 def _json_size(value: Any) -> int:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return len(text.encode())
+    return len(text) if text.isascii() else len(text.encode())
 
 
 def _as_json(value: Any) -> Any:
@@ -466,12 +464,9 @@ def _whole(file: ColumnFile) -> _Opened:
     if file.form == "parquet":
         return _parquet(file, list, _COPIED)
     opened = _arrow(file, list)
-    cut = (
-        batch.slice(rows.start, rows.stop - rows.start)
-        for batch in opened.batches
-        for rows in portions(_sizes(batch) + _ROOM // _COPIED, _ROOM)
+    return opened._replace(
+        batches=(some for batch in opened.batches for some in _cut(batch, _COPIED, _ROOM))
     )
-    return opened._replace(batches=cut)
 
 
 def table_schema(file: ColumnFile) -> Iterator[tuple["pyarrow.Schema", str]]:
@@ -507,25 +502,16 @@ def fingerprints(file: ColumnFile, *, sketched: bool) -> Iterator[FingerprintBlo
     """
     from pyarrow import compute, types
 
-    number, largest = 1, file.reading.max_bytes
     opened = _parquet(file, lambda names: [name for name in _SPARK if name in names], _LOADED)
     for batch in opened.batches:
-        sizes = _sizes(batch)
-        for rows in portions(np.where(sizes > largest, 0, sizes), _LOADED_BYTES):
-            large = sizes[rows] > largest
-            some = batch.slice(rows.start, len(large))
-            if large.any():
-                some = some.take(np.flatnonzero(~large))
+        for some in _cut(batch, _LOADED, _LOADED_BYTES):
             known = some["fingerprint"].is_valid()
             bare = some.slice(0, 0) if sketched else some.filter(known)
             others = some if sketched else some.filter(compute.invert(known))
-            unfit = dict.fromkeys((number + np.flatnonzero(large)).tolist(), _excess(largest))
             keys = bare["key"]
             whole = types.is_integer(keys.type) and not keys.null_count
             names = keys.to_numpy(zero_copy_only=False) if whole else keys.to_pylist()
-            words = _words_of(bare["fingerprint"])
-            yield FingerprintBlock(names, words, _documents(others), unfit)
-            number += len(large)
+            yield FingerprintBlock(names, _words_of(bare["fingerprint"]), _documents(others))
 
 
 def _documents(batch: "pyarrow.RecordBatch") -> list[dict[str, Any]]:

@@ -382,7 +382,9 @@ class _Records:
         if got < length:
             raise PageError(f"ends after {got:,} of {length:,} bytes")
         if kind in _KEPT and not kept:
-            return Broken(self._origin, f"holds {length:,} bytes, expected at most {self._largest:,}")
+            return Broken(
+                self._origin, f"holds {length:,} bytes, expected at most {self._largest:,}"
+            )
         capture = Capture(self._origin, kind, headers, bytes(block))
         held = _held_records(capture) if self._holds_another else None
         if held is False and not self._doubted:
