@@ -15,14 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpdb.arrays import Column, Marks, Rows
-from fpdb.documents.keys import (
-    HEAD_BYTES,
-    KEYS,
-    fill_keys,
-    find_key,
-    key_bytes,
-    key_pages,
-)
+from fpdb.documents.keys import HEAD_BYTES, KEYS, find_key, key_bytes, key_pages
 from fpdb.errors import DamagedError, InputError
 from fpdb.models import DIGEST_BYTES, LATEST, Key
 from fpdb.progress import tracked
@@ -34,7 +27,7 @@ from fpdb.tables import Index
 from fpdb.tables.bands import Sketches
 from fpdb.tables.bits import Fingerprints
 from fpdb.tables.index import HIGH_BITS
-from fpdb.tables.sorted_pages import NumberPages, out_of_order
+from fpdb.tables.sorted_pages import NumberPages, SortedPages, out_of_order
 
 # Documents that are read in one step.
 SLICE = 1000
@@ -52,13 +45,17 @@ class Catalog(ABC):
     """What both kinds of keys share: records by id, and short texts by their digest."""
 
     kind: str
-    names: tuple[str, ...]
-    pages: tuple[NumberPages, ...] = ()
+    by_key: SortedPages[Any]  # which have the keys
 
     def __init__(self, index: Index) -> None:
         self._index = index
         self._bits = index.plan.bits
         self.sketched = index.bands is not None
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the sub-databases."""
+        return ["documents", self.by_key.name, "short"]
 
     @abstractmethod
     def check_key(self, key: Key) -> None:
@@ -151,16 +148,17 @@ class Catalog(ABC):
                 yield marks_in(islice(entries, _BLOCK), self._bits)
 
     @abstractmethod
-    def scan_keys(self, txn: ReadTransaction) -> Iterator[Any]:
-        """Yield all keys in order: entries of `keys`, or blocks of rows of `ids`."""
-
-    @abstractmethod
     def key_entries(self, txn: ReadTransaction) -> Iterator[tuple[Any, ...]]:
         """Yield each key in order, with its id; an integer key with its row of `ids`."""
 
+    def fill_keys(self, txn: WriteTransaction, entries: Iterable[tuple[Any, ...]]) -> None:
+        """Write keys, as `key_entries` yields them, after all that are stored."""
+        left = iter(entries)
+        blocks = iter(lambda: list(islice(left, _BLOCK)), [])
+        self.by_key.fill(txn, map(self._key_rows, blocks))
+
     @abstractmethod
-    def fill_keys(self, txn: WriteTransaction, keys: Iterable[Any]) -> None:
-        """Write keys, as `scan_keys` yields them, after all that are stored."""
+    def _key_rows(self, entries: list[Any]) -> Any: ...
 
     def under_free_keys(self, txn: ReadTransaction, documents: Sequence[Stored]) -> list[Stored]:
         """Rename documents whose keys are stored, or come twice."""
@@ -243,7 +241,7 @@ class TextCatalog(Catalog):
     """Documents whose keys are texts, such as URLs."""
 
     kind = "text"
-    names = ("documents", KEYS, "short")
+    by_key = key_pages
 
     def check_key(self, key: Key) -> None:
         if not isinstance(key, str) or not key:
@@ -301,7 +299,7 @@ class TextCatalog(Catalog):
         if txn.entries(KEYS):
             key_pages.splice(txn, named, [])
         else:
-            fill_keys(txn, named)
+            key_pages.fill(txn, [named])
 
     def each(self, txn: ReadTransaction) -> Iterator[Stored]:
         return self.records(txn)
@@ -323,22 +321,18 @@ class TextCatalog(Catalog):
                     found.append(stored)
         return found
 
-    def scan_keys(self, txn: ReadTransaction) -> Iterator[TextEntry]:
+    def key_entries(self, txn: ReadTransaction) -> Iterator[TextEntry]:
         return chain.from_iterable(key_pages.scan(txn))
 
-    key_entries = scan_keys
-
-    def fill_keys(self, txn: WriteTransaction, keys: Iterable[TextEntry]) -> None:
-        fill_keys(txn, keys)
+    def _key_rows(self, entries: list[Any]) -> list[TextEntry]:
+        return entries
 
 
 class IntegerCatalog(Catalog):
     """Documents whose keys are numbers, which are their ids as well."""
 
     kind = "integer"
-    names = ("documents", "ids", "short")
-    ids = NumberPages("ids", keys=1, columns=3)
-    pages = (ids,)
+    by_key = ids = NumberPages("ids", keys=1, columns=3)
 
     def check_key(self, key: Key) -> None:
         if isinstance(key, bool) or not isinstance(key, int) or not 0 <= key < 1 << 64:
@@ -446,16 +440,13 @@ class IntegerCatalog(Catalog):
                 break
         return found
 
-    def scan_keys(self, txn: ReadTransaction) -> Iterator[Rows]:
-        return self.ids.scan(txn)
-
     def key_entries(self, txn: ReadTransaction) -> Iterator[tuple[int, ...]]:
         for rows in self.ids.scan(txn):
             numbers, high, added = (column.tolist() for column in rows)
             yield from zip(numbers, numbers, high, added, strict=True)
 
-    def fill_keys(self, txn: WriteTransaction, keys: Iterable[Rows]) -> None:
-        self.ids.fill(txn, keys)
+    def _key_rows(self, entries: list[Any]) -> Rows:
+        return list(np.ascontiguousarray(np.array(entries, np.uint64)[:, 1:].T))
 
 
 @dataclass(slots=True, eq=False)  # frozen ones take twice as long to make, one for each query

@@ -1,13 +1,11 @@
 """Text keys in their order: pages that lead from each to the id of its document."""
 
 import hashlib
-from collections.abc import Iterable
-from itertools import islice
 
 from fpdb.errors import InputError
-from fpdb.storage import ReadTransaction, WriteTransaction
+from fpdb.storage import ReadTransaction
 from fpdb.storage.format import LARGEST_KEY
-from fpdb.storage.text_pages import LONGEST_TEXT, TextEntry, find_text
+from fpdb.storage.text_pages import LONGEST_TEXT, find_text
 from fpdb.tables.sorted_pages import TextPages, seek
 
 KEYS = "keys"
@@ -15,8 +13,6 @@ key_pages = TextPages(KEYS)
 _DIGEST_BYTES = 32
 # Bytes of a long key before its digest.
 HEAD_BYTES = LONGEST_TEXT - _DIGEST_BYTES
-# Entries that are packed into pages together.
-_BLOCK = 1 << 14
 
 
 def key_bytes(key: str) -> bytes:
@@ -45,9 +41,3 @@ def find_key(txn: ReadTransaction, text: bytes) -> int | None:
         return None
     key, page = cursor.item()
     return find_text(page, key_pages.seed_at(key), text)
-
-
-def fill_keys(txn: WriteTransaction, entries: Iterable[TextEntry]) -> None:
-    """Append sorted entries after all that are stored, page by page, each as full as possible."""
-    left = iter(entries)
-    key_pages.fill(txn, iter(lambda: list(islice(left, _BLOCK)), []))

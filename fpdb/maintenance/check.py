@@ -10,11 +10,12 @@ Only the rows of the buckets that differ are read again, and no more than memory
 import os
 import resource
 import signal
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from fpdb.documents.keys import KEYS, key_bytes, key_pages
 from fpdb.documents.layout import check_files, database_names, layout, read_layout
 from fpdb.errors import DamagedError, FormatError, FpdbError, InputError, OpenError, WorkerError
 from fpdb.fingerprint import canonical
-from fpdb.maintenance.digest import Digest, buckets_of, hashed
+from fpdb.maintenance.digest import Digest, hashed, spread
 from fpdb.models import SKETCH_BYTES, Problem
 from fpdb.processes import Streamed, Worker, limit_resource, require_address_space, signal_name
 from fpdb.progress import Meter, tracked
@@ -39,12 +40,10 @@ from fpdb.storage.format import (
     unpack_record,
 )
 from fpdb.storage.lmdb_file import DATA_FILE
-from fpdb.storage.number_pages import unpack_rows
-from fpdb.storage.text_pages import unpack_texts
 from fpdb.tables import Permutation
 from fpdb.tables.bits import as_words, of_words, to_array
 from fpdb.tables.index import HIGH_BITS
-from fpdb.tables.sorted_pages import NumberPages
+from fpdb.tables.sorted_pages import NumberPages, SortedPages
 
 # The limits of the child process: far more than an intact database needs.
 _MEMORY = 4 << 30
@@ -206,11 +205,12 @@ def _check_lookups(txn: ReadTransaction, name: str, step: Meter) -> Iterator[Pro
         yield Problem(name, f"{count} entries, expected {txn.entries(name)}")
 
 
-class RowSet(NamedTuple):
+class _RowSet:
     """One of two sets of rows that are compared: its digest, and how to read it again."""
 
-    digest: Digest
-    read: Callable[[], Iterable[Rows]]
+    def __init__(self, read: Callable[[], Iterable[Rows]], digest: Digest | None = None) -> None:
+        self.read = read
+        self.digest = Digest(read()) if digest is None else digest
 
 
 class _Check:
@@ -222,85 +222,76 @@ class _Check:
     """
 
     def __init__(self, view: View) -> None:
-        self._txn = view.txn
-        self._index = view.index
+        self._txn, self._index, self._catalog = view.txn, view.index, view.catalog
         self._bits = view.index.plan.bits
-        self._catalog = view.catalog
         self._numbered = view.catalog.kind == "integer"
-        self._home, self._by_key = self._index.home.name, "ids" if self._numbered else "keys"
-        bands = [view.index.bands.pages] if view.index.bands else []
-        tables = (*view.index.tables, *bands, *view.catalog.pages)
-        self._pages = {pages.name: pages for pages in tables}
-        self._of_records = ["short", *(pages.name for pages in bands)]
+        self._home, self._by_key = view.index.home.name, view.catalog.by_key.name
+        self._tables = {pages.name: pages for pages in _tables(view)}
+        self._problems: list[Problem] = []
         self._faulty: set[str] = set()  # sub-databases that aren't compared any more
-        self._names = (*view.index.names, self._by_key, "short")
         # The other tables are compared with the home table, which is read again for each.
-        read = [*self._names, "documents", *[self._home] * len(view.index.further)]
-        self._step = Meter("compare the tables", "entry", sum(map(view.txn.entries, read)))
+        read = [*self._tables, "short", "documents", *[self._home] * len(self._index.further)]
+        self._step = Meter("compare the tables", "entry", sum(map(self._txn.entries, read)))
 
     def problems(self) -> Iterator[Problem]:
         """Read everything once, and compare it."""
         found = {}
-        for name in self._names:
-            problems: list[Problem] = []
-            digest = Digest(self._stored(name, problems))
-            yield from problems
-            if problems:
-                self._faulty.add(name)
-            found[name] = RowSet(digest, partial(self._stored, name, []))
+        for name in (*self._tables, "short"):
+            found[name] = _RowSet(partial(self._stored, name))
+            yield from self._reported()
         yield from self._compare_documents(found)
         for pages, table in zip(self._index.further, self._index.plan.tables[1:], strict=True):
             if self._faulty.isdisjoint([self._home, pages.name]):
-                expected = partial(self._permuted, table.permutation)
-                wanted = RowSet(Digest(expected()), expected)
+                wanted = _RowSet(partial(self._permuted, table.permutation))
                 yield from self._compare(pages.name, found[pages.name], wanted)
 
-    # What is stored
+    def _report(self, where: str, what: str) -> None:
+        self._problems.append(Problem(where, what))
 
-    def _stored(self, name: str, problems: list[Problem]) -> Iterator[Rows]:
+    def _reported(self) -> Iterator[Problem]:
+        """Yield the new problems; where they are, nothing is compared any more."""
+        new, self._problems = self._problems, []
+        self._faulty.update(problem.where for problem in new)
+        yield from new
+
+    # The tables
+
+    def _stored(self, name: str) -> Iterator[Rows]:
         """Yield the rows of a sub-database in blocks, as far as they can be compared."""
-        if name not in self._pages:
-            keys = gathered(self._keys(problems), ROWS)
-            yield from keys if name == KEYS else self._short(problems)
+        if name == "short":
+            yield from self._short()
             return
-        for rows in self._table(self._pages[name], problems):
-            if not self._numbered or name not in (self._home, self._by_key):
-                yield rows
-            elif name == self._home:
+        pages = self._tables[name]
+        for rows in gathered(self._keys(), ROWS) if name == KEYS else self._rows(pages):
+            if self._numbered and name == self._home:
                 yield [rows[0] >> np.uint64(min(self._bits, 64) - HIGH_BITS), rows[-1]]
-            else:
+            elif self._numbered and name == self._by_key:
                 yield [rows[1], rows[0]]
+            else:
+                yield rows
 
-    def _keys(self, problems: list[Problem]) -> Iterator[Rows]:
+    def _keys(self) -> Iterator[Rows]:
         last = b""
-        with self._txn.cursor(KEYS) as cursor:
-            for key, value in self._step.count(cursor):
-                try:
-                    entries = unpack_texts(value, key_pages.seed_at(key))
-                except DamagedError as error:
-                    problems.append(Problem(KEYS, f"page {bytes(key).hex()}: {error}"))
-                    continue
-                texts = [text for text, _ in entries] or [b""]
-                if key != texts[0] or texts[0] <= last:
-                    what = f"page {bytes(key).hex()} has {texts[0].hex()} after {last.hex()}"
-                    problems.append(Problem(KEYS, what))
-                last = max(last, texts[-1])
-                ids = [number for _, number in entries]
-                yield [hashed(texts[: len(ids)]), np.array(ids, np.uint64)]
+        for entries in self._pages(key_pages):
+            texts = key_pages.keys(entries)
+            if texts and texts[0] <= last:
+                self._report(KEYS, f"page {texts[0].hex()} comes after {last.hex()}")
+            last = max([last, *texts[-1:]])
+            yield [hashed(texts), np.array([number for _, number in entries], np.uint64)]
 
-    def _short(self, problems: list[Problem]) -> Iterator[Rows]:
+    def _short(self) -> Iterator[Rows]:
         with self._txn.cursor("short") as cursor:
             entries = ((bytes(key), len(value)) for key, value in self._step.count(cursor))
             while block := list(islice(entries, ROWS)):
                 for key, length in block:
                     if len(key) <= ID_BYTES or length:
-                        problems.append(Problem("short", f"{key.hex()} isn't a text with an id"))
+                        self._report("short", f"{key.hex()} isn't a text with an id")
                 ids = [int.from_bytes(key[-ID_BYTES:]) for key, _ in block]
                 yield [hashed(key[:-ID_BYTES] for key, _ in block), np.array(ids, np.uint64)]
 
-    def _table(self, pages: NumberPages, problems: list[Problem]) -> Iterator[Rows]:
+    def _rows(self, pages: NumberPages) -> Iterator[Rows]:
         last: Rows = []
-        for rows in gathered(self._read_pages(pages, problems), ROWS):
+        for rows in gathered(self._pages(pages), ROWS):
             keys = rows[: pages.key_width // ID_BYTES]
             if last:
                 keys = joined([last, keys])
@@ -309,25 +300,37 @@ class _Check:
             if len(wrong):
                 row = ", ".join(str(column[wrong[0] + 1]) for column in keys)
                 what = f"{len(wrong)} rows aren't in order, or are stored twice, first {row}"
-                problems.append(Problem(pages.name, what))
+                self._report(pages.name, what)
             yield rows
 
-    def _read_pages(self, pages: NumberPages, problems: list[Problem]) -> Iterator[Rows]:
+    def _pages(self, pages: SortedPages[Any]) -> Iterator[Any]:
+        """Yield the rows of the pages that can be read, and report the others."""
         with self._txn.cursor(pages.name) as cursor:
             for key, value in self._step.count(cursor):
                 try:
-                    rows = unpack_rows(value, pages.columns, pages.seed_at(key))
+                    rows = pages.unpack(value, pages.seed_at(key))
                 except DamagedError as error:
-                    problems.append(Problem(pages.name, f"page {bytes(key).hex()}: {error}"))
+                    self._report(pages.name, f"page {bytes(key).hex()}: {error}")
                     continue
-                first = pages.first_key(rows) if len(rows[0]) else b""
+                first = pages.first_key(rows)
                 if key != first:
                     what = f"page {bytes(key).hex()} has the wrong key, expected {first.hex()}"
-                    problems.append(Problem(pages.name, what))
+                    self._report(pages.name, what)
                 if first:
                     yield rows
 
-    def _records(self, problems: list[Problem]) -> Iterator[list[Stored]]:
+    def _permuted(self, permutation: Permutation) -> Iterator[Rows]:
+        """Yield the rows of the home table as another table must have them."""
+        last: Rows = []
+        for *words, _ in gathered(self._step.count(self._index.home.scan(self._txn)), ROWS):
+            both = joined([last, words]) if last else words
+            fresh = differs(*both)[len(both[0]) - len(words[0]) :]
+            last = [column[-1:] for column in words]
+            yield as_words(permutation.apply(of_words([column[fresh] for column in words])))
+
+    # The documents
+
+    def _records(self) -> Iterator[list[Stored]]:
         documents: list[Stored] = []
         with self._txn.cursor("documents") as cursor:
             for name, value in self._step.count(cursor):
@@ -336,8 +339,7 @@ class _Check:
                     record = unpack_record(value, int.from_bytes(number), self._bits)
                     require_document(record, number, self._catalog)
                 except (DamagedError, InputError) as error:
-                    what = f"the document {shown_id(number)}: {error}"
-                    problems.append(Problem("documents", what))
+                    self._report("documents", f"the document {shown_id(number)}: {error}")
                     continue
                 documents.append(record)
                 if len(documents) == RECORDS:
@@ -345,117 +347,103 @@ class _Check:
                     documents = []
         yield documents
 
-    # What the documents say
-
-    def _compare_documents(self, found: dict[str, RowSet]) -> Iterator[Problem]:
+    def _compare_documents(self, found: dict[str, _RowSet]) -> Iterator[Problem]:
         """Compare the records, the home table, and `keys` or `ids` with each other."""
-        expected = {name: Digest() for name in (self._home, self._by_key, *self._of_records)}
+        digests: dict[str, Digest] = defaultdict(Digest)
         if self._numbered:
             # All of `ids` are at home, but for the short texts, which only have a record.
-            expected[self._home] = found[self._home].digest
-        problems: list[Problem] = []
-        lookups: list[Problem] = []
+            digests[self._home] = found[self._home].digest
         sketches = last = 0
-        for block in self._records(problems):
+        for block in self._records():
             for name, rows in self._rows_of(block).items():
-                expected[name].add(rows)
+                digests[name].add(rows)
             if self._numbered:
-                lookups += self._look_up(block)
+                self._look_up(block)
             sketches += sum(bool(stored.sketch) for stored in block)
-            last = max(last, *(stored.id for stored in block)) if block else last
-        yield from problems
-        if problems:
+            last = max([last, *(stored.id for stored in block)])
+        yield from self._reported()
+        if "documents" in self._faulty:
             return
+        expected = {
+            name: _RowSet(partial(self._recorded, name), digest) for name, digest in digests.items()
+        }
         if self._numbered:
-            documents = found[self._by_key].digest.count
-            home = RowSet(
-                expected[self._home],
-                lambda: chain(found[self._home].read(), self._recorded(self._home)),
-            )
-            self._faulty.update(problem.where for problem in lookups)
-            yield from lookups
-            if self._by_key not in self._faulty:
-                yield from self._compare(self._home, home, found[self._by_key])
-            compared = self._of_records
-        else:
-            documents = expected[self._by_key].count
-            compared = [self._by_key, self._home, *self._of_records]
-        for name in compared:
-            wanted = RowSet(expected[name], partial(self._recorded, name))
-            yield from self._compare(name, found[name], wanted)
-        if self._numbered and self._by_key in self._faulty:
-            return  # nothing else says how many documents there are
-        yield from self._check_counters(documents, expected["short"].count, sketches, last)
+            home, short = found[self._home], expected[self._home]
+            both = _RowSet(lambda: chain(home.read(), short.read()), home.digest)
+            found, expected[self._home] = found | {self._home: both}, found[self._by_key]
+        for name, wanted in expected.items():
+            # Without all keys, nothing says which documents there are at home.
+            if not (self._numbered and name == self._home and self._by_key in self._faulty):
+                yield from self._compare(name, found[name], wanted)
+        if not self._numbered:
+            yield from self._check_counters(expected, sketches, last)
+        elif self._by_key not in self._faulty:
+            yield from self._check_counters(expected, sketches, None)
 
     def _recorded(self, name: str) -> Iterator[Rows]:
-        for block in self._records([]):
-            yield self._rows_of(block)[name]
+        return (self._rows_of(block)[name] for block in self._records())
 
     def _rows_of(self, block: list[Stored]) -> dict[str, Rows]:
         """Return the rows that records must have; with integer keys, of short texts only."""
         short = [stored for stored in block if stored.fingerprint is None]
-        rows = {"short": [hashed(stored.digest for stored in short), _ids_of(short)]}
+        rows: dict[str, Rows] = {}
+        if self._numbered:
+            rows[self._home] = [np.zeros(len(short), np.uint64), _ids_of(short)]
+        else:
+            names = hashed(key_bytes(str(stored.key)) for stored in block)
+            rows[self._by_key] = [names, _ids_of(block)]
+            rows[self._home] = self._home_rows(block)
+        rows["short"] = [hashed(stored.digest for stored in short), _ids_of(short)]
         if bands := self._index.bands:
             rows[bands.pages.name] = bands.rows(block)
-        if self._numbered:
-            return rows | {self._home: [np.zeros(len(short), np.uint64), _ids_of(short)]}
-        names = hashed(key_bytes(str(stored.key)) for stored in block)
-        return rows | {self._home: self._home_rows(block), self._by_key: [names, _ids_of(block)]}
+        return rows
 
     def _home_rows(self, block: list[Stored]) -> Rows:
         long = [stored for stored in block if stored.fingerprint is not None]
         numbers = to_array((stored.fingerprint or 0 for stored in long), self._bits)
         return [*as_words(numbers), _ids_of(long)]
 
-    def _look_up(self, block: list[Stored]) -> Iterator[Problem]:
+    def _look_up(self, block: list[Stored]) -> None:
         """Look records up in `ids` and in the home table, which must have the very same row."""
         *words, ids = self._home_rows(block)
         if self._home not in self._faulty:
             held = self._index.holds(self._txn, of_words(words), ids)
             for number in ids[~held].tolist():
-                yield Problem(self._home, _MISSING.format(number))
+                self._report(self._home, _MISSING.format(number))
         if self._by_key not in self._faulty:
             high = [(stored.fingerprint or 0) >> self._bits - HIGH_BITS for stored in block]
             added = [stored.added for stored in block]
             rows = [_ids_of(block), np.array(high, np.uint64), np.array(added, np.uint64)]
             for number in rows[0][~_ROWS_OF_IDS.holds(self._txn, rows)].tolist():
-                yield Problem(self._by_key, _OTHER.format(number))
-
-    def _permuted(self, permutation: Permutation) -> Iterator[Rows]:
-        last: Rows = []
-        for *words, _ in gathered(self._step.count(self._index.home.scan(self._txn)), ROWS):
-            both = joined([last, words]) if last else words
-            fresh = differs(*both)[len(both[0]) - len(words[0]) :]
-            last = [column[-1:] for column in words]
-            yield as_words(permutation.apply(of_words([column[fresh] for column in words])))
+                self._report(self._by_key, _OTHER.format(number))
 
     def _check_counters(
-        self, documents: int, short: int, sketches: int, last: int
+        self, expected: dict[str, _RowSet], sketches: int, last: int | None
     ) -> Iterator[Problem]:
         try:
             counters = Counters.unpack(self._txn.get("counters", b"counters"))
         except DamagedError as error:
             yield Problem("counters", str(error))
             return
-        for what, found, expected in (
+        # With integer keys, `ids` are expected at home.
+        documents = expected[self._home if self._numbered else self._by_key].digest.count
+        for what, found, counted in (
             ("documents", documents, counters.documents),
-            ("short documents", short, counters.short),
+            ("short documents", expected["short"].digest.count, counters.short),
             ("sketches", sketches if self._catalog.sketched else None, counters.sketches),
         ):
-            if found != expected:
-                yield Problem("counters", f"{found} {what}, expected {expected}")
-        if not self._numbered and documents and last >= counters.next_id:
+            if found != counted:
+                yield Problem("counters", f"{found} {what}, expected {counted}")
+        if last is not None and documents and last >= counters.next_id:
             yield Problem("counters", f"the id {last} is taken, the next is {counters.next_id}")
 
-    # Comparisons
-
-    def _compare(self, name: str, found: RowSet, expected: RowSet) -> Iterator[Problem]:
+    def _compare(self, name: str, found: _RowSet, expected: _RowSet) -> Iterator[Problem]:
         """Report the rows that are on one side only, if both could be read."""
-        differs = found.digest.differs(expected.digest)
-        if not differs.any() or name in self._faulty:
+        differ = found.digest.differs(expected.digest)
+        if not differ.any() or name in self._faulty:
             return
         self._faulty.add(name)
-        places = differs.nonzero()[0]
+        places = differ.nonzero()[0]
         sizes = (found.digest.counts + expected.digest.counts)[places]
         chosen = places[: max(1, int(sizes.cumsum().searchsorted(COMPARED)))]
         own, wanted = (_rows_in(chosen, side.read()) for side in (found, expected))
@@ -475,7 +463,7 @@ class _Check:
 def _rows_in(buckets: Places, blocks: Iterable[Rows]) -> set[tuple[int, ...]]:
     rows: set[tuple[int, ...]] = set()
     for block in blocks:
-        inside = np.isin(buckets_of(block), buckets)
+        inside = np.isin(spread(block)[1], buckets)
         rows.update(zip(*(column[inside].tolist() for column in block), strict=True))
     return rows
 
@@ -512,21 +500,24 @@ def require_document(record: Stored, name: bytes, catalog: Catalog) -> None:
 
 def require_checksums(view: View) -> None:
     """Raise DamagedError unless all checksums are right, and so is the number of documents."""
-    txn, index = view.txn, view.index
-    counters = Counters.unpack(txn.get("counters", b"counters"))
-    rows = sum(len(page[0]) for page in index.home.scan(txn))
-    bands = [index.bands.pages] if index.bands else []
-    scans = [pages.scan(txn) for pages in (*index.further, *bands, *view.catalog.pages)]
-    keys = key_pages.scan(txn) if view.catalog.kind == "text" else ()
-    for _ in chain(*scans, keys):
-        pass
+    txn, counters = view.txn, view.counters
+    for pages in _tables(view):
+        for _ in pages.scan(txn):
+            pass
     for problem in check_files(txn):
         raise DamagedError(f"{problem.where}: {problem.what}")
     with txn.cursor("documents") as cursor:
         total = txn.entries("documents")
         for number, value in tracked(cursor, "read the documents", "document", total):
             require_checksum(value, int.from_bytes(number))
+    rows = sum(len(page[0]) for page in view.index.home.scan(txn))
     if rows != counters.documents - counters.short:
         raise DamagedError(
             f"the home table has {rows:,} rows, expected {counters.documents - counters.short:,}"
         )
+
+
+def _tables(view: View) -> list[Any]:
+    """Return the sorted pages of a database."""
+    bands = [view.index.bands.pages] if view.index.bands else []
+    return [*view.index.tables, *bands, view.catalog.by_key]

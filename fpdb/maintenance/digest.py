@@ -29,8 +29,7 @@ class Digest:
 
     def add(self, rows: Rows) -> None:
         """Add rows."""
-        mixed = _mix(rows)
-        buckets = _highest(mixed)
+        mixed, buckets = spread(rows)
         self.counts += np.bincount(buckets, minlength=_BUCKETS)
         np.add.at(self.sums, buckets, mixed)
 
@@ -45,21 +44,12 @@ class Digest:
         return marks
 
 
-def _mix(rows: Rows) -> Column:
-    """Return 64 bits that look random for each row."""
+def spread(rows: Rows) -> tuple[Column, Places]:
+    """Return 64 bits that look random for each row, and its bucket."""
     mixed = np.zeros(len(rows[0]), np.uint64)
     for column, seed in zip(rows, _SEEDS, strict=False):
         mixed = mix((mixed ^ column) + np.uint64(seed))
-    return mixed
-
-
-def buckets_of(rows: Rows) -> Places:
-    """Return the bucket of each row."""
-    return _highest(_mix(rows))
-
-
-def _highest(mixed: Column) -> Places:
-    return (mixed >> np.uint64(64 - _BUCKET_BITS)).astype(np.int64)
+    return mixed, (mixed >> np.uint64(64 - _BUCKET_BITS)).astype(np.int64)
 
 
 def hashed(texts: Iterable[bytes]) -> Column:

@@ -8,13 +8,13 @@ import contextlib
 import heapq
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, groupby, islice
+from itertools import chain, groupby
 from operator import attrgetter, itemgetter
 from typing import Any, Literal
 
 import numpy as np
 
-from fpdb.arrays import Column, Rows
+from fpdb.arrays import Column
 from fpdb.documents.catalog import Catalog, View
 from fpdb.documents.layout import (
     layout,
@@ -35,7 +35,6 @@ from fpdb.tables.bits import Fingerprints
 from fpdb.tables.bulk_load import LEAST_MEMORY, MEMORY
 
 RULES = ("newest", "first")
-ROWS = 1 << 16  # of `ids`, that are written at once
 
 # A key, the place of its source, its id; an integer key also has the rest of its row of `ids`.
 _SourceKey = tuple[Any, ...]
@@ -162,8 +161,7 @@ def _write(
 ) -> tuple[Counters, tuple[MergedSource, ...]]:
     """Write the documents; return the counters, and what was taken of each source."""
     next_id = 0
-    named = catalog.kind == "text"
-    if named:
+    if catalog.kind == "text":
         for source in sources:
             source.base = next_id
             with Ongoing(source.view.txn), source.view.txn.cursor("documents") as cursor:
@@ -171,9 +169,9 @@ def _write(
     read = [_keys(place, source) for place, source in enumerate(sources)]
     total = sum(source.view.counters.documents for source in sources)
     kept = _kept(sources, tracked(heapq.merge(*read), "merge the keys", "key", total), rule)
-    moved = ((key, number + sources[place].base) for key, place, number, *_ in kept)
+    moved = ((key, number + sources[place].base, *rest) for key, place, number, *rest in kept)
     # All keys are read here, so then it is known which documents are dropped.
-    catalog.fill_keys(into, moved if named else _blocks(kept))
+    catalog.fill_keys(into, moved)
     for source in sources:
         np.frombuffer(source.dropped, np.uint64).sort()
     copy_documents(into, sources)
@@ -223,10 +221,3 @@ def _sketches(source: CopySource) -> int:
     found = (catalog.record(txn, number) for number in source.dropped)
     dropped = sum(stored is not None and bool(stored.sketch) for stored in found)
     return (source.view.counters.sketches or 0) - dropped
-
-
-def _blocks(keys: Iterator[_SourceKey]) -> Iterator[Rows]:
-    """Yield the rows of integer keys in blocks."""
-    while block := list(islice(keys, ROWS)):
-        rows = np.array([(number, *rest) for _, _, number, *rest in block], np.uint64)
-        yield list(np.ascontiguousarray(rows.T))

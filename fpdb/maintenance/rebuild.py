@@ -1,7 +1,7 @@
 """Write documents into a new database: first records and keys, then all tables in bulk.
 
-Compacting and merging copy what is stored in other databases, whose entries are sorted already.
-Repairing and loading write documents one by one, in any order.
+Compacting and merging copy the entries of other databases, which are sorted already. Repairing
+writes documents one by one, in any order.
 """
 
 import heapq
@@ -20,7 +20,6 @@ from fpdb.arrays import Column, among, gathered
 from fpdb.documents.catalog import Catalog, View
 from fpdb.documents.layout import layout, new_database, read_files, write_files
 from fpdb.errors import DamagedError
-from fpdb.models import require_whole
 from fpdb.progress import tracked
 from fpdb.storage import Environment, Ongoing, ReadTransaction, WriteTransaction
 from fpdb.storage.format import (
@@ -34,7 +33,7 @@ from fpdb.storage.format import (
     require_checksum,
 )
 from fpdb.tables.bits import Fingerprints, of_words
-from fpdb.tables.bulk_load import BLOCK, LEAST_MEMORY, MEMORY, load_tables
+from fpdb.tables.bulk_load import BLOCK, load_tables
 
 _BATCH = 1 << 12  # documents that are looked up and written at once
 
@@ -42,28 +41,6 @@ T = TypeVar("T")
 # Yields fingerprints with the ids of their documents in blocks, each time that it is called with a
 # transaction of the new database.
 FingerprintsOf = Callable[[ReadTransaction], Iterator[tuple[Fingerprints, Column]]]
-
-
-def rebuild(
-    path: str | os.PathLike[str],
-    header: Header,
-    documents: Iterable[Stored],
-    *,
-    memory: int = MEMORY,
-    on_twice: Callable[[Stored], object] = lambda _: None,
-) -> Counters:
-    """Write prepared documents into a new database, which appears at its path complete.
-
-    Ids are assigned in the order of the documents. Of several documents with the same key, the
-    first is taken; `on_twice` gets the others. Sorting takes about `memory` bytes.
-    """
-    require_whole("memory", memory, LEAST_MEMORY)
-    _, catalog = layout(header)
-    with Environment.build(path, *new_database(header)) as built:
-        with built.write() as into:
-            counters = write_documents(into, catalog, documents, Counters(), on_twice)
-        write_tables(built, header, counters, catalog.fingerprints, memory)
-    return counters
 
 
 def write_documents(
@@ -197,7 +174,7 @@ def compact(
     new = new_database(described, counters)
     with Environment.build(path, *new, replace=replace) as built:
         with built.write() as into:
-            catalog.fill_keys(into, source.read(source.view.catalog.scan_keys(txn)))
+            catalog.by_key.fill(into, source.read(source.view.catalog.by_key.scan(txn)))
             copy_documents(into, [source])
             write_files(into, chain(read_files(txn, FilePlace), read_files(txn, StoredRun)))
         write_tables(built, described, counters, lambda _: source.places(), memory)

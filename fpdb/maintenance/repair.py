@@ -13,7 +13,7 @@ import numpy as np
 
 from fpdb.arrays import Column, Rows, among, joined
 from fpdb.documents.catalog import IntegerCatalog
-from fpdb.documents.keys import KEYS, find_key, key_pages
+from fpdb.documents.keys import KEYS, find_key
 from fpdb.documents.layout import layout, new_database
 from fpdb.errors import DamagedError, FormatError, InputError, NotADatabaseError, StorageError
 from fpdb.maintenance.check import require_document, shown_id
@@ -29,12 +29,10 @@ from fpdb.storage.format import (
     unpack_header,
     unpack_record,
 )
-from fpdb.storage.number_pages import unpack_rows
 from fpdb.storage.survey import Entry, Survey
-from fpdb.storage.text_pages import TextEntry, unpack_texts
 from fpdb.tables.bits import Fingerprints, of_words, to_array
 from fpdb.tables.bulk_load import LEAST_MEMORY, MEMORY
-from fpdb.tables.sorted_pages import NumberPages
+from fpdb.tables.sorted_pages import NumberPages, R, SortedPages
 
 _SHOWN = 24
 _BEYOND = 1 << 40  # an id that no database has reached
@@ -133,13 +131,11 @@ class _Repair:
         self._index, self._catalog = layout(header)
         # The trees that are read, with what checks and unpacks a value with its key.
         self._unpackers: dict[str, Callable[[bytes, bytes | None], Any]] = {
-            "documents": self._record
+            "documents": self._record,
+            self._catalog.by_key.name: partial(_unpack, self._catalog.by_key),
         }
         if isinstance(self._catalog, IntegerCatalog):
-            for pages in (IntegerCatalog.ids, self._index.home):
-                self._unpackers[pages.name] = partial(_unpack, pages)
-        else:
-            self._unpackers[KEYS] = _texts
+            self._unpackers[self._index.home.name] = partial(_unpack, self._index.home)
         for page, entries in survey.stray_leaves():
             if name := next(filter(None, map(self._tree_of, entries)), None):
                 survey.leaves.setdefault(name, array("Q")).append(page)
@@ -246,14 +242,8 @@ class _Repair:
         return fingerprints, bare
 
 
-def _texts(key: bytes, value: bytes | None) -> list[TextEntry]:
-    return unpack_texts(value or b"", key_pages.seed_at(key))
-
-
-def _unpack(pages: NumberPages, key: bytes, value: bytes | None) -> Rows:
-    if value is None:
-        raise DamagedError("it can't be read")
-    rows = unpack_rows(value, pages.columns, pages.seed_at(key))
-    if not len(rows[0]):
+def _unpack(pages: SortedPages[R], key: bytes, value: bytes | None) -> R:
+    rows = pages.unpack(value or b"", pages.seed_at(key))
+    if not pages.keys(rows):
         raise DamagedError("it has no rows")
     return rows

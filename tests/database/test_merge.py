@@ -17,6 +17,7 @@ from tiers import examples
 
 import fpdb
 from fpdb import Database, Document, Grams, InputError, Recipe
+from fpdb.documents import catalog
 from fpdb.documents.catalog import View
 from fpdb.documents.layout import read_layout
 from fpdb.maintenance import merge as merging
@@ -116,7 +117,7 @@ def test_a_merge_is_the_union_by_the_rule(
     with pytest.MonkeyPatch.context() as patch:
         # The check of each would start a process; whether one finds what is wrong is another test.
         patch.setattr(merging, "check", check_here)
-        patch.setattr(merging, "ROWS", 3)
+        patch.setattr(catalog, "_BLOCK", 3)
         with pytest.MonkeyPatch.context() as clockwork:
             for number, own in enumerate(moves):
                 plan = fpdb.plans(bits, 3, 1000)[tables[number] - 1]

@@ -13,7 +13,7 @@ from twins import defined
 
 import fpdb
 from fpdb import kernels
-from fpdb.documents.keys import fill_keys, find_key, key_pages
+from fpdb.documents.keys import find_key, key_pages
 from fpdb.errors import DamagedError
 from fpdb.storage.number_pages import LARGEST, summed
 from fpdb.storage.text_pages import (
@@ -176,7 +176,7 @@ def test_pages_of_keys_are_well_filled(tmp_path: Path) -> None:
             return least / LARGEST / txn.entries("keys")
 
     with fpdb.create(tmp_path / "loaded") as db, db._environment.write() as txn:
-        fill_keys(txn, entries)
+        key_pages.fill(txn, [entries])
         assert least / LARGEST / txn.entries("keys") > 0.97
     # What comes in its order fills pages, as in a load.
     in_order = [entries[start : start + 50] for start in range(0, 9000, 50)]

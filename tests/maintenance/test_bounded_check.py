@@ -31,6 +31,7 @@ from fpdb.storage.format import (
 from fpdb.storage.number_pages import Shape, pack_unsummed, summed, unpack_rows
 from fpdb.tables import plans
 from fpdb.tables.plan import choose_plan
+from fpdb.tables.sorted_pages import NumberPages
 
 RECIPE = Recipe("tiny", clean=(), segment="whitespace", grams=Grams(minimum=3))
 DOCUMENTS = 600  # more than one page in each table
@@ -72,6 +73,12 @@ def named(number: int, keys: str) -> Key:
     return number if keys == "integer" else f"page/{number:04d}"
 
 
+def number_pages(db: Database) -> list[NumberPages]:
+    """The tables of fingerprints, and that of integer keys."""
+    by_key = db._catalog.by_key
+    return [*db._index.tables, *([by_key] if isinstance(by_key, NumberPages) else [])]
+
+
 # Damage
 
 
@@ -88,8 +95,8 @@ class Damager:
 
     def page(self) -> None:
         """Change the rows of a page; its key stays, or follows them."""
-        dice, index = self.dice, self.db._index
-        pages = dice.choice([index.home, *index.further, *self.db._catalog.pages])
+        dice = self.dice
+        pages = dice.choice(number_pages(self.db))
         key, value = self.some_entry(pages.name)
         rows = list(
             zip(
@@ -209,7 +216,7 @@ def test_more_differences_than_memory_is_set_aside_for(
 
 
 def test_an_empty_page_is_reported(db: Database) -> None:
-    for pages in (db._index.home, *db._index.further, *db._catalog.pages):
+    for pages in number_pages(db):
         with contextlib.suppress(Undone), db._environment.write() as txn:
             with txn.cursor(pages.name) as cursor:
                 assert cursor.first()

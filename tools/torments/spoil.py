@@ -130,7 +130,7 @@ def parts(path: Path) -> Parts:
             found[keys[int.from_bytes(key)]] += ranges
         if catalog.kind == "integer":
             recorded = {key for key, ranges in found.items() if ranges}
-            for pages, column in ((catalog.pages[0], 0), (home, -1)):
+            for pages, column in ((catalog.by_key, 0), (home, -1)):
                 ranges_of = dict(_values(file, survey.leaves[pages.name]))
                 for entry in survey.entries(pages.name):
                     rows = unpack_rows(entry.value or b"", pages.columns, pages.seed_at(entry.key))
