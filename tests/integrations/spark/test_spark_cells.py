@@ -247,7 +247,7 @@ def test_all_tasks_of_a_process_share_one_recipe_and_its_dictionary(monkeypatch)
     built = []
     own = Engine.__init__
     monkeypatch.setattr(
-        Engine, "__init__", lambda self, recipe: (built.append(recipe), own(self, recipe))[1]
+        Engine, "__init__", lambda self, **parts: (built.append(parts), own(self, **parts))[1]
     )
     monkeypatch.setattr(fingerprints, "_BUILT", {})
     recipe = fpdb.recipe("web")
