@@ -3,7 +3,6 @@
 import gzip
 import json
 import random
-import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
@@ -219,23 +218,3 @@ def test_the_default_is_among_the_candidates(helper):
     assert len({recipe.id for recipe in chosen.values()}) == len(chosen)
     hashed = recipes.rehashed(chosen[default])
     assert len({recipe.id for recipe in [chosen[default], *hashed]}) == recipes.HASHES + 1
-
-
-def test_the_curves_of_the_picture_are_where_the_shares_are(helper):
-    words = [f"word{number}" for number in range(60)]
-    texts = [" ".join([*words[:at], f"new{at}", *words[at + 1 :]]) for at in range(0, 60, 5)]
-    documents = [fpdb.Document(number, text) for number, text in enumerate(texts)]
-    [quality] = fpdb.evaluate(documents, k=range(9), similarity=0.9).recipes
-    root = ET.fromstring(helper("picture").draw(["12 documents & more"], quality))
-    assert any(element.text == "12 documents & more" for element in root.iter())
-    space = "{http://www.w3.org/2000/svg}"
-    names = [title.text for title in root.iter(f"{space}title")]
-    for name in ("recall", "similar recall", "true pairs", "other pairs, drawn at random", "bits"):
-        assert name in names
-    [recall] = [line for line in root.iter(f"{space}polyline") if line[0].text == "recall"]
-    points = [tuple(map(float, point.split(","))) for point in recall.get("points").split()]
-    shares = [rating.recall for rating in quality.ratings]
-    assert len(set(shares)) > 2
-    for (x, y), rating in zip(points, quality.ratings, strict=True):
-        assert x == pytest.approx(62 + 312 * rating.k / 8, abs=0.06)
-        assert y == pytest.approx(360 - 220 * rating.recall, abs=0.06)

@@ -36,6 +36,7 @@ def costs(records, side, cores, row):
 def draw(records):
     """Return the picture as SVG."""
     # Only who draws needs it.
+    from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 6.5), layout="constrained")
@@ -55,5 +56,6 @@ def draw(records):
     named = dict(zip([*first[1], *labels], [*first[0], *handles], strict=True))
     figure.legend(named.values(), named, loc="outside lower center", ncols=3)
     output = io.StringIO()
-    figure.savefig(output, format="svg", metadata={"Date": None})
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "fpdb"}):
+        figure.savefig(output, format="svg", metadata={"Date": None})
     return output.getvalue()
