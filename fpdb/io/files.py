@@ -201,13 +201,24 @@ def _inside(folder: Source) -> Iterator[Source]:
     """Yield the files of a directory that may hold documents, and announce what is left out."""
     left_out: Counter[str] = Counter()
     for entry in walk(folder.path, left_out):
-        found = _below(folder, entry)
-        if found.form == "text" and not found.problem and _is_binary(entry.path):
+        form, problem = "text", entry.problem
+        try:
+            form = _choose(entry.path, folder.reading, "text")
+        except InputError as error:
+            problem = problem or str(error)
+        if form == "text" and not problem and _is_binary(entry.path):
             left_out["files that aren't text"] += 1
             if folder.progress:
                 folder.progress(entry.size)
-        else:
-            yield found
+            continue
+        yield replace(
+            folder,
+            path=entry.path,
+            name=entry.name,
+            form=form,
+            problem=problem,
+            size=entry.size,
+        )
     if left_out := +left_out:
         counts = ", ".join(f"{what} {count:,}" for what, count in sorted(left_out.items()))
         announce(f"{folder.path}: left out: {counts}")
@@ -221,16 +232,6 @@ def _is_binary(path: str) -> bool:
             return streams.is_binary(file.read(streams.BEGINNING))
     except (OSError, StreamError):  # which is reported when it is read
         return False
-
-
-def _below(folder: Source, entry: "FolderEntry") -> Source:
-    found = replace(folder, path=entry.path, name=entry.name, form="text", size=entry.size)
-    try:
-        return replace(
-            found, form=_choose(entry.path, found.reading, "text"), problem=entry.problem
-        )
-    except InputError as error:
-        return replace(found, problem=entry.problem or str(error))
 
 
 def _parts(sources: Iterable[Source], size: int) -> Iterator[Part]:
@@ -398,20 +399,13 @@ def _lines(source: Source) -> Iterator[Named]:
 
 
 def _text(source: Source) -> Iterator[Named]:
-    found = streams.one_text(source.path, source.chunks(), source.reading.max_bytes)
-    if found is None:
-        yield 0, f"holds more than {source.reading.max_bytes} bytes in one text", False
-    else:
-        yield 0, {"key": source.name, "text": found[0]}, found[1]
+    text, replaced = streams.one_text(source.path, source.chunks(), source.reading.max_bytes)
+    yield 0, {"key": source.name, "text": text}, replaced
 
 
 def _html(source: Source) -> Iterator[Found]:
-    largest = source.reading.max_bytes
-    data = streams.join_chunks(source.chunks(), largest)
-    if data is None:
-        yield BadRecord(source.path, f"holds more than {largest:,} bytes of HTML")
-    else:
-        yield Page(source.path, source.name, data)
+    data = streams.join_chunks(source.chunks(), source.reading.max_bytes)
+    yield Page(source.path, source.name, data)
 
 
 def _warc(source: Source) -> Iterator[Found]:

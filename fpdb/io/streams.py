@@ -294,34 +294,31 @@ def is_binary(first: bytes) -> bool:
     return first.startswith(_MAGIC) or (b"\0" in first[:BEGINNING] and not _UTF16.match(first))
 
 
-def one_text(path: str, data: Iterable[bytes], largest: int) -> tuple[str, bool] | None:
-    """Decode chunks as one text, and return whether bytes were replaced; None if it is too long.
+def one_text(path: str, data: Iterable[bytes], largest: int) -> tuple[str, bool]:
+    """Decode chunks as one text, and return whether bytes were replaced.
 
-    Raise StreamError if a file is no text; what is piped may have any characters.
+    Raise StreamError if a file is no text, or too long; what is piped may have any characters.
     """
     found = join_chunks(data, largest)
-    if found is not None and path != "-" and is_binary(found):
+    if path != "-" and is_binary(found):
         raise StreamError("isn't text: export it as text or HTML")
-    return None if found is None else decode_line(found.removeprefix(_BYTE_ORDER_MARK))
+    return decode_line(found.removeprefix(_BYTE_ORDER_MARK))
 
 
-def join_chunks(data: Iterable[bytes], largest: int) -> bytes | None:
-    """Join chunks, or return None if they have more than `largest` bytes."""
+def join_chunks(data: Iterable[bytes], largest: int) -> bytes:
+    """Join chunks, or raise StreamError if they have more than `largest` bytes."""
     found = bytearray()
     for chunk in data:
         found += chunk
         if len(found) > largest:
-            return None
+            raise _too_long(largest)
     return bytes(found)
 
 
 def read_text(path: str, largest: int = LARGEST_TEXT) -> str:
     """Read one file, or standard input ("-"), as one text."""
     with named(path):
-        found = one_text(path, chunks(path), largest)
-    if found is None:
-        raise _too_long(path, largest)
-    return found[0]
+        return one_text(path, chunks(path), largest)[0]
 
 
 def read_lines(
@@ -331,7 +328,8 @@ def read_lines(
     with named(path):
         for number, line, _ in decoded(raw_lines(chunks(path, progress), largest)):
             if isinstance(line, TooLong):
-                raise _too_long(f"{path}:{number}", largest)
+                with named(f"{path}:{number}"):
+                    raise _too_long(largest)
             yield line.rstrip("\r")
 
 
@@ -359,10 +357,10 @@ def explained() -> Iterator[None]:
         ) from None
 
 
-def _too_long(source: str, largest: int) -> InputError:
-    return InputError(
-        f"{source} holds more than {largest} bytes in one text",
-        hint="cut it into parts; is each text on a line of its own?",
+def _too_long(largest: int) -> StreamError:
+    return StreamError(
+        f"holds more than {largest} bytes in one text",
+        "cut it into parts; is each text on a line of its own?",
     )
 
 

@@ -88,12 +88,12 @@ def read_pages(
             page = _page(found, source, reading)
         except PageError as error:
             yield BadRecord(source, str(error))
-        except _Skipped as why:
+            continue
+        if isinstance(page, str):
             if passing:
-                passing.passed(str(why))
-        else:
-            if not (passing and passing.known(str(page.key), page.meta or {})):
-                yield page
+                passing.passed(page)
+        elif not (passing and passing.known(str(page.key), page.meta or {})):
+            yield page
 
 
 def read_captures(
@@ -122,15 +122,14 @@ def read_captures(
         if not reported:
             yield failure
         reported = True
-        if not file.seekable():
-            yield Broken(failure.place, "what follows isn't read: a pipe can't be searched")
-            return
-        try:
-            if source.find(mark, records.place):
-                continue
-            problem = source.reread > _MOST_REREAD and "too much of it is damaged"
-        except OSError as error:
-            problem = error.strerror or str(error)
+        problem = "a pipe can't be searched"
+        if file.seekable():
+            try:
+                if source.find(mark, records.place):
+                    continue
+                problem = "too much of it is damaged" if source.reread > _MOST_REREAD else ""
+            except OSError as error:
+                problem = error.strerror or str(error)
         if problem:
             yield Broken(failure.place, f"what follows isn't read: {problem}")
         return
@@ -444,31 +443,33 @@ def _first_record(block: bytes) -> int | None:
     return first
 
 
-class _Skipped(Exception):  # noqa: N818 - it is no error
-    """A record is no page; says why."""
-
-
-def _page(capture: Capture, source: str, reading: Reading) -> Page:
+def _page(capture: Capture, source: str, reading: Reading) -> Page | str:
+    """Return the page of a record, or why it has none."""
     headers = capture.headers
     if capture.kind not in _KEPT:
-        raise _Skipped(capture.kind if capture.kind in _REPORTED else "other")
+        return capture.kind if capture.kind in _REPORTED else "other"
     uri = headers.get("warc-target-uri", "").strip()
     if uri.startswith("<") and uri.endswith(">"):  # as wget once wrote them
         uri = uri[1:-1]
     if not uri:
         raise PageError("has no WARC-Target-URI")
-    if uri.lower().startswith(_OF_TOOLS):
-        raise _Skipped("other")
     body, content_type, status = capture.block, headers.get("content-type", ""), None
-    if capture.kind == "response":
-        if media_type(content_type) not in {"", "application/http"}:
-            raise _Skipped("other")
-        body, content_type = _payload(capture.block, reading)
-        status = 200
+    is_response = capture.kind == "response"
+    is_http = media_type(content_type) in {"", "application/http"}
+    if uri.lower().startswith(_OF_TOOLS) or (is_response and not is_http):
+        return "other"
+    if is_response:
+        response = parse_response(capture.block)
+        status, content_type = response.status, response.headers.get("content-type", "")
+        if status != 200:
+            return "status"
+        if content_type and not _is_text(content_type):
+            return "type"
+        body = body_of(response, reading.max_bytes)
     if not content_type and _BEGINNING.search(body[:_SNIFFED]):
         content_type = "text/html"
     if not _is_text(content_type):
-        raise _Skipped("type")
+        return "type"
     html, part = is_html(content_type), "main" if reading.html == "auto" else reading.html
     meta: dict[str, Any] = {
         "date": headers.get("warc-date"),
@@ -484,16 +485,6 @@ def _page(capture: Capture, source: str, reading: Reading) -> Page:
         if value
     }
     return Page(source, uri, body, meta, content_type[:_LARGEST_FIELD], html)
-
-
-def _payload(block: bytes, reading: Reading) -> tuple[bytes, str]:
-    response = parse_response(block)
-    if response.status != 200:
-        raise _Skipped("status")
-    content_type = response.headers.get("content-type", "")
-    if content_type and not _is_text(content_type):
-        raise _Skipped("type")
-    return body_of(response, reading.max_bytes), content_type
 
 
 def _is_text(content_type: str) -> bool:
