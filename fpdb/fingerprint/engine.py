@@ -340,8 +340,8 @@ class Engine:
         if size > self._room:
             raise InputError(
                 f"found a {what} of {size:,} {found}, expected at most {self._room:,} bytes",
-                hint="cut it into documents of their own, or raise the limit: "
-                'fpdb.open(path, recipe=fpdb.recipe("web").replace(largest=…))',
+                hint="cut it into documents of their own, or open the database with the same "
+                "recipe whose limit is higher: recipe.replace(largest=…)",
             )
 
     def _shingles(self, text: str) -> Column:
