@@ -31,41 +31,29 @@ _MORE_MEMORY = (
 )
 # Commands that go on until they are ended, or whose output is that of another program.
 _WITHOUT_JSON = {"serve", "explore", "follow", "hold"}
-# The modules of the commands, by the panels of the help.
+# The panels of the help, with their commands; a command's module has its name, if not another one.
 _PANELS = {
-    "Find": {
-        "ingest": "ingest",
-        "query": "query",
-        "dedupe": "dedupe",
-        "pairs": "pairs",
-        "clusters": "pairs",
-    },
-    "Look": {"report": "report", "explore": "explore", "compare": "compare", "eval": "evaluate"},
-    "Connect": {
-        "serve": "serve",
-        "follow": "follow",
-        "load": "load",
-        "export": "export",
-        "spark": "spark",
-    },
-    "Maintain": {
-        "create": "create",
-        "get": "get",
-        "delete": "get",
-        **dict.fromkeys(
-            ("stats", "check", "backup", "hold", "compact", "swap", "merge", "repair"), "maintain"
-        ),
-    },
-    "Recipes": {
-        "fingerprint": "fingerprint",
-        "distance": "fingerprint",
-        "plan": "plan",
-        "recipes": "recipes",
-    },
+    "Find": "ingest query dedupe pairs clusters",
+    "Look": "report explore compare eval",
+    "Connect": "serve follow load export spark",
+    "Maintain": "create get delete stats check backup hold compact swap merge repair",
+    "Recipes": "fingerprint distance plan recipes",
 }
-
-
-_COMMANDS = frozenset(name for names in _PANELS.values() for name in names)
+_COMMANDS = {name: panel for panel, names in _PANELS.items() for name in names.split()}
+_MODULES = {
+    "clusters": "pairs",
+    "eval": "evaluate",
+    "delete": "get",
+    "distance": "fingerprint",
+    "stats": "maintain",
+    "check": "maintain",
+    "backup": "maintain",
+    "hold": "maintain",
+    "compact": "maintain",
+    "swap": "maintain",
+    "merge": "maintain",
+    "repair": "maintain",
+}
 
 
 def _print_version(wanted: bool) -> None:
@@ -116,27 +104,26 @@ def program(only: str | None = None) -> typer.Typer:
     app.callback()(_options)
     if only != "--version":
         _import_numpy()
-    chosen = {name for names in _PANELS.values() for name in names if name == only}
-    for panel, places in _PANELS.items():
-        for name, place in places.items():
-            if only == "--version" or (chosen and name not in chosen):
-                continue
+    chosen = {only} if only in _COMMANDS else set() if only == "--version" else set(_COMMANDS)
+    for name, panel in _COMMANDS.items():
+        if name not in chosen:
+            continue
 
-            from fpdb.cli.options import with_common  # not for --version
+        from fpdb.cli.options import with_common  # not for --version
 
-            module = importlib.import_module(f"fpdb.cli.{place}")
-            if hasattr(module, "app"):
-                for command in module.app.registered_commands:
-                    command.callback = with_common(command.callback, json=True)
-                app.add_typer(module.app, name=name, rich_help_panel=panel)
-            else:
-                found = getattr(module, "evaluate" if name == "eval" else name)
-                app.command(
-                    name,
-                    rich_help_panel=panel,
-                    # A fingerprint may be a negative number, which isn't an option.
-                    context_settings={"ignore_unknown_options": name == "distance"},
-                )(with_common(found, json=name not in _WITHOUT_JSON))
+        module = importlib.import_module(f"fpdb.cli.{_MODULES.get(name, name)}")
+        if hasattr(module, "app"):
+            for command in module.app.registered_commands:
+                command.callback = with_common(command.callback, json=True)
+            app.add_typer(module.app, name=name, rich_help_panel=panel)
+        else:
+            found = getattr(module, "evaluate" if name == "eval" else name)
+            app.command(
+                name,
+                rich_help_panel=panel,
+                # A fingerprint may be a negative number, which isn't an option.
+                context_settings={"ignore_unknown_options": name == "distance"},
+            )(with_common(found, json=name not in _WITHOUT_JSON))
     return app
 
 
@@ -192,7 +179,7 @@ def _named(error: OSError) -> FpdbError:
         render.flush()
     except FpdbError as unwritten:
         return unwritten
-    act = " ".join(["fpdb", *(each for each in sys.argv[1:2] if each in _COMMANDS)])
+    act = " ".join(["fpdb", *(_COMMANDS.keys() & sys.argv[1:2])])
     files = [str(each) for each in (error.filename, error.filename2) if each is not None]
     what = ": ".join([f"{act} can't go on", *files, error.strerror or str(error)])
     return FpdbError(what, hint="look at the rights of these files, and at the room on their disks")

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
+import typer
+
 import fpdb
 from fpdb.cli import options, render
 from fpdb.cli.options import option
@@ -13,7 +15,6 @@ from fpdb.cli.plan import MANY
 from fpdb.errors import DatabaseExistsError, PlanError
 from fpdb.fingerprint import WIDTHS, Recipe
 from fpdb.models import Stats
-from fpdb.storage.open_checks import is_vacant
 
 
 def create(
@@ -84,36 +85,30 @@ def _choose_plan(bits: int, k: int, capacity: int, tables: int) -> fpdb.Plan:
     return found[tables]
 
 
-def open_or_create(path: Path, recipe: Recipe | None) -> fpdb.Database:
-    """Open a database to write to it, or create it if there is nothing at its path.
+@contextlib.contextmanager
+def open_or_create(path: Path, recipe: Recipe | None) -> Iterator[fpdb.Database]:
+    """Open a database for a block to write, or create it if there is nothing at its path.
 
-    Without a recipe, a stored one may be any.
+    Without a recipe, a stored one may be any. A new database is removed if the block fails with
+    nothing in it: it would be in the way of another attempt, with another recipe.
     """
-    if not is_vacant(path):
-        return fpdb.open(path, recipe=recipe)
     try:
         database = fpdb.create(path, recipe=recipe or options.WEB)
-    except DatabaseExistsError:  # another process was faster
-        return fpdb.open(path, recipe=recipe)
-    stats = database.stats()
-    near = f"similarity {stats.similarity}" if stats.similarity else f"k {stats.k}"
-    render.summarise(None, f"created {path}: recipe {stats.recipe}, {near}")
-    _warn_of_chance(stats)
-    return database
-
-
-@contextlib.contextmanager
-def open_to_fill(path: Path, recipe: Recipe | None) -> Iterator[fpdb.Database]:
-    """Open or create a database; a new one is removed if the block fails with nothing in it.
-
-    Otherwise it would be in the way of another attempt, with another recipe.
-    """
-    new = is_vacant(path)
-    with open_or_create(path, recipe) as database:
+    except DatabaseExistsError:
+        with fpdb.open(path, recipe=recipe) as database:
+            yield database
+        return
+    with database:
+        stats = database.stats()
+        near = f"similarity {stats.similarity}" if stats.similarity else f"k {stats.k}"
+        render.summarise(None, f"created {path}: recipe {stats.recipe}, {near}")
+        _warn_of_chance(stats)
         try:
             yield database
+        except typer.Exit:  # a good end
+            raise
         except BaseException:
             with contextlib.suppress(fpdb.FpdbError):
-                if new and database.remove(only_empty=True):
+                if database.remove(only_empty=True):
                     render.summarise(None, f"removed {path}: nothing is in it")
             raise

@@ -8,14 +8,10 @@ import typer
 
 import fpdb
 from fpdb.cli import options, render
-from fpdb.cli.ingest import ProgressLine
-from fpdb.cli.inputs import BadRecords, MarkupWarning, choose_reading, is_terminal, not_utf8
+from fpdb.cli.inputs import BadRecords, ProgressLine, choose_reading, is_terminal
 from fpdb.cli.options import bundled, option, require, require_name
-from fpdb.cli.output import counts_dict
 from fpdb.io.streams import SUFFIXES, suffix_of
 from fpdb.storage.open_checks import is_vacant
-
-_COUNTS = ("read", "kept", "removed", "short", "bad", "incomplete")
 
 InputsArgument = Annotated[
     list[str], typer.Argument(metavar="FILE|-", help="What to read; - is standard input.")
@@ -75,7 +71,7 @@ def dedupe(
         known, least = _compared_by(recipe, similarity, database)
     render.now.left = "run it again" if database else "nothing was written"
     signal.signal(signal.SIGTERM, _end)
-    bad_records = BadRecords()
+    bad_records, progress = BadRecords(), ProgressLine("record")
     counts = fpdb.dedupe(
         files,
         output,
@@ -91,15 +87,13 @@ def dedupe(
         jobs=jobs,
         abandon=abandon,
         on_bad=bad_records,
-        on_progress=_StageLine(),
+        on_progress=progress,
     )
-    outcomes = render.listed({name: getattr(counts, name) for name in _COUNTS}, "removed")
+    saved = ""
     if counts.removed:
-        outcomes += f"; exact copies {counts.copies:,}, edited {counts.removed - counts.copies:,}"
-        outcomes += f", {render.size(max(counts.bytes_saved or 0, 0))} saved"
-    pace = render.pace(counts.read, "record", counts.seconds)
-    wrong = not_utf8(counts.invalid_utf8, counts.read)
-    render.summarise(counts_dict(counts), f"{outcomes}; {pace}", wrong)
+        saved = f"; exact copies {counts.copies:,}, edited {counts.removed - counts.copies:,}"
+        saved += f", {render.size(max(counts.bytes_saved or 0, 0))} saved"
+    progress.summarise(saved)
     if report:
         render.now.left = "what stays is written, but no report"
         shown = fpdb.report(
@@ -137,17 +131,3 @@ def _end(*_: object) -> None:
     """End as by Ctrl-C, so that what is temporary is removed."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # `timeout` sends it twice
     raise KeyboardInterrupt
-
-
-class _StageLine:
-    """Shows on a terminal how far the run is, and warns once if most texts have tags."""
-
-    def __init__(self) -> None:
-        self._progress = render.StepLine()
-        self._warn = MarkupWarning()
-
-    def __call__(self, counts: fpdb.Deduplicated) -> None:
-        """Show the stage, its share and the time that is left."""
-        self._warn(counts.markup, counts.read)
-        removed = f", {counts.removed:,} removed" if counts.removed else ""
-        self._progress(counts.stage, counts.read, "record", counts.done, removed)

@@ -9,8 +9,7 @@ import typer
 import fpdb
 from fpdb.cli import options, render
 from fpdb.cli.create import open_or_create
-from fpdb.cli.ingest import SkipDuplicatesOption, outcomes
-from fpdb.cli.inputs import choose_reading, is_terminal
+from fpdb.cli.inputs import choose_reading, is_terminal, outcomes
 from fpdb.cli.options import bundled, require
 from fpdb.ingest import Answer
 from fpdb.io.follow import require_followable
@@ -23,7 +22,7 @@ def follow(
         str, typer.Argument(metavar="DIR|-", help="A directory of files that grow, or -.")
     ],
     reading: fpdb.Reading,
-    skip_duplicates: SkipDuplicatesOption = False,
+    skip_duplicates: options.SkipDuplicatesOption = False,
     similarity: options.SimilarityOption = None,
     recipe: options.AnyRecipeOption = None,
 ) -> None:
@@ -44,9 +43,8 @@ def follow(
     with contextlib.ExitStack() as ending:
         ending.callback(lambda: render.summarise(None, outcomes(counts)))
         render.now.left = "answered documents are stored"
-        database = open_or_create(path, recipe)
         for answer in fpdb.follow(
-            ending.enter_context(database),
+            ending.enter_context(open_or_create(path, recipe)),
             source,
             reading,
             skip_duplicates=skip_duplicates,

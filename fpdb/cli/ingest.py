@@ -2,36 +2,24 @@
 
 import contextlib
 from functools import partial
-from typing import Annotated
 
 import typer
 
 import fpdb
 from fpdb.cli import options, render
-from fpdb.cli.create import open_to_fill
+from fpdb.cli.create import open_or_create
 from fpdb.cli.inputs import (
     BadRecords,
     FilesArgument,
-    MarkupWarning,
+    ProgressLine,
     StrictOption,
     choose_reading,
     is_terminal,
-    not_utf8,
 )
-from fpdb.cli.options import bundled, option, require
-from fpdb.cli.output import counts_dict, likeness, near_dict
+from fpdb.cli.options import bundled, require
+from fpdb.cli.output import likeness, near_dict
 from fpdb.io.files import check_path
 from fpdb.models import title_in
-
-_COUNTS = (
-    *("read", "added", "replaced", "unchanged"),
-    *("duplicates", "short", "bad", "incomplete"),
-)
-_SKIPPED = {"status": "with another status than 200", "type": "of another type"}
-
-SkipDuplicatesOption = Annotated[
-    bool, option("--skip-duplicates", "Don't add near-duplicates of stored documents.")
-]
 
 
 @bundled(reading=choose_reading)
@@ -39,7 +27,7 @@ def ingest(
     path: options.DatabaseArgument,
     reading: fpdb.Reading,
     files: FilesArgument = None,
-    skip_duplicates: SkipDuplicatesOption = False,
+    skip_duplicates: options.SkipDuplicatesOption = False,
     similarity: options.SimilarityOption = None,
     recipe: options.AnyRecipeOption = None,
     jobs: options.JobsOption = 1,
@@ -60,7 +48,7 @@ def ingest(
     for each in paths:
         check_path(each, reading)
     progress, bad = ProgressLine(), BadRecords()
-    with open_to_fill(path, recipe) as database, contextlib.ExitStack() as ending:
+    with open_or_create(path, recipe) as database, contextlib.ExitStack() as ending:
         ending.callback(progress.summarise, listed=skip_duplicates)
         render.now.left = "documents that were counted are stored"
         bits = database.similarity is None
@@ -101,41 +89,3 @@ def _print_duplicate(added: fpdb.Added, *, bits: bool) -> None:
     except typer.Exit:
         # Nobody reads this output any more; the documents still are to be added.
         return
-
-
-def outcomes(counts: fpdb.Ingested) -> str:
-    """Return what became of the records, in numbers."""
-    return render.listed({name: getattr(counts, name) for name in _COUNTS}, "duplicates")
-
-
-class ProgressLine:
-    """Shows on a terminal how many records were read, and prints the counts in the end."""
-
-    def __init__(self, unit: str = "document") -> None:
-        self.counts = fpdb.Ingested()
-        self._unit = unit
-        self._progress = render.StepLine()
-        self._warn = MarkupWarning()
-
-    def __call__(self, counts: fpdb.Ingested) -> None:
-        """Show the counts so far."""
-        self.counts = counts
-        self._warn(counts.markup, counts.read)
-        share = counts.bytes_read / counts.bytes_total if counts.bytes_total else None
-        self._progress("", counts.read, self._unit, share)
-
-    def summarise(self, *, listed: bool = False) -> None:
-        """Print what became of the records; not as an object where others were `listed`."""
-        counts = self.counts
-        skipped = ", ".join(
-            f"{n:,} {_SKIPPED.get(why, f'of type {why}')}"
-            for why, n in sorted(counts.skipped.items())
-        )
-        pace = render.pace(counts.read - counts.bad, self._unit, counts.seconds)
-        render.summarise(
-            None if listed else counts_dict(counts),
-            f"{outcomes(counts)}; {pace}",
-            skipped and f"records of archives that hold no page: {skipped}",
-            render.counted("texts with tags, which --html main would read", counts.markup),
-            not_utf8(counts.invalid_utf8, counts.read),
-        )

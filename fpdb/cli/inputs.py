@@ -5,7 +5,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import typer
 
@@ -15,6 +15,9 @@ from fpdb.cli.options import option, parse_bytes
 from fpdb.io.records import BadRecord
 from fpdb.models import LARGEST_TEXT
 
+if TYPE_CHECKING:
+    from fpdb.flow import RecordCounts
+
 _FIELDS = "Fields"
 _INPUT = "Input"
 _TOO_LARGE = "holds more than "  # so a reason begins that is about the size of a record
@@ -22,6 +25,11 @@ _SHOWN, _ALIKE = 100, 3
 _RECORDS = "the reasons are above; --format and the --*-field options say what a record is"
 # What differs in reasons of one kind: numbers, and what is between the first quote and the last.
 _OWN = re.compile(r"['\"].*['\"](?:, …)?|[0-9]+", re.DOTALL)
+_SKIPPED = {"status": "with another status than 200", "type": "of another type"}
+_OUTCOMES = (
+    *("read", "added", "replaced", "unchanged", "duplicates", "kept", "removed"),
+    *("short", "bad", "incomplete"),
+)
 # Texts with tags are no accident from this number on, if they are half of all texts.
 _MUCH_MARKUP = 20
 
@@ -94,20 +102,52 @@ def choose_reading(
     )
 
 
-class MarkupWarning:
-    """Warns once if most texts have tags."""
+class ProgressLine:
+    """Shows on a terminal how far records are, warns of tags, and prints all counts in the end."""
 
-    def __init__(self) -> None:
-        self._given = render.now.quiet
+    def __init__(self, unit: str = "document") -> None:
+        self.counts: RecordCounts = fpdb.Ingested()
+        self._unit = unit
+        self._progress = render.StepLine()
+        self._warned = render.now.quiet
 
-    def __call__(self, markup: int, read: int) -> None:
-        """Take the number of texts with tags, and that of all records."""
-        if not self._given and markup >= max(_MUCH_MARKUP, read / 2):
-            self._given = True
+    def __call__(self, counts: "RecordCounts") -> None:
+        """Show the counts so far, and warn once if most texts have tags."""
+        self.counts = counts
+        if not self._warned and counts.markup >= max(_MUCH_MARKUP, counts.read / 2):
+            self._warned = True
             render.warn(
                 "most texts have tags, which count as words; --html main takes the main content "
                 "of HTML, --html page all of it, --html none ends this warning"
             )
+        own = vars(counts)
+        share = counts.bytes_read / counts.bytes_total if counts.bytes_total else None
+        removed = f", {own['removed']:,} removed" if own.get("removed") else ""
+        stage, share = own.get("stage", ""), own.get("done", share)
+        self._progress(stage, counts.read, self._unit, share, removed)
+
+    def summarise(self, more: str = "", *, listed: bool = False) -> None:
+        """Print what became of the records; not as an object where others were `listed`."""
+        counts = self.counts
+        plain = {name: each for name, each in vars(counts).items() if isinstance(each, int | dict)}
+        skipped = vars(counts).get("skipped", {})
+        reasons = (
+            f"{n:,} {_SKIPPED.get(why, f'of type {why}')}" for why, n in sorted(skipped.items())
+        )
+        pace = render.pace(counts.read - counts.bad, self._unit, counts.seconds)
+        render.summarise(
+            None if listed else plain | {"seconds": round(counts.seconds, 3)},
+            f"{outcomes(counts)}{more}; {pace}",
+            f"records of archives that hold no page: {', '.join(reasons)}" if skipped else "",
+            render.counted("texts with tags, which --html main would read", counts.markup),
+            not_utf8(counts.invalid_utf8, counts.read),
+        )
+
+
+def outcomes(counts: "RecordCounts") -> str:
+    """Return what became of the records, in numbers."""
+    named = {name: getattr(counts, name) for name in _OUTCOMES if hasattr(counts, name)}
+    return render.listed(named, "removed" if "removed" in named else "duplicates")
 
 
 class BadRecords:

@@ -7,8 +7,7 @@ import typer
 
 import fpdb
 from fpdb.cli import options, render
-from fpdb.cli.ingest import ProgressLine
-from fpdb.cli.inputs import BadRecords, StrictOption, choose_reading
+from fpdb.cli.inputs import BadRecords, ProgressLine, StrictOption, choose_reading
 from fpdb.cli.options import bundled, option
 
 _PANEL = "Arrays"

@@ -110,6 +110,9 @@ _RECIPE = option(
 RecipeOption = Annotated[Recipe, _RECIPE]
 AnyRecipeOption = Annotated[Recipe | None, _RECIPE]
 TextOption = Annotated[list[str] | None, option("--text -t TEXT", "A text, in place of a file.")]
+SkipDuplicatesOption = Annotated[
+    bool, option("--skip-duplicates", "Don't add near-duplicates of stored documents.")
+]
 DateFieldOption = Annotated[str | None, option("--date-field F", "Field of a date.")]
 HostFieldOption = Annotated[str | None, option("--host-field F", "Field of a host or URL.")]
 PortOption = Annotated[int, option("--port N", "The port; 0: any free one.", min=0, max=65535)]
@@ -167,8 +170,8 @@ def bundled(
 
     Args:
         only: The options to show, if not all of them are wanted; others keep their defaults.
-        bundles: For each parameter, the function or class that makes it; its own parameters
-            become options of the command.
+        bundles: For each parameter, the function or class that makes it, even if the command has
+            no such parameter; its own parameters become options of the command.
     """
     parts = {
         name: {
@@ -180,14 +183,17 @@ def bundled(
     }
 
     def expand(command: Callable[..., None]) -> Callable[..., None]:
+        own = inspect.signature(command).parameters
+
         @functools.wraps(command)
         def call(**values: Any) -> None:
             for name, make in bundles.items():
-                values[name] = make(**{option: values.pop(option) for option in parts[name]})
+                made = make(**{option: values.pop(option) for option in parts[name]})
+                if name in own:
+                    values[name] = made
             command(**values)
 
-        own = inspect.signature(command).parameters.values()
-        shown = [parameter for parameter in own if parameter.name not in bundles]
+        shown = [parameter for name, parameter in own.items() if name not in bundles]
         shown += [option for options in parts.values() for option in options.values()]
         call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
             [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in shown]
@@ -197,24 +203,15 @@ def bundled(
     return expand
 
 
+def _choose_printing(as_json: _JSON = False, quiet: _QUIET = False) -> None:
+    render.now.json, render.now.quiet = as_json, quiet
+
+
 def with_common(command: Callable[..., None], *, json: bool) -> Callable[..., None]:
     """Return a command with the option --quiet, and with --json if it has results to print."""
-    own = inspect.signature(command).parameters
-    if "quiet" in own:  # done before
+    if "quiet" in inspect.signature(command).parameters:  # done before
         return command
-
-    @functools.wraps(command)
-    def call(*, as_json: bool = False, quiet: bool, **values: Any) -> None:
-        render.now.json, render.now.quiet = as_json, quiet
-        command(**values)
-
-    kind = inspect.Parameter.KEYWORD_ONLY
-    common = {"as_json": _JSON, "quiet": _QUIET} if json else {"quiet": _QUIET}
-    added = [
-        inspect.Parameter(name, kind, default=False, annotation=how) for name, how in common.items()
-    ]
-    call.__signature__ = inspect.Signature([*own.values(), *added])  # type: ignore[attr-defined]
-    return call
+    return bundled("as_json quiet" if json else "quiet", printing=_choose_printing)(command)
 
 
 def require(good: object, message: str) -> None:

@@ -144,12 +144,6 @@ def likeness(near: fpdb.Match | fpdb.Pair, *, bits: bool) -> str:
     return str(near.distance) if bits or near.similarity is None else f"{near.similarity:.2f}"
 
 
-def counts_dict(counts: "fpdb.Ingested | fpdb.Deduplicated") -> dict[str, Any]:
-    """Return what became of records as plain data, and the seconds that it took."""
-    plain = {name: each for name, each in vars(counts).items() if isinstance(each, int | dict)}
-    return plain | {"seconds": round(counts.seconds, 3)}
-
-
 def stats_dict(stats: fpdb.models.Stats) -> dict[str, Any]:
     """Return the statistics of a database as plain data."""
     each = round(stats.bytes_used / stats.documents, 2) if stats.documents else None

@@ -8,8 +8,7 @@ import typer
 
 import fpdb
 from fpdb.cli import options, render
-from fpdb.cli.ingest import ProgressLine
-from fpdb.cli.inputs import BadRecords, StrictOption, choose_reading, not_utf8
+from fpdb.cli.inputs import BadRecords, ProgressLine, StrictOption, choose_reading, not_utf8
 from fpdb.cli.options import bundled, option, require, require_name, require_page
 
 

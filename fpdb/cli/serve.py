@@ -62,14 +62,15 @@ def serve(
     from fpdb.integrations import server  # it takes long to import, and is an extra
 
     access = server.Access(server.read_tokens(token_file) if token_file else ())
-    if readonly:
-        database = fpdb.open(path, readonly=True, recipe=recipe)
-    else:
-        database = open_or_create(path, recipe)
-    render.now.left = "answered documents are stored"
-    pages = fpdb.Explorer(database, texts=texts or ()) if explorer else None
-    render.show_log(server.__name__)
-    with database, pages or contextlib.nullcontext():
+    opened = (
+        fpdb.open(path, readonly=True, recipe=recipe) if readonly else open_or_create(path, recipe)
+    )
+    with opened as database, contextlib.ExitStack() as stack:
+        render.now.left = "answered documents are stored"
+        pages = None
+        if explorer:
+            pages = stack.enter_context(fpdb.Explorer(database, texts=texts or ()))
+        render.show_log(server.__name__)
         server.serve(
             server.app(database, access=access, similarity=similarity, explorer=pages),
             host=host,

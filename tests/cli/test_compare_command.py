@@ -11,13 +11,6 @@ import fpdb
 FIRST = "the cat sat on the mat and looked at the dog"
 SECOND = "the cat sat on a mat and looked at the dog"
 COLUMNS = ["distance", "bits_equal", "angle", "cosine_estimate", "cosine", "jaccard", "value_ratio"]
-TITLES = [
-    "有哪些养猫必须知道的冷知识",
-    "有哪些养猫必须知道的冷",
-    "有哪些养猫必须知道",
-    "有哪些养猫",
-    "有哪些",
-]
 
 
 def percent_of_java(distance):
@@ -57,13 +50,6 @@ def test_two_texts_as_json(run):
     assert list(shown) == [*COLUMNS, *shingled, "short", "equal", "verdict"]
     assert shown.pop("verdict") is None
     assert fpdb.models.Comparison(**shown) == found
-
-
-@pytest.mark.parametrize("recipe", ["char-4", "charikar"])
-def test_a_recipe_may_be_chosen(run, recipe):
-    found = fpdb.compare(fpdb.recipe(recipe), FIRST, SECOND)
-    done = run("compare", "--json", "-r", recipe, "-t", FIRST, "-t", SECOND)
-    assert json.loads(done.out)["distance"] == found.distance
 
 
 def test_k_gives_a_verdict_and_below_makes_it_strict(run):
@@ -149,22 +135,6 @@ def test_pairs_of_submissions_are_judged_as_by_the_cpp_class(run):
     assert [tuple(row[8:]) for row in done.rows] == pairs
 
 
-def test_three_bits_are_not_below_three(run):
-    # Found by trying: these differ in three bits.
-    recipe = fpdb.recipe("ascii-mt")
-    letters = [chr(code) for code in range(33, 127)]
-    pair = next(
-        (f"aab{x}", f"aab{y}")
-        for x in letters
-        for y in letters
-        if fpdb.distance(recipe.fingerprint(f"aab{x}"), recipe.fingerprint(f"aab{y}")) == 3
-    )
-    stdin = "\t".join(pair).encode()
-    for option, verdict in (("-k", "duplicate"), ("--below", "different")):
-        done = run("compare", "--pairs", "-", "-r", "ascii-mt", option, "3", stdin=stdin)
-        assert done.rows[0][7] == verdict
-
-
 def test_pairs_have_fixed_columns(run, tmp_path):
     path = tmp_path / "pairs.tsv"
     path.write_text(f"{FIRST}\t{SECOND}\n", "utf-8")
@@ -226,23 +196,6 @@ def test_pairs_outside_of_ascii_are_counted_for_ascii_mt(run):
         3,
         "error: the feature 'ï' isn't an ASCII character",
     )
-
-
-@pytest.mark.slow("it loads jieba's tagger")
-def test_titles_are_ranked_by_their_similarity(run, tmp_path):
-    path = tmp_path / "titles.txt"
-    path.write_text("\n".join(reversed(TITLES)) + "\n", "utf-8")
-    done = run("compare", "-t", TITLES[0] + "?", "--rank", path, "-r", "tagged-title")
-    distances = [int(row[0]) for row in done.rows]
-    assert distances == sorted(distances)
-    assert done.rows[0][:2] == ["0", "100.00"]
-    assert done.rows[0][-1] == TITLES[0]
-    assert {row[-1] for row in done.rows} == set(TITLES)
-    similarities = {row[-1]: float(row[1]) for row in done.rows}
-    recipe = fpdb.recipe("tagged-title")
-    for title, similarity in similarities.items():
-        distance = fpdb.compare(recipe, TITLES[0] + "?", title).distance
-        assert similarity == percent_of_java(distance)
 
 
 def test_a_half_of_a_hundredth_is_rounded_up():

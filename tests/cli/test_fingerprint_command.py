@@ -22,17 +22,6 @@ def test_texts_give_a_fingerprint_and_their_source(run):
     assert done.rows == [[hexadecimal(TEXT), TEXT], [hexadecimal(CHINESE), CHINESE]]
 
 
-def test_a_long_text_is_named_by_its_beginning(run):
-    text = " ".join(f"word{number}" for number in range(50))
-    assert run("fingerprint", "--text", text).rows == [[hexadecimal(text), text[:59] + "…"]]
-
-
-@pytest.mark.parametrize("option", ["--recipe", "-r"])
-def test_decimal_fingerprints(run, option):
-    done = run("fingerprint", option, "web-128", "--base", "decimal", "-t", TEXT)
-    assert done.rows == [[str(fpdb.recipe("web-128").fingerprint(TEXT)), TEXT]]
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -70,12 +70,6 @@ def test_a_database_is_created_with_the_defaults_and_that_is_said(run, path, sou
     assert keys_in(path) == [f"https://a.example/{n}" for n in range(5)]
 
 
-def test_an_empty_directory_becomes_a_database(run, path, source):
-    path.mkdir()
-    assert "created" in run("ingest", path, source).err
-    assert len(keys_in(path)) == 5
-
-
 def test_ingesting_again_changes_nothing_and_a_new_text_replaces(run, path, source, tmp_path):
     run("ingest", path, source)
     again = run("ingest", path, source)
@@ -116,32 +110,6 @@ def test_named_columns_of_tables(run, path, tmp_path, suffix):
         assert stored.fingerprint == database.recipe.fingerprint(f"title 1\n{text_of(1)}")
 
 
-def test_numbered_columns_of_tables(run, path):
-    stdin = "".join(f"u{n}\tx\t{text_of(n)}\n" for n in range(3)).encode()
-    done = run(
-        "ingest", path, "-", "--format", "tsv", "--key-field", 1, "--text-field", 3, stdin=stdin
-    )
-    assert summary(done) == {"read": 3, "added": 3}
-
-
-def test_all_other_fields_become_metadata(run, path, source):
-    run("ingest", path, source, "--meta-field", "*")
-    with fpdb.open(path, readonly=True) as database:
-        assert database["https://a.example/1"].meta == {"lang": "en"}
-
-
-def test_ready_fingerprints_in_both_bases(run, path):
-    rows = b"a\tff00\nb\t0x10\nc\t00000000000000ff\n"
-    options = ["--format", "tsv", "--key-field", 1, "--fingerprint-field", 2]
-    assert summary(run("ingest", path, "-", *options, stdin=rows)) == {"read": 3, "added": 3}
-    decimal = [*options, "--base", "decimal"]
-    done = run("ingest", path, "-", *decimal, stdin=b"d\t255\ne\t0xff\nf\tff\n")
-    assert summary(done) == {"read": 3, "added": 2, "bad": 1}
-    with fpdb.open(path, readonly=True) as database:
-        found = {key: database[key].fingerprint for key in database}
-    assert found == {"a": 0xFF00, "b": 0x10, "c": 255, "d": 255, "e": 255}
-
-
 def test_the_recipe_of_a_new_database(run, path):
     done = run("ingest", path, "--recipe", "char-4", stdin=b"")
     assert done.code == 0
@@ -159,17 +127,6 @@ def test_another_recipe_than_the_stored_one_is_an_error(run, path, source):
     assert "was created with the recipe web" in done.err
     assert "\nhint: " in done.err
     assert run("ingest", path, source, "-r", "web").code == 0
-
-
-def test_text_columns_become_integer_keys(run, path):
-    rows = f"7\t{text_of(1)}\n18446744073709551615\t{text_of(2)}\nx\t{text_of(3)}\n".encode()
-    rows += f"18446744073709551616\t{text_of(4)}\n-1\t{text_of(5)}\n".encode()
-    run("create", path, "--key-type", "integer")
-    options = ["--format", "tsv", "--key-field", 1, "--text-field", 2]
-    done = run("ingest", path, "-", *options, stdin=rows)
-    assert summary(done) == {"read": 5, "added": 2, "bad": 3}
-    assert keys_in(path) == [7, 2**64 - 1]
-    assert [line.split(": ")[0] for line in done.err.splitlines()[:3]] == ["-:3", "-:4", "-:5"]
 
 
 def test_duplicates_are_skipped_and_said(run, path, source):

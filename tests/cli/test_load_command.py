@@ -166,16 +166,6 @@ def test_records_become_a_database(run, tmp_path, path):
     assert not (tmp_path / "strict").exists()
 
 
-def test_records_come_through_a_pipe(run, path):
-    text = "".join(f"k{n}\t{n:016x}\n" for n in range(9000)).encode()
-    options = ("--format", "tsv", "--key-field", 1, "--fingerprint-field", 2)
-    done = load(run, path, "-", *options, stdin=text)
-    assert done.err.splitlines()[-1].startswith("read 9,000, added 9,000")
-    assert stored(path) == {f"k{number}": number for number in range(9000)}
-    again = load(run, path, "-", *options, stdin=text)
-    assert again.err.startswith("read 9,000, unchanged 9,000")
-
-
 @pytest.mark.parametrize(
     ("made", "reason"),
     [

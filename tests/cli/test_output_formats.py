@@ -35,10 +35,6 @@ def read_csv(path):
         return list(csv.DictReader(file))
 
 
-def read_jsonl(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
 COMMANDS = {
     "pairs": ["pairs"],
     "clusters": ["clusters"],

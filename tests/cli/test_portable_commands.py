@@ -86,16 +86,6 @@ def test_through_a_pipe_of_real_processes(start, path, tmp_path, packed):
     assert dumped(copy) == dumped(path)
 
 
-def test_an_export_that_is_cut_leaves_nothing(run, path, tmp_path):
-    data = dumped(path)
-    for stdin in (data[:-30], gzip.compress(data)[:-30]):
-        done = run("load", tmp_path / "copy.fpdb", "-", *PORTABLE, stdin=stdin)
-        assert done.code == 3
-        assert "error: -" in done.err
-        assert "Traceback" not in done.err
-        assert not (tmp_path / "copy.fpdb").exists()
-
-
 def test_a_reader_that_goes_early_is_no_error(start, path):
     export = start("export", path, "--output-format", "portable")
     export.stdout.close()
@@ -108,14 +98,6 @@ def test_options_that_the_file_decides_are_refused(run, path, tmp_path, options)
     assert done.code == 3
     assert "the portable form says how it was created" in done.err
     assert not (tmp_path / "copy.fpdb").exists()
-
-
-def test_another_database_is_refused(run, path, tmp_path):
-    run("create", tmp_path / "other.fpdb", "--recipe", "char-4")
-    done = run("load", tmp_path / "other.fpdb", "-", *PORTABLE, stdin=dumped(path))
-    assert done.code == 3
-    assert "was created with the recipe char-4" in done.err
-    assert "the file has web" in done.err
 
 
 def test_where_documents_are_expected_it_is_named(run, path, tmp_path):
@@ -160,20 +142,3 @@ def test_a_pipe_that_begins_slowly_is_loaded(start, path, tmp_path, suffix, firs
     _, errors = load.communicate(timeout=60)
     assert load.returncode == 0, errors
     assert dumped(tmp_path / "copy.fpdb") == dumped(path)
-
-
-def test_a_format_that_is_named_is_that_of_the_file(run, path, tmp_path):
-    run("export", path, "--output-format", "jsonl", "-o", tmp_path / "plain.fpdb.jsonl")
-    done = run("ingest", tmp_path / "copy.fpdb", tmp_path / "plain.fpdb.jsonl", "--format", "jsonl")
-    assert done.code == 3  # it has no texts
-    assert "read 3" in done.err
-
-
-@pytest.mark.parametrize(
-    "text", [b"", b"a", b"ab\n", b"{\n", b'{"fpdb', "\ufeff".encode(), b"\x1f"]
-)
-def test_what_hardly_begins_is_read_as_it_is(run, tmp_path, text):
-    done = run("ingest", tmp_path / "copy.fpdb", "-", "--format", "lines", stdin=text)
-    assert done.code == 0
-    assert "Traceback" not in done.err
-    assert f"read {int(text not in (b'', chr(0xFEFF).encode()))}" in done.err

@@ -32,22 +32,6 @@ def test_data_goes_to_standard_output_and_the_rest_to_standard_error(start):
     assert err.decode() == "short texts: 1 (fewer than 6 distinct features)\n"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [
-        (["recipes", "list"], 0),
-        (["fingerprint", "--nonsense"], 2),
-        (["fingerprint", "absent"], 3),
-    ],
-)
-def test_exit_codes(start, arguments, code):
-    ended, out, err = finished(start(*arguments))
-    assert ended == code
-    assert b"Traceback" not in err
-    assert bool(out) is (code == 0)
-    assert bool(err) is (code != 0)
-
-
 def test_the_installed_script_is_the_same_command():
     script = shutil.which("fpdb", path=str(Path(sys.executable).parent))
     if script is None:

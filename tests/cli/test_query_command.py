@@ -7,8 +7,6 @@ import pytest
 
 import fpdb
 
-HOSTILE = "\x1b]0;owned\x07\u202e\n\t[/]"
-
 
 def text_of(number):
     return " ".join(f"word{place}of{number}" for place in range(15))
@@ -76,13 +74,6 @@ def test_records_are_named_by_their_key_or_their_place(run, path, tmp_path):
     assert [row[:2] for row in done.rows] == [[f"{file}:1", "u1"], ["mine", "u2"]]
 
 
-@pytest.mark.parametrize("files", [[], ["-"]])
-def test_standard_input_is_a_batch(run, path, files):
-    stdin = "".join(json.dumps({"key": n, "text": text_of(n)}) + "\n" for n in range(600)).encode()
-    done = run("query", path, *files, stdin=stdin)
-    assert [row[:2] for row in done.rows] == [[str(n), f"u{n}"] for n in range(5)]
-
-
 def test_the_summary_has_the_share_of_questions_with_a_match(run, ready, path):
     rows = b"".join(b"%d\t%x\n" % (n, number) for n, number in enumerate([0, 1, 1 << 60, 1 << 40]))
     options = ["--format", "tsv", "--key-field", "1", "--fingerprint-field", "2", "-k", "0"]
@@ -123,28 +114,6 @@ def test_signed_numbers_have_the_width_of_their_database(run, tmp_path, bits):
         assert database["minus"].fingerprint == (1 << bits) - 2
     done = run("query", tmp_path / "db", "--fingerprint", "-1", "--base", "signed")
     assert done.rows[0][:3] == ["-1", "minus", "1"]
-
-
-def test_signed_numbers_of_records(run, tmp_path):
-    stdin = b'{"key": "a", "fingerprint": -2}\n{"key": "b", "fingerprint": -9223372036854775809}\n'
-    load = ["load", tmp_path / "db", "-", "--format", "jsonl"]
-    assert "-:1: the field 'fingerprint' holds a negative number" in run(*load, stdin=stdin).err
-    done = run(*load, "--base", "signed", stdin=stdin)
-    assert "added 1" in done.err
-    assert "expected 64 bits" in done.err
-    with fpdb.open(tmp_path / "db") as database:
-        assert database["a"].fingerprint == (1 << 64) - 2
-
-
-def test_fields_of_records(run, path, ready):
-    row = f"x\t{text_of(3)}\t3\n".encode()
-    by_text = ["--format", "tsv", "--key-field", "1", "--text-field", "2"]
-    assert run("query", path, *by_text, stdin=row).rows == [["x", "u3", "1.00"]]
-    options = ["--format", "tsv", "--fingerprint-field", "3", "--limit", "1"]
-    assert run("query", ready, *options, stdin=row).rows == [["-:1", "d2", "0"]]
-    headed = b"name\tfp\na\t7\n"
-    named = ["--format", "tsv", "--key-field", "name", "--fingerprint-field", "fp", "-k", "0"]
-    assert run("query", ready, *named, stdin=headed).rows == [["a", "d3", "0"]]
 
 
 def test_all_kinds_of_questions_at_once_in_order(run, path, tmp_path):

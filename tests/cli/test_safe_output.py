@@ -114,8 +114,3 @@ def test_chinese_and_spaces_of_any_width_are_shown_as_they_are(run):
 @given(st.text(st.characters(exclude_categories=())))
 def test_safe_text_is_harmless_whatever_it_was(text):
     assert_harmless(render.safe(text), allowed="")
-
-
-@given(st.text(st.characters(min_codepoint=32, max_codepoint=126)))
-def test_printable_ascii_is_not_touched(text):
-    assert render.safe(text) == text

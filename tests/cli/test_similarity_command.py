@@ -86,18 +86,6 @@ def test_a_database_of_bits_has_no_similar_texts(run, tmp_path, records, texts):
         assert (done.code, "keeps no sketches" in done.err) == (3, True)
 
 
-@pytest.mark.process
-@pytest.mark.parametrize("jobs", ["1", "2"])
-def test_records_are_asked_for(run, stored, records, texts, jobs):
-    done = run("query", stored, records, "--similarity", "0.8", "--json", "--jobs", jobs)
-    shown = [json.loads(line) for line in done.out.splitlines()]
-    expected = answers(stored, lambda db: list(db.query_many(texts.values(), similarity=0.8)))
-    assert [each["query"] for each in shown] == list(texts)
-    assert [each["matches"] for each in shown] == [
-        [match._asdict() for match in matches] for matches in expected
-    ]
-
-
 def test_ready_fingerprints_are_questions_of_bits(run, stored, texts):
     number = f"{fpdb.recipe('web').fingerprint(texts['0a']):016x}"
     assert run("query", stored, "--fingerprint", number).rows[0] == [number, "0a", "0"]

@@ -132,12 +132,6 @@ def test_stats_as_json(run, path):
     assert shown["created"].endswith("Z")
 
 
-def test_stats_of_an_empty_database(run, tmp_path):
-    run("create", tmp_path / "db")
-    assert entries(run("stats", tmp_path / "db"))["bytes per document"] == "-"
-    assert json.loads(run("stats", tmp_path / "db", "--json").out)["bytes_per_document"] is None
-
-
 @pytest.mark.process
 def test_check_of_a_sound_database(run, path):
     done = run("check", path)
@@ -156,18 +150,6 @@ def test_check_prints_problems_and_exits_with_1(run, path, monkeypatch):
     as_json = run("check", path, "--json")
     assert as_json.code == 1
     assert json.loads(as_json.out.splitlines()[1]) == {"where": "counters", "what": "no"}
-
-
-@pytest.mark.process
-def test_check_finds_a_page_that_was_overwritten(run, path):
-    data = (path / "data.mdb").read_bytes()
-    with fpdb.open(path, readonly=True) as database:
-        number = database["u1"].fingerprint.to_bytes(8, "little")
-    assert number in data
-    (path / "data.mdb").write_bytes(data.replace(number, bytes(8)))
-    done = run("check", path)
-    assert done.code == 1
-    assert {row[0] for row in done.rows} & {"table-00", "documents"}
 
 
 @EACH

@@ -5,6 +5,8 @@ import os
 import random
 import shutil
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -223,8 +225,10 @@ def test_a_file_that_is_gone_is_forgotten_with_what_is_stored_next(path, folder,
 @pytest.mark.parametrize(
     "kills", [2, pytest.param(30, marks=pytest.mark.full)], ids=["few", "many"]
 )
-def test_kills_bring_no_older_version_back(start, path, folder, kills):
+def test_kills_bring_no_older_version_back(path, folder, kills):
     """A crawler writes versions of a few keys and rotates its file, while follow is killed."""
+    options = ["--meta-field", "version", "--quiet"]
+    command = [sys.executable, "-m", "fpdb", "follow", path, folder, *options]
     dice = random.Random(kills)
     stop = threading.Event()
     written = {}
@@ -248,12 +252,12 @@ def test_kills_bring_no_older_version_back(start, path, folder, kills):
     answered, before = {}, {}
     try:
         for _ in range(kills):
-            process = start("follow", path, folder, "--meta-field", "version", "--quiet")
+            process = subprocess.Popen(command, stdout=subprocess.PIPE)
             for _ in range(dice.randrange(1, 400)):
                 answer = json.loads(process.stdout.readline())
                 answered[answer["key"]] = answered.get(answer["key"], 0) + 1
             process.send_signal(signal.SIGKILL)
-            process.wait(SECONDS)
+            process.communicate(timeout=SECONDS)
             now = versions(path)
             assert answered.keys() <= now.keys()
             assert all(now[key] >= before[key] for key in before)
@@ -262,12 +266,12 @@ def test_kills_bring_no_older_version_back(start, path, folder, kills):
     finally:
         stop.set()
         crawler.join()
-    process = start("follow", path, folder, "--meta-field", "version", "--quiet")
+    process = subprocess.Popen(command, stdout=subprocess.PIPE)
     (folder / "page.jsonl").write_text(line("last", 1))
     while json.loads(process.stdout.readline())["key"] != "last":
         pass
     process.kill()
-    process.wait(SECONDS)
+    process.communicate(timeout=SECONDS)
     assert versions(path) == written | {"last": 1}
     with fpdb.open(path) as database:
         assert not list(database.check())
