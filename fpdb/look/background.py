@@ -1,6 +1,6 @@
 """The work that takes longer than a page may: the groups of a database, and its texts.
 
-A child process finds them on a snapshot, while pages say how far it is, and hands over columns.
+A child process finds them on a snapshot, while pages say how far it is.
 """
 
 import contextlib
@@ -9,13 +9,13 @@ import threading
 import time
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 
 import numpy as np
 
-from fpdb.arrays import Column, Places, ranked
+from fpdb.arrays import Column, ranked
 from fpdb.database import Database
 from fpdb.errors import InputError
 from fpdb.flow import parse_key
@@ -23,12 +23,10 @@ from fpdb.io.files import read_records
 from fpdb.io.records import BadRecord, Reading
 from fpdb.look.groups import NO_DAY, Groups, host_of, parse_day
 from fpdb.look.texts import TextFile, Texts
-from fpdb.models import Document
 from fpdb.processes import Streamed, Worker
-from fpdb.queries import Snapshot
 
-# The leading bits of fingerprints by which documents are counted, at most.
-_PREFIX = 16
+# The leading bits of fingerprints by which documents are counted, at most, and the most frequent.
+_PREFIX, _CROWDED = 16, 10
 # Documents or records between two lines about the progress.
 _STEP = 20_000
 
@@ -45,18 +43,21 @@ class FindingTask:
     host_field: str | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class Counts:
-    """The documents at one moment: their number, by day, and by the first bits of fingerprints.
+@dataclass(frozen=True)
+class Findings:
+    """The groups at one moment, the number of documents, and of them those that were added by day.
 
-    `samples` has for each of the prefixes the id of a document.
+    `crowded` has the most frequent first bits of fingerprints, of how many documents they are, and
+    the id of one of these; `average` is the mean of all such numbers.
     """
 
+    groups: Groups
     documents: int
-    at: float
-    days: Mapping[date, int]
-    prefixes: Places
-    samples: Column
+    began: float
+    seconds: float
+    added: Counter[date]
+    crowded: list[tuple[str, int, int]]
+    average: float
 
 
 @dataclass
@@ -70,8 +71,7 @@ class Background:
     texts: Texts
     stage: str = ""
     error: str = ""
-    counts: Counts | None = None
-    groups: Groups | None = None
+    found: Findings | None = None
     started: float = 0.0
     _child: Worker | None = None
     _thread: threading.Thread | None = None
@@ -102,10 +102,8 @@ class Background:
                 match found:
                     case str():
                         self.stage = found
-                    case Counts():
-                        self.counts = found
-                    case Groups():
-                        self.groups = found
+                    case Findings():
+                        self.found = found
                     case TextFile():
                         self.texts.packed = found
                 found = child.call(None)
@@ -115,87 +113,55 @@ class Background:
         self.stage = ""
 
 
-def _findings(task: FindingTask) -> Iterator[str | Counts | Groups | TextFile]:
+def _findings(task: FindingTask) -> Iterator[str | Findings | TextFile]:
     """Yield the groups and texts of a database, and before each part lines about the progress."""
+    began = time.time()
+    ids, high, low, days, hosts = array("Q"), array("Q"), array("Q"), array("i"), array("i")
+    names: dict[str, int] = {}
+    added: Counter[date] = Counter()
+    prefixes: Counter[int] = Counter()
+    samples: dict[int, int] = {}
     with task.database.snapshot() as snapshot:
-        reader = _DocumentReader(task, snapshot)
-        yield from reader.read()
-        yield "looking for groups"
-        yield reader.groups()
-    if task.files:
-        yield from _packed(task)
-
-
-class _DocumentReader:
-    """Reads all documents, of which it keeps a few numbers each."""
-
-    def __init__(self, task: FindingTask, snapshot: Snapshot) -> None:
-        self._task = task
-        self._snapshot = snapshot
-        self._began = time.time()
-        self._below = snapshot.plan.bits - min(snapshot.plan.tables[0].prefix, _PREFIX)
-        self._columns = array("Q"), array("Q"), array("Q"), array("i"), array("i")
-        self._names: dict[str, int] = {}
-
-    def read(self) -> Iterator[str | Counts]:
-        ids, high, low, days, hosts = self._columns
-        added: Counter[int] = Counter()
-        total = len(self._snapshot)
-        size = 1 << self._snapshot.plan.bits - self._below
-        prefixes, samples = np.zeros(size, np.int64), np.zeros(size, np.uint64)
-        for number, document in enumerate(self._snapshot.scan()):
+        total, plan = len(snapshot), snapshot.plan
+        bits = min(plan.tables[0].prefix, _PREFIX)
+        for number, document in enumerate(snapshot.scan()):
             if number % _STEP == 0:
                 yield f"reading documents: {number:,} of {total:,}"
-            fingerprint = document.fingerprint or 0
+            fingerprint, own = document.fingerprint or 0, document.id or 0
             if document.fingerprint is not None:
-                prefixes[fingerprint >> self._below] += 1
-                samples[fingerprint >> self._below] = document.id or 0
-            added[(document.added or 0) // 86400] += 1
-            ids.append(document.id or 0)
+                prefix = fingerprint >> plan.bits - bits
+                prefixes[prefix] += 1
+                samples[prefix] = own
+            meta = document.meta if isinstance(document.meta, dict) else {}
+            came = datetime.fromtimestamp(document.added or 0, UTC).date()
+            added[came] += 1
+            day = came if task.date_field is None else parse_day(meta.get(task.date_field))
+            host = str(document.key) if "://" in str(document.key) else None
+            if task.host_field is not None:
+                host = meta.get(task.host_field)
+            ids.append(own)
             high.append(fingerprint >> 64)
             low.append(fingerprint & (1 << 64) - 1)
-            days.append(self._day(document))
-            hosts.append(self._host(document))
-        epoch = date(1970, 1, 1).toordinal()
-        by_day = {date.fromordinal(epoch + day): count for day, count in sorted(added.items())}
-        yield Counts(total, self._began, by_day, prefixes, samples)
-
-    def _day(self, document: Document) -> int:
-        """Return the day of a document: that of its date field, or that on which it was added."""
-        name = self._task.date_field
-        if name is None:
-            return datetime.fromtimestamp(document.added or 0, UTC).toordinal()
-        meta = document.meta if isinstance(document.meta, dict) else {}
-        day = parse_day(meta.get(name))
-        return day.toordinal() if day else NO_DAY
-
-    def _host(self, document: Document) -> int:
-        name = self._task.host_field
-        value: object = document.key
-        if name is not None:
-            value = document.meta.get(name) if isinstance(document.meta, dict) else None
-        if value is None or (name is None and "://" not in str(value)):
-            return -1
-        return self._names.setdefault(host_of(value).lower(), len(self._names))
-
-    def groups(self) -> Groups:
-        """Find the groups, and keep the days and hosts of their documents."""
-        snapshot = self._snapshot
-        found = Groups.of(snapshot.clustering(), snapshot.similarity)
-        ids, *columns = (np.frombuffer(column, column.typecode) for column in self._columns)
-        order = np.argsort(ids)
-        rows = order[ids[order].searchsorted(found.ids)]
-        high, low, days, hosts = (column[rows] for column in columns)
-        if found.similarity is None:
-            found = _by_bits(found, high, low, snapshot.plan.bits)
-        return dataclasses.replace(
-            found,
-            days=days,
-            hosts=hosts,
-            names=list(self._names),
-            at=self._began,
-            seconds=time.time() - self._began,
-        )
+            days.append(day.toordinal() if day else NO_DAY)
+            hosts.append(-1 if host is None else names.setdefault(host_of(host), len(names)))
+        yield "looking for groups"
+        groups = Groups.of(snapshot.clustering(), snapshot.similarity)
+    found, *columns = (np.frombuffer(column, column.typecode) for column in (ids, days, hosts))
+    order = np.argsort(found)
+    rows = order[found[order].searchsorted(groups.ids)]
+    groups.days, groups.hosts = (column[rows] for column in columns)
+    groups.names = list(names)
+    if groups.similarity is None:
+        groups = _by_bits(groups, np.array(high)[rows], np.array(low)[rows], plan.bits)
+    crowded = [
+        (f"{prefix:0{bits}b}", count, samples[prefix])
+        for prefix, count in prefixes.most_common(_CROWDED)
+        if count > 1
+    ]
+    average = prefixes.total() / (1 << bits)
+    yield Findings(groups, total, began, time.time() - began, added, crowded, average)
+    if task.files:
+        yield from _packed(task)
 
 
 def _by_bits(groups: Groups, high: Column, low: Column, bits: int) -> Groups:

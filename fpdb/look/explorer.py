@@ -5,8 +5,6 @@ import hmac
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Self
 
-import numpy as np
-
 from fpdb.database import Database
 from fpdb.errors import DocumentNotFoundError, FpdbError, InputError, ReadOnlyError
 from fpdb.flow import parse_key
@@ -41,7 +39,6 @@ from fpdb.markup import Markup, element, table
 from fpdb.models import Key
 from fpdb.scratch import scratch_folder
 
-_CROWDED = 10
 _SHOWN = 20
 # Documents that a request deletes, of whose time that takes a third at most on slow disks.
 _DELETED = 50_000
@@ -72,15 +69,10 @@ class Explorer:
         self._stack = contextlib.ExitStack()
         packed = TextFile(self._stack.enter_context(scratch_folder()).path / "texts")
         task = FindingTask(database, files, reading, packed, date_field, host_field)
-        texts_by_key = Texts(database, reading, files, url)
-        background = Background(task, texts_by_key)
-        self._context = Context(
-            database,
-            background,
-            texts_by_key,
-            Decisions(database),
-            write=write and not database.readonly,
-        )
+        found = Texts(database, reading, files, url)
+        background = Background(task, found)
+        write = write and not database.readonly
+        self._context = Context(database, background, found, Decisions(database), write)
         background.start()
 
     def close(self) -> None:
@@ -110,89 +102,70 @@ class Explorer:
         context = self._context
         token = context.token(session)
         visit = Visit(page or "overview", fields, token, posted, may_write and context.write)
+        answer = (_POSTED if posted else _PAGES).get(visit.page)
         try:
-            return self._answer(visit)
-        except FpdbError as error:
-            status = 404 if isinstance(error, DocumentNotFoundError) else 400
-            if isinstance(error, ReadOnlyError):
-                status = 403
-            content = [element("p", str(error), class_="warn"), element("p", error.hint or "")]
-            return context.framed("That didn't work", *content, status=status)
-
-    def _answer(self, visit: Visit) -> ServedPage:
-        context = self._context
-        if visit.posted:
-            if not hmac.compare_digest(visit.get("token").encode(), visit.token.encode()):
+            if posted and not hmac.compare_digest(visit.get("token").encode(), token.encode()):
                 raise ReadOnlyError(
                     "the form has no valid token",
                     hint="open the page again, and send it from there",
                 )
-            if visit.page in _WRITING and not visit.may_write:
+            if answer in (_delete, _verdict) and not visit.may_write:
                 raise ReadOnlyError(
                     "this explorer only reads", hint="start one that may write", parameter="write"
                 )
-        answer = (_POSTED if visit.posted else _PAGES).get(visit.page)
-        if answer is None:
-            return context.framed("There is no such page", status=404)
-        return answer(context, visit)
+            if answer is None:
+                return context.framed("There is no such page", status=404)
+            return answer(context, visit)
+        except FpdbError as error:
+            statuses = {DocumentNotFoundError: 404, ReadOnlyError: 403}
+            status = next((n for kind, n in statuses.items() if isinstance(error, kind)), 400)
+            content = [element("p", str(error), class_="warn"), element("p", error.hint or "")]
+            return context.framed("That didn't work", *content, status=status)
 
 
 def _overview(context: Context, visit: Visit) -> ServedPage:
-    database, work = context.database, context.background
-    stats, groups, counts = database.stats(), work.groups, work.counts
+    database, found = context.database, context.background.found
+    stats = database.stats()
     numbers = [
         (f"{stats.documents:,}", "documents", f"in {stats.bytes / 1e6:,.1f} MB on disk."),
         (f"{stats.short:,}", "short texts", "are found by equal texts only."),
     ]
-    more = [by_day("When documents were added", "", counts.days, "documents")] if counts else []
-    shown: Iterable[Markup] = [element("section", *more, class_="figures")]
-    if groups:
-        numbers += numbers_of(groups, counts.documents if counts else stats.documents)
-        shown = figures(groups, *more)
+    shown: list[Markup] = []
+    if found:
+        numbers += numbers_of(found.groups, found.documents)
+        days = by_day("When documents were added", "", found.added, "documents")
+        shown = [*figures(found.groups, days), *_crowded(context)]
     return context.framed(
         database.path.name,
         *context.status(visit),
         cards(numbers),
         *shown,
-        *_crowded(context),
         page="overview",
-        refresh=2 if work.stage else 0,
+        refresh=2 if context.background.stage else 0,
     )
 
 
 def _crowded(context: Context) -> Iterator[Markup]:
     """Show the first bits of fingerprints that most documents have in common."""
-    counts = context.background.counts
-    if counts is None:
+    found = context.background.found
+    if found is None or not found.crowded:
         return
-    bits = int(np.log2(len(counts.prefixes)))
-    places = np.argsort(-counts.prefixes, kind="stable")[:_CROWDED]
-    places = places[counts.prefixes[places] > 1]
-    keys = context.database.keys_of(counts.samples[places].tolist())
+    keys = context.database.keys_of([document for _, _, document in found.crowded])
     rows = [
-        (
-            element("code", f"{place:0{bits}b}"),
-            f"{count:,}",
-            "deleted" if key is None else key_link(key),
-        )
-        for place, count, key in zip(
-            places.tolist(), counts.prefixes[places].tolist(), keys, strict=True
-        )
+        (element("code", bits), f"{count:,}", "deleted" if key is None else key_link(key))
+        for (bits, count, _), key in zip(found.crowded, keys, strict=True)
     ]
-    if rows:
-        even = counts.prefixes.sum() / len(counts.prefixes)
-        said = (
-            f"Documents by the first {bits} bits of their fingerprints, the most frequent "
-            f"first; the average is {even:,.1f}. Many documents are copies, or texts with the "
-            "same boilerplate, and searches within k bits take longer there."
-        )
-        title, head = "Fingerprints that begin alike", ("first bits", "documents", "one of them")
-        yield folded(title, element("p", said, class_="soft"), table(head, rows, title))
+    said = (
+        f"Documents by the first {len(found.crowded[0][0])} bits of their fingerprints, the most "
+        f"frequent first; the average is {found.average:,.1f}. Many documents are copies, or texts "
+        "with the same boilerplate, and searches within k bits take longer there."
+    )
+    title, head = "Fingerprints that begin alike", ("first bits", "documents", "one of them")
+    yield folded(title, element("p", said, class_="soft"), table(head, rows, title))
 
 
 def _verdict(context: Context, visit: Visit) -> ServedPage:
-    documents = [context.found(visit.get(name)) for name in ("key", "other")]
-    key, other = (str(document.key) for document in documents)
+    key, other = (context.found(visit.get(name)).key for name in ("key", "other"))
     context.decisions.judge(key, other, same={"1": True, "0": False}.get(visit.get("same")))
     return sent_to(address("compare", key=key, other=other))
 
@@ -213,18 +186,16 @@ def _delete(context: Context, visit: Visit) -> ServedPage:
         if visit.get("which") == "marked":
             again["key"] = [str(key) for key in keys]
     some = plural(min(len(keys), _DELETED), "document")
-    named = [element("li", key_link(key)) for key in keys[:_SHOWN]]
-    more = len(keys) - len(named)
+    more = len(keys) - _SHOWN
+    said = "Before they are deleted, a file beside the database gets what brings them back."
+    if len(keys) > _DELETED:
+        said += f" A step deletes {_DELETED:,} of them."
     return context.framed(
         f"Delete {some}?",
         *content,
-        element("ul", *named),
-        element("p", f"and {more:,} more" if more else ""),
-        element(
-            "p",
-            "Before they are deleted, a file beside the database gets what brings them back."
-            + (f" A step deletes {_DELETED:,} of them." if len(keys) > _DELETED else ""),
-        ),
+        element("ul", *(element("li", key_link(key)) for key in keys[:_SHOWN])),
+        element("p", f"and {more:,} more" if more > 0 else ""),
+        element("p", said),
         form(
             "delete",
             *hidden(**again, sure=len(keys)),
@@ -244,12 +215,8 @@ def _marked(context: Context, visit: Visit) -> list[Key]:
         raise InputError("no document is marked", hint="mark at least one of the group")
     if visit.get("which") != "others":
         return list(marked)
-    groups = context.background.groups
-    group = groups.group_of(visit.whole("of")) if groups else None
-    if groups is None or group is None:
-        raise DocumentNotFoundError("found no group of this document", hint="look again")
-    ids = groups.ids[groups.rows(group)].tolist()
-    keys = context.database.keys_of(ids)
+    groups, group = context.group(visit)
+    keys = context.database.keys_of(groups.ids[groups.rows(group)].tolist())
     return [key for key in keys if key is not None and key not in marked]
 
 
@@ -268,4 +235,3 @@ _PAGES: dict[str, Callable[[Context, Visit], ServedPage]] = {
     "near": near_page,
 }
 _POSTED = {"near": near_page, "again": _again, "delete": _delete, "verdict": _verdict}
-_WRITING = {"delete", "verdict"}

@@ -6,15 +6,15 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cache
 from urllib.parse import urlencode
 
 from fpdb.database import Database
-from fpdb.errors import InputError
+from fpdb.errors import DocumentNotFoundError, InputError
 from fpdb.fingerprint.digits import format_fingerprint
 from fpdb.flow import parse_key
 from fpdb.look.background import Background
 from fpdb.look.decisions import Decisions
+from fpdb.look.groups import Groups
 from fpdb.look.page import allowed, first_line, language_of, plural, resource, whole_page
 from fpdb.look.pair import text_cell
 from fpdb.look.texts import Texts
@@ -46,30 +46,24 @@ class Visit:
     posted: bool
     may_write: bool
 
-    def get(self, name: str, default: str = "") -> str:
-        """Return a field as it was given, or the default if it is empty."""
-        found = self.fields.get(name) or [default]
-        return found[-1] or default
+    def get(self, name: str) -> str:
+        """Return a field as it was given."""
+        return (self.fields.get(name) or [""])[-1]
 
-    def whole(self, name: str) -> int | None:
-        """Return a field that is a whole number below 2**64, or None if it is none."""
+    def whole(self, name: str) -> int:
+        """Return a field that is a whole number below 2**64, or -1 if it is none."""
         try:
-            found = parse_key(self.get(name), "integer")
+            return int(parse_key(self.get(name), "integer"))
         except InputError:
-            return None
-        return int(found)
+            return -1
 
-    def place(self) -> int:
-        """Return the number of the page of a list."""
-        return max(self.whole("page") or 1, 1)
-
-    def number(self, name: str, default: float, least: float = 0) -> float:
-        """Return a field that is a number, or the default if it is none."""
+    def number(self, name: str, default: float) -> float:
+        """Return a field that is a number from 0, or the default if it is none."""
         try:
             found = float(self.get(name))
         except ValueError:
             return default
-        return found if least <= found < 1e18 else default
+        return found if 0 <= found < 1e18 else default
 
 
 @dataclass(frozen=True)
@@ -79,40 +73,6 @@ class ServedPage:
     body: bytes = b""
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
-
-
-def framed(
-    title: str, *content: str, page: str = "", footer: str = "", refresh: int = 0, status: int = 200
-) -> ServedPage:
-    """Return a page, which runs no program and fetches nothing."""
-    style = _style()
-    links = [
-        element("a", name, href=place, aria_current="page" if place == page else None)
-        for place, name in _PAGES.items()
-    ]
-    heading = element("h1", title, dir="auto", lang=language_of(title))
-    html = whole_page(
-        f"{title} · fpdb",
-        style,
-        element("a", "To the content", href="#content", class_="skip"),
-        element("nav", *links, aria_label="Pages"),
-        element("main", heading, *content, id="content"),
-        element("footer", element("p", footer)),
-    )
-    headers = {
-        "Content-Type": "text/html; charset=utf-8",
-        "Content-Security-Policy": f"default-src 'none'; style-src {allowed(style)}; "
-        "base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
-        "Cache-Control": "no-store",
-        "X-Content-Type-Options": "nosniff",
-        "Cross-Origin-Opener-Policy": "same-origin",
-    } | ({"Refresh": str(refresh)} if refresh else {})
-    return ServedPage(html, status, headers)
-
-
-@cache
-def _style() -> str:
-    return resource("page.css") + resource("explorer.css")
 
 
 def sent_to(place: str) -> ServedPage:
@@ -159,18 +119,21 @@ def form(page: str, *content: str, token: str = "", class_: str = "tools") -> Ma
     return element("form", *given, *content, action=page, method=method, class_=class_)
 
 
-def pager(page: str, number: int, total: int, /, **fields: object) -> Markup:
-    """Return links to the pages before and after one of a list."""
-    pages = -(-total // ROWS)
-    before = [link("‹ Before", page, page=number - 1, **fields)] if number > 1 else []
-    after = [link("After ›", page, page=number + 1, **fields)] if number < pages else []
-    place = element("span", f"page {number:,} of {pages:,}", class_="soft")
-    return paged(*before, place, *after) if pages > 1 else Markup()
-
-
-def paged(*links: Markup) -> Markup:
+def pager(*given: Markup | None) -> Markup:
     """Return links to other pages of a list."""
+    links = [each for each in given if each is not None]
     return element("nav", *links, class_="pager", aria_label="Pages of the list")
+
+
+def pages_of(visit: Visit, total: int, /, **fields: object) -> tuple[slice, Markup]:
+    """Return the part of a list that a visit sees, and links to the pages before and after it."""
+    number, pages = max(visit.whole("page"), 1), -(-total // ROWS)
+    links = pager(
+        link("‹ Before", visit.page, page=number - 1, **fields) if number > 1 else None,
+        element("span", f"page {number:,} of {pages:,}", class_="soft"),
+        link("After ›", visit.page, page=number + 1, **fields) if number < pages else None,
+    )
+    return slice((number - 1) * ROWS, number * ROWS), links if pages > 1 else Markup()
 
 
 def moment(seconds: float | None) -> str:
@@ -203,34 +166,60 @@ class Context:
         """Return the token that forms of a session have."""
         return hmac.digest(self.secret, session.encode(), "sha256").hex()
 
-    def framed(self, title: str, *content: str, page: str = "", **more: int) -> ServedPage:
-        """Return a page of this database."""
+    @property
+    def groups(self) -> Groups | None:
+        """The groups, once they are found."""
+        return self.background.found.groups if self.background.found else None
+
+    def framed(
+        self, title: str, *content: str, page: str = "", refresh: int = 0, status: int = 200
+    ) -> ServedPage:
+        """Return a page, which runs no program and fetches nothing."""
+        style = resource("page.css")
+        links = [
+            element("a", name, href=place, aria_current="page" if place == page else None)
+            for place, name in _PAGES.items()
+        ]
         recipe = self.database.recipe
         footer = f"{self.database.path}, recipe {recipe.name} ({recipe.id}). " + (
             "Decisions may be made here." if self.write else "Nothing can be changed here."
         )
-        return framed(title, *content, page=page, footer=footer, **more)
+        heading = element("h1", title, dir="auto", lang=language_of(title))
+        html = whole_page(
+            f"{title} · fpdb",
+            style,
+            element("a", "To the content", href="#content", class_="skip"),
+            element("nav", *links, aria_label="Pages"),
+            element("main", heading, *content, id="content"),
+            element("footer", element("p", footer)),
+        )
+        headers = {
+            "Content-Type": "text/html; charset=utf-8",
+            "Content-Security-Policy": f"default-src 'none'; style-src {allowed(style)}; "
+            "base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+            "Cache-Control": "no-store",
+            "X-Content-Type-Options": "nosniff",
+            "Cross-Origin-Opener-Policy": "same-origin",
+        } | ({"Refresh": str(refresh)} if refresh else {})
+        return ServedPage(html, status, headers)
 
     def status(self, visit: Visit) -> Iterator[Markup]:
         """Say when the groups were found, and what is under way."""
-        work = self.background
+        work, found = self.background, self.background.found
         if work.stage:
-            seconds = time.time() - work.started
-            yield element(
-                "p", f"{work.stage}, {seconds:.0f} s since the start", class_="note", role="status"
-            )
+            said = f"{work.stage}, {time.time() - work.started:.0f} s since the start"
+            yield element("p", said, class_="note", role="status")
+            return
         if work.error:
             yield element("p", f"Groups can't be found: {work.error}", class_="note")
-        if work.stage:
-            return
         said = ""
-        if groups := work.groups:
-            said = f"Found at {moment(groups.at)} UTC in {groups.seconds:.0f} s."
-            before = work.counts.documents if work.counts else 0
-            if (now := len(self.database)) != before:
+        if found:
+            said = f"Found at {moment(found.began)} UTC in {found.seconds:.0f} s."
+            before, now = found.documents, len(self.database)
+            if now != before:
                 said += f" There were {before:,} documents then, and are {now:,} now."
-        found = element("span", said, class_="soft")
-        yield form("again", found, button("Look again"), token=visit.token)
+        again = element("span", said, class_="soft")
+        yield form("again", again, button("Look again"), token=visit.token)
 
     def found(self, key: str) -> Document:
         """Return the document with a key of a form, or raise DocumentNotFoundError."""
@@ -240,19 +229,26 @@ class Context:
         """Return the title of a document: of its metadata, or the beginning of its text."""
         title = title_in(document.meta)
         if not self.texts.address and not title:
-            title = self.texts.of(document).text or ""
+            title = self.texts.of(document)[0] or ""
         return first_line(title) or str(document.key)
 
     def side(self, document: Document) -> ComparedSide:
         """Return a document to be compared."""
-        found = self.texts.of(document)
-        name = key_link(document.key)
-        return ComparedSide(name, found.text, document.fingerprint, document.sketch, found.note)
+        text, note = self.texts.of(document)
+        return ComparedSide(
+            key_link(document.key), text, document.fingerprint, document.sketch, note
+        )
+
+    def group(self, visit: Visit) -> tuple[Groups, int]:
+        """Return the groups, and which of them a document is in that a visit names by its id."""
+        found = self.groups.group_of(visit.whole("of")) if self.groups else None
+        if self.groups is None or found is None:
+            raise DocumentNotFoundError("found no group of this document", hint="look again")
+        return self.groups, found
 
     def group_link(self, document: Document) -> list[Markup]:
         """Return a link to the group of a document, if it is in one."""
-        groups = self.background.groups
-        if groups is None or groups.group_of(document.id or 0) is None:
+        if self.groups is None or self.groups.group_of(document.id or 0) is None:
             return []
         return [element("p", link("The group of this document", "group", of=document.id))]
 

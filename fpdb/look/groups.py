@@ -46,8 +46,6 @@ class Groups:
     days: NDArray[np.int32]
     hosts: NDArray[np.int32]
     names: Sequence[str] = ()
-    at: float = 0.0
-    seconds: float = 0.0
 
     @classmethod
     def of(cls, found: Clustering, similarity: float | None) -> "Groups":
@@ -102,9 +100,9 @@ class Groups:
         """Return the rows of a group's documents, the first one first."""
         return self.order[self.starts[group] :][: self.sizes[group]]
 
-    def group_of(self, number: int | None) -> int | None:
+    def group_of(self, number: int) -> int | None:
         """Return the group of a document by its id, if it is in one."""
-        if number is None:
+        if number < 0:
             return None
         row = int(self.ids.searchsorted(np.uint64(number)))
         if row == len(self.ids) or self.ids[row] != number:

@@ -10,6 +10,7 @@ import importlib.resources
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from fpdb.markup import Markup, element
 
@@ -220,6 +221,7 @@ def whole_page(title: str, style: str, *content: Markup, policy: str = "") -> by
     return f"<!doctype html>\n{page}\n".encode("utf-8", "replace")
 
 
+@cache
 def resource(name: str) -> str:
     """Return a style or a program that comes with the package."""
     return (importlib.resources.files("fpdb.look") / name).read_text("utf-8")

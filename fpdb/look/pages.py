@@ -6,7 +6,6 @@ from datetime import date
 from html import escape
 from itertools import islice
 
-from fpdb.arrays import Places
 from fpdb.errors import DocumentNotFoundError
 from fpdb.fingerprint import distance, sketch_jaccard
 from fpdb.fingerprint.digits import parse_fingerprint
@@ -27,8 +26,8 @@ from fpdb.look.forms import (
     key_link,
     link,
     moment,
-    paged,
     pager,
+    pages_of,
 )
 from fpdb.look.groups import NO_DAY, Groups, parse_day
 from fpdb.look.listing import heading
@@ -68,7 +67,7 @@ _FILTERS = (
 
 def groups_page(context: Context, visit: Visit) -> ServedPage:
     """Show the groups within limits, fifty at a time."""
-    groups = context.background.groups
+    groups = context.groups
     if groups is None:
         return context.framed("Groups", *context.status(visit), page="groups", refresh=2)
     given = {name: visit.get(name) for _, name, _ in _FILTERS}
@@ -84,15 +83,11 @@ def groups_page(context: Context, visit: Visit) -> ServedPage:
         host=given["host"].lower(),
     )
     chosen = groups.ordered(given["order"], kept)
-    number = visit.place()
+    seen, links = pages_of(visit, len(chosen), **given)
     fields = [
-        entry(label, name, given[name], kind, **({"min": 0} if kind == "number" else {}))
+        entry(label, name, given[name], kind, min=0 if kind == "number" else None)
         for label, name, kind in _FILTERS
-        if context.database.similarity is not None or not name.endswith("_share")
-    ]
-    items = [
-        _group_line(context, groups, group)
-        for group in chosen[(number - 1) * ROWS : number * ROWS].tolist()
+        if groups.similarity is not None or not name.endswith("_share")
     ]
     return context.framed(
         "Groups",
@@ -100,33 +95,32 @@ def groups_page(context: Context, visit: Visit) -> ServedPage:
         form("groups", *fields, choice("Sort", "order", given["order"], _ORDERS), button("Filter")),
         element("p", f"{len(chosen):,} of {plural(len(groups.starts), 'group')}", role="status"),
         element("p", _WEAKEST_LINK, class_="soft"),
-        element("ol", *items, class_="list"),
-        pager("groups", number, len(chosen), **given),
+        element("ol", *(_line(context, groups, g) for g in chosen[seen].tolist()), class_="list"),
+        links,
         page="groups",
     )
 
 
-def _group_line(context: Context, groups: Groups, group: int) -> Markup:
+def _line(context: Context, groups: Groups, group: int) -> Markup:
     rows = groups.rows(group)
     ids = groups.ids[rows[:3]].tolist()
     keys = [key for key in context.database.keys_of(ids) if key is not None]
     kept = context.database.get(keys[0]) if keys else None
-    days = [
+    days = dict.fromkeys(
         date.fromordinal(int(day)).isoformat()
         for day in (groups.first_days[group], groups.last_days[group])
         if 0 < day < NO_DAY
-    ]
+    )
     least, texts = float(groups.weakest[group]), int(groups.texts[group])
-    share = plural(round((1 - least) * context.database.plan.bits), "bit")
-    if context.database.similarity is not None:
-        share = percent(least)
-    marks = " to ".join(dict.fromkeys(days)) + f", {plural(texts, 'text')}"
+    share = percent(least)
+    if groups.similarity is None:
+        share = plural(round((1 - least) * context.database.plan.bits), "bit")
     inner = heading(
         "same" if texts == 1 else share,
         context.title(kept) if kept else "deleted",
         plural(len(rows), "document"),
         [str(key) for key in keys],
-        marks,
+        f"{' to '.join(days)}, {plural(texts, 'text')}",
     )
     place = address("group", of=ids[0])
     return element("li", element("a", *inner, href=place, class_="head"), class_="group")
@@ -134,11 +128,7 @@ def _group_line(context: Context, groups: Groups, group: int) -> Markup:
 
 def group_page(context: Context, visit: Visit) -> ServedPage:
     """Show a group: its first text beside another one of it, and its documents."""
-    groups = context.background.groups
-    number = visit.whole("of")
-    group = None if groups is None else groups.group_of(number)
-    if groups is None or group is None:
-        raise DocumentNotFoundError("found no group of this document")
+    groups, group = context.group(visit)
     rows = groups.rows(group)
     pair = [int(same[0]) for same in groups.versions(group, 2)]
     keys = context.database.keys_of(groups.ids[pair].tolist())
@@ -146,57 +136,52 @@ def group_page(context: Context, visit: Visit) -> ServedPage:
     shown = [document for document in found if document is not None]
     if not shown or keys[0] is None:
         raise DocumentNotFoundError("the first document of this group was deleted")
-    texts = plural(int(groups.texts[group]), "different text")
-    chain = "Pairs connect them, so not all of them need be near each other."
-    chain = chain if len(rows) > 2 else ""
+    said = f"{plural(len(rows), 'document')} with "
+    said += plural(int(groups.texts[group]), "different text")
+    if len(rows) > 2:
+        said += ". Pairs connect them, so not all of them need be near each other"
+    seen, links = pages_of(visit, len(rows), of=visit.whole("of"))
     return context.framed(
         context.title(shown[0]),
-        element("p", f"{plural(len(rows), 'document')} with {texts}. {chain}"),
+        element("p", f"{said}."),
         *(_pair(context, visit, shown) if len(shown) > 1 else excerpt(context.side(shown[0]).text)),
         element("h2", "Documents"),
-        _members(context, visit, groups, rows, shown[0]),
-        pager("group", visit.place(), len(rows), of=number),
+        _members(context, visit, groups.ids[rows[seen]].tolist(), shown[0]),
+        links,
         page="groups",
     )
 
 
-def _members(
-    context: Context, visit: Visit, groups: Groups, rows: Places, first: Document
-) -> Markup:
-    """Show the documents of a group, to be marked if decisions may be made."""
-    page = visit.place()
-    ids = groups.ids[rows[(page - 1) * ROWS : page * ROWS]].tolist()
+def _members(context: Context, visit: Visit, ids: Sequence[int], first: Document) -> Markup:
+    """Show documents of a group, to be marked if decisions may be made."""
     lines = []
     for key in context.database.keys_of(ids):
         document = None if key is None else context.database.get(key)
         if document is None:
             continue
-        mark = entry("", "key", document.key, "checkbox", aria_label=f"Mark {document.key}")
-        other = link("compare", "compare", key=first.key, other=document.key)
-        line = (
-            mark,
+        line = [
             key_link(document.key),
             moment(document.added),
             f"{document.characters:,}",
-            *_apart(first, document),
-            "the first" if document.key == first.key else other,
-        )
+            *_apart(context, first, document),
+            "the first"
+            if document.key == first.key
+            else link("compare", "compare", key=first.key, other=document.key),
+        ]
+        if visit.may_write:
+            said = f"Mark {document.key}"
+            line.insert(0, entry("", "key", document.key, "checkbox", aria_label=said))
         lines.append(line)
-    head = ("mark", "key", "added", "characters", "similarity", "distance", "texts")
-    left_out = set() if visit.may_write else {0}
-    left_out |= set() if context.database.similarity is not None else {4}
-    shown = [
-        [cell for place, cell in enumerate(line) if place not in left_out]
-        for line in (head, *lines)
-    ]
-    inner = table(shown[0], shown[1:], "Documents of the group")
+    near = ["distance"] if context.database.similarity is None else ["similarity", "distance"]
+    head = [*["mark"] * visit.may_write, "key", "added", "characters", *near, "texts"]
+    inner = table(head, lines, "Documents of the group")
     if not visit.may_write:
         return inner
     others = "Keep the marked, delete the others …"
     return form(
         "delete",
         inner,
-        *hidden(of=int(groups.ids[rows[0]])),
+        *hidden(of=visit.whole("of")),
         button("Delete the marked …", name="which", value="marked", class_="danger"),
         button(others, name="which", value="others", class_="danger"),
         token=visit.token,
@@ -204,13 +189,13 @@ def _members(
     )
 
 
-def _apart(first: Document, other: Document) -> tuple[str, str]:
-    """Return how near two documents are: by their sketches, and by their fingerprints."""
-    share = sketch_jaccard(first.sketch, other.sketch) if first.sketch and other.sketch else -1
-    bits = "–"
-    if first.fingerprint is not None and other.fingerprint is not None:
-        bits = str(distance(first.fingerprint, other.fingerprint))
-    return percent(share) if share >= 0 else "–", bits
+def _apart(context: Context, first: Document, other: Document) -> Iterator[str]:
+    """Yield how near two documents are: by their sketches, and by their fingerprints."""
+    if context.database.similarity is not None:
+        share = sketch_jaccard(first.sketch, other.sketch) if first.sketch and other.sketch else -1
+        yield percent(share) if share >= 0 else "–"
+    known = first.fingerprint is not None and other.fingerprint is not None
+    yield str(distance(first.fingerprint or 0, other.fingerprint or 0)) if known else "–"
 
 
 def _pair(context: Context, visit: Visit, pair: Sequence[Document]) -> Iterator[Markup]:
@@ -244,9 +229,8 @@ def compare_page(context: Context, visit: Visit) -> ServedPage:
 
 def documents_page(context: Context, visit: Visit) -> ServedPage:
     """Show the documents by their keys, fifty at a time."""
-    prefix, after = visit.get("prefix"), visit.get("after")
-    kind = context.database.keys
-    start: Key | None = parse_key(after, kind) if after else None
+    prefix, after, kind = visit.get("prefix"), visit.get("after"), context.database.keys
+    start = parse_key(after, kind) if after else None
     if kind == "integer":
         first = int(parse_key(prefix, kind)) if prefix else 0
         start, prefix = start or (first - 1 if first else None), ""
@@ -262,16 +246,16 @@ def documents_page(context: Context, visit: Visit) -> ServedPage:
         )
         for each in found
     ]
-    label = "Keys from" if kind == "integer" else "Keys that begin with"
-    more = []
+    label, given = "Keys from" if kind == "integer" else "Keys that begin with", visit.get("prefix")
+    more = None
     if len(found) == ROWS:
-        more = [link("After ›", "documents", prefix=visit.get("prefix"), after=found[-1].key)]
+        more = link("After ›", "documents", prefix=given, after=found[-1].key)
     return context.framed(
         "Documents",
-        form("documents", entry(label, "prefix", visit.get("prefix"), "search"), button("Show")),
+        form("documents", entry(label, "prefix", given, "search"), button("Show")),
         table(("key", "added", "characters", "fingerprint"), rows, "Documents"),
         element("p", "" if rows else "There are none."),
-        paged(*more),
+        pager(more),
         page="documents",
     )
 
@@ -329,19 +313,17 @@ def _matches(matches: Sequence[Match], action: Callable[[Key], Markup]) -> Marku
 
 def near_page(context: Context, visit: Visit) -> ServedPage:
     """Show what is near a text, and why; the forms bring the text with the next visit again."""
-    kind, given = visit.get("kind", "text"), visit.get("text")
+    kind, given = visit.get("kind") or "text", visit.get("text")
     # As it was given, for it is sent again; a first line end is dropped by browsers.
-    text = Markup("\n" + escape(given))
-    label = "What to look for"
+    text, label = Markup("\n" + escape(given)), "What to look for"
     box = element("textarea", text, name="text", required="", aria_label=label, rows=9)
+    said = (
+        "Paste a text, the HTML of a page or a fingerprint, to see which stored documents are "
+        "near, and why. It isn't stored."
+    )
     return context.framed(
         "Near a text",
-        element(
-            "p",
-            "Paste a text, the HTML of a page or a fingerprint, to see which stored documents "
-            "are near, and why. It isn't stored.",
-            class_="soft",
-        ),
+        element("p", said, class_="soft"),
         form(
             "near",
             element("label", box, class_="field"),
@@ -376,8 +358,7 @@ def _answers(context: Context, visit: Visit, kind: str, given: str) -> Iterator[
     yield element("h2", "Near it")
     if not matches.complete:
         yield element("p", "A budget ended the search, so there may be more.", class_="warn")
-    again = hidden(text=given, kind=kind)
-    found = _matches(matches, action)
+    again, found = hidden(text=given, kind=kind), _matches(matches, action)
     yield form("near", *again, found, token=visit.token, class_="members")
     if chosen:
         own = ComparedSide(element("span", "What you pasted"), text, number, sketch)

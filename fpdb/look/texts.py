@@ -8,7 +8,6 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 from urllib.error import URLError
 from urllib.parse import quote
 
@@ -58,13 +57,6 @@ def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-class FoundText(NamedTuple):
-    """The text of a document, or None, and a note on it."""
-
-    text: str | None
-    note: str = ""
-
-
 @dataclass
 class Texts:
     """Looks texts up by the keys of documents: at a URL, or in files, once those were read."""
@@ -75,27 +67,26 @@ class Texts:
     address: str = ""
     packed: TextFile | None = None
 
-    def of(self, document: Document) -> FoundText:
-        """Return the text of a document."""
+    def of(self, document: Document) -> tuple[str | None, str]:
+        """Return the text of a document, or None, and a note on it."""
         if not self.address and not self.files:
-            return FoundText(None, "No texts were given: fpdb doesn't store them.")
+            return None, "No texts were given: fpdb doesn't store them."
+        texts: list[str] = []
         try:
             if self.address:
                 texts = self._fetched(document)
-            else:
-                texts = self.packed.texts(str(document.key)) if self.packed else []
+            elif self.packed:
+                texts = self.packed.texts(str(document.key))
         except (OSError, ValueError, FpdbError) as error:
-            return FoundText(None, f"The text can't be read: {error}")
-        note = ""
-        if texts and document.digest is not None:
-            digests = [self.database.recipe.digest(text, short=document.short) for text in texts]
-            if document.digest in digests:
-                return FoundText(texts[digests.index(document.digest)])
-            note = "The text has changed since it was stored."
-        elif not texts:
+            return None, f"The text can't be read: {error}"
+        if not texts:
             reading = not self.address and self.packed is None
-            note = "The texts are still being read." if reading else "The text isn't there."
-        return FoundText(texts[0] if texts else None, note)
+            return None, "The texts are still being read." if reading else "The text isn't there."
+        for text in texts if document.digest is not None else ():
+            if self.database.recipe.digest(text, short=document.short) == document.digest:
+                return text, ""
+        note = "" if document.digest is None else "The text has changed since it was stored."
+        return texts[0], note
 
     def _fetched(self, document: Document) -> list[str]:
         """Fetch a text, by HTTP alone and without going where an answer leads."""

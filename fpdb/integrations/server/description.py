@@ -6,8 +6,6 @@ It is made of the table of calls, their docstrings, and the types of requests an
 import inspect
 import json
 from functools import cache
-from html import escape
-from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -15,8 +13,7 @@ import msgspec
 import fpdb
 from fpdb.integrations.server.calls import CALLS, Call
 from fpdb.integrations.server.messages import EXAMPLES, ProblemDetails
-from fpdb.integrations.server.replies import HttpReply, json_reply
-from fpdb.integrations.server.server import Request
+from fpdb.markup import element
 
 _PROBLEMS = {
     400: "No JSON in UTF-8.",
@@ -126,55 +123,28 @@ def page() -> str:
     """Return the description as one HTML page, which needs no other file."""
     described = openapi()
     parts = [
-        f"{_PAGE}<h1>fpdb {fpdb.__version__}</h1><p>{escape(described['info']['description'])}",
-        "<p>For programs: <a href=openapi.json>openapi.json</a>.",
+        element("h1", f"fpdb {fpdb.__version__}"),
+        element("p", described["info"]["description"]),
+        element("p", "For programs: ", element("a", "openapi.json", href="openapi.json"), "."),
     ]
     for call in CALLS:
         about = described["paths"][call.path][call.method.lower()]
-        parts.append(
-            f"<h2><code>{call.method} {call.path}</code></h2><p>{escape(about['description'])}"
-            f"<pre>{escape(_example(call))}</pre><ul>"
-        )
-        parts += [
-            f"<li>{status}: {escape(each['description'])}"
+        answers = [
+            element("li", f"{status}: {each['description']}")
             for status, each in about["responses"].items()
         ]
-        parts.append("</ul>")
-    parts.append("<h1>Fields</h1>")
+        parts += [
+            element("h2", element("code", f"{call.method} {call.path}")),
+            element("p", about["description"]),
+            element("pre", _example(call)),
+            element("ul", *answers),
+        ]
+    parts.append(element("h1", "Fields"))
     for name, schema in described["components"]["schemas"].items():
         fields = msgspec.json.format(msgspec.json.encode(schema["properties"])).decode()
-        parts.append(f"<h2 id={name}>{name}</h2><p>{escape(schema['description'])}")
-        parts.append(f"<pre>{escape(fields)}</pre>")
-    return "\n".join(parts)
-
-
-def _example(call: Call) -> str:
-    """Return a call as a command of curl, and its answer."""
-    command = f"$ curl http://127.0.0.1:7373{call.path}"
-    command += f"?key={_KEY['example']}" if call.keyed else ""
-    command += " -X DELETE" if call.method == "DELETE" else ""
-    command += f" --json '{_encode(EXAMPLES[call.body])}'" if call.body else ""
-    return f"{command}\n{_encode(EXAMPLES[call.answer])}" if call.answer in EXAMPLES else command
-
-
-def _encode(example: msgspec.Struct) -> str:
-    return msgspec.json.encode(example).decode()
-
-
-async def _send_openapi(_: Request) -> HttpReply:
-    return json_reply(openapi())
-
-
-async def _send_page(_: Request) -> HttpReply:
-    return HttpReply(page().encode(), headers={"Content-Type": "text/html; charset=utf-8"})
-
-
-async def _send_no_icon(_: Request) -> HttpReply:
-    return HttpReply(status=HTTPStatus.NO_CONTENT)
-
-
-PAGES = (
-    Call("GET", "/openapi.json", _send_openapi),
-    Call("GET", "/docs", _send_page),
-    Call("GET", "/favicon.ico", _send_no_icon),  # browsers request it by themselves
-)
+        parts += [
+            element("h2", name, id=name),
+            element("p", schema["description"]),
+            element("pre", fields),
+        ]
+    return _PAGE + "\n".join(parts)

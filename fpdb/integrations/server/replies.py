@@ -1,6 +1,5 @@
 """Replies to requests; errors are problem details (RFC 9457), with the message and the hint."""
 
-import html
 from collections.abc import AsyncGenerator, Mapping
 from http import HTTPStatus
 from typing import Any, NamedTuple
@@ -9,6 +8,7 @@ import msgspec
 
 import fpdb
 from fpdb.integrations.server.messages import ProblemDetails
+from fpdb.markup import element
 
 _encode = msgspec.json.Encoder().encode
 JSON = {"Content-Type": "application/json"}
@@ -57,8 +57,9 @@ class ProblemError(Exception):
 def problem_page(error: Exception) -> HttpReply:
     """Return the reply of `problem_reply` as a page, for a person with a browser."""
     _, status, headers = problem_reply(error)
-    said = html.escape(". ".join(filter(None, (str(error), hint_of(error)))))
-    page = f'<!doctype html><meta charset="utf-8"><title>fpdb</title><p>{said}.</p>\n'
+    sentences = [each[:1].upper() + each[1:] for each in (str(error), hint_of(error) or "") if each]
+    said = element("p", f"{'. '.join(sentences)}.")
+    page = f'<!doctype html><meta charset="utf-8"><title>fpdb</title>{said}\n'
     shown = {"Content-Type": "text/html; charset=utf-8", "Content-Security-Policy": _NOTHING}
     return HttpReply(page.encode(), status, {**headers, **shown})
 
