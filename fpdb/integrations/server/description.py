@@ -6,6 +6,7 @@ It is made of the table of calls, their docstrings, and the types of requests an
 import inspect
 import json
 from functools import cache
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -13,6 +14,8 @@ import msgspec
 import fpdb
 from fpdb.integrations.server.calls import CALLS, Call
 from fpdb.integrations.server.messages import EXAMPLES, ProblemDetails
+from fpdb.integrations.server.replies import HttpReply, json_reply
+from fpdb.integrations.server.server import Request
 from fpdb.markup import element
 
 _PROBLEMS = {
@@ -148,3 +151,35 @@ def page() -> str:
             element("pre", fields),
         ]
     return _PAGE + "\n".join(parts)
+
+
+def _example(call: Call) -> str:
+    """Return a call as a command of curl, and its answer."""
+    command = f"$ curl http://127.0.0.1:7373{call.path}"
+    command += f"?key={_KEY['example']}" if call.keyed else ""
+    command += " -X DELETE" if call.method == "DELETE" else ""
+    command += f" --json '{_encode(EXAMPLES[call.body])}'" if call.body else ""
+    return f"{command}\n{_encode(EXAMPLES[call.answer])}" if call.answer in EXAMPLES else command
+
+
+def _encode(example: msgspec.Struct) -> str:
+    return msgspec.json.encode(example).decode()
+
+
+async def _send_openapi(_: Request) -> HttpReply:
+    return json_reply(openapi())
+
+
+async def _send_page(_: Request) -> HttpReply:
+    return HttpReply(page().encode(), headers={"Content-Type": "text/html; charset=utf-8"})
+
+
+async def _send_no_icon(_: Request) -> HttpReply:
+    return HttpReply(status=HTTPStatus.NO_CONTENT)
+
+
+PAGES = (
+    Call("GET", "/openapi.json", _send_openapi),
+    Call("GET", "/docs", _send_page),
+    Call("GET", "/favicon.ico", _send_no_icon),  # browsers request it by themselves
+)
