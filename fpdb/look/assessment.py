@@ -75,38 +75,29 @@ def _top(found: Evaluation) -> Iterator[Markup]:
     limits = found.thresholds
     for quality in found.recipes:
         rating = _main(quality)
-        numbers = [
-            (
-                _share(rating.recall),
-                "found",
-                (
-                    f"the recall: {rating.found:,} of {found.true:,} pairs, similar from "
-                    f"{percent(limits.truth_from)}."
-                ),
-            ),
-            (
-                _share(rating.precision),
-                "right",
-                (
-                    f"the precision: of the reported pairs, {rating.right:,} are right, similar "
-                    f"from {percent(limits.right_from)}, and {rating.wrong:,} wrong, below "
-                    f"{percent(limits.wrong_below)}."
-                ),
-            ),
-            (f"{rating.wrong:,}", "wrong pairs", "were reported, but are hardly similar."),
-            (
-                f"{found.true - rating.found:,}",
-                "missed pairs",
-                "are similar, but weren't reported.",
-            ),
-            (
-                f"{rating.reported:,}",
-                "reported pairs",
-                f"of texts that differ; {rating.equal:,} more of equal texts count for nothing.",
-            ),
-        ]
+        missed = found.true - rating.found
+        recall = f"{rating.found:,} of {found.true:,} pairs, similar from"
+        right = f"{rating.right:,} are right, similar from {percent(limits.right_from)}"
+        wrong = f"{rating.wrong:,} wrong, below {percent(limits.wrong_below)}"
+        equal = f"{rating.equal:,} more of equal texts count for nothing"
         yield element("h2", f"Recipe {quality.recipe}")
-        yield cards(numbers)
+        yield cards(
+            [
+                (
+                    _share(rating.recall),
+                    "found",
+                    f"the recall: {recall} {percent(limits.truth_from)}.",
+                ),
+                (
+                    _share(rating.precision),
+                    "right",
+                    f"the precision: of the reported pairs, {right}, and {wrong}.",
+                ),
+                (f"{rating.wrong:,}", "wrong pairs", "were reported, but are hardly similar."),
+                (f"{missed:,}", "missed pairs", "are similar, but weren't reported."),
+                (f"{rating.reported:,}", "reported pairs", f"of texts that differ; {equal}."),
+            ]
+        )
     rows = [
         (
             quality.recipe,

@@ -8,7 +8,7 @@ show are kept, on disk. So memory grows with the documents in groups, and not wi
 import contextlib
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -42,7 +42,7 @@ from fpdb.look.listing import (
 from fpdb.look.page import ReportPage, cards, first_line, percent, plural
 from fpdb.look.pair import ComparedTexts
 from fpdb.look.texts import TextFile
-from fpdb.models import require_similarity, require_whole, title_in
+from fpdb.models import Key, require_similarity, require_whole, title_in
 from fpdb.scratch import draft_file, scratch_folder
 from fpdb.threads import mapped
 
@@ -170,9 +170,22 @@ def report(
         search = _SourceTexts(store, groups, texts, reading, fields)
         search.choose(min(top, MOST_GROUPS), kept)
         search.read(paths, jobs, numbered=database is None)
+        rooms = [(search.weight(group), partial(search.listed, group)) for group in search.chosen]
+        listed, cut = rendered(rooms)
+        compared = f"were compared: {_read(flow.counts)}."
         first = "first" if kept is None else "first that stays"
-        page = _page(store, flow.counts, search, _name(paths), first)
-    data = page.render()
+        numbers = [(f"{documents:,}", "documents", compared), *numbers_of(groups, documents, first)]
+        data = ReportPage(
+            title=f"Duplicates in {_name(paths)}",
+            subtitle=f"{plural(len(groups.starts), 'group')} among "
+            f"{plural(documents, 'document')}, with the limit {percent(limit)}",
+            top=[cards(numbers), *figures(groups)],
+            least=min([limit, *search.shares]),
+            kinds=_KINDS,
+            groups=listed,
+            notes=list(_notes(groups, len(listed), search.missing, cut)),
+            footer=f"Made by fpdb with the recipe {store.recipe.name} ({store.recipe.id}).",
+        ).render()
     with draft_file(path) as file:
         file.write(data)
     return Reported(
@@ -182,31 +195,9 @@ def report(
         groups=len(groups.starts),
         identical=groups.identical,
         edited=groups.edited,
-        shown=len(page.groups),
+        shown=len(listed),
         missing=search.missing,
         size=len(data),
-    )
-
-
-def _page(
-    store: Database, counts: Ingested, search: "_SourceTexts", name: str, first: str
-) -> ReportPage:
-    groups, documents = search.groups, len(store)
-    limit = groups.similarity or 0.0
-    listed, left_out = rendered(
-        [(search.weight(group), partial(search.listed, group)) for group in search.chosen]
-    )
-    compared = (f"{documents:,}", "documents", f"were compared: {_read(counts)}.")
-    return ReportPage(
-        title=f"Duplicates in {name}",
-        subtitle=f"{plural(len(groups.starts), 'group')} among {plural(documents, 'document')}, "
-        f"with the limit {percent(limit)}",
-        top=[cards([compared, *numbers_of(groups, documents, first)]), *figures(groups)],
-        least=min([limit, *search.shares]),
-        kinds=_KINDS,
-        groups=listed,
-        notes=list(_notes(groups, len(listed), search.missing, left_out)),
-        footer=f"Made by fpdb with the recipe {store.recipe.name} ({store.recipe.id}).",
     )
 
 
@@ -244,7 +235,7 @@ def _read(counts: Ingested) -> str:
     return "; ".join(notes)
 
 
-def _notes(groups: Groups, shown: int, missing: int, left_out: int) -> Iterator[str]:
+def _notes(groups: Groups, shown: int, missing: int, cut: int) -> Iterator[str]:
     every = len(groups.starts)
     if not every:
         yield "No document is a near-duplicate of another one."
@@ -258,10 +249,10 @@ def _notes(groups: Groups, shown: int, missing: int, left_out: int) -> Iterator[
             f"{plural(missing, 'text of these groups is', 'texts of these groups are')} "
             "missing here: the sources don't hold them, or they have changed."
         )
-    if left_out:
+    if cut:
         yield (
-            f"{plural(left_out, 'character')} of long texts are left out where the page says so, "
-            "because a file holds at most 5 MB."
+            f"{plural(cut, 'group has', 'groups have')} long texts, of which parts are left out "
+            "where the page says so, because a file holds at most 5 MB."
         )
 
 
@@ -319,24 +310,20 @@ class _SourceTexts:
 
     def read(self, paths: Sequence[str], jobs: int, *, numbered: bool) -> None:
         """Read the sources, whose documents go by their numbers, or else by their keys."""
-        # All fields, since a table that lacks the field of a title or a date is no bad one.
-        everything = dataclasses.replace(self.reading, meta_field=(*self.reading.kept, "*"))
-        meter = meter_of("read the texts again", paths)
-        parts = chain.from_iterable(
-            read_parts(
-                path,
-                everything if _has_fields(path, self.reading) else self.reading,
-                progress=meter.add,
-            )
-            for path in paths
-        )
-        records = chain.from_iterable(found for _, found in mapped(_records, parts, jobs))
-        with self.texts.written() as add:
-            for row, record in self._by_number(records) if numbered else self._by_key(records):
-                self._note(row, record, add)
-        self.groups.names = list(self._hosts)
-        self.missing = sum(each.size < 0 for found in self._versions.values() for each in found)
         groups = self.groups
+        meter = meter_of("read the texts again", paths)
+        found = (read_parts(path, self._fields_of(path), progress=meter.add) for path in paths)
+        parts = chain.from_iterable(found)
+        records = chain.from_iterable(found for _, found in mapped(_records, parts, jobs))
+        rows = {key: row for row, key in enumerate(self.database.keys_of(groups.ids))}
+        with self.texts.written() as add:
+            for number, record in enumerate(records):
+                if isinstance(record, Record):
+                    row = rows.get(number if numbered else self._key(record))
+                    if row is not None:
+                        self._note(row, record, add)
+        groups.names = list(self._hosts)
+        self.missing = sum(each.size < 0 for found in self._versions.values() for each in found)
         given = {"date": (groups.days < NO_DAY).any(), "host": (groups.hosts >= 0).any()}
         for kind, name in self.fields.items():
             if name and len(groups.ids) and not given[kind]:
@@ -346,22 +333,17 @@ class _SourceTexts:
                     hint=f"the fields are: {there}",
                 )
 
-    def _by_number(self, records: Iterable[Record | BadRecord]) -> Iterator[tuple[int, Record]]:
-        rows = {number: row for row, number in enumerate(self.groups.ids.tolist())}
-        for number, record in enumerate(records):
-            if number in rows and isinstance(record, Record):
-                yield rows[number], record
+    def _fields_of(self, path: str) -> Reading:
+        """Return how a source is read, with all fields, of which any may be missing."""
+        form = check_path(path, self.reading)
+        if form and not FORMATS[form].has_fields:
+            return self.reading
+        return dataclasses.replace(self.reading, meta_field=(*self.reading.kept, "*"))
 
-    def _by_key(self, records: Iterable[Record | BadRecord]) -> Iterator[tuple[int, Record]]:
-        keys = self.database.keys_of(self.groups.ids)
-        rows = {key: row for row, key in enumerate(keys)}
-        for record in records:
-            if isinstance(record, BadRecord) or record.key is None:
-                continue
-            with contextlib.suppress(InputError):
-                row = rows.get(parse_key(record.key, self.database.keys))
-                if row is not None:
-                    yield row, record
+    def _key(self, record: Record) -> Key | None:
+        with contextlib.suppress(InputError):
+            return None if record.key is None else parse_key(record.key, self.database.keys)
+        return None
 
     def _note(self, row: int, record: Record, add: Callable[[str, str], None]) -> None:
         """Keep the fields of a document, and its text if it is to be shown."""
@@ -429,11 +411,6 @@ class _SourceTexts:
 
     def _text(self, version: _Version) -> str | None:
         return None if version.size < 0 else self.texts.texts(str(version.row))[0]
-
-
-def _has_fields(path: str, reading: Reading) -> bool:
-    form = check_path(path, reading)
-    return not form or FORMATS[form].has_fields
 
 
 def _records(part: Part) -> list[Record | BadRecord]:

@@ -1,7 +1,7 @@
 """The groups of a report, as its program takes them, and cut to what a file of 5 MB holds."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -69,67 +69,61 @@ class _Fit(NamedTuple):
 def rendered(
     groups: Sequence[tuple[int, Callable[[], ListedGroup]]],
 ) -> tuple[list[Markup], int]:
-    """Render groups, each with about its bytes; return also how many characters don't fit.
+    """Render groups, each with about its bytes; return also how many of them are cut.
 
     They are made one by one, the small ones first, which leave what they don't need to the others.
     """
     found: list[tuple[bool, float, Markup]] = []
-    left, left_out = MOST_BYTES - _FRAME, 0
+    left, cut = MOST_BYTES - _FRAME, 0
     for number, (_, make) in enumerate(sorted(groups, key=lambda each: each[0])):
         group = make()
-        html, characters = fitted(group, left // (len(groups) - number))
+        html, whole = fitted(group, left // (len(groups) - number))
         left -= len(html.encode("utf-8", "replace"))
-        left_out += characters
+        cut += not whole
         found.append((group.kind == "identical", group.least, html))
-    return [html for _, _, html in sorted(found, key=lambda each: each[:2])], left_out
+    return [html for _, _, html in sorted(found, key=lambda each: each[:2])], cut
 
 
-def fitted(group: ListedGroup, room: int) -> tuple[Markup, int]:
-    """Render a group, with less of its texts and its keys until it fits."""
+def fitted(group: ListedGroup, room: int) -> tuple[Markup, bool]:
+    """Render a group, with less of its texts and its keys until it fits; return if it is whole."""
     pairs = max(sum(each.pair is not None for each in group.texts), 1)
     room = min(room, LEAST_BYTES + pairs * LARGEST_PAIR)
     share = room // pairs
-    for limits in (
-        _Fit(),
-        _Fit(1500),
-        _Fit(150),
+    fits = [
+        *(_Fit(), _Fit(1500), _Fit(150)),
         *(_Fit(150, share // part) for part in (2, 4, 8, 16)),
         *(_Fit(150, room // part, 100, 1, 2) for part in (4, 16)),
         _Fit(0, 0, 20, 1, 2, 20),
-    ):
-        html, left_out = _render(group, limits)
+    ]
+    for limits in fits:
+        html = _render(group, limits)
         if len(html.encode("utf-8", "replace")) <= room:
             break
-    return html, left_out
+    return html, limits == fits[0]
 
 
-def _render(group: ListedGroup, limits: _Fit) -> tuple[Markup, int]:
+def _render(group: ListedGroup, limits: _Fit) -> Markup:
     texts = group.texts[: limits.texts]
-    more = group.more + len(group.texts) - len(texts)
-    title = group.title[: limits.title]
     # What is too long isn't saved with a verdict.
     keys = [next(iter(each.keys), None) for each in texts]
     saved = [key if key and len(key) <= limits.key else None for key in keys]
     head = heading(
         percent(group.least) if group.kind != "identical" else "same",
-        title or "(no title)",
+        group.title[: limits.title] or "(no title)",
         group.label,
         [key[: min(limits.key, 100)] if key else "?" for key in keys],
         element("span", "chain", class_="tag") if group.chain else "",
     )
-    body, left_out = _body(group, texts, more, limits)
-    html = element(
+    button = element("button", *head, type="button", class_="head", aria_expanded="false")
+    return element(
         "article",
-        element(
-            "h3", element("button", *head, type="button", class_="head", aria_expanded="false")
-        ),
-        element("template", *body),
+        element("h3", button),
+        element("template", *_body(group, texts, limits)),
         class_=f"group {group.kind}",
         data_low=round(group.least, 4),
         data_size=group.documents,
         data_keys=json.dumps(saved),
     )
-    return html, left_out
 
 
 def heading(share: str, title: str, size: str, keys: Sequence[str], marks: str) -> list[Markup]:
@@ -143,63 +137,44 @@ def heading(share: str, title: str, size: str, keys: Sequence[str], marks: str) 
     ]
 
 
-def _body(
-    group: ListedGroup, texts: Sequence[ListedText], more: int, limits: _Fit
-) -> tuple[list[Markup], int]:
+def _body(group: ListedGroup, texts: Sequence[ListedText], limits: _Fit) -> Iterator[Markup]:
     first, *others = texts
-    parts: list[Markup] = []
-    left_out = 0
     if group.chain:
         said = (
             "A chain: not all of these documents are near-duplicates of the kept one; the least "
             f"similar is {percent(group.least)} similar. Documents between them connect them."
         )
-        parts.append(element("p", said, class_="warn"))
+        yield element("p", said, class_="warn")
+    more = group.more + len(group.texts) - len(texts)
     if len(others) > 1 or more:
-        parts.append(_tabs(others, more))
+        yield _tabs(others, more)
     names = [_names(group.names[0] if others else "Kept and copies", first, limits)]
-    names += [
-        _names(group.names[1], each, limits, data_text=number)
-        for number, each in enumerate(others, 1)
-    ]
-    parts.append(element("div", *names, class_="names" if others else "copies"))
     for number, each in enumerate(others, 1):
-        content, missing = _compared(group, first, each, limits)
-        left_out += missing
-        parts.append(element("section", *content, data_text=number))
+        names.append(_names(group.names[1], each, limits, data_text=number))
+    yield element("div", *names, class_="names" if others else "copies")
+    for number, each in enumerate(others, 1):
+        content = _compared(group, first, each, limits)
+        yield element("section", *content, data_text=number)
     if group.copied is not None:
         text = group.copied[: min(_EXCERPT, limits.characters)]
         said = f"{plural(group.documents, 'document')} with exactly this text:"
-        parts += [element("p", said, class_="facts"), text_cell(language_of(text), text)]
+        yield element("p", said, class_="facts")
+        yield text_cell(language_of(text), text)
         if rest := len(group.copied) - len(text):
-            parts.append(element("p", plural(rest, "further character"), class_="fold"))
-            left_out += max(min(len(group.copied), _EXCERPT) - len(text), 0)
+            yield element("p", plural(rest, "further character"), class_="fold")
     elif not others:
-        parts.append(_missing())
-    return parts, left_out
+        yield _missing()
 
 
 def _tabs(others: Sequence[ListedText], more: int) -> Markup:
     said = "Compare the kept text with"
-    buttons = [
-        element(
-            "button",
-            f"{number}: {percent(each.pair.share)}" if each.pair else f"{number}",
-            type="button",
-            data_choose=number,
-        )
-        for number, each in enumerate(others, 1)
-    ]
-    rest = [element("span", f"{plural(more, 'further text')} left out", class_="soft")]
-    return element(
-        "div",
-        element("span", said, class_="soft"),
-        *buttons,
-        *(rest if more else []),
-        class_="tabs",
-        role="group",
-        aria_label=said,
-    )
+    parts = [element("span", said, class_="soft")]
+    for number, each in enumerate(others, 1):
+        text = f"{number}: {percent(each.pair.share)}" if each.pair else f"{number}"
+        parts.append(element("button", text, type="button", data_choose=number))
+    if more:
+        parts.append(element("span", f"{plural(more, 'further text')} left out", class_="soft"))
+    return element("div", *parts, class_="tabs", role="group", aria_label=said)
 
 
 def _names(role: str, text: ListedText, limits: _Fit, **more: object) -> Markup:
@@ -221,17 +196,17 @@ def _names(role: str, text: ListedText, limits: _Fit, **more: object) -> Markup:
 
 def _compared(
     group: ListedGroup, first: ListedText, other: ListedText, limits: _Fit
-) -> tuple[list[Markup], int]:
+) -> list[Markup]:
     if other.pair is None:
-        return [_missing()], 0
-    rows, left_out = other.pair.drawn(kept=limits.kept, most=limits.characters, both=False)
+        return [_missing()]
+    rows = other.pair.drawn(kept=limits.kept, most=limits.characters, both=False)
     sources = [each.source[-limits.key :] for each in (first, other) if each.source]
     details = {**other.pair.facts, **group.facts, "read at": " and ".join(sources)}
     return [
         element("p", other.pair.sentence, class_="facts"),
         element("div", *rows, class_="texts", data_lang=other.pair.languages[1]),
         folded("Details", facts(details)),
-    ], left_out
+    ]
 
 
 def _missing() -> Markup:

@@ -57,34 +57,27 @@ class ComparedTexts:
             "characters": " and ".join(f"{size:,}" for size in self._sizes),
         }
 
-    def drawn(
-        self, *, kept: int = ALL, most: int = ALL, both: bool = True
-    ) -> tuple[list[Markup], int]:
-        """Return rows with both texts, and how many characters aren't there.
+    def drawn(self, *, kept: int = ALL, most: int = ALL, both: bool = True) -> list[Markup]:
+        """Return rows with both texts, which say how many characters aren't there.
 
         Of folded passages, `kept` characters stay at both ends, and of all texts `most`. Unless
         `both`, only one cell of each row is there, of which the program of a page makes the other.
         """
         rows = _PairRows(self.languages if both else self.languages[:1], kept)
-        pieces = self._found.pieces
-        last = len(pieces) - 1
-        for number, piece in enumerate(pieces):
-            text, other = piece.text[:most], piece.other[:most]
+        last = len(self._found.pieces) - 1
+        cut = 0
+        for number, piece in enumerate(self._found.pieces):
+            text, other = piece.text[:most], "" if piece.same else piece.other[:most]
+            size = len(text) + len(other)
+            cut += len(piece.text) + (0 if piece.same else len(piece.other)) - size
+            most = max(most - size, 0)
             if piece.same:
                 rows.equal(text, first=number == 0, last=number == last)
             else:
                 rows.change(text, other)
-            cut = len(piece.text) - len(text) + (len(piece.other) - len(other)) * (not piece.same)
-            most -= len(text) + len(other) * (not piece.same)
-            if cut or most <= 0:
-                after = pieces[number + 1 :]
-                cut += sum(len(each.text) + len(each.other) * (not each.same) for each in after)
-                if cut:
-                    rows.note(cut, "further character", _SMALL)
-                break
-        if self._rest:
-            rows.note(self._rest, "character", "at the end weren't compared")
-        return rows.finished(), rows.left_out
+        rows.note(cut, "further character", _SMALL)
+        rows.note(self._rest, "character", "at the end weren't compared")
+        return rows.finished()
 
 
 class _PairRows:
@@ -99,31 +92,26 @@ class _PairRows:
         self._kept = kept
         self._row: list[str] = []
         self._rows: list[Markup] = []
-        self.left_out = 0
 
     def equal(self, text: str, *, first: bool, last: bool) -> None:
         """Add a passage that both have; of a long one, the middle is folded."""
         dense = _is_unspaced(self._languages[0])
-        edge = _EDGE // 2 if dense else _EDGE
+        edge, long = (_EDGE // 2, _LONG // 2) if dense else (_EDGE, _LONG)
         start = 0 if first else _cut(text, edge)
         stop = len(text) if last else _cut(text, len(text) - edge)
-        if stop - start < (_LONG // 2 if dense else _LONG):
+        if stop - start < long:
             self._add(text)
             return
         self._add(text[:start])
         middle = text[start:stop]
         size, unit = (len(middle), "character") if dense else (len(middle.split()), "word")
         inner = _PairRows(self._languages, self._kept)
-        if len(middle) > 3 * self._kept:
-            end = len(middle) - self._kept
-            inner._add(middle[: self._kept])
-            inner.note(end - self._kept, "equal character", _SMALL)
-            inner._add(middle[end:])
-        else:
-            inner._add(middle)
+        kept = self._kept if len(middle) > 3 * self._kept else len(middle)
+        inner._add(middle[:kept])
+        inner.note(len(middle) - 2 * kept, "equal character", _SMALL)
+        inner._add(middle[max(kept, len(middle) - kept) :])
         fold = folded(f"⋯ {plural(size, f'equal {unit}')} ⋯", *inner.finished(), class_="folded")
         self.finished().append(fold)
-        self.left_out += inner.left_out
         self._add(text[stop:])
 
     def change(self, text: str, other: str) -> None:
@@ -137,9 +125,10 @@ class _PairRows:
             self.finished()
 
     def note(self, characters: int, noun: str, said: str) -> None:
-        """Say how many characters aren't there."""
-        self.left_out += characters
-        self.finished().append(element("p", f"{plural(characters, noun)} {said}", class_="fold"))
+        """Say how many characters aren't there, if there are any."""
+        if characters > 0:
+            note = element("p", f"{plural(characters, noun)} {said}", class_="fold")
+            self.finished().append(note)
 
     def finished(self) -> list[Markup]:
         """End the row, and return all of them."""

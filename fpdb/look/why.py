@@ -41,11 +41,10 @@ def comparison(recipe: Recipe, first: ComparedSide, second: ComparedSide) -> Mar
     parts = [element("div", *names, class_="names")]
     if first.text is not None and second.text is not None:
         found = ComparedTexts(recipe, first.text, second.text, most=_COMPARED)
-        rows, _ = found.drawn()
         said = f" {percent(found.contained)} of the smaller one is in the other."
         contained = said if found.contained else ""
         parts.append(element("p", found.sentence, contained, class_="facts"))
-        parts.append(element("div", *rows))
+        parts.append(element("div", *found.drawn()))
     else:
         texts = [side.text for side in (first, second) if side.text is not None]
         parts += [text_cell(language_of(text), text[:_COMPARED]) for text in texts]
