@@ -139,53 +139,29 @@ def report(
             "found standard input, expected files: they are read twice",
             hint="save it to a file first",
         )
+    if database is None:
+        reading = dataclasses.replace(reading, keyed=False)
     flow = Flow(Ingested(), reading, jobs, strict, on_bad, on_progress)
     with contextlib.ExitStack() as stack:
         scratch = stack.enter_context(scratch_folder())
         if (store := database) is None:
-            flow.reading = reading = dataclasses.replace(reading, keyed=False)
-            new = Database.build(
-                scratch.path / "index",
-                recipe=recipe,
-                similarity="recipe" if similarity is None else similarity,
-                keys="integer",
-            )
-            store = stack.enter_context(new)
-            _fill(store, paths, flow)
+            index = scratch.path / "index"
+            store = stack.enter_context(_built(index, paths, flow, recipe, similarity))
         if (limit := similarity or store.similarity) is None:
             raise InputError(
                 "found a database of bits, expected one that finds texts by their similarity",
                 hint="create it with a similarity, 0.8 for instance",
             )
-        if not (documents := len(store)):
-            bad = flow.counts.bad
-            reason = f": none of {plural(bad, 'record')} can be used" if bad else ""
-            raise InputError(
-                f"found no document for {path}{reason}",
-                hint="name files with texts; are the format and the fields right?",
-            )
+        _require_documents(store, path, flow.counts)
+        documents = len(store)
         groups = Groups.of(store.clustering(similarity=similarity, jobs=jobs), limit)
         texts = TextFile(scratch.path / "texts")
         fields = {"date": date_field, "host": host_field}
         search = _SourceTexts(store, groups, texts, reading, fields)
         search.choose(min(top, MOST_GROUPS), kept)
         search.read(paths, jobs, numbered=database is None)
-        rooms = [(search.weight(group), partial(search.listed, group)) for group in search.chosen]
-        listed, cut = rendered(rooms)
-        compared = f"were compared: {_read(flow.counts)}."
         first = "first" if kept is None else "first that stays"
-        numbers = [(f"{documents:,}", "documents", compared), *numbers_of(groups, documents, first)]
-        data = ReportPage(
-            title=f"Duplicates in {_name(paths)}",
-            subtitle=f"{plural(len(groups.starts), 'group')} among "
-            f"{plural(documents, 'document')}, with the limit {percent(limit)}",
-            top=[cards(numbers), *figures(groups)],
-            least=min([limit, *search.shares]),
-            kinds=_KINDS,
-            groups=listed,
-            notes=list(_notes(groups, len(listed), search.missing, cut)),
-            footer=f"Made by fpdb with the recipe {store.recipe.name} ({store.recipe.id}).",
-        ).render()
+        data, shown = _page(search, flow.counts, _name(paths), first)
     with draft_file(path) as file:
         file.write(data)
     return Reported(
@@ -195,7 +171,7 @@ def report(
         groups=len(groups.starts),
         identical=groups.identical,
         edited=groups.edited,
-        shown=len(listed),
+        shown=shown,
         missing=search.missing,
         size=len(data),
     )
@@ -206,19 +182,61 @@ def _name(paths: Sequence[str]) -> str:
     return names + (f" and {len(paths) - 3:,} more" if len(paths) > 3 else "")
 
 
-def _fill(database: Database, paths: Sequence[str], flow: Flow[Ingested]) -> None:
-    """Add the documents of all sources, numbered in the order in which they are read."""
-    parts = flow.parts(paths)
-    preparer = database.preparer.adapted(flow.reading.max_bytes)
-    first = 0
-    for found in flow.prepared(parts, preparer, texts_only=True):
-        good = (n for n, each in enumerate(found.records, first) if isinstance(each, Record))
-        first += len(found.records)
-        documents = zip(found.documents, good, strict=True)
-        flow.counts.count(
-            database.add_prepared([each._replace(id=n, key=n) for each, n in documents])
+@contextlib.contextmanager
+def _built(
+    path: Path,
+    paths: Sequence[str],
+    flow: Flow[Ingested],
+    recipe: str | Recipe,
+    similarity: float | None,
+) -> Iterator[Database]:
+    """Yield a database of the documents of all sources, numbered in the order of reading."""
+    with Database.build(
+        path, recipe=recipe, similarity=similarity or "recipe", keys="integer"
+    ) as database:
+        preparer = database.preparer.adapted(flow.reading.max_bytes)
+        first = 0
+        for found in flow.prepared(flow.parts(paths), preparer, texts_only=True):
+            good = (n for n, each in enumerate(found.records, first) if isinstance(each, Record))
+            first += len(found.records)
+            documents = zip(found.documents, good, strict=True)
+            flow.counts.count(
+                database.add_prepared([each._replace(id=n, key=n) for each, n in documents])
+            )
+            flow.show()
+        yield database
+
+
+def _require_documents(store: Database, path: Path, counts: Ingested) -> None:
+    if not len(store):
+        bad = counts.bad
+        reason = f": none of {plural(bad, 'record')} can be used" if bad else ""
+        raise InputError(
+            f"found no document for {path}{reason}",
+            hint="name files with texts; are the format and the fields right?",
         )
-        flow.show()
+
+
+def _page(search: "_SourceTexts", counts: Ingested, name: str, first: str) -> tuple[bytes, int]:
+    """Return the page, and how many groups it shows."""
+    store, groups = search.database, search.groups
+    limit, documents = groups.similarity or 0.0, len(store)
+    rooms = [(search.weight(group), partial(search.listed, group)) for group in search.chosen]
+    listed, cut = rendered(rooms)
+    compared = f"were compared: {_read(counts)}."
+    numbers = [(f"{documents:,}", "documents", compared), *numbers_of(groups, documents, first)]
+    page = ReportPage(
+        title=f"Duplicates in {name}",
+        subtitle=f"{plural(len(groups.starts), 'group')} among {plural(documents, 'document')}, "
+        f"with the limit {percent(limit)}",
+        top=[cards(numbers), *figures(groups)],
+        least=min([limit, *search.shares]),
+        kinds=_KINDS,
+        groups=listed,
+        notes=list(_notes(groups, len(listed), search.missing, cut)),
+        footer=f"Made by fpdb with the recipe {store.recipe.name} ({store.recipe.id}).",
+    )
+    return page.render(), len(listed)
 
 
 def _read(counts: Ingested) -> str:
