@@ -14,10 +14,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain, islice
+from operator import lt
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import xxhash
 
 from fpdb.arrays import Column, Marks, Places, Rows, differs, gathered, joined
 from fpdb.documents.catalog import Catalog, View
@@ -25,7 +27,7 @@ from fpdb.documents.keys import KEYS, key_bytes, key_pages
 from fpdb.documents.layout import check_files, database_names, layout, read_layout
 from fpdb.errors import DamagedError, FormatError, FpdbError, InputError, OpenError, WorkerError
 from fpdb.fingerprint import canonical
-from fpdb.maintenance.digest import Digest, hashed, spread
+from fpdb.fingerprint.sketches import mix
 from fpdb.models import SKETCH_BYTES, Problem
 from fpdb.processes import Streamed, Worker, limit_resource, require_address_space, signal_name
 from fpdb.progress import Meter, tracked
@@ -43,7 +45,7 @@ from fpdb.storage.lmdb_file import DATA_FILE
 from fpdb.tables import Permutation
 from fpdb.tables.bits import as_words, of_words, to_array
 from fpdb.tables.index import HIGH_BITS
-from fpdb.tables.sorted_pages import NumberPages, SortedPages
+from fpdb.tables.sorted_pages import NumberPages
 
 # The limits of the child process: far more than an intact database needs.
 _MEMORY = 4 << 30
@@ -55,6 +57,10 @@ ROWS, RECORDS = 1 << 16, 1 << 13  # of a table, and of documents, that are read 
 COMPARED = 1 << 18
 
 _ROWS_OF_IDS = NumberPages("ids", keys=3, columns=3)  # looked up by all that they have
+
+_BUCKET_BITS = 12
+_BUCKETS = 1 << _BUCKET_BITS
+_SEEDS = [int.from_bytes(os.urandom(8)) for _ in range(4)]
 
 _MISSING = "the entry of the document {} is missing"
 _STRANGE = "an entry names the document {}, which has another one"
@@ -205,6 +211,49 @@ def _check_lookups(txn: ReadTransaction, name: str, step: Meter) -> Iterator[Pro
         yield Problem(name, f"{count} entries, expected {txn.entries(name)}")
 
 
+class Digest:
+    """A digest of rows, in any order: in each bucket, their number and the sum of their mixes.
+
+    Two sets of rows that differ have the same digest with a chance of one in 2**64. Nobody can
+    choose rows so that they do, because nobody can predict the seeds.
+    """
+
+    def __init__(self, blocks: Iterable[Rows] = ()) -> None:
+        self.counts = np.zeros(_BUCKETS, np.int64)
+        self.sums = np.zeros(_BUCKETS, np.uint64)
+        for rows in blocks:
+            self.add(rows)
+
+    def add(self, rows: Rows) -> None:
+        """Add rows."""
+        mixed, buckets = spread(rows)
+        self.counts += np.bincount(buckets, minlength=_BUCKETS)
+        np.add.at(self.sums, buckets, mixed)
+
+    @property
+    def count(self) -> int:
+        """The number of rows."""
+        return int(self.counts.sum())
+
+    def differs(self, other: "Digest") -> Marks:
+        """Mark the buckets with other rows."""
+        marks: Marks = (self.counts != other.counts) | (self.sums != other.sums)
+        return marks
+
+
+def spread(rows: Rows) -> tuple[Column, Places]:
+    """Return 64 bits that look random for each row, and its bucket."""
+    mixed = np.zeros(len(rows[0]), np.uint64)
+    for column, seed in zip(rows, _SEEDS, strict=False):
+        mixed = mix((mixed ^ column) + np.uint64(seed))
+    return mixed, (mixed >> np.uint64(64 - _BUCKET_BITS)).astype(np.int64)
+
+
+def hashed(texts: Iterable[bytes]) -> Column:
+    """Return a number for each text, which represents it in rows."""
+    return np.array([xxhash.xxh3_64_intdigest(text, _SEEDS[0]) for text in texts], np.uint64)
+
+
 class _RowSet:
     """One of two sets of rows that are compared: its digest, and how to read it again."""
 
@@ -259,25 +308,44 @@ class _Check:
     def _stored(self, name: str) -> Iterator[Rows]:
         """Yield the rows of a sub-database in blocks, as far as they can be compared."""
         if name == "short":
-            yield from self._short()
-            return
-        pages = self._tables[name]
-        for rows in gathered(self._keys(), ROWS) if name == KEYS else self._rows(pages):
-            if self._numbered and name == self._home:
-                yield [rows[0] >> np.uint64(min(self._bits, 64) - HIGH_BITS), rows[-1]]
-            elif self._numbered and name == self._by_key:
-                yield [rows[1], rows[0]]
-            else:
-                yield rows
+            return self._short()
+        return gathered((self._comparable(name, rows) for rows in self._pages(name)), ROWS)
 
-    def _keys(self) -> Iterator[Rows]:
-        last = b""
-        for entries in self._pages(key_pages):
-            texts = key_pages.keys(entries)
-            if texts and texts[0] <= last:
-                self._report(KEYS, f"page {texts[0].hex()} comes after {last.hex()}")
-            last = max([last, *texts[-1:]])
-            yield [hashed(texts), np.array([number for _, number in entries], np.uint64)]
+    def _comparable(self, name: str, rows: Any) -> Rows:
+        if name == KEYS:
+            return [
+                hashed(key_pages.keys(rows)),
+                np.array([number for _, number in rows], np.uint64),
+            ]
+        if self._numbered and name == self._home:
+            return [rows[0] >> np.uint64(min(self._bits, 64) - HIGH_BITS), rows[-1]]
+        if self._numbered and name == self._by_key:
+            return [rows[1], rows[0]]
+        return rows  # type: ignore[no-any-return]
+
+    def _pages(self, name: str) -> Iterator[Any]:
+        """Yield the rows of pages that can be read; report the others, and rows out of order."""
+        pages, last = self._tables[name], b""
+        with self._txn.cursor(name) as cursor:
+            for page, value in self._step.count(cursor):
+                try:
+                    rows = pages.unpack(value, pages.seed_at(page))
+                except DamagedError as error:
+                    self._report(name, f"page {bytes(page).hex()}: {error}")
+                    continue
+                keys = pages.keys(rows)
+                first = keys[0] if keys else b""
+                if page != first:
+                    what = f"page {bytes(page).hex()} has the wrong key, expected {first.hex()}"
+                    self._report(name, what)
+                before = [last, *keys]
+                if not all(map(lt, before, keys)):
+                    wrong = [key for old, key in zip(before, keys, strict=False) if key <= old]
+                    what = f"{len(wrong)} rows aren't in order, or are stored twice, first "
+                    self._report(name, what + wrong[0].hex())
+                if keys:
+                    last = keys[-1]
+                    yield rows
 
     def _short(self) -> Iterator[Rows]:
         with self._txn.cursor("short") as cursor:
@@ -288,36 +356,6 @@ class _Check:
                         self._report("short", f"{key.hex()} isn't a text with an id")
                 ids = [int.from_bytes(key[-ID_BYTES:]) for key, _ in block]
                 yield [hashed(key[:-ID_BYTES] for key, _ in block), np.array(ids, np.uint64)]
-
-    def _rows(self, pages: NumberPages) -> Iterator[Rows]:
-        last: Rows = []
-        for rows in gathered(self._pages(pages), ROWS):
-            keys = rows[: pages.key_width // ID_BYTES]
-            if last:
-                keys = joined([last, keys])
-            last = [column[-1:] for column in keys]
-            wrong = (~_ascending(keys)).nonzero()[0]
-            if len(wrong):
-                row = ", ".join(str(column[wrong[0] + 1]) for column in keys)
-                what = f"{len(wrong)} rows aren't in order, or are stored twice, first {row}"
-                self._report(pages.name, what)
-            yield rows
-
-    def _pages(self, pages: SortedPages[Any]) -> Iterator[Any]:
-        """Yield the rows of the pages that can be read, and report the others."""
-        with self._txn.cursor(pages.name) as cursor:
-            for key, value in self._step.count(cursor):
-                try:
-                    rows = pages.unpack(value, pages.seed_at(key))
-                except DamagedError as error:
-                    self._report(pages.name, f"page {bytes(key).hex()}: {error}")
-                    continue
-                first = pages.first_key(rows)
-                if key != first:
-                    what = f"page {bytes(key).hex()} has the wrong key, expected {first.hex()}"
-                    self._report(pages.name, what)
-                if first:
-                    yield rows
 
     def _permuted(self, permutation: Permutation) -> Iterator[Rows]:
         """Yield the rows of the home table as another table must have them."""
@@ -470,15 +508,6 @@ def _rows_in(buckets: Places, blocks: Iterable[Rows]) -> set[tuple[int, ...]]:
 
 def _ids_of(block: list[Stored]) -> Column:
     return np.array([stored.id for stored in block], np.uint64)
-
-
-def _ascending(rows: Rows) -> Marks:
-    greater = np.zeros(len(rows[0]) - 1, np.bool_)
-    same = ~greater
-    for column in rows:
-        greater |= same & (column[1:] > column[:-1])
-        same &= column[1:] == column[:-1]
-    return greater
 
 
 def shown_id(name: bytes) -> str:

@@ -107,8 +107,8 @@ class SortedPages(ABC, Generic[R]):
         return self.unpack(value, self.seed_at(key))
 
     def first_key(self, rows: R) -> bytes:
-        """Return the key of the page that has these rows; without rows it is empty."""
-        return next(iter(self.keys(self._part(rows, 0, 1))), b"")
+        """Return the key of the page that has these rows."""
+        return self.keys(self._part(rows, 0, 1))[0]
 
     def between(
         self, txn: ReadTransaction, first: bytes = b"", last: bytes | None = None

@@ -32,6 +32,7 @@ from fpdb.errors import (
 )
 from fpdb.storage.drafts import seal
 from fpdb.storage.format import pack_header
+from fpdb.tables.plan import choose_plan
 
 Run = Callable[..., str]
 Entries = dict[str, list[tuple[bytes, bytes]]]
@@ -233,6 +234,9 @@ def test_any_changed_byte_of_the_header_is_seen(filled: Database, readonly: bool
         (DamagedError, {"keys": "of another kind"}),
         (DamagedError, {"keys": 5}),
         (DamagedError, {"plan": []}),
+        (DamagedError, {"similarity": None}),
+        (InputError, {"similarity": "0.8"}),
+        (DamagedError, {"plan": choose_plan(64, 3).to_dict()}),  # which has no bands
         (PlanError, {"plan": {}}),
         (PlanError, {"plan": {"bits": 64, "k": 3, "tables": []}}),
     ],

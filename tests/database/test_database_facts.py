@@ -20,16 +20,13 @@ from tiers import examples
 import fpdb
 from fpdb import Database, Document, Grams, Hash, Recipe, Secret
 from fpdb.errors import (
-    ClosedError,
     DocumentNotFoundError,
     InputError,
-    PlanError,
     RecipeError,
     RecipeMismatchError,
 )
 from fpdb.storage import WriteTransaction
 from fpdb.storage.format import LARGEST_KEY, LARGEST_META
-from fpdb.tables.plan import choose_plan, home_plan
 
 TEXT = "the quick brown fox jumps over the lazy dog and runs away from it"
 OTHER = "completely different words stand here so that nothing looks alike at all"
@@ -86,82 +83,6 @@ def test_a_duplicate_is_named_and_not_stored(db: Database) -> None:
     assert len(db) == 2
 
 
-def test_skipping_duplicates_replaces_a_known_key_all_the_same(db: Database) -> None:
-    db.add("a", TEXT)
-    db.add("b", OTHER)
-    added = db.add("b", TEXT, skip_duplicates=True)
-    assert (added.status, keys_of(added.matches)) == ("replaced", ["a"])
-    assert db.add("b", TEXT, skip_duplicates=True).status == "unchanged"
-    # A document resembles no former self.
-    assert db.add("a", TEXT, {"new": 1}, skip_duplicates=True).status == "replaced"
-
-
-def test_a_batch_looks_at_its_own_documents_too(db: Database) -> None:
-    documents = [
-        Document("a", TEXT),
-        Document("b", TEXT),
-        Document("c", OTHER),
-        Document("c", TEXT),
-    ]
-    results = list(db.add_many(documents, skip_duplicates=True))
-    assert [(added.key, added.status) for added in results] == [
-        ("a", "added"),
-        ("b", "duplicate"),
-        ("c", "added"),
-        ("c", "replaced"),
-    ]
-    assert keys_of(results[1].matches) == ["a"]
-    assert list(db) == ["a", "c"]
-
-
-def test_a_batch_forgets_what_it_replaced(db: Database) -> None:
-    """A page that changed in this very batch no longer stands in the way of its old text."""
-    db.add("a", TEXT)
-    documents = [Document("a", OTHER), Document("b", TEXT), Document("b", OTHER + " more")]
-    results = list(db.add_many(documents, skip_duplicates=True))
-    assert [(added.key, added.status) for added in results] == [
-        ("a", "replaced"),
-        ("b", "added"),
-        ("b", "replaced"),
-    ]
-    assert db.add("c", OTHER, skip_duplicates=True).status == "duplicate"
-    assert list(db.check()) == []
-
-
-def test_short_texts_are_found_by_equal_words_only(db: Database) -> None:
-    assert db.add("a", "on and on").status == "short"
-    assert db.add("b", "on and on").status == "short"
-    assert db.add("c", "").status == "short"
-    assert db.add("d", "and on and").status == "short"
-    assert db["a"].short
-    assert db["a"].fingerprint is None
-    assert [(m.key, m.distance) for m in db.query("on and on")] == [("a", 0), ("b", 0)]
-    assert keys_of(db.query("on and on", limit=1)) == ["a"]
-    assert db.query("") == []
-    assert db.query("on on and") == []
-    added = db.add("e", "on and on", skip_duplicates=True)
-    assert (added.status, keys_of(added.matches)) == ("duplicate", ["a", "b"])
-    assert db.add("f", "one more", skip_duplicates=True).status == "short"
-    assert db.add("a", "on and on").status == "unchanged"
-    stats = db.stats()
-    assert (stats.documents, stats.short) == (5, 5)
-
-
-def test_a_short_text_and_a_long_one_take_each_others_place(db: Database) -> None:
-    for first, second in ((TEXT, SHORT), (SHORT, TEXT)):
-        db.add("a", first)
-        db.add("a", second)
-        assert db.query(first) == []
-        assert keys_of(db.query(second)) == ["a"]
-        assert list(db.check()) == []
-    assert db.stats().short == 0
-    assert db.delete("a")
-    assert db.add("a", SHORT).status == "short"
-    assert db.delete("a")
-    assert db.query(SHORT) == []
-    assert db.stats().short == 0
-
-
 def test_ids_arent_given_twice(db: Database) -> None:
     ids = [db.add(key, TEXT).id for key in "abc"]
     db.delete("b")
@@ -202,41 +123,6 @@ def test_fingerprints_are_taken_from_arrays_and_lists(numbered: Database) -> Non
     assert stored == {1: 0, 2: 9, 3: 5, 4: 2**63, 5: 7, 6: TOP, 7: 1, 8: 2}
 
 
-@pytest.mark.parametrize("bits", [32, 64, 128])
-@pytest.mark.parametrize("keys", ["text", "integer"])
-def test_a_bulk_load_equals_single_adds(tmp_path: Path, bits: int, keys: str) -> None:
-    recipe = fpdb.recipe("web").with_bits(bits)
-    dice = np.random.default_rng(bits)
-    words = dice.integers(0, 2**64, (2500, 2), np.uint64)
-    array = words if bits == 128 else words[:, 0] >> np.uint64(64 - bits)
-    array[2400:] = array[:100]
-    names = dice.permutation(3000)[:2500].tolist()
-    names[7] = names[2300]  # of a key that comes twice, the last counts
-    own = names if keys == "integer" else [f"k{name}" for name in names]
-    with (
-        fpdb.create(tmp_path / "bulk", recipe=recipe, keys=keys) as bulk,
-        fpdb.create(tmp_path / "single", recipe=recipe, keys=keys) as single,
-    ):
-        assert bulk.add_fingerprints(own, array) == 2499
-        numbers = [int(row) if bits < 128 else int(row[0]) << 64 | int(row[1]) for row in array]
-        pairs = zip(own, numbers, strict=True)
-        list(single.add_many(Document(name, fingerprint=number) for name, number in pairs))
-        facts = [
-            [(d.key, d.fingerprint, d.meta, d.short) for d in db.scan()] for db in (bulk, single)
-        ]
-        assert facts[0] == facts[1]
-        assert list(bulk.check()) == list(single.check()) == []
-        assert len(bulk) == 2499
-        for number in numbers[::100]:
-            assert keys_of(bulk.query_fingerprint(number)) == keys_of(
-                single.query_fingerprint(number)
-            )
-        assert bulk.add_fingerprints(own, array) == 0
-        assert list(bulk.check()) == []
-        if keys == "text":
-            assert bulk.add("new", TEXT).id == 2499
-
-
 def test_128_bits_come_as_two_words_high_one_first(tmp_path: Path) -> None:
     recipe = fpdb.recipe("web").with_bits(128)
     with fpdb.create(tmp_path / "db", recipe=recipe, keys="integer") as db:
@@ -263,14 +149,6 @@ def test_a_fingerprint_wider_than_the_database_is_refused(tmp_path: Path) -> Non
         assert len(db) == 0
         assert db.add_fingerprints([1], np.array([2**32 - 1], np.uint64)) == 1
         assert keys_of(db.query_fingerprint(2**32 - 1)) == [1]
-
-
-@pytest.mark.parametrize("k", range(8))
-def test_the_highest_and_the_lowest_fingerprint_are_found_at_any_k(tmp_path: Path, k: int) -> None:
-    with fpdb.create(tmp_path / "db", keys="integer", plan=choose_plan(64, 3)) as db:
-        db.add_fingerprints([1, 2, 3], [TOP, 0, TOP - 1])
-        assert keys_of(db.query_fingerprint(TOP, k=k)) == [1, 3][: k + 1]
-        assert keys_of(db.query_fingerprint(0, k=k)) == [2]
 
 
 # Keys
@@ -312,19 +190,6 @@ def test_the_longest_key_counts_bytes(db: Database) -> None:
             db.add(key, TEXT)
         assert "digest" in caught.value.hint
     assert len(db) == 1
-
-
-def test_the_ends_of_the_integers_are_keys(numbered: Database) -> None:
-    keys = [0, 1, 2**32, 2**63, TOP - 1, TOP]
-    for key in reversed(keys):
-        added = numbered.add(key, f"{TEXT} {key}", key)
-        assert (added.key, added.id, added.status) == (key, key, "added")
-    assert list(numbered) == keys
-    assert [numbered[key].meta for key in keys] == keys
-    assert keys_of(numbered.query(f"{TEXT} {TOP}", k=0)) == [TOP]
-    assert numbered.delete_many([TOP, 0]) == 2
-    assert list(numbered) == keys[1:-1]
-    assert list(numbered.check()) == []
 
 
 # Metadata
@@ -386,37 +251,12 @@ def test_metadata_that_cant_be_kept(db: Database, meta: Any, message: str) -> No
     assert db["a"].meta == "old"
 
 
-def test_metadata_of_their_own_come_with_ready_fingerprints(numbered: Database) -> None:
-    documents = [Document(n, meta={"n": n}, fingerprint=n) for n in range(50)]
-    assert {added.status for added in numbered.add_many(documents)} == {"added"}
-    assert numbered[7].meta == {"n": 7}
-    assert next(numbered.add_many([Document(7, fingerprint=7)])).status == "replaced"
-    assert numbered[7].meta is None
-    assert numbered.query_fingerprint(8, k=0)[0].meta == {"n": 8}
-    assert list(numbered.check()) == []
-
-
 def test_half_surrogates_in_texts_are_kept(db: Database) -> None:
     db.add("a", "\ud800 x x x")
     assert keys_of(db.query("\ud800 x x x")) == ["a"]
 
 
 # Querying
-
-
-def test_matches_are_sorted_by_distance_then_key(numbered: Database) -> None:
-    near = {9: 0, 3: 0, 8: 1, 1: 3, 7: 3, 2: 7, 5: 2**40}
-    numbered.add_fingerprints(list(near), list(near.values()))
-    matches = numbered.query_fingerprint(0)
-    assert [(m.distance, m.key) for m in matches] == [
-        (0, 3), (0, 9), (1, 5), (1, 8), (2, 1), (2, 7), (3, 2),
-    ]  # fmt: skip
-    assert all(m.similarity is None and m.id == m.key for m in matches)
-    assert matches.complete
-    for limit in range(1, 9):
-        assert numbered.query_fingerprint(0, limit=limit) == matches[:limit]
-    assert [m.key for m in numbered.query_fingerprint(0, k=1)] == [3, 9, 5, 8]
-    assert [m.key for m in numbered.query_fingerprint(0, k=0)] == [3, 9]
 
 
 def test_text_keys_of_one_distance_are_sorted_as_text(db: Database) -> None:
@@ -469,29 +309,6 @@ def test_a_million_copies_are_one_entry_in_every_further_table(numbered: Databas
     assert list(numbered.check()) == []
 
 
-def test_a_k_that_the_plan_cant_serve_is_refused_with_a_hint(tmp_path: Path) -> None:
-    with fpdb.create(tmp_path / "db", k=0, plan=home_plan(64, 0, 64)) as db:
-        db.add("a", TEXT)
-        for k in (9, 64):
-            for use in (
-                lambda k=k: db.query(TEXT, k=k),
-                lambda k=k: list(db.query_many([TEXT], k=k)),
-                lambda k=k: db.query_fingerprint(1, k=k),
-            ):
-                with pytest.raises(PlanError, match=f"k = {k}") as caught:
-                    use()
-                assert caught.value.hint
-        assert keys_of(db.query(TEXT, k=1)) == ["a"]
-
-
-def test_query_many_answers_each_text_in_turn(db: Database) -> None:
-    db.add("a", TEXT)
-    db.add("b", SHORT)
-    answers = db.query_many(text for text in [OTHER, TEXT, SHORT, "", TEXT] * 300)
-    found = [keys_of(matches) for matches in answers]
-    assert found == [[], ["a"], ["b"], [], ["a"]] * 300
-
-
 # Reading
 
 
@@ -507,17 +324,6 @@ def test_documents_are_got_by_key(db: Database) -> None:
         db["b"]
     assert isinstance(caught.value, KeyError)
     assert caught.value.hint
-
-
-def test_deleting_says_what_was_there(db: Database) -> None:
-    for key in "abc":
-        db.add(key, TEXT)
-    assert db.delete("b") is True
-    assert db.delete("b") is False
-    assert db.delete_many(["a", "x", "a", "c"]) == 2
-    assert db.delete_many(iter(["a"])) == 0
-    assert len(db) == 0
-    assert db.query(TEXT) == []
 
 
 def test_keys_come_in_order(db: Database, numbered: Database) -> None:
@@ -753,13 +559,6 @@ def test_a_handle_is_pickled_as_its_path(db: Database, path: Path) -> None:
     with fpdb.open(path, readonly=True) as reader, pickle.loads(pickle.dumps(reader)) as again:
         assert again.readonly
         assert list(again) == ["a", "b"]
-
-
-def test_the_with_block_closes(path: Path, tiny: Recipe) -> None:
-    with fpdb.create(path, recipe=tiny) as db:
-        assert db.k == 3
-    with pytest.raises(ClosedError):
-        len(db)
 
 
 def test_threads_share_a_handle(db: Database) -> None:

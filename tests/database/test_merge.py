@@ -220,19 +220,6 @@ def paths(tmp_path: Path) -> list[Path]:
     return [tmp_path / "a", tmp_path / "b"]
 
 
-@pytest.mark.usefixtures("checked_here")
-def test_equally_old_documents_are_those_of_the_first(paths: list[Path], tmp_path: Path) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("time.time", lambda: 5.0)
-        for path in paths:
-            with fpdb.open(path) as db:
-                db.add("y", f"four five six {path.name}")
-    merged = fpdb.merge(paths, tmp_path / "c")
-    assert [source[1:] for source in merged.sources] == [(2, 0), (1, 1)]
-    turned = fpdb.merge(paths[::-1], tmp_path / "d")
-    assert [source[1:] for source in turned.sources] == [(2, 0), (1, 1)]
-
-
 def test_a_merge_leaves_its_sources_alone_and_nothing_beside(
     paths: list[Path], tmp_path: Path
 ) -> None:
@@ -248,27 +235,6 @@ def test_a_merge_leaves_its_sources_alone_and_nothing_beside(
     with fpdb.open(tmp_path / "c") as db:
         db.add("new", "one two three")
         assert len(db) == 4
-
-
-@pytest.mark.usefixtures("checked_here")
-def test_empty_databases_merge(tmp_path: Path) -> None:
-    for keys in ("text", "integer"):
-        for name in ("a", "b"):
-            fpdb.create(tmp_path / (keys + name), keys=keys).close()
-        found = fpdb.merge([tmp_path / f"{keys}a", tmp_path / f"{keys}b"], tmp_path / f"{keys}c")
-        assert found.documents == 0
-
-
-@pytest.mark.usefixtures("checked_here")
-def test_copies_of_one_database_that_went_their_own_ways(paths: list[Path], tmp_path: Path) -> None:
-    with fpdb.open(paths[0]) as db:
-        db.backup(tmp_path / "copy")
-        db.add("mine", "one two three four")
-    with fpdb.open(tmp_path / "copy") as copy:
-        copy.add("its", "five six seven eight")
-    merged = fpdb.merge([paths[0], tmp_path / "copy"], tmp_path / "c", on_conflict="first")
-    assert merged.documents == 4
-    assert [source.dropped for source in merged.sources] == [0, 2]
 
 
 def test_another_recipe_is_refused_by_name(paths: list[Path], tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import fpdb
 from fpdb import Document
 from fpdb.documents import catalog
 from fpdb.maintenance import merge as merging
+from fpdb.maintenance import rebuild
 
 pytestmark = pytest.mark.process
 
@@ -154,8 +155,7 @@ def test_memory_doesnt_grow_with_the_documents(
     tmp_path: Path, keys: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(merging, "check", lambda path, deep: iter(()))
-    monkeypatch.setattr(merging, "ROWS", 1 << 10)
-    monkeypatch.setattr(merging, "BLOCK", 1 << 12)
+    monkeypatch.setattr(rebuild, "BLOCK", 1 << 12)
     monkeypatch.setattr(catalog, "_BLOCK", 1 << 10)
     peaks = []
     for count in (100, 10_000, 30_000):  # the first time, other things are imported and kept

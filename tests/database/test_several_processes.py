@@ -199,42 +199,6 @@ def _number_of(key: str) -> int:
     return int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest(), "big")
 
 
-RACER = """
-import json
-db, name = fpdb.open(argv[0]), argv[1]
-pages = [" ".join(f"word{(page * 31 + n * n) % 9973}" for n in range(30)) for page in range(120)]
-print("ready", flush=True)
-sys.stdin.readline()
-documents = [Document(f"{name}-{n}", page) for n, page in enumerate(pages)]
-singles = [db.add(d.key, d.text, skip_duplicates=True) for d in documents[:60]]
-statuses = [added.status for added in singles]
-for first in range(60, 120, 7):
-    batch = db.add_many(documents[first : min(first + 7, 120)], skip_duplicates=True)
-    statuses += [added.status for added in batch]
-statuses.append(db.add(f"{name}-short", "on and on", skip_duplicates=True).status)
-print(json.dumps(statuses), flush=True)
-"""
-
-
-def test_two_crawlers_with_the_same_pages_store_each_once(
-    db: Database, path: Path, start: Start
-) -> None:
-    racers = [start(RACER, path, name) for name in "ab"]
-    for process in racers:
-        assert hear(process) == "ready"
-    for process in racers:
-        say(process, "go")
-    first, second = (json.loads(hear(process)) for process in racers)
-    assert len(first) == len(second) == 121
-    for pair in list(zip(first, second, strict=True))[:-1]:
-        assert sorted(pair) == ["added", "duplicate"]
-    assert sorted((first[-1], second[-1])) == ["duplicate", "short"]
-    assert len(db) == 121
-    counts = Counter(key.partition("-")[2] for key in db)
-    assert set(counts.values()) == {1}
-    assert list(db.check()) == []
-
-
 STEPPER = """
 db, name, safe = fpdb.open(argv[0]), argv[1], argv[2] == "safe"
 print("ready", flush=True)

@@ -20,13 +20,10 @@ from fpdb.documents import lookup
 from fpdb.errors import InputError
 from fpdb.fingerprint.sketches import least_estimate, plain_text
 from fpdb.joins import pairs as joins
-from fpdb.storage import Environment
 from fpdb.storage.format import (
     Counters,
     Stored,
-    pack_header,
     pack_record,
-    unpack_header,
     unpack_record,
 )
 from fpdb.tables import Bands, bands, choose_bands
@@ -401,30 +398,6 @@ def test_pairs_of_many_texts_are_those_of_brute_force_but_for_few(tmp_path):
     assert all(shares[pair] >= 0.7 for pair in found)
 
 
-def test_what_resembles_by_its_sketch_is_not_added(tmp_path):
-    dice = random.Random(9)
-    words = dice.choices(WORDS, k=100)
-    near, far = (" ".join(changed(dice, words, edits)) for edits in (2, 40))
-    with fpdb.create(tmp_path / "db") as db:
-        documents = [
-            Document(name, text)
-            for name, text in (("first", " ".join(words)), ("near", near), ("far", far))
-        ]
-        added = list(db.add_many(documents, skip_duplicates=True, similarity=0.8))
-        assert [each.status for each in added] == ["added", "duplicate", "added"]
-        [match] = added[1].matches
-        assert match.key == "first"
-        assert match.similarity == estimated(WEB.sketch(" ".join(words)), WEB.sketch(near))
-        # A ready fingerprint is a question of bits.
-        number = WEB.fingerprint(" ".join(words))
-        ready = [
-            Document("ready", fingerprint=number),
-            Document("far", fingerprint=~number % 2**64),
-        ]
-        added = list(db.add_many(ready, skip_duplicates=True))
-        assert [each.status for each in added] == ["duplicate", "replaced"]
-
-
 def test_a_text_without_shingles_is_found_by_an_equal_one(tmp_path):
     with fpdb.create(tmp_path / "db", recipe="char-4") as db:
         db.add("a", "abcdefghijklmnop")  # thirteen features, one word
@@ -522,23 +495,6 @@ def test_bands_are_chosen_for_the_documents(tmp_path):
         assert (db.similarity, db.plan.bands) == (0.9, choose_bands(0.9, 1_000_000))
 
 
-@pytest.mark.parametrize("change", [{"similarity": None}, {"similarity": "0.8"}, {"plan": None}])
-def test_a_header_with_only_one_of_bands_and_similarity_is_damaged(tmp_path, change):
-    with fpdb.create(tmp_path / "db", similarity=None) as db:
-        plain = db.plan.to_dict()
-    shutil.rmtree(tmp_path / "db")
-    fpdb.create(tmp_path / "db").close()
-    if "plan" in change:
-        change = {"plan": plain}
-    environment = Environment.open(tmp_path / "db")
-    with environment.write(10) as txn:
-        head = unpack_header(txn.get("header", b"header") or b"")
-        txn.put("header", b"header", pack_header(head | change))
-    environment.close()
-    with pytest.raises(fpdb.FpdbError, match="similarity"):
-        fpdb.open(tmp_path / "db")
-
-
 @pytest.mark.process
 @pytest.mark.slow("a database is copied in nine ways, and each copy is checked")
 @pytest.mark.parametrize(("keys", "bits"), [("text", 64), ("integer", 128)])
@@ -625,16 +581,3 @@ def test_clusters_of_many_copies_are_those_of_all_pairs(tmp_path):
         assert [keys[0] for keys in clusters] == sorted(map(min, clusters))
         deleted = [key for each in db.delete_duplicates(similarity=0.6) for key in each.duplicates]
         assert len(deleted) == sum(map(len, expected)) - len(expected)
-
-
-@pytest.mark.parametrize("keys", ["text", "integer"])
-def test_a_sketch_is_kept_without_its_text(tmp_path, keys):
-    text, key = " ".join(WORDS[:50]), "a" if keys == "text" else 7
-    with fpdb.create(tmp_path / "db", similarity=0.8, keys=keys) as db:
-        ready = Document(key, fingerprint=WEB.fingerprint(text), sketch=WEB.sketch(text))
-        [added] = db.add_many([ready])
-        assert added.status == "added"
-        assert db.get(key).sketch == WEB.sketch(text)
-        assert list(db.check()) == []
-        assert db.delete(key)
-        assert list(db.check()) == []
