@@ -1,6 +1,5 @@
 """A check in small parts finds random damage, bad headers and bad records, in little memory."""
 
-import contextlib
 import random
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -10,15 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 import xxhash
+from damaged import named, problems
 from tiers import examples
 
 import fpdb
 from fpdb import Database, Document, Grams, Recipe
-from fpdb.documents.catalog import View
 from fpdb.documents.keys import key_pages
 from fpdb.maintenance import check as checking
-from fpdb.maintenance.check import check_view
-from fpdb.models import Key, Problem
+from fpdb.models import Problem
 from fpdb.storage import WriteTransaction
 from fpdb.storage.format import (
     pack_header,
@@ -67,10 +65,6 @@ def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks and groups so small that every comparison takes many of them."""
     monkeypatch.setattr(checking, "ROWS", 100)
     monkeypatch.setattr(checking, "RECORDS", 30)
-
-
-def named(number: int, keys: str) -> Key:
-    return number if keys == "integer" else f"page/{number:04d}"
 
 
 def number_pages(db: Database) -> list[NumberPages]:
@@ -178,20 +172,17 @@ class Damager:
         self.txn.put("documents", name, pack_record(record, self.db.plan.bits))
 
 
-class Undone(Exception):  # noqa: N818 - it is no error
-    """Ends a transaction without a trace."""
-
-
 @pytest.mark.usefixtures("in_parts")
 @pytest.mark.parametrize("seed", range(examples(20)))
 def test_random_damage_is_found(db: Database, seed: int) -> None:
     dice = random.Random(seed)
-    with contextlib.suppress(Undone), db._environment.write() as txn:
+
+    def change(txn: WriteTransaction) -> None:
         damager = Damager(txn, db, dice)
         for _ in range(dice.choice([1, 1, 2, 4])):
             dice.choice([damager.page, damager.page, damager.entry, damager.record])()
-        assert list(check_view(View(txn, db._index, db._catalog)))
-        raise Undone
+
+    assert problems(db, change)
 
 
 @pytest.mark.usefixtures("in_parts")
@@ -200,14 +191,16 @@ def test_more_differences_than_memory_is_set_aside_for(
 ) -> None:
     """The rows of one bucket are named, and the number of rows says that there are more."""
     monkeypatch.setattr(checking, "COMPARED", 1)
-    pages = db._index.further[0]
-    with contextlib.suppress(Undone), db._environment.write() as txn:
+    pages, rows = db._index.further[0], 0
+
+    def change(txn: WriteTransaction) -> None:
+        nonlocal rows
         with txn.cursor(pages.name) as cursor:
             assert cursor.first()
             rows = len(pages.rows_at(cursor)[0])
             cursor.delete()
-        found = list(check_view(View(txn, db._index, db._catalog)))
-        raise Undone
+
+    found = problems(db, change)
     assert {problem.where for problem in found} == {pages.name}
     *named, last = (problem.what for problem in found)
     assert 0 < len(named) < rows
@@ -217,16 +210,12 @@ def test_more_differences_than_memory_is_set_aside_for(
 
 def test_an_empty_page_is_reported(db: Database) -> None:
     for pages in number_pages(db):
-        with contextlib.suppress(Undone), db._environment.write() as txn:
-            with txn.cursor(pages.name) as cursor:
-                assert cursor.first()
-                key = (int.from_bytes(cursor.key()) + 1).to_bytes(pages.key_width)
-            shape = Shape([0] * pages.columns, [8] * pages.columns, 0)
-            txn.put(
-                pages.name, key, summed(pack_unsummed(pages.empty(), shape), pages.seed_at(key))
-            )
-            found = list(check_view(View(txn, db._index, db._catalog)))
-            raise Undone
+        with db._environment.read() as txn, txn.cursor(pages.name) as cursor:
+            assert cursor.first()
+            key = (int.from_bytes(cursor.key()) + 1).to_bytes(pages.key_width)
+        shape = Shape([0] * pages.columns, [8] * pages.columns, 0)
+        page = summed(pack_unsummed(pages.empty(), shape), pages.seed_at(key))
+        found = problems(db, lambda txn: txn.put(pages.name, key, page))  # noqa: B023
         what = f"page {key.hex()} has the wrong key, expected "
         assert found[0] == Problem(pages.name, what)
         # Lookups that end on the empty page don't find the rows of the page before.
@@ -251,25 +240,21 @@ def test_a_record_with_fields_of_another_kind_is_reported(
 ) -> None:
     """Whoever wrote it gave it a fine checksum."""
     number = db[named(7, db.keys)].id.to_bytes(8)
-    with contextlib.suppress(Undone), db._environment.write() as txn:
+
+    def rewrite(txn: WriteTransaction) -> None:
         body = change(bytes(txn.get("documents", number) or b"")[4:])
-        txn.put(
-            "documents",
-            number,
-            xxhash.xxh3_64_digest(body, seed_of("documents", number))[-4:] + body,
-        )
-        found = list(check_view(View(txn, db._index, db._catalog)))
-        raise Undone
+        checksum = xxhash.xxh3_64_digest(body, seed_of("documents", number))[-4:]
+        txn.put("documents", number, checksum + body)
+
+    found = problems(db, rewrite)
     what = f"the document {int.from_bytes(number)}: its fields aren't those of a document"
     assert found == [Problem("documents", what)]
 
 
 def test_a_record_under_no_id_is_reported(db: Database) -> None:
-    with contextlib.suppress(Undone), db._environment.write() as txn:
+    with db._environment.read() as txn:
         value = bytes(txn.get("documents", db[named(7, db.keys)].id.to_bytes(8)) or b"")
-        txn.put("documents", b"\1\2", renumbered(value, 0x0102))
-        found = list(check_view(View(txn, db._index, db._catalog)))
-        raise Undone
+    found = problems(db, lambda txn: txn.put("documents", b"\1\2", renumbered(value, 0x0102)))
     what = "the document 0102…: its fields aren't those of a document"
     assert found == [Problem("documents", what)]
 
@@ -300,17 +285,16 @@ def test_any_single_row_that_differs_is_found() -> None:
 
 
 def peak(path: Path, damage: bool) -> int:
-    with fpdb.open(path) as db, contextlib.suppress(Undone), db._environment.write() as txn:
+    def drop(txn: WriteTransaction) -> None:
         if damage:
-            pages = db._index.further[0]
-            entry = Damager(txn, db, random.Random(1)).some_entry(pages.name)
-            txn.delete(pages.name, entry[0])
+            name = db._index.further[0].name
+            txn.delete(name, Damager(txn, db, random.Random(1)).some_entry(name)[0])
         tracemalloc.start()
-        count = sum(1 for _ in check_view(View(txn, db._index, db._catalog)))
+
+    with fpdb.open(path) as db:
+        assert bool(problems(db, drop)) == damage
         size = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        assert (count > 0) == damage
-        raise Undone
     return size
 
 
@@ -341,22 +325,17 @@ def test_memory_doesnt_grow_with_the_documents(
 
 
 def header_problems(db: Database, change: Callable[[dict[str, Any]], None]) -> list[Problem]:
-    with contextlib.suppress(Undone), db._environment.write() as txn:
+    with db._environment.read() as txn:
         head = unpack_header(txn.get("header", b"header") or b"")
-        change(head)
-        txn.put("header", b"header", pack_header(head))
-        found = list(check_view(View(txn, db._index, db._catalog)))
-        raise Undone
-    return found
+    change(head)
+    return problems(db, lambda txn: txn.put("header", b"header", pack_header(head)))
 
 
 def test_a_damaged_header_is_reported(db: Database) -> None:
-    with contextlib.suppress(Undone), db._environment.write() as txn:
+    with db._environment.read() as txn:
         data = bytearray(txn.get("header", b"header") or b"")
-        data[-1] ^= 1
-        txn.put("header", b"header", bytes(data))
-        found = list(check_view(View(txn, db._index, db._catalog)))
-        raise Undone
+    data[-1] ^= 1
+    found = problems(db, lambda txn: txn.put("header", b"header", bytes(data)))
     assert [problem.where for problem in found] == ["header"]
     assert "checksum" in found[0].what
 

@@ -394,9 +394,10 @@ def test_without_the_list_of_free_pages_only_what_is_reached_is_taken(path: Path
 def test_a_lost_header(path: Path, keys: str, tmp_path: Path) -> None:
     expected = contents(path)
     lose(path, *headers(path))
-    with pytest.raises(DamagedError, match="header") as caught:
+    with pytest.raises(DamagedError, match="has lost its header") as caught:
         fpdb.repair(path, tmp_path / "new")
-    assert caught.value.hint
+    hint = "name a database that was created in the same way"
+    assert (caught.value.hint, caught.value.parameter) == (hint, "like")
     assert not (tmp_path / "new").exists()
     fpdb.create(tmp_path / "other", recipe=TINY, keys=keys, k=2).close()
     result, found = repaired(path, like=tmp_path / "other")
