@@ -1,33 +1,41 @@
 """Join all fingerprints: find every pair of distinct fingerprints within k, each once, streamed.
 
 A pass reads a table in chunks of complete buckets; the fingerprints of a bucket agree in some bits.
-A bucket that is too large to compare all with all is split again: two fingerprints within k that
-differ in few of the other bits agree in at least one block of them. A pair is yielded in the first
-pass and the first split that find it, which its own bits tell, so no pair has to be remembered.
+A bucket that is too large to compare all with all is split: two fingerprints within k that differ
+in few of the other bits agree in at least one block of them. A pair is yielded in the first pass
+and the first block that find it, which its own bits show, so no pair has to be remembered.
 
-The kernel is `_near_in_buckets`, which compares all rows of each bucket with each other;
+The bits of all rows of a pass are in the order of its table, and so are the masks.
+
+The inner loop is `_near_in_buckets`, which compares all rows of each bucket with each other;
 `near_rows` runs it on an array that is in no table.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.arrays import Marks, Places, Rows, differs, gathered, joined, portions, spans
+from fpdb.arrays import (
+    Marks,
+    Places,
+    Rows,
+    differs,
+    gathered,
+    joined,
+    portions,
+    spans,
+)
 from fpdb.documents.catalog import View
 from fpdb.progress import tracked
 from fpdb.storage import ReadTransaction
-from fpdb.tables import Index, Permutation
-from fpdb.tables.bits import Distances
+from fpdb.tables import Permutation
+from fpdb.tables.bits import Distances, as_words, of_words
 from fpdb.tables.sorted_pages import NumberPages
 from fpdb.threads import count_jobs, mapped
 
-# The order of bits: which bit of a fingerprint, 0 the highest, is in which place.
-Layout = tuple[int, ...]
 # Pairs of fingerprints as columns: the words of the first, those of the second, the distances.
 NearPairs = Sequence[NDArray[Any]]
 
@@ -39,15 +47,19 @@ _HISTOGRAM_BITS = 16
 # Nanoseconds to sort a row by other bits and find its bucket, and to compare two rows.
 _SORT = 60.0
 _COMPARE = 0.85
-# Rows of a bucket sampled to see how its bits are spread, and the share of comparisons that a
-# split may leave at most.
+# Rows of large buckets that are split together, and of a bucket that is split by itself, because
+# its bits may be spread in another way.
+_TOGETHER = 1 << 20
+_CROWD = 1 << 15
+# Rows sampled to see how their bits are spread, and the share of comparisons that a split may
+# leave at most.
 _SAMPLE = 100
 _WORTH = 0.7
 # Words compared at once: with the results beside them they fit into an L2 cache.
 _TILE = 1 << 15
 # Pairs collected before they are yielded.
 _PAIRS = 1 << 16
-# Pairs that another process returns together.
+# Pairs that a thread returns together.
 _HELD = 1 << 22
 # How much larger than the smallest the largest bucket of a tile may be.
 _SLACK = 1.06
@@ -60,97 +72,79 @@ class _RowRuns(NamedTuple):
     sizes: Places
 
     def chosen(self, mask: Marks | slice) -> "_RowRuns":
-        """Return the buckets that a mask or a slice selects."""
+        """Return the runs that a mask or a slice selects."""
         return _RowRuns(self.starts[mask], self.sizes[mask])
 
-    def places(self) -> Places:
-        """Return the places of all rows, bucket after bucket."""
-        return spans(self.starts, self.sizes)
 
+class _Part(NamedTuple):
+    """Rows of a table, sorted by the bits of the mask `held`.
 
-class _Pass(NamedTuple):
-    """A way to divide a table into buckets: rows agree in the bits from `start` to `stop`."""
-
-    table: int
-    start: int
-    stop: int
-
-
-class _Path(NamedTuple):
-    """The state of a search: the order of bits, how many leading ones agree, what was searched.
-
-    A pair that agrees in all bits of a mask in `seen` was found on an earlier path.
+    Pairs that agree in all bits of a mask in `seen` are found elsewhere. `permutation` is that of
+    the table.
     """
 
-    layout: Layout
+    rows: Rows
     held: int
     seen: tuple[int, ...]
-    of_table: bool  # whether these are buckets of a table, not of a split
+    permutation: Permutation
 
 
 def near_pairs(view: View, k: int, jobs: int = 1) -> Iterator[NearPairs]:
     """Yield all pairs of distinct fingerprints within k, each once, in no particular order.
 
-    With several `jobs`, this process reads the tables and others compare the rows.
+    With several `jobs`, this thread reads the tables and others compare the rows.
     """
-    search = _JoinSearch(view.index.plan.bits, k)
+    parts = _parts(view, k) if k else iter(())
     if count_jobs(jobs) == 1:
-        for rows, path in _buckets(view, k):
-            yield from search.near(rows, path)
+        for part in parts:
+            yield from _near(part, k)
         return
-    for (rows, path), found in mapped(search.some_near, _buckets(view, k), jobs):
-        yield from search.near(rows, path) if found is None else found
+
+    def some_near(part: _Part) -> list[NearPairs] | None:
+        """Return the pairs of a part, or None if they are too many to hold."""
+        held: list[NearPairs] = []
+        size = 0
+        for pairs in _near(part, k):
+            held.append(pairs)
+            size += len(pairs[-1])
+            if size > _HELD:
+                return None
+        return held
+
+    for part, found in mapped(some_near, parts, jobs):
+        yield from _near(part, k) if found is None else found
 
 
-def _buckets(view: View, k: int) -> Iterator[tuple[Rows, _Path]]:
-    """Yield the rows in which near pairs are to be found, and the way that led to them."""
-    if k == 0:
-        return
-    index = view.index
-    bits = index.plan.bits
-    seen: tuple[int, ...] = ()
-    for bucket in _passes(index, k):
-        layout = _layout_of(index.plan.tables[bucket.table].permutation)
-        front = layout[bucket.start : bucket.stop]
-        held = _mask_of(front, bits)
-        if any(mask & ~held == 0 for mask in seen):
-            continue  # a pair that agrees in more bits was found already
-        path = _Path(_led_by(front, layout), len(front), seen, of_table=True)
-        for rows in _chunks(view.txn, index, bucket):
-            yield rows, path
-        seen = (*seen, held)
-
-
-def _passes(index: Index, k: int) -> Iterator[_Pass]:
-    """Yield passes such that two fingerprints within k share a bucket in at least one.
+def _parts(view: View, k: int) -> Iterator[_Part]:
+    """Yield rows such that two fingerprints within k are in one bucket of at least one part.
 
     If a table is probed with r bits flipped, one of r + 1 pieces of its prefix isn't flipped.
     """
+    index, words = view.index, view.index.home.columns - 1
+    seen: list[int] = []  # masks of fingerprints as they are
     for probes in index.plan.probes(k):
-        prefix = index.plan.tables[probes.table].prefix
+        table, pages = index.plan.tables[probes.table], (index.home, *index.further)[probes.table]
+        permutation, bits = table.permutation, index.plan.bits
         pieces = max(mask.bit_count() for mask in probes.masks) + 1
-        if pieces > prefix:
-            # Fingerprints that differ in every bit of the prefix are wanted too.
-            yield _Pass(probes.table, 0, 0)
-            continue
+        if pieces > table.prefix:  # those that differ in every bit of the prefix are wanted too
+            pieces, prefix = 1, 0
+        else:
+            prefix = table.prefix
         cuts = [prefix * piece // pieces for piece in range(pieces + 1)]
         for start, stop in pairwise(cuts):
-            yield _Pass(probes.table, start, stop)
-
-
-def _chunks(txn: ReadTransaction, index: Index, bucket: _Pass) -> Iterator[Rows]:
-    """Yield complete buckets, sorted by the bits in which they agree."""
-    pages = (index.home, *index.further)[bucket.table]
-    words = index.home.columns - 1
-    width = min(index.plan.bits, 64)
-    if bucket.start == 0:
-        yield from complete_buckets(_distinct(txn, pages, words), width - bucket.stop)
-    else:
-        layout = _layout_of(index.plan.tables[bucket.table].permutation)
-        led = _led_by(layout[bucket.start : bucket.stop], layout)
-        permutation = _between(layout, led, index.plan.bits)
-        for rows in _gathered(txn, pages, words, width, bucket):
-            yield _sort_rows(_permute(rows, permutation))
+            held = (1 << stop - start) - 1 << bits - stop
+            mask = permutation.inverse.apply_one(held)
+            if any(not earlier & ~mask for earlier in seen):
+                continue  # a pair that agrees in more bits was found already
+            chunks = (
+                _gathered(view.txn, pages, words, min(bits, 64) - stop, stop - start)
+                if start
+                else complete_buckets(_distinct(view.txn, pages, words), min(bits, 64) - stop)
+            )
+            for rows in chunks:
+                own = _sorted(rows, held) if start else rows
+                yield _Part(own, held, tuple(map(permutation.apply_one, seen)), permutation)
+            seen.append(mask)
 
 
 def _distinct(txn: ReadTransaction, pages: NumberPages, words: int) -> Iterator[Rows]:
@@ -192,224 +186,137 @@ def complete_buckets(chunks: Iterator[Rows], shift: int) -> Iterator[Rows]:
 
 
 def _gathered(
-    txn: ReadTransaction, pages: NumberPages, words: int, width: int, bucket: _Pass
+    txn: ReadTransaction, pages: NumberPages, words: int, shift: int, width: int
 ) -> Iterator[Rows]:
-    """Collect buckets of inner bits, as many as fit in memory for each scan of the table."""
-    below = np.uint64(width - bucket.stop)
-    mask = np.uint64((1 << bucket.stop - bucket.start) - 1)
-    coarse = np.uint64(max(bucket.stop - bucket.start - _HISTOGRAM_BITS, 0))
-    counts = np.zeros(1 << min(bucket.stop - bucket.start, _HISTOGRAM_BITS), np.int64)
+    """Collect buckets of inner bits, as many as fit in memory for each scan of the table.
+
+    Rows of a bucket agree in `width` bits above `shift`.
+    """
+    coarse = min(width, _HISTOGRAM_BITS)
+    below, mask = np.uint64(shift + width - coarse), np.uint64((1 << coarse) - 1)
+    counts = np.zeros(1 << coarse, np.int64)
     for rows in _distinct(txn, pages, words):
-        values = (rows[0] >> below & mask) >> coarse
+        values = rows[0] >> below & mask
         counts += np.bincount(values.view(np.int64), minlength=len(counts))
     for some in portions(counts, _GATHERED):
         parts = []
         for rows in _distinct(txn, pages, words):
-            values = (rows[0] >> below & mask) >> coarse
+            values = rows[0] >> below & mask
             chosen = values - np.uint64(some.start) < np.uint64(some.stop - some.start)
             parts.append([column[chosen] for column in rows])
         if parts:
             yield joined(parts)
 
 
-class _JoinSearch:
-    """Finds the near pairs among rows that are sorted by the leading bits in which they agree."""
+def _near(part: _Part, k: int) -> Iterator[NearPairs]:
+    """Yield the near pairs within each bucket of a part."""
+    back, count = part.permutation.inverse, len(part.rows)
+    for *words, distances in _near_in(part.rows, part.held, part.seen, k):
+        sides = (back.apply(of_words(side)) for side in (words[:count], words[count:]))
+        yield [*(word for side in sides for word in as_words(side)), distances]
 
-    def __init__(self, bits: int, k: int) -> None:
-        self._bits = bits
-        self._k = k
-        self._width = min(bits, 64)
 
-    def some_near(self, bucket: tuple[Rows, _Path]) -> list[NearPairs] | None:
-        """Return what `near` yields, in any process, or None if there is too much to hold."""
-        held: list[NearPairs] = []
-        size = 0
-        for pairs in self.near(*bucket):
-            held.append(pairs)
-            size += len(pairs[-1])
-            if size > _HELD:
-                return None
-        return held
+def _near_in(rows: Rows, held: int, seen: tuple[int, ...], k: int) -> Iterator[NearPairs]:
+    """Yield the near pairs of rows sorted by `held` that agree there, but in no mask of `seen`.
 
-    def near(self, rows: Rows, path: _Path) -> Iterator[NearPairs]:
-        """Yield the near pairs within each bucket that no earlier path has found."""
-        buckets = _buckets_of(rows, self._width - path.held)
-        if not len(buckets.sizes) or self._splits(path, path.layout) is None:
-            return
-        large = buckets.sizes > 2 * (self._k + 1) * _SORT / _COMPARE
-        yield from self._compare(rows, buckets.chosen(~large), path)
-        if large.any():
-            yield from self._near_in_large(rows, buckets.chosen(large), path)
-
-    def _near_in_large(self, rows: Rows, buckets: _RowRuns, path: _Path) -> Iterator[NearPairs]:
-        """Split large buckets again, all of them together if they are those of a table.
-
-        A bucket that is still large after a split isn't evenly spread, so it is split by itself.
-        """
-        buckets = buckets.chosen(self._wanted(rows, buckets, path))
-        step = max(len(buckets.sizes), 1) if path.of_table else 1
-        for start in range(0, len(buckets.sizes), step):
-            some = buckets.chosen(slice(start, start + step))
-            places = some.places()
-            own = [column[places] for column in rows]
-            blocks = self._split(path, own, int(some.sizes.max()))
-            if blocks:
-                yield from self._deeper(own, path, blocks)
-            else:
-                yield from self._compare(rows, some, path)
-
-    def _wanted(self, rows: Rows, buckets: _RowRuns, path: _Path) -> Marks:
-        """Mark the buckets whose rows differ in each mask seen; others yield nothing new."""
-        places = buckets.places()
-        first = np.cumsum(buckets.sizes) - buckets.sizes
-        changes = [
-            np.bitwise_or.reduceat(
-                column[places] ^ np.repeat(column[buckets.starts], buckets.sizes), first
-            )
-            for column in rows
-        ]
-        wanted = np.ones(len(buckets.sizes), np.bool_)
-        here = _between(tuple(range(self._bits)), path.layout, self._bits)
-        for mask in path.seen:
-            wanted &= _differ(changes, here.apply_one(mask))
-        return wanted
-
-    def _deeper(self, rows: Rows, path: _Path, blocks: tuple[Layout, ...]) -> Iterator[NearPairs]:
-        """Sort rows by each block in turn, and find near pairs that agree in it."""
-        held, seen = path.layout[: path.held], path.seen
+    Small buckets are compared. Large ones are split, many at once, unless that wouldn't pay.
+    """
+    fresh = np.append(differs(*_masked(rows, held)), True)
+    edges = (fresh[1:] != fresh[:-1]).nonzero()[0]  # rows of their own are in no bucket
+    buckets = _RowRuns(edges[::2], edges[1::2] - edges[::2] + 1)
+    large = buckets.sizes > 2 * (k + 1) * _SORT / _COMPARE
+    yield from _compared(rows, buckets.chosen(~large), seen, k)
+    buckets = buckets.chosen(large)
+    shares = np.where(buckets.sizes > _CROWD, _TOGETHER, buckets.sizes)
+    for some in portions(shares, _TOGETHER):
+        few = buckets.chosen(some)
+        places = spans(*few)
+        own = [column[places] for column in rows]
+        blocks = _blocks(own, held, seen, k, int(few.sizes.max()))
+        if blocks is None:
+            yield from _compared(rows, few, seen, k)
+            continue
+        found = seen
         for block in blocks:
-            layout = _led_by((*held, *block), path.layout)
-            permuted = _permute(rows, _between(path.layout, layout, self._bits))
-            deeper = _Path(layout, path.held + len(block), seen, of_table=False)
-            yield from self.near(_sort_rows(permuted), deeper)
-            seen = (*seen, _mask_of(block, self._bits))
+            yield from _near_in(_sorted(own, held | block), held | block, found, k)
+            found = (*found, block)
 
-    def _compare(self, rows: Rows, buckets: _RowRuns, path: _Path) -> Iterator[NearPairs]:
-        """Compare all rows of each bucket; drop pairs that an earlier path has found."""
-        back = _between(path.layout, tuple(range(self._bits)), self._bits)
-        for above, below, distances in _near_in_buckets(rows, buckets, self._k):
-            first = _permute([column[above] for column in rows], back)
-            second = _permute([column[below] for column in rows], back)
-            changes = [one ^ other for one, other in zip(first, second, strict=True)]
-            fresh = np.ones(len(distances), np.bool_)
-            for mask in path.seen:
-                fresh &= _differ(changes, mask)
-            if fresh.any():
-                first, second = ([word[fresh] for word in words] for words in (first, second))
-                yield [*first, *second, distances[fresh]]
 
-    def _split(self, path: _Path, rows: Rows, size: int) -> tuple[Layout, ...]:
-        """Return the blocks that split buckets of about a size, none if that wouldn't pay.
+def _compared(rows: Rows, buckets: _RowRuns, seen: tuple[int, ...], k: int) -> Iterator[NearPairs]:
+    """Compare all rows of each bucket, and yield the near pairs that agree in no mask seen."""
+    for above, below, distances in _near_in_buckets(rows, buckets, k):
+        first, second = ([column[side] for column in rows] for side in (above, below))
+        changes = [one ^ other for one, other in zip(first, second, strict=True)]
+        fresh = np.ones(len(distances), np.bool_)
+        for mask in seen:
+            fresh &= _differ(changes, mask)
+        if fresh.any():
+            yield [column[fresh] for column in (*first, *second, distances)]
 
-        A sample shows which bits differ at all, and how many pairs agree in a block. A bucket is
-        split only if that leaves clearly fewer comparisons, so that all splits together cost no
-        more than to compare all rows with each other, whatever the fingerprints are.
-        """
-        count = len(rows[0])
-        places = np.linspace(0, count - 1, min(count, _SAMPLE)).astype(np.int64)
-        back = _between(path.layout, tuple(range(self._bits)), self._bits)
-        words = _permute([column[places] for column in rows], back)
-        above, below = np.triu_indices(len(places), 1)
-        changes = [word[above] ^ word[below] for word in words]
-        differing = 0
-        for change in changes:
-            differing = differing << 64 | int(np.bitwise_or.reduce(change))
-        bits = tuple(bit for bit in path.layout if differing >> (self._bits - 1 - bit) & 1)
-        compare = size * _COMPARE / 2
-        best: tuple[float, tuple[Layout, ...]] = compare * _WORTH, ()
-        for blocks in self._splits(path, bits) or ():
-            agreeing = sum(
-                1 - _differ(changes, _mask_of(block, self._bits)).mean() for block in blocks
-            )
-            best = min(best, (len(blocks) * _SORT + agreeing * compare, blocks))
-        return best[1]
 
-    def _splits(self, path: _Path, bits: Layout) -> list[tuple[Layout, ...]] | None:
-        """List the ways to cut some bits into blocks such that every wanted pair agrees in one.
+def _blocks(
+    rows: Rows, held: int, seen: tuple[int, ...], k: int, size: int
+) -> tuple[int, ...] | None:
+    """Return blocks of bits such that every wanted pair in a bucket agrees in one of them.
 
-        A wanted pair differs somewhere in each mask seen. So of the bits outside some disjoint
-        masks fewer than k can differ, and fewer blocks will do. If more than k masks are disjoint,
-        no pair is wanted, and the result is None.
-        """
-        held, left = _mask_of(path.layout[: path.held], self._bits), self._k
-        taken, longest = held, self._width - path.held
-        splits = []
-        for mask in (0, *(mask & ~held for mask in path.seen)):
-            if mask & taken:
-                continue
-            taken |= mask
-            left -= 1 if mask else 0
-            if left < 0:
-                return None
-            free = [bit for bit in bits if not taken >> (self._bits - 1 - bit) & 1]
-            if longest > 0 and len(free) > left:
-                splits.append(_blocks(free, left + 1, longest))
-        return splits
+    A wanted pair differs somewhere in each mask seen. So of the bits outside some disjoint masks
+    fewer than k can differ, and fewer blocks will do; none if no pair is wanted. The result is None
+    if it wouldn't pay to split buckets of this size. A sample shows how many pairs agree in a
+    block. Only splits that leave clearly fewer comparisons are taken, so that all together cost no
+    more than to compare all rows with each other, whatever the fingerprints are.
+    """
+    differing = 0
+    for column in rows:
+        differing = differing << 64 | int(np.bitwise_or.reduce(column ^ column[0]))
+    differing &= ~held
+    places = np.linspace(0, len(rows[0]) - 1, min(len(rows[0]), _SAMPLE)).astype(np.int64)
+    above, below = np.triu_indices(len(places), 1)
+    changes = [column[places[above]] ^ column[places[below]] for column in rows]
+    compare = size * _COMPARE / 2
+    least, best = compare * _WORTH, None
+    taken, left = 0, k
+    for mask in (0, *seen):
+        own = mask & differing & ~held
+        if mask and not own:
+            return ()
+        if own & taken:
+            continue
+        taken |= own
+        left -= bool(mask)
+        if left < 0:
+            return ()
+        blocks = _cut(differing & ~taken, left + 1)
+        agreeing = sum(1 - _differ(changes, block).mean() for block in blocks)
+        cost = len(blocks) * _SORT + agreeing * compare
+        if all(blocks) and cost < least:
+            least, best = cost, blocks
+    return best
+
+
+def _cut(mask: int, count: int) -> tuple[int, ...]:
+    """Cut the bits of a mask into blocks."""
+    bits = [1 << bit for bit in range(mask.bit_length()) if mask >> bit & 1]
+    cuts = [len(bits) * block // count for block in range(count + 1)]
+    return tuple(sum(bits[start:stop]) for start, stop in pairwise(cuts))
+
+
+def _masked(rows: Rows, mask: int) -> Rows:
+    """Return rows with only the bits of a mask."""
+    parts = (mask >> 64 * word & (1 << 64) - 1 for word in reversed(range(len(rows))))
+    return [column & np.uint64(part) for column, part in zip(rows, parts, strict=True)]
 
 
 def _differ(changes: Rows, mask: int) -> Marks:
     """Mark the pairs that differ somewhere in a mask."""
-    parts = (mask,) if len(changes) == 1 else (mask >> 64, mask & (1 << 64) - 1)
-    differs = np.zeros(len(changes[0]), np.bool_)
-    for change, part in zip(changes, parts, strict=True):
-        differs |= change & np.uint64(part) != 0
-    return differs
+    differing: Marks = np.logical_or.reduce([part != 0 for part in _masked(changes, mask)])
+    return differing
 
 
-def _blocks(bits: list[int], count: int, longest: int) -> tuple[Layout, ...]:
-    cuts = [len(bits) * block // count for block in range(count + 1)]
-    return tuple(tuple(bits[start:stop][:longest]) for start, stop in pairwise(cuts))
-
-
-def _sort_rows(rows: Rows) -> Rows:
-    """Sort rows by their first word."""
-    if len(rows) == 1:
-        return [np.sort(rows[0])]
-    order = np.argsort(rows[0])
+def _sorted(rows: Rows, mask: int) -> Rows:
+    """Sort rows by the bits of a mask."""
+    keys = _masked(rows, mask)
+    order = np.argsort(keys[0]) if len(keys) == 1 else np.lexsort(keys[::-1])
     return [column[order] for column in rows]
-
-
-def _permute(rows: Rows, permutation: Permutation) -> Rows:
-    """Permute the bits of all rows."""
-    if permutation.identity:
-        return rows
-    if len(rows) == 1:
-        return [permutation.apply(rows[0])]
-    both = permutation.apply(np.stack(rows, axis=-1))
-    return [np.ascontiguousarray(both[:, word]) for word in range(2)]
-
-
-@lru_cache(maxsize=256)
-def _layout_of(permutation: Permutation) -> Layout:
-    """Return the order in which a permutation puts the bits."""
-    return tuple(
-        bit for start, length in permutation.blocks for bit in range(start, start + length)
-    )
-
-
-def _led_by(front: Layout, layout: Layout) -> Layout:
-    """Move some bits to the front; the others keep their order."""
-    moved = set(front)
-    return (*front, *(bit for bit in layout if bit not in moved))
-
-
-def _mask_of(layout: Layout, bits: int) -> int:
-    """Return the mask of some bits of a fingerprint."""
-    return sum(1 << bits - 1 - bit for bit in layout)
-
-
-@lru_cache(maxsize=256)
-def _between(current: Layout, wanted: Layout, bits: int) -> Permutation:
-    """Return the permutation that takes rows from one layout to another."""
-    place = {bit: at for at, bit in enumerate(current)}
-    blocks: list[tuple[int, int]] = []
-    for bit in wanted:
-        at = place[bit]
-        if blocks and sum(blocks[-1]) == at:
-            blocks[-1] = (blocks[-1][0], blocks[-1][1] + 1)
-        else:
-            blocks.append((at, 1))
-    return Permutation(bits, tuple(blocks))
 
 
 # The dense comparison. Buckets of about the same size are put side by side as the columns of one
@@ -417,20 +324,12 @@ def _between(current: Layout, wanted: Layout, bits: int) -> Permutation:
 # bucket, each once, without an index in the innermost loop.
 
 
-def _buckets_of(rows: Rows, shift: int) -> _RowRuns:
-    """Find the runs of at least two rows whose first words agree above the `shift` lowest bits."""
-    count = len(rows[0])
-    high = rows[0] >> np.uint64(shift)
-    same = np.zeros(count + 1, np.bool_)
-    np.equal(high[1:], high[:-1], out=same[1:count])
-    edges = (same[1:] != same[:-1]).nonzero()[0]
-    starts, lasts = edges[::2], edges[1::2]
-    return _RowRuns(starts, lasts - starts + 1)
-
-
 def near_rows(rows: Rows, k: int) -> Iterator[Sequence[NDArray[Any]]]:
     """Yield three columns: the places of all pairs of rows within k, and their distances."""
-    yield from _near_in_buckets(rows, _buckets_of(rows, 64), k)
+    if len(rows[0]):
+        yield from _near_in_buckets(
+            rows, _RowRuns(np.zeros(1, np.int64), np.array([len(rows[0])])), k
+        )
 
 
 def _near_in_buckets(rows: Rows, buckets: _RowRuns, k: int) -> Iterator[Sequence[NDArray[Any]]]:
