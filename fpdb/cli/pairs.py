@@ -23,110 +23,12 @@ from fpdb.io.records import BadRecord, Record
 _EXACT = "Exact"
 
 
-class ExactJoin:
-    """An exact join of the texts of files: what is compared, and how."""
-
-    def __init__(
-        self,
-        files: Annotated[
-            list[str] | None,
-            option(
-                "--exact FILE|DIR|-",
-                "Compare the texts in FILE exactly; none is missed.",
-                panel=_EXACT,
-            ),
-        ] = None,
-        of: Annotated[
-            Literal["shingles", "features"],
-            option("--of shingles|features", "The sets to compare.", panel=_EXACT),
-        ] = "shingles",
-        above: Annotated[
-            bool, option("--above", "Above --similarity, not equal to it.", panel=_EXACT)
-        ] = False,
-        containment: Annotated[
-            bool,
-            option(
-                "--containment",
-                "Compare by the share of the smaller set.",
-                panel=_EXACT,
-            ),
-        ] = False,
-    ) -> None:
-        self.files = files or []
-        self.needs_files = of != "shingles" or above or containment
-        self._settings: dict[str, Any] = {"of": of, "above": above, "containment": containment}
-        self.bad = BadRecords()
-        self.not_stored = 0
-
-    def write(
-        self,
-        target: Output,
-        reading: fpdb.Reading,
-        path: Path | None,
-        recipe: fpdb.Recipe | None,
-        similarity: float | None,
-    ) -> int:
-        """Write the pairs of the texts, or of those that the database has; return their number."""
-        count = 0
-        with contextlib.ExitStack() as stack:
-            database = None
-            if path is not None:
-                database = stack.enter_context(fpdb.open(path, readonly=True, recipe=recipe))
-            found = fpdb.exact_pairs(
-                self._documents(reading, database),
-                0.8 if similarity is None else similarity,
-                recipe=database.recipe if database else recipe or "web",
-                **self._settings,
-            )
-            key = key_column(database) if database else "string"
-            columns = {"key": key, "other": key, "similarity": "double"}
-            stack.enter_context(
-                target.opened(
-                    columns | dict.fromkeys(("common", "size", "other_size"), "int64"),
-                    tuple(columns),
-                )
-            )
-            for pair in found:
-                count += 1
-                target.write(pair, (pair.key, pair.other, f"{pair.similarity:.4f}"))
-            if not self.bad.good:
-                self.bad.settle()  # an error, before the file takes the place of an older one
-        return count
-
-    def _documents(
-        self, reading: fpdb.Reading, database: fpdb.Database | None
-    ) -> Iterator[fpdb.Document]:
-        """Read the documents, and count those that can't be used or aren't stored."""
-        kind = database.keys if database else "text"
-        meter = meter_of("read", self.files)
-        records = chain.from_iterable(
-            read_records(path, reading, progress=meter.add) for path in self.files
-        )
-        for document in self.bad.among(map(partial(_document, kind), records)):
-            if database is None or document.key in database:
-                yield document
-            else:
-                self.not_stored += 1
-
-
-def _document(kind: str, record: Record | BadRecord) -> fpdb.Document | BadRecord:
-    """Return a record as a document, if it can have a key of the kind of a database."""
-    if isinstance(record, BadRecord):
-        return record
-    try:
-        return fpdb.Document(parse_key(str(record.key), kind), record.text)
-    except InputError as error:
-        return BadRecord(record.source, str(error))
-
-
 @bundled(
-    "files of above containment key_field text_field input_format html output output_format",
-    join=ExactJoin,
+    "key_field text_field input_format html output output_format",
     reading=choose_reading,
     target=Output,
 )
 def pairs(
-    join: ExactJoin,
     reading: fpdb.Reading,
     target: Output,
     path: Annotated[
@@ -141,6 +43,22 @@ def pairs(
     similarity: options.SimilarityOption = None,
     recipe: options.AnyRecipeOption = None,
     jobs: options.JobsOption = 1,
+    exact: Annotated[
+        list[str] | None,
+        option(
+            "--exact FILE|DIR|-", "Compare the texts in FILE exactly; none is missed.", panel=_EXACT
+        ),
+    ] = None,
+    of: Annotated[
+        Literal["shingles", "features"],
+        option("--of shingles|features", "The sets to compare.", panel=_EXACT),
+    ] = "shingles",
+    above: Annotated[
+        bool, option("--above", "Above --similarity, not equal to it.", panel=_EXACT)
+    ] = False,
+    containment: Annotated[
+        bool, option("--containment", "Compare by the share of the smaller set.", panel=_EXACT)
+    ] = False,
 ) -> None:
     """List pairs of near-duplicates.
 
@@ -151,22 +69,83 @@ def pairs(
     distance in bits.
     """
     started = time.monotonic()
-    if join.files:
-        require(k is None, "-k is a distance of fingerprints, and --exact compares texts")
-        require(jobs == 1, "--jobs is for the pairs of a database")
-        count = join.write(target, reading, path, recipe, similarity)
-    else:
+    if not exact:
         require(path, "give a database, or --exact FILE")
-        require(not join.needs_files, "--of, --above and --containment need --exact FILE")
+        plain = of == "shingles" and not above and not containment
+        require(plain, "--of, --above and --containment need --exact FILE")
         near = {"k": k, "similarity": similarity, "jobs": jobs}
         count = _write_near(target, Path(path or ""), recipe, near)
+        render.summarise(None, f"pairs {count:,}; {time.monotonic() - started:.2f} s")
+        return
+    require(k is None, "-k is a distance of fingerprints, and --exact compares texts")
+    require(jobs == 1, "--jobs is for the pairs of a database")
+    settings: dict[str, Any] = {"of": of, "above": above, "containment": containment}
+    settings["similarity"] = 0.8 if similarity is None else similarity
+    bad = BadRecords()
+    count, not_stored = _write_exact(target, reading, exact, bad, path, recipe, settings)
     render.summarise(
         None,
         f"pairs {count:,}; {time.monotonic() - started:.2f} s",
-        render.counted("not in the database, and not compared", join.not_stored),
-        render.counted("bad records", join.bad.count),
+        render.counted("not in the database, and not compared", not_stored),
+        render.counted("bad records", bad.count),
     )
-    join.bad.settle()
+    bad.settle()
+
+
+def _write_exact(
+    target: Output,
+    reading: fpdb.Reading,
+    files: list[str],
+    bad: BadRecords,
+    path: Path | None,
+    recipe: fpdb.Recipe | None,
+    settings: dict[str, Any],
+) -> tuple[int, int]:
+    """Write the pairs of the texts of files, or of those that a database has.
+
+    Return their number, and that of the documents that aren't stored.
+    """
+    count = not_stored = 0
+    with contextlib.ExitStack() as stack:
+        database = None
+        if path is not None:
+            database = stack.enter_context(fpdb.open(path, readonly=True, recipe=recipe))
+
+        def documents() -> Iterator[fpdb.Document]:
+            nonlocal not_stored
+            kind = database.keys if database else "text"
+            meter = meter_of("read", files)
+            records = chain.from_iterable(
+                read_records(name, reading, progress=meter.add) for name in files
+            )
+            for document in bad.among(map(partial(_document, kind), records)):
+                if database is None or document.key in database:
+                    yield document
+                else:
+                    not_stored += 1
+
+        own = database.recipe if database else recipe or "web"
+        found = fpdb.exact_pairs(documents(), recipe=own, **settings)
+        key = key_column(database) if database else "string"
+        names = {"key": key, "other": key, "similarity": "double"}
+        sizes = dict.fromkeys(("common", "size", "other_size"), "int64")
+        stack.enter_context(target.opened(names | sizes, tuple(names)))
+        for pair in found:
+            count += 1
+            target.write(pair, (pair.key, pair.other, f"{pair.similarity:.4f}"))
+        if not bad.good:
+            bad.settle()  # an error, before the file takes the place of an older one
+    return count, not_stored
+
+
+def _document(kind: str, record: Record | BadRecord) -> fpdb.Document | BadRecord:
+    """Return a record as a document, if it can have a key of the kind of a database."""
+    if isinstance(record, BadRecord):
+        return record
+    try:
+        return fpdb.Document(parse_key(str(record.key), kind), record.text)
+    except InputError as error:
+        return BadRecord(record.source, str(error))
 
 
 def _write_near(

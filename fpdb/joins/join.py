@@ -49,8 +49,8 @@ _SORT = 60.0
 _COMPARE = 0.85
 # Rows of large buckets that are split together, and of a bucket that is split by itself, because
 # its bits may be spread in another way.
-_TOGETHER = 1 << 20
-_CROWD = 1 << 15
+_TOGETHER = 1 << 17
+_CROWD = 1 << 13
 # Rows sampled to see how their bits are spread, and the share of comparisons that a split may
 # leave at most.
 _SAMPLE = 100
