@@ -76,7 +76,7 @@ class _RowRuns(NamedTuple):
         return _RowRuns(self.starts[mask], self.sizes[mask])
 
 
-class _Part(NamedTuple):
+class _BucketRows(NamedTuple):
     """Rows of a table, sorted by the bits of the mask `held`.
 
     Pairs that agree in all bits of a mask in `seen` are found elsewhere. `permutation` is that of
@@ -100,7 +100,7 @@ def near_pairs(view: View, k: int, jobs: int = 1) -> Iterator[NearPairs]:
             yield from _near(part, k)
         return
 
-    def some_near(part: _Part) -> list[NearPairs] | None:
+    def some_near(part: _BucketRows) -> list[NearPairs] | None:
         """Return the pairs of a part, or None if they are too many to hold."""
         held: list[NearPairs] = []
         size = 0
@@ -115,7 +115,7 @@ def near_pairs(view: View, k: int, jobs: int = 1) -> Iterator[NearPairs]:
         yield from _near(part, k) if found is None else found
 
 
-def _parts(view: View, k: int) -> Iterator[_Part]:
+def _parts(view: View, k: int) -> Iterator[_BucketRows]:
     """Yield rows such that two fingerprints within k are in one bucket of at least one part.
 
     If a table is probed with r bits flipped, one of r + 1 pieces of its prefix isn't flipped.
@@ -143,7 +143,7 @@ def _parts(view: View, k: int) -> Iterator[_Part]:
             )
             for rows in chunks:
                 own = _sorted(rows, held) if start else rows
-                yield _Part(own, held, tuple(map(permutation.apply_one, seen)), permutation)
+                yield _BucketRows(own, held, tuple(map(permutation.apply_one, seen)), permutation)
             seen.append(mask)
 
 
@@ -208,7 +208,7 @@ def _gathered(
             yield joined(parts)
 
 
-def _near(part: _Part, k: int) -> Iterator[NearPairs]:
+def _near(part: _BucketRows, k: int) -> Iterator[NearPairs]:
     """Yield the near pairs within each bucket of a part."""
     back, count = part.permutation.inverse, len(part.rows)
     for *words, distances in _near_in(part.rows, part.held, part.seen, k):
