@@ -140,14 +140,14 @@ def run(begin: Callable[[], None] | None = None) -> int:
     except KeyboardInterrupt:
         code = render.ExitCode.INTERRUPTED  # as typer makes of an interrupt of a command
     if code == render.ExitCode.INTERRUPTED:
-        render.note_interrupt()
+        render.note(f"interrupted: {render.now.left}" if render.now.left else "interrupted")
     return code
 
 
 def _run() -> int:
     """Run a command and return its exit code; print an error and its hint."""
     render.prepare_streams()
-    progress.listen(render.StepLine().take, render.note)
+    progress.listen(render.StepLine().show, render.note)
     try:
         with warnings.catch_warnings():
             warnings.showwarning = render.warn

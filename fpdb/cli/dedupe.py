@@ -1,5 +1,6 @@
 """Copy files without their near-duplicates."""
 
+import contextlib
 import signal
 from pathlib import Path
 from typing import Annotated, Literal
@@ -11,7 +12,6 @@ from fpdb.cli import options, render
 from fpdb.cli.inputs import BadRecords, ProgressLine, choose_reading, is_terminal
 from fpdb.cli.options import bundled, option, require, require_name
 from fpdb.io.streams import SUFFIXES, suffix_of
-from fpdb.storage.open_checks import is_vacant
 
 InputsArgument = Annotated[
     list[str], typer.Argument(metavar="FILE|-", help="What to read; - is standard input.")
@@ -116,15 +116,17 @@ def _compared_by(
     recipe: fpdb.Recipe | None, similarity: float | None, database: Path | None
 ) -> tuple[fpdb.Recipe, float | None]:
     """Return how a report compares, as the run does; a usage error if that isn't by similarity."""
-    if database and not is_vacant(database):
-        with fpdb.open(database, readonly=True, recipe=recipe) as db:
-            recipe, own = db.recipe, db.similarity
-    else:
-        recipe = recipe or fpdb.recipe(options.WEB)
-        own = recipe.similarity
+    known = recipe or fpdb.recipe(options.WEB)
+    own = known.similarity
+    if database:
+        with (
+            contextlib.suppress(fpdb.DatabaseNotFoundError),
+            fpdb.open(database, readonly=True, recipe=recipe) as db,
+        ):
+            known, own = db.recipe, db.similarity
     least = own if similarity is None else similarity
     require(least is not None, "--report shows what is similar, and fingerprints are compared here")
-    return recipe, least
+    return known, least
 
 
 def _end(*_: object) -> None:

@@ -14,6 +14,7 @@ from fpdb.cli import options, render
 from fpdb.cli.options import option, parse_bytes
 from fpdb.io.records import BadRecord
 from fpdb.models import LARGEST_TEXT
+from fpdb.progress import WorkStep
 
 if TYPE_CHECKING:
     from fpdb.flow import RecordCounts
@@ -123,8 +124,8 @@ class ProgressLine:
         own = vars(counts)
         share = counts.bytes_read / counts.bytes_total if counts.bytes_total else None
         removed = f", {own['removed']:,} removed" if own.get("removed") else ""
-        stage, share = own.get("stage", ""), own.get("done", share)
-        self._progress(stage, counts.read, self._unit, share, removed)
+        step = WorkStep(own.get("stage", ""), counts.read, 0, self._unit)
+        self._progress.show(step, own.get("done", share), removed)
 
     def summarise(self, more: str = "", *, listed: bool = False) -> None:
         """Print what became of the records; not as an object where others were `listed`."""

@@ -29,8 +29,7 @@ def load(
         option("--format FORMAT", "portable, jsonl, tsv, csv, parquet or arrow; else by suffix."),
     ] = None,
     keys: Annotated[
-        str | None,
-        option("--keys FILE", "The keys of an array's rows, one a line.", panel=_PANEL),
+        str | None, option("--keys FILE", "The keys of an array's rows, one a line.", panel=_PANEL)
     ] = None,
     first_key: Annotated[
         int | None,

@@ -91,8 +91,7 @@ def repair(
     path: options.DatabaseArgument,
     output: options.NewPathOption,
     like: Annotated[
-        Path | None,
-        option("--like DB", "One with the same settings, if the header is lost."),
+        Path | None, option("--like DB", "One with the same settings, if the header is lost.")
     ] = None,
 ) -> None:
     """Save what is intact of a damaged database.

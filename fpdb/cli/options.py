@@ -141,11 +141,7 @@ SimilarityOption = Annotated[
 ]
 NewSimilarityOption = Annotated[
     float | None,
-    option(
-        "--similarity J|off",
-        "Least similarity; off: bits alone.",
-        parser=parse_similarity,
-    ),
+    option("--similarity J|off", "Least similarity; off: bits alone.", parser=parse_similarity),
 ]
 PrefixOption = Annotated[str | None, option("--prefix P", "All documents whose key begins with P.")]
 JobsOption = Annotated[

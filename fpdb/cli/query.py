@@ -14,7 +14,6 @@ from fpdb.cli import options, render
 from fpdb.cli.inputs import BadRecords, FilesArgument, choose_reading, not_utf8, typed
 from fpdb.cli.options import bundled, option, require
 from fpdb.cli.output import Output, key_column, likeness, near_dict
-from fpdb.fingerprint.digits import NOTATIONS, Base, unsigned
 from fpdb.models import Asked, title_in
 
 _COLUMNS = {
@@ -61,19 +60,21 @@ def query(
     distance in bits.
     """
     require(similarity is None or not fingerprints, "--similarity compares texts")
-    numbers = {digits: _parse_fingerprint(digits, reading.base) for digits in fingerprints or ()}
     paths = files or ([] if texts or fingerprints else ["-"])
     bad = BadRecords()
     started = time.monotonic()
     with fpdb.open(path, readonly=True, recipe=recipe) as database:
         reading = typed(paths, reading)
-        bits = database.plan.bits
+        numbers = {
+            digits: fpdb.parse_fingerprint(digits, database.plan.bits, reading.base)
+            for digits in fingerprints or ()
+        }
         if not paths:  # else that is done once for all
             database.warn_of_shortfall(similarity)
         answers = chain(
             _ask_texts(database, texts or (), k, limit, similarity),
             (
-                Asked(digits, database.query_fingerprint(unsigned(number, bits), k=k, limit=limit))
+                Asked(digits, database.query_fingerprint(number, k=k, limit=limit))
                 for digits, number in numbers.items()
             ),
             # What reads files takes long to import.
@@ -111,16 +112,6 @@ def query(
     bad.settle(counts["queries"])
     if exit_code and not counts["matches"]:
         raise typer.Exit(render.ExitCode.NOT_FINE)
-
-
-def _parse_fingerprint(digits: str, base: Base) -> int:
-    """Return the number that digits are; of which width it is, only the database says."""
-    number = NOTATIONS[base].parse(digits)
-    if number is None:
-        raise typer.BadParameter(
-            f"found {digits!r}, expected a fingerprint: {NOTATIONS[base].expected}"
-        )
-    return number
 
 
 def _ask_texts(

@@ -38,10 +38,7 @@ def show(
     recipe: Annotated[
         Recipe,
         typer.Argument(
-            metavar="NAME|FILE.toml",
-            parser=str,
-            callback=choose_recipe,
-            help="The recipe to show.",
+            metavar="NAME|FILE.toml", parser=str, callback=choose_recipe, help="The recipe to show."
         ),
     ],
 ) -> None:

@@ -290,12 +290,6 @@ def _write(line: str) -> None:
         sys.stdout.write(line + "\n")
 
 
-def deliver() -> None:
-    """Pass on what was printed; if its reader has gone, end the command."""
-    with _to_reader():
-        sys.stdout.flush()
-
-
 @contextlib.contextmanager
 def _to_reader() -> Iterator[None]:
     try:
@@ -314,12 +308,18 @@ def _to_reader() -> Iterator[None]:
 
 def flush() -> None:
     """Flush standard output, and end a progress line; a reader that has gone is no error."""
-    with contextlib.suppress(typer.Exit), _to_reader():
+    with contextlib.suppress(typer.Exit):
+        deliver()
+    if now.progress_width:
+        _end_progress()
+
+
+def deliver() -> None:
+    """Flush standard output; if its reader has gone, end the command."""
+    with _to_reader():
         if now.table:
             now.table.print()
         sys.stdout.flush()
-    if now.progress_width:
-        _end_progress()
 
 
 def _discard_output() -> None:
@@ -402,20 +402,15 @@ class StepLine:
         # Where and when each step began, and how far it is; several may take turns.
         self._steps: dict[str, tuple[int, float, int]] = {}
 
-    def take(self, step: WorkStep) -> None:
-        """Show a step of the library."""
-        share = step.done / step.total if step.total else None
-        self(step.name, step.done, step.unit, share)
-
-    def __call__(
-        self, step: str, done: int, unit: str, share: float | None = None, more: str = ""
-    ) -> None:
+    def show(self, step: WorkStep, share: float | None = None, more: str = "") -> None:
         """Show a step from the command's second second on, a few times a second."""
+        name, done, total, unit = step
+        share = done / total if total else share
         moment = time.monotonic()
-        first, began, before = self._steps.get(step, (done, moment, -1))
+        first, began, before = self._steps.get(name, (done, moment, -1))
         if done < before:  # the step is done again
             first, began = done, moment
-        self._steps[step] = first, began, done
+        self._steps[name] = first, began, done
         due = before < 0 or moment - self._shown >= _PAUSE
         if now.quiet or moment - self._since < _QUICK or not due or not _shows_progress():
             return
@@ -424,7 +419,7 @@ class StepLine:
         amount, pace = plural(done, unit), f"{rate:,.0f}/s"
         if unit == "byte":
             amount, pace = size(done), f"{size(rate)}/s"
-        parts = [f"{step + ': ' if step else ''}{amount}{more}"]
+        parts = [f"{name + ': ' if name else ''}{amount}{more}"]
         if share is not None:
             parts.append(f"{min(share, 1):.0%}")
         if rate >= 1:
@@ -465,11 +460,6 @@ def _duration(seconds: float) -> str:
     """Return a time in its largest unit."""
     length, unit = next((each for each in _UNITS if seconds >= each[0]), _UNITS[-1])
     return f"{seconds / length:.0f} {unit}"
-
-
-def note_interrupt() -> None:
-    """Print that the command was interrupted, and what it leaves."""
-    note(f"interrupted: {now.left}" if now.left else "interrupted")
 
 
 def fail(error: FpdbError) -> None:

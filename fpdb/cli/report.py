@@ -23,11 +23,7 @@ def report(
     ] = Path("report.html"),
     db: Annotated[
         Path | None,
-        option(
-            "--db DB",
-            "Show the groups of a database, by its keys.",
-            callback=require_name,
-        ),
+        option("--db DB", "Show the groups of a database, by its keys.", callback=require_name),
     ] = None,
     similarity: options.SimilarityOption = None,
     top: Annotated[int, option("--top N", "The most groups to show, up to 1,200.", min=1)] = 500,

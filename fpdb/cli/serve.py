@@ -30,10 +30,7 @@ def serve(
     unix: Annotated[Path | None, option("--unix PATH", "Listen on a Unix socket.")] = None,
     token_file: Annotated[
         Path | None,
-        option(
-            "--token-file FILE",
-            "Lines of `read TOKEN` or `write TOKEN`; mode 600.",
-        ),
+        option("--token-file FILE", "Lines of `read TOKEN` or `write TOKEN`; mode 600."),
     ] = None,
     certificate: Annotated[
         Path | None, option("--tls-cert FILE", "Certificate for HTTPS, PEM.")

@@ -88,33 +88,6 @@ def test_files_are_compared_where_files_are_meant(run, tmp_path):
     assert "absent can't be read: No such file or directory" in missing.err
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        [],
-        ["one"],
-        ["one", "two", "three"],
-        ["one", "two", "--pairs", "f"],
-        ["one", "--pairs", "f"],
-        ["--rank", "f"],
-        ["one", "two", "--rank", "f"],
-        ["one", "--rank", "f", "--pairs", "g"],
-        ["one", "two", "--below", "3", "-k", "3"],
-        ["one", "two", "--below", "0"],
-        ["--pairs", "f", "--show"],
-        ["one", "--rank", "f", "--show"],
-        ["--text", "one"],
-        ["one", "two", "--text", "three"],
-        ["one", "two", "-k", "-1"],
-        ["one", "two", "-k", "x"],
-    ],
-)
-def test_wrong_usage_exits_with_2(run, arguments):
-    done = run("compare", *arguments)
-    assert (done.code, done.out) == (2, "")
-    assert "Usage: " in done.err
-
-
 def test_pairs_of_submissions_are_judged_as_by_the_cpp_class(run):
     sentence = "The quick brown fox jumps over the lazy dog"
     pairs = [

@@ -102,14 +102,6 @@ def test_a_failed_first_run_leaves_no_database(run, tmp_path):
     assert run(*dedupe, "--recipe", "char-4").code == 0
 
 
-def test_an_unknown_suffix_of_the_output_is_an_error(run, tmp_path, source):
-    done = run("dedupe", source, "-o", tmp_path / "out.log")
-    assert done.code == 3
-    assert "found the suffix '.log', expected that of the input" in done.err
-    assert run("dedupe", source, "-o", tmp_path / "out.log", "--format", "jsonl").code == 0
-    assert ids(tmp_path / "out.log") == [0, 1, 2]
-
-
 def test_what_is_bad_is_named(run, tmp_path, source):
     source.write_text(source.read_text() + "no JSON\n")
     done = run("dedupe", source, "-o", tmp_path / "out.jsonl", "--bad", "drop")
@@ -197,31 +189,6 @@ def test_bytes_that_are_no_utf_8_are_counted(run, tmp_path):
     assert "3 records had bytes" in (tmp_path / "out.html").read_text()
     source.write_text(data)
     assert "UTF-8" not in run(*command).err
-
-
-def test_the_field_of_newest_has_to_hold_dates(run, tmp_path):
-    source = tmp_path / "in.jsonl"
-    records = [{"id": n, "text": TEXTS[0], "title": f"TALKING POINT {n} " * 9} for n in range(20)]
-    source.write_text(lines([*records, {"id": 20, "text": TEXTS[1], "title": ""}]))
-    done = run("dedupe", source, "-o", tmp_path / "out.jsonl", "--keep", "newest:title")
-    assert done.code == 3
-    *shown, more, error, _ = done.err.splitlines()
-    expected = "TALKING POINT {} TALKING POINT {} TALKING POINT"
-    assert [line.partition(": ")[2] for line in shown] == [
-        f"title is {expected.format(n, n)[:40]!r}, expected a number, or a date such as 2026-11-23"
-        for n in range(3)
-    ]
-    assert more.startswith("further ones like this are only counted: ")
-    assert error == "error: no record has a date or a number in 'title'"
-
-
-def test_the_output_of_a_finished_run_is_kept(run, tmp_path, source):
-    dedupe = ("dedupe", source, "-o", tmp_path / "out.jsonl", "--db", tmp_path / "db")
-    assert run(*dedupe).code == 0
-    done = run(*dedupe)
-    assert done.code == 3
-    assert "hint: of the same inputs, keep it" in done.err
-    assert ids(tmp_path / "out.jsonl") == [0, 1, 2]
 
 
 def test_an_unfinished_run_is_finished_or_abandoned(run, tmp_path, source):

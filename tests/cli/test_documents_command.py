@@ -7,7 +7,6 @@ import time
 import pytest
 
 import fpdb
-from fpdb.cli.get import parse_age
 
 HOSTILE = "\x1b]0;owned\x07\u202e\n\t[/]"
 KEYS = ["https://a.example/1", "https://a.example/2", "https://b.example/1", "short"]
@@ -102,13 +101,6 @@ def test_hostile_keys_and_metadata_are_shown_safely(run, path):
     assert not set(missing.err) & {"\x1b", "\x07", "\u202e"}
 
 
-def test_delete_by_key(run, path):
-    done = run("delete", path, KEYS[0], "nope")
-    assert (done.code, done.out) == (0, "")
-    assert done.err == "deleted: 1, not found: 1\n"
-    assert keys_in(path) == KEYS[1:]
-
-
 @pytest.mark.parametrize("from_stdin", [False, True])
 def test_delete_keys_from_a_file(run, path, tmp_path, from_stdin):
     file = tmp_path / "keys.txt"
@@ -159,11 +151,3 @@ def test_dry_run_of_keys_prints_those_that_are_there(run, path):
     assert done.rows == [[KEYS[1]]]
     assert done.err == "would be deleted: 1, not found: 1\n"
     assert keys_in(path) == KEYS
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("45s", 45), ("90m", 5400), ("12h", 43200), ("30d", 2592000), ("2w", 1209600)],
-)
-def test_ages(text, seconds):
-    assert parse_age(text) == seconds

@@ -97,17 +97,3 @@ def test_integer_keys_and_wide_fingerprints(run, tmp_path):
         (7, f"{1:032x}"),
         (8, f"{1 << 127:032x}"),
     ]
-
-
-def test_an_output_appears_whole_or_not_at_all(run, path, tmp_path, monkeypatch):
-    file = tmp_path / "all.jsonl"
-    file.write_text("before", "utf-8")
-    monkeypatch.setattr("fpdb.cli.export.document_dict", lambda *_: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        run("export", path, "-o", file)
-    assert file.read_text("utf-8") == "before"
-    assert [each.name for each in tmp_path.iterdir() if "part" in each.name] == []
-
-
-def test_standard_output_may_be_named(run, path):
-    assert run("export", path, "-o", "-").out == run("export", path).out

@@ -16,10 +16,6 @@ def text_of(number):
     return " ".join(f"word{place}of{number}" for place in range(15))
 
 
-def line_of(number):
-    return json.dumps({"key": f"u{number:05d}", "text": text_of(number)}) + "\n"
-
-
 def mixed_lines():
     """Good and bad records, duplicates, short texts and keys that come again."""
     lines = []

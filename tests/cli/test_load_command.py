@@ -190,16 +190,6 @@ def test_what_is_no_array_of_fingerprints(run, tmp_path, path, made, reason):
     assert not path.exists()
 
 
-def test_what_can_t_be_loaded_makes_no_database(run, tmp_path, path, array):
-    (tmp_path / "keys.txt").write_text("a\n")
-    (tmp_path / "a.jsonl").write_text("")
-    both = ("--first-key", "1", "--keys", tmp_path / "keys.txt")
-    assert load(run, path, tmp_path / "ready.npy", *both).code == 3
-    assert load(run, path, tmp_path).code == 3
-    assert load(run, path, tmp_path / "a.jsonl", "--first-key", 3).code == 3
-    assert not path.exists()
-
-
 def test_ctrl_c_leaves_no_half_of_a_database(start, tmp_path, path):
     process = start("load", path, "-")
     # More than a pipe holds: once it is written, some of it has been read.

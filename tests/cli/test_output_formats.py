@@ -167,15 +167,6 @@ def test_an_empty_database_gives_an_empty_table(run, tmp_path, name):
     assert pq.read_table(file).num_rows == 0
 
 
-def test_cells_of_csv_are_guarded(run, tmp_path):
-    path, file = tmp_path / "f.fpdb", tmp_path / "out.csv"
-    with fpdb.create(path, similarity=None) as database:
-        database.add_fingerprints(["=1+1", "plain"], [7, 7])
-    for name in ("pairs", "clusters"):
-        call(run, path, name, "-o", file)
-        assert "'=1+1" in file.read_text()
-
-
 @pytest.mark.parametrize("suffix", ["parquet", "csv"])
 def test_a_file_that_cannot_be_written_is_an_error(run, path, tmp_path, suffix):
     done = run("pairs", path, "-o", tmp_path / "absent" / f"out.{suffix}")

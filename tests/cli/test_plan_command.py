@@ -6,7 +6,6 @@ import random
 import pytest
 
 import fpdb
-from fpdb.cli.options import parse_count
 from fpdb.tables import estimate_cost
 
 
@@ -135,23 +134,6 @@ def test_what_can_t_be_planned(run, arguments):
     done = run("plan", *arguments)
     assert (done.code, done.out) == (3, "")
     assert "\nhint: " in done.err
-
-
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [
-        ("1", 1),
-        ("1000000", 10**6),
-        ("1e6", 10**6),
-        ("8E9", 8 * 10**9),
-        ("1.5e6", 1_500_000),
-        ("2**34", 1 << 34),
-        ("10**9", 10**9),
-        ("1_000", 1000),
-    ],
-)
-def test_counts(text, number):
-    assert parse_count(text) == number
 
 
 def test_the_three_ways_for_people(run):

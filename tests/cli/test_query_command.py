@@ -190,17 +190,6 @@ def test_bad_records_are_reported_and_skipped(run, path):
     assert done.err.splitlines()[-1] == "bad records: 1"
 
 
-def test_texts_that_a_recipe_refuses(run, tmp_path):
-    where = tmp_path / "mt.fpdb"
-    with fpdb.create(where, recipe="ascii-mt", k=2) as database:
-        database.add("a", "hello")
-    stdin = "naïve\nhello\n".encode()
-    done = run("query", where, "--format", "lines", "-", stdin=stdin)
-    assert (done.code, [row[1] for row in done.rows]) == (4, ["a"])
-    assert done.err.startswith("-:1: the feature")
-    assert run("query", where, "-t", "naïve").code == 3
-
-
 def test_wide_fingerprints(run, ready):
     stdin = b'{"key": "wide", "fingerprint": "10000000000000000"}\n'
     done = run("query", ready, "--fingerprint-field", "fingerprint", stdin=stdin)

@@ -43,19 +43,6 @@ def test_a_shown_preset_is_a_recipe_file(run, tmp_path, name):
     assert run("recipes", "show", path).out == done.out
 
 
-def test_a_recipe_file_with_odd_stop_words_survives_being_shown(run, tmp_path):
-    path = tmp_path / "odd.toml"
-    path.write_text('[grams]\nstop_words = ["\\u001b[31m", "\\u007f", "😀", "\\u202e"]\n', "utf-8")
-    shown = tmp_path / "shown.toml"
-    shown.write_text(run("recipes", "show", path).out, "utf-8")
-    assert fpdb.read_recipe(shown).id == fpdb.read_recipe(path).id
-
-
-def test_show_as_json(run):
-    shown = json.loads(run("recipes", "show", "web", "--json").out)
-    assert shown == {**fpdb.recipe("web").to_dict(), "id": fpdb.recipe("web").id}
-
-
 def test_showing_an_unknown_recipe_is_an_error(run):
     done = run("recipes", "show", "wep")
     assert (done.code, done.out) == (3, "")

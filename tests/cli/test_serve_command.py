@@ -312,32 +312,6 @@ def test_the_address_of_an_explorer_is_no_argument(start, path, tmp_path, monkey
     assert not page.parent.exists()
 
 
-def test_idle_connections_leave_one_for_others(start, path, monkeypatch):
-    import resource
-
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    few = "import resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200)); "
-    command = few + f"from fpdb.cli import main; sys.argv = ['fpdb', 'serve', {str(path)!r}, "
-    process = subprocess.Popen(
-        [sys.executable, "-c", command + "'--port', '0']; sys.exit(main())"],
-        stderr=subprocess.PIPE,
-    )
-    try:
-        port = port_of(process)
-        clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(300)]
-        with connected(port) as connection:
-            assert check(connection, "a")[0] == 200
-        for client in clients:
-            client.close()
-        assert ended(process) == 0
-        assert process.stderr.read() == b"ended: answered documents are stored\n"
-    finally:
-        process.kill()
-        process.stderr.close()
-        process.wait()
-    assert resource.getrlimit(resource.RLIMIT_NOFILE) == limits
-
-
 def test_other_hosts_need_a_token(start, path, tmp_path):
     refused = start("serve", path, "--host", "0.0.0.0", "--port", 0)
     assert refused.wait(60) == 3

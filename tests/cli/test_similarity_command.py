@@ -1,6 +1,5 @@
 """--similarity: matches, pairs and clusters of similar texts, and what is printed of them."""
 
-import csv
 import json
 import random
 
@@ -116,24 +115,6 @@ def test_pairs_and_clusters_are_those_of_the_library(run, stored):
     ]
 
 
-@pytest.mark.parametrize("options", [[], ["-k", "12"]])
-def test_files_have_both_columns(run, stored, tmp_path, options):
-    """The columns of a file don't depend on the question, so that files can be put together."""
-    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow isn't installed")
-    k = 12 if options else None
-    expected = [pair._asdict() for pair in answers(stored, lambda db: list(db.pairs(k=k)))]
-    assert expected
-    run("pairs", stored, *options, "-o", tmp_path / "out.parquet")
-    assert parquet.read_table(tmp_path / "out.parquet").to_pylist() == expected
-    run("pairs", stored, *options, "-o", tmp_path / "out.csv")
-    with (tmp_path / "out.csv").open(newline="") as file:
-        cells = list(csv.DictReader(file))
-    assert [float(row["similarity"] or "nan") for row in cells] == pytest.approx(
-        [float("nan") if k else row["similarity"] for row in expected], nan_ok=True
-    )
-    assert [int(row["distance"]) for row in cells] == [row["distance"] for row in expected]
-
-
 def test_what_resembles_is_not_ingested(run, tmp_path, records):
     path = tmp_path / "db"
     done = run("ingest", path, records, "--skip-duplicates", "--similarity", "0.7")
@@ -142,25 +123,6 @@ def test_what_resembles_is_not_ingested(run, tmp_path, records):
     assert done.rows
     assert all(len(row) == 3 and float(row[2]) >= 0.66 for row in done.rows)
     assert answers(path, len) == 30 - len(done.rows)
-
-
-def test_compact_makes_the_bands_of_another_similarity(run, stored, tmp_path):
-    new, before = tmp_path / "new", answers(stored, list)
-    assert run("compact", stored, "--output", new, "--similarity", "0.9").code == 0
-    with fpdb.open(new) as database:
-        assert (database.similarity, list(database)) == (0.9, before)
-        assert database.plan.bands == fpdb.plans(64, 3, 1_000_000, similarity=0.9)[0].bands
-        assert list(database.check()) == []
-        strict = {pair[:2] for pair in database.pairs()}
-        with pytest.warns(fpdb.IncompleteWarning):
-            least = {pair[:2] for pair in database.pairs(similarity=0.8)}
-    assert strict == {
-        pair[:2] for pair in answers(stored, lambda db: list(db.pairs(similarity=0.9)))
-    }
-    assert strict <= least
-    run("create", tmp_path / "bits", "--similarity", "off")
-    refused = run("compact", tmp_path / "bits", "--replace", "--similarity", "0.9")
-    assert (refused.code, "hint: ingest the texts" in refused.err) == (3, True)
 
 
 @pytest.mark.parametrize("command", ["pairs", "clusters"])

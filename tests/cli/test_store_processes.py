@@ -5,7 +5,6 @@ import os
 import pty
 import re
 import signal
-import time
 
 import pytest
 from waiting import wait_for
@@ -69,24 +68,6 @@ def test_an_interrupted_ingest_keeps_what_it_stored_and_can_be_run_again(start, 
     assert f"added {2500 - stored:,}, unchanged {stored:,}" in err
     with fpdb.open(path) as database:
         assert list(database.check()) == []
-
-
-@pytest.mark.full
-def test_what_a_slow_source_gave_is_stored_before_it_ends(start, path):
-    process = start("ingest", path)
-    process.stdin.write(line_of(1))
-    process.stdin.flush()
-    number = 1
-    deadline = time.monotonic() + 30
-    while stored_in(path) == 0:
-        assert time.monotonic() < deadline
-        time.sleep(0.3)
-        number += 1
-        process.stdin.write(line_of(number))
-        process.stdin.flush()
-    assert process.poll() is None
-    assert finished(process)[0] == 0
-    assert len(keys_in(path)) == number
 
 
 def test_ingest_goes_on_when_nobody_reads_its_duplicates(start, path, tmp_path):

@@ -75,15 +75,6 @@ def test_a_command_that_fails_leaves_the_old_file(run, folder, command, output, 
     assert os.listdir("../temporary") == []
 
 
-@pytest.mark.parametrize("act", ["report", "report_evaluation"])
-def test_a_page_without_documents_is_not_written(folder, act):
-    (folder / "out.html").write_text("old")
-    arguments = ["empty.jsonl"] if act == "report" else [fpdb.evaluate([]), []]
-    with pytest.raises(fpdb.InputError, match=r"found no document for out\.html"):
-        getattr(fpdb, act)(*arguments, "out.html")
-    assert (folder / "out.html").read_text() == "old"
-
-
 def explore():
     """Explore a database with texts, until they are packed."""
     database = fpdb.open("a.fpdb", readonly=True)
