@@ -9,7 +9,8 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import islice
+from typing import Any, NamedTuple
 
 # Scripts without spaces between words: each of their characters is a word here.
 _UNSPACED = (
@@ -65,50 +66,32 @@ class Differences:
 
 def differences(text: str, other: str) -> Differences:
     """Compare two texts word by word; white space counts for nothing."""
-    first, second = _WordPlaces.of(text), _WordPlaces.of(other)
-    stretches = _readable(_stretches(first.words, second.words))
-    _begin_after_signs(stretches, first.words, second.words)
+    (words, ends), (others, other_ends) = _words(text), _words(other)
+    stretches = _readable(_stretches(words, others))
+    _begin_after_signs(stretches, words, others)
+    pieces = [
+        Piece(
+            each.same,
+            text[ends[each.start] : ends[each.stop]],
+            other[other_ends[each.other_start] : other_ends[each.other_stop]],
+        )
+        for each in stretches
+    ]
     sizes = [each.sizes for each in stretches if not each.same]
     return Differences(
-        tuple(
-            Piece(
-                each.same,
-                first.between(each.start, each.stop),
-                second.between(each.other_start, each.other_stop),
-            )
-            for each in stretches
-        ),
-        sum(size for size, _ in sizes) / max(len(first.words), 1),
-        sum(size for _, size in sizes) / max(len(second.words), 1),
-        len(text) - first.ends[-1],
-        len(other) - second.ends[-1],
+        tuple(pieces),
+        sum(size for size, _ in sizes) / max(len(words), 1),
+        sum(size for _, size in sizes) / max(len(others), 1),
+        len(text) - ends[-1],
+        len(other) - other_ends[-1],
     )
 
 
-@dataclass(frozen=True)
-class _WordPlaces:
-    """The words of a text, and where each ends with the white space after it, from 0 on."""
-
-    text: str
-    words: list[str]
-    ends: list[int]
-
-    @classmethod
-    def of(cls, text: str) -> "_WordPlaces":
-        words: list[str] = []
-        starts: list[int] = []
-        end = len(text)
-        for found in _WORD.finditer(text):
-            if len(words) == MOST_WORDS:
-                end = found.start()
-                break
-            words.append(found[0])
-            starts.append(found.start())
-        return cls(text, words, [0, *starts[1:], end])
-
-    def between(self, start: int, stop: int) -> str:
-        """Return some words as they are in the text."""
-        return self.text[self.ends[start] : self.ends[stop]]
+def _words(text: str) -> tuple[list[str], list[int]]:
+    """Return the words of a text, and where each ends with the white space after it, from 0 on."""
+    found = list(islice(_WORD.finditer(text), MOST_WORDS + 1))
+    ends = [0, *(each.start() for each in found[1:]), len(text)]
+    return [each[0] for each in found[:MOST_WORDS]], ends[: MOST_WORDS + 1]
 
 
 def _stretches(first: Sequence[str], second: Sequence[str]) -> Iterator[Stretch]:
@@ -157,18 +140,16 @@ def _fixed(first: Sequence[str], second: Sequence[str], size: int) -> list[tuple
     pairs = [(place, there[run]) for run, place in _once(first, size).items() if run in there]
     # The longest increasing subsequence of the places in the other text.
     ends: list[int] = []
-    last: list[int] = []
-    before: list[int] = []
-    for number, (_, other) in enumerate(pairs):
-        length = bisect_left(ends, other)
-        before.append(last[length - 1] if length else -1)
-        ends[length : length + 1] = [other]
-        last[length : length + 1] = [number]
-    found = []
-    number = last[-1] if last else -1
-    while number >= 0:
-        found.append(pairs[number])
-        number = before[number]
+    chains: list[tuple[Any, ...]] = []
+    for pair in pairs:
+        length = bisect_left(ends, pair[1])
+        ends[length : length + 1] = [pair[1]]
+        chains[length : length + 1] = [(pair, chains[length - 1] if length else ())]
+    found: list[tuple[int, int]] = []
+    chain = chains[-1] if chains else ()
+    while chain:
+        pair, chain = chain
+        found.append(pair)
     return found[::-1]
 
 
@@ -233,13 +214,14 @@ def _begin_after_signs(
         side, start, stop = words, own.start, own.stop
         if not own.sizes[0]:
             side, start, stop = others, own.other_start, own.other_stop
-        shift = 0
-        while (
-            shift < after.sizes[0] - 1
-            and side[start + shift] == side[stop + shift]
-            and not side[start + shift].isalnum()
-        ):
-            shift += 1
+        shift = next(
+            (
+                n
+                for n in range(after.sizes[0] - 1)
+                if side[start + n] != side[stop + n] or side[start + n].isalnum()
+            ),
+            max(after.sizes[0] - 1, 0),
+        )
         middle = own._replace(
             start=own.start + shift,
             stop=own.stop + shift,
