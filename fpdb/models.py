@@ -85,16 +85,16 @@ class _Shown:
     __slots__ = ()
 
     def _repr_html_(self) -> str:
-        named = [(each.name, getattr(self, each.name)) for each in fields(cast("Any", self))]
         rows = [
-            element(
-                "tr",
-                element("th", name.replace("_", " "), style=_LEFT),
-                element("td", element("bdi", _readable(value)), style=_LEFT),
-            )
-            for name, value in named
+            element("tr", element("th", each.name.replace("_", " "), style=_LEFT), _cell(value))
+            for each in fields(cast("Any", self))
+            for value in [_readable(getattr(self, each.name))]
         ]
         return element("table", *rows)
+
+
+def _cell(*content: str, style: str = "") -> str:
+    return element("td", element("bdi", *content), style=f"{_LEFT}{style}")
 
 
 def _readable(value: object) -> str:
@@ -194,8 +194,8 @@ class Overlap:
             (self.text, [(each.start, each.end) for each in self.passages]),
             (self.other_text, sorted((each.other_start, each.other_end) for each in self.passages)),
         )
-        style = f"{_LEFT};vertical-align:top;white-space:pre-wrap;width:50%"
-        cells = [element("td", element("bdi", *_marked(*side)), style=style) for side in sides]
+        style = ";vertical-align:top;white-space:pre-wrap;width:50%"
+        cells = [_cell(*_marked(*side), style=style) for side in sides]
         return element("table", element("tr", *cells))
 
 

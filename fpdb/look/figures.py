@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import date
+from datetime import date, timedelta
 
 from fpdb.fingerprint import least_estimate
 from fpdb.look.groups import Groups
@@ -79,15 +79,13 @@ def _by_nearness(groups: Groups) -> Markup:
         (f"{low}–{low + width - 1}" if width > 1 and low < 100 else f"{low}", bins[low])
         for low in range(first // width * width, 101, width)
     ]
-    return bars(
-        "Pairs by similarity, in percent",
+    said = (
         f"{plural(sum(shares), 'pair')} of different texts by how similar they are. It is "
         "estimated, within a few percent; so pairs from "
         f"{percent(least_estimate(groups.similarity))} on are taken. A text that is there several "
-        "times is counted once.",
-        rows,
-        "pairs",
+        "times is counted once."
     )
+    return bars("Pairs by similarity, in percent", said, rows, "pairs")
 
 
 def _by_size(sizes: Mapping[int, int]) -> Markup:
@@ -98,24 +96,20 @@ def _by_size(sizes: Mapping[int, int]) -> Markup:
         rows.append((label, count))
     while len(rows) > 3 and not rows[-1][1]:
         rows.pop()
-    largest = max(sizes, default=0)
-    return bars(
-        "Groups by number of documents",
-        f"How many groups have two documents, three, and more. The largest has {largest:,}.",
-        rows,
-        "groups",
-    )
+    said = "How many groups have two documents, three, and more. The largest has "
+    said += f"{max(sizes, default=0):,}."
+    return bars("Groups by number of documents", said, rows, "groups")
 
 
 def by_day(title: str, sentence: str, found: Mapping[date, int], unit: str) -> Markup:
     """Show how many of something there were by day, or by month or year if that is long."""
-    days = sorted(found)
-    forms = ("%Y-%m-%d", "%Y-%m", "%Y")
-    spans = [(days[-1] - days[0]).days / length if days else 0 for length in (1, 30, 365)]
-    form = next((f for f, span in zip(forms, spans, strict=True) if span < _MOST_BARS), "%Y")
+    first, last = (pick(found, default=date.min) for pick in (min, max))
+    spans = {"%Y-%m-%d": 1, "%Y-%m": 30, "%Y": 365}
+    days = (last - first).days
+    form = next((f for f, length in spans.items() if days / length < _MOST_BARS), "%Y")
     counts: Counter[str] = Counter()
-    for number in range(days[0].toordinal(), days[-1].toordinal() + 1) if days else ():
-        day = date.fromordinal(number)
+    for number in range(days + 1) if found else ():
+        day = first + timedelta(number)
         counts[day.strftime(form)] += found.get(day, 0)
     return bars(title, sentence, list(counts.items())[-_MOST_BARS:], unit)
 
@@ -123,20 +117,16 @@ def by_day(title: str, sentence: str, found: Mapping[date, int], unit: str) -> M
 def _by_host(copying: Counter[tuple[str, str]]) -> Markup:
     others = [(pair, count) for pair, count in copying.most_common() if pair[0] != pair[1]]
     own = copying.total() - sum(count for _, count in others)
-    rows = [(one, other, f"{count:,}") for (one, other), count in others[:_MOST_HOSTS]]
-    more = len(others) - len(rows)
-    return element(
-        "section",
-        element("h3", "Who has copies of whom"),
-        element(
-            "p",
-            "The first document of a group, by its date or else as it was read, is taken for the "
-            f"source of the others. {plural(own, 'copy is', 'copies are')} of the same host."
-            + (f" {plural(more, 'further pair')} of hosts aren't listed." if more else ""),
-        ),
-        table(("first at", "then at", "documents"), rows, "Who has copies of whom"),
-        class_="panel",
+    rows = [(*pair, f"{count:,}") for pair, count in others[:_MOST_HOSTS]]
+    title, more = "Who has copies of whom", len(others) - len(rows)
+    said = (
+        "The first document of a group, by its date or else as it was read, is taken for the "
+        f"source of the others. {plural(own, 'copy is', 'copies are')} of the same host."
     )
+    if more:
+        said += f" {plural(more, 'further pair')} of hosts aren't listed."
+    hosts = table(("first at", "then at", "documents"), rows, title)
+    return element("section", element("h3", title), element("p", said), hosts, class_="panel")
 
 
 def bars(title: str, sentence: str, rows: Sequence[tuple[str, int]], unit: str) -> Markup:
@@ -150,22 +140,15 @@ def bars(title: str, sentence: str, rows: Sequence[tuple[str, int]], unit: str) 
         for number, (label, _) in enumerate(rows)
         if abs((number + 0.5) * step - _WIDTH / 2) + len(label) * 3.75 < _WIDTH / 2 + 4
     ]
-    labelled = within[::every]
+    labelled = set(within[::every])
     counted = len(f"{largest:,}") * 8 < step
     drawn: list[str] = []
     for number, (label, count) in enumerate(rows):
         height = max(count / largest * _HEIGHT, 2 if count else 0)
-        bar = element(
-            "rect",
-            element("title", f"{label}: {count:,} {unit}"),
-            x=f"{(number + 0.08) * step:.1f}",
-            y=f"{_HEIGHT + 18 - height:.1f}",
-            width=f"{step * 0.84:.1f}",
-            height=f"{height:.1f}",
-            rx=min(2, height),
-        )
-        middle = f"{(number + 0.5) * step:.1f}"
-        drawn.append(bar)
+        left, middle = (f"{(number + share) * step:.1f}" for share in (0.08, 0.5))
+        shape = {"width": f"{step * 0.84:.1f}", "height": f"{height:.1f}", "rx": min(2, height)}
+        said = element("title", f"{label}: {count:,} {unit}")
+        drawn.append(element("rect", said, x=left, y=f"{_HEIGHT + 18 - height:.1f}", **shape))
         if number in labelled:
             drawn.append(element("text", label, x=middle, y=_HEIGHT + 34, class_="label"))
         if count and counted:

@@ -1,6 +1,6 @@
 """Why two documents are near or not: their sketches, features, and the votes on their bits."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fpdb.fingerprint import Recipe, sketch_jaccard
@@ -30,14 +30,10 @@ class ComparedSide:
 
 def comparison(recipe: Recipe, first: ComparedSide, second: ComparedSide) -> Markup:
     """Return the texts of two documents beside each other, and why they are near."""
-    names = (
-        element(
-            "div",
-            element("b", side.name),
-            element("p", side.note, class_="warn") if side.note else "",
-        )
-        for side in (first, second)
-    )
+    names = []
+    for side in (first, second):
+        note = element("p", side.note, class_="warn") if side.note else ""
+        names.append(element("div", element("b", side.name), note))
     parts = [element("div", *names, class_="names")]
     if first.text is not None and second.text is not None:
         found = ComparedTexts(recipe, first.text, second.text, most=_COMPARED)
@@ -64,14 +60,9 @@ def _why(recipe: Recipe, first: ComparedSide, second: ComparedSide) -> Markup:
         apart = [bit for bit in range(recipe.bits) if changed >> bit & 1]
         facts.append(f"Their fingerprints differ in {len(apart)} of {recipe.bits} bits.")
     inner = [element("p", " ".join(facts))] if facts else []
-    inner += [
-        element("p", element("code", format_fingerprint(number, recipe.bits))) for number in numbers
-    ]
-    texts = {
-        name: side.text
-        for name, side in (("first", first), ("second", second))
-        if side.text is not None
-    }
+    inner += [element("p", element("code", format_fingerprint(n, recipe.bits))) for n in numbers]
+    sides = {"first": first.text, "second": second.text}
+    texts = {name: text for name, text in sides.items() if text is not None}
     if max(map(len, recipe.shingles_many(list(texts.values()))), default=0) > _MOST_SHINGLES:
         inner.append(element("p", "The texts are too long to show their features and votes."))
     else:
@@ -83,28 +74,20 @@ def _why(recipe: Recipe, first: ComparedSide, second: ComparedSide) -> Markup:
 
 
 def _features(first: dict[str, float], second: dict[str, float]) -> Markup:
-    shared = first.keys() & second.keys()
-    lists = [
-        element(
-            "div",
-            element("h4", f"Features {where}: {len(names):,}"),
-            element("ul", *_heaviest(names, weights)),
-        )
-        for where, names, weights in (
-            ("in both", shared, first),
-            ("only in the first", first.keys() - shared, first),
-            ("only in the second", second.keys() - shared, second),
-        )
-    ]
+    """Show the features that weigh most, with their weights."""
+    lists, weights = [], second | first
+    for where, names in (
+        ("in both", first.keys() & second.keys()),
+        ("only in the first", first.keys() - second.keys()),
+        ("only in the second", second.keys() - first.keys()),
+    ):
+        items = []
+        for name in sorted(names, key=lambda name: (-weights[name], name))[:_NAMED]:
+            weight = element("span", f" × {weights[name]:.3g}", class_="soft")
+            items.append(element("li", element("bdi", name[:80]), weight))
+        title = element("h4", f"Features {where}: {len(names):,}")
+        lists.append(element("div", title, element("ul", *items)))
     return element("div", *lists, class_="figures")
-
-
-def _heaviest(features: Iterable[str], weights: dict[str, float]) -> Iterator[Markup]:
-    """Return items of the features that weigh most, with their weights."""
-    ordered = sorted(features, key=lambda feature: (-weights[feature], feature))
-    for feature in ordered[:_NAMED]:
-        weight = element("span", f" × {weights[feature]:.3g}", class_="soft")
-        yield element("li", element("bdi", feature[:80]), weight)
 
 
 def _votes(recipe: Recipe, texts: dict[str, str], apart: Sequence[int]) -> Markup:
@@ -116,14 +99,10 @@ def _votes(recipe: Recipe, texts: dict[str, str], apart: Sequence[int]) -> Marku
         ranks = [f"{each.weakest.index(bit) + 1} of {recipe.bits}" for each in found]
         rows.append((str(bit), *votes, *ranks))
     head = ("bit", *(f"{name}: votes" for name in texts), *(f"{name}: rank" for name in texts))
-    return element(
-        "div",
-        element("h4", "The bits that differ"),
-        element(
-            "p",
-            "Each feature votes for 1 or 0 on each bit, by its weight; the sign of the sum is the "
-            "bit. The bit of rank 1 is the one that the fewest votes would turn.",
-            class_="soft",
-        ),
-        table(head, rows, "The bits that differ"),
+    title = "The bits that differ"
+    said = (
+        "Each feature votes for 1 or 0 on each bit, by its weight; the sign of the sum is the "
+        "bit. The bit of rank 1 is the one that the fewest votes would turn."
     )
+    parts = [element("h4", title), element("p", said, class_="soft"), table(head, rows, title)]
+    return element("div", *parts)
