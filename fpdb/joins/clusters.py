@@ -14,7 +14,6 @@ from fpdb.joins.join import near_pairs
 from fpdb.joins.pairs import NO_IDS, SimilarPairs, keys_of, shared_rows, similar_pairs
 from fpdb.models import Cluster
 from fpdb.progress import tracked
-from fpdb.tables.batch import find_ids
 
 # Connections held before they are replaced by one for each document.
 _CONNECTIONS = 1 << 20
@@ -75,7 +74,7 @@ def _near(view: View, k: int, jobs: int) -> tuple[Column, Places]:
     for *words, _ in near_pairs(view, k, jobs):
         forest.connect(words[: len(words) // 2], words[len(words) // 2 :])
     fingerprints, trees = forest.trees()
-    bounds, ids = find_ids(view.txn, view.index.home, fingerprints)
+    bounds, ids = view.index.home.last_numbers(view.txn, fingerprints)
     order = np.argsort(ids)
     first = np.empty(len(trees), np.int64)
     trees = np.repeat(trees, np.diff(bounds))[order]

@@ -31,7 +31,6 @@ from fpdb.joins.join import NearPairs, complete_buckets, near_pairs
 from fpdb.models import Key, Pair
 from fpdb.progress import tracked
 from fpdb.storage.format import unpack_record
-from fpdb.tables.batch import find_ids
 from fpdb.tables.bits import distances
 from fpdb.tables.plan import Bands
 from fpdb.tables.sorted_pages import NumberPages
@@ -296,7 +295,7 @@ def _expand(view: View, near: NearPairs) -> Iterator[IdPairs]:
     sides = words[: len(words) // 2], words[len(words) // 2 :]
     fingerprints, names = ranked(joined(sides))
     own, other = np.split(names, 2)
-    bounds, ids = find_ids(view.txn, view.index.home, fingerprints)
+    bounds, ids = view.index.home.last_numbers(view.txn, fingerprints)
     counts = np.diff(bounds)
     products = counts[own] * counts[other]
     ends = np.cumsum(products)

@@ -18,6 +18,9 @@ class NearSearch:
     ) -> tuple[dict[int, int], dict[int, list[int]]] | None: ...
 
 def runs(at: PageCursor, numbers: Sequence[int]) -> list[tuple[int, list[int] | None]] | None: ...
+def unpacked(
+    value: bytes | memoryview, columns: int, wanted: int, digest: int
+) -> bytearray | None: ...
 def packed(rows: list[Column], largest: int) -> bytearray | int: ...
 
 class RowsToInsert:
@@ -27,8 +30,8 @@ class RowsToInsert:
         at: PageCursor,
         put: Callable[[bytes, bytearray], object],
         keys: int,
-        first: int,
         most: int,
+        first: int,
     ) -> int: ...
 
 class Ranges:

@@ -288,6 +288,26 @@ cdef class Probes:
         return False
 
 
+cdef int64_t next_near(
+    const Page *page, int words, int64_t row, Wide wanted, uint64_t high, int k
+) noexcept nogil:
+    """Return the first row within k of a fingerprint, from one on, up to a first number.
+
+    The number of rows is returned if there is none.
+    """
+    cdef uint64_t first
+    while row < page.count:
+        first = cell(page, 0, row)
+        if first > high:
+            break
+        if bits_of(first ^ wanted.high) <= k and (
+            words == 1 or distance(changed(fingerprint_at(page, 2, row), wanted), 2) <= k
+        ):
+            return row
+        row += 1
+    return page.count
+
+
 cdef class Nearby:
     """What is near a query: the distances by fingerprints, and ids that the home table has.
 
@@ -348,28 +368,27 @@ cdef class Nearby:
         cdef const Page *page = &at.page
         cdef int64_t row = bound(page, low, False, 0), first
         cdef Wide number, change
-        while row < page.count:
+        while True:
+            row = next_near(page, self.words, row, permuted, high, self.k)
+            if row == page.count:
+                return 0
             number = fingerprint_at(page, self.words, row)
-            if number.high > high:
-                break
             first, change = row, changed(number, permuted)
             row += 1
-            if distance(change, self.words) <= self.k:
-                while row < page.count and is_zero(
-                    changed(fingerprint_at(page, self.words, row), number)
-                ):
-                    row += 1
-                near = as_number(
-                    changed(self.query, permuted_by(probes.moves_back, change)), self.words
-                )
-                self.distances[near] = distance(change, self.words)
-                self.few -= row - first
-                # All rows with a prefix that was looked up are read, in the home table with ids.
-                if home and self.few >= 0 and probes.has(change.high & ~probes.below):
-                    known = self.ids.setdefault(near, [])
-                    for first in range(first, row):
-                        known.append(cell(page, at.columns - 1, first))
-        return 0
+            while row < page.count and is_zero(
+                changed(fingerprint_at(page, self.words, row), number)
+            ):
+                row += 1
+            near = as_number(
+                changed(self.query, permuted_by(probes.moves_back, change)), self.words
+            )
+            self.distances[near] = distance(change, self.words)
+            self.few -= row - first
+            # All rows with a prefix that was looked up are read, in the home table with ids.
+            if home and self.few >= 0 and probes.has(change.high & ~probes.below):
+                known = self.ids.setdefault(near, [])
+                for first in range(first, row):
+                    known.append(cell(page, at.columns - 1, first))
 
 
 cdef class NearSearch:
@@ -410,6 +429,27 @@ cdef class NearSearch:
         for known in found.ids.values():
             (<list>known).sort()
         return found.distances, found.ids
+
+
+def unpacked(value, int columns, int wanted, uint64_t digest):
+    """Return the first columns of a page, one after the other, as numbers of 64 bits.
+
+    None is returned if the page is one for the definition.
+    """
+    cdef Page page
+    cdef int64_t row
+    cdef int column
+    cdef uint64_t *at
+    read_bytes(&page, value)
+    if not 1 <= wanted <= columns or not opened(&page, columns, digest):
+        return None
+    found = PyByteArray_FromStringAndSize(NULL, 8 * wanted * page.count)
+    at = <uint64_t *>PyByteArray_AsString(found)
+    for column in range(wanted):
+        for row in range(page.count):
+            at[row] = cell(&page, column, row)
+        at += page.count
+    return found
 
 
 def runs(PageCursor at not None, list numbers not None):
@@ -525,7 +565,7 @@ cdef class RowsToInsert:
     def __cinit__(self, const uint64_t[:, ::1] rows not None, size_t largest):
         self.rows, self.largest = rows, largest
 
-    def insert(self, PageCursor at not None, put, int keys, Py_ssize_t first, Py_ssize_t most):
+    def insert(self, PageCursor at not None, put, int keys, Py_ssize_t most, Py_ssize_t first):
         """Put rows into the pages that they belong to, from one on; return the first that is left.
 
         The first N columns are the key. A page that must be packed anew, gets more than

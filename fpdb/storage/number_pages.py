@@ -92,7 +92,12 @@ def summed(page: bytearray, seed: int) -> bytearray:
 def unpack_rows(
     value: memoryview | bytes, columns: int, seed: int, wanted: int | None = None
 ) -> Rows:
-    """Unpack the columns of a page, or the first `wanted`; a wide column is a view of the value."""
+    """Unpack the columns of a page, or the first `wanted`; a column may be a view of the value."""
+    if kernels.enabled:
+        digest = _digest(value[_CHECKSUM_BYTES:], seed)
+        found = kernels.number_pages.unpacked(value, columns, wanted or columns, digest)
+        if found is not None:
+            return list(np.frombuffer(found, np.uint64).reshape(wanted or columns, -1))
     try:
         checksum, count, widths = _HEAD.unpack_from(value)
         if _digest(value[_CHECKSUM_BYTES:], seed) & 0xFFFFFFFF != checksum:

@@ -2,11 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fpdb import kernels
 from fpdb.arrays import Column, Marks, Places, Rows, differs, joined, portions, ranked, spans
@@ -23,7 +21,6 @@ from fpdb.tables.bits import (
     to_array,
 )
 from fpdb.tables.index import Index
-from fpdb.tables.sorted_pages import NumberPages, out_of_order
 
 # Pairs of a query and a row that are made at once.
 _PAIRS = 1 << 16
@@ -31,8 +28,6 @@ _PAIRS = 1 << 16
 _HELD = 1 << 22
 # Ranges that are looked up together.
 _PROBED = 1 << 22
-# What a kernel finds until it is taken.
-_TAKEN = 1 << 16
 _NO_LIMIT = 1 << 62
 # Hits that are returned at once: beyond these, their arrays take gigabytes.
 MOST_HITS = 1 << 27
@@ -178,59 +173,8 @@ def find_together(
     which[sequence] = np.cumsum(fresh) - 1
     bounds = near.queries.searchsorted(np.arange(len(complete) + 1))
     words, runs = ranked(near.words)
-    run_bounds, ids = find_ids(txn, index.home, words, most)
+    run_bounds, ids = index.home.last_numbers(txn, words, most)
     yield Together(which, bounds, near, complete, runs, run_bounds, ids)
-
-
-def find_ids(
-    txn: ReadTransaction, table: NumberPages, words: Rows, most: int | None = None
-) -> tuple[Places, Column]:
-    """Return where the ids of each fingerprint begin, and all ids; they are sorted and distinct.
-
-    The table has ids in its last column: it is the home table, or that of the bands.
-    """
-    count = len(words[0])
-    each = _NO_LIMIT if most is None else most + 1
-    owners, ids = [np.empty(0, np.int64)], [np.empty(0, np.uint64)]
-    if kernels.enabled:
-        heads = differs(words[0]).nonzero()[0]
-        firsts, bounds = words[0][heads], np.append(heads, count)
-        search = kernels.number_pages.IdSearch(
-            firsts, firsts, bounds, words, np.arange(count), np.zeros(count, np.int64), each
-        )
-        for places, numbers, *_ in _searched(txn, table, len(firsts), search):
-            owners.append(places)
-            ids.append(numbers)
-    else:
-        for place, number in enumerate(zip(*(word.tolist() for word in words), strict=True)):
-            ids.append(np.array(list(islice(table.run(txn, *number), each)), np.uint64))
-            owners.append(np.full(len(ids[-1]), place))
-    owner, numbers = np.concatenate(owners), np.concatenate(ids)
-    if len(words) > 1:  # fingerprints with the same first word may take turns
-        sequence = np.argsort(owner, kind="stable")
-        owner, numbers = owner[sequence], numbers[sequence]
-    return owner.searchsorted(np.arange(count + 1)), numbers
-
-
-def _searched(
-    txn: ReadTransaction, table: NumberPages, ranges: int, search: "kernels.number_pages.Ranges"
-) -> Iterator[list[NDArray[Any]]]:
-    """Have a kernel read the pages of its ranges; yield the columns that it finds, in parts."""
-    # Where most pages are needed, reading on is faster than a seek to where the next range begins.
-    in_turn = txn.entries(table.name) <= ranges
-    with txn.cursor(table.name) as cursor:
-        reader = table.reader(cursor)
-        done: bool | None = False
-        while done is False:
-            done = search.search(reader, in_turn, _TAKEN)
-            queries, *columns = search.taken()
-            yield [
-                np.frombuffer(queries, np.int64),
-                *(np.frombuffer(each, np.uint64) for each in columns),
-            ]
-        if done is None:
-            table.rows_at(cursor)  # this raises an error, unless the page is empty or misplaced
-            raise out_of_order(table.name)
 
 
 def _before(counts: Places, queries: Places) -> Places:
@@ -278,7 +222,7 @@ def _near_each(
             held = _NO_LIMIT if len(fingerprints) == 1 else _HELD
             search = kernels.number_pages.RangeSearch(*probe, read, budget, k, held)
             try:
-                for queries, *changes in _searched(txn, table, len(probe.lows), search):
+                for queries, *changes in table.searched(txn, len(probe.lows), search):
                     found.add(own, permutation, queries, changes)
             except OverflowError:
                 raise _CrowdedError from None

@@ -104,8 +104,8 @@ class Index:
         self.home.splice(txn, _home_rows(*insert), _home_rows(*remove))
         come, gone = distinct(insert[0]), distinct(remove[0])
         if len(gone):  # a fingerprint stays while any document has it
-            left = [not self._is_home(txn, number) for number in self.numbers(gone)]
-            gone = gone[np.array(left, np.bool_)]
+            bounds, _ = self.home.last_numbers(txn, as_words(gone), 0)
+            gone = gone[np.diff(bounds) == 0]
         for table, pages in zip(self.plan.tables[1:], self.further, strict=True):
             lost = _sorted(table.permutation, gone) if len(gone) else pages.empty()
             pages.splice(txn, _sorted(table.permutation, come), lost)
@@ -120,14 +120,8 @@ class Index:
         """Return an array of fingerprints as Python ints."""
         return to_ints(fingerprints, self.plan.bits)
 
-    def _home_key(self, fingerprint: int, number: int = 0) -> bytes:
-        return fingerprint.to_bytes(8 * self._words, "big") + number.to_bytes(8, "big")
-
     def _words_of(self, fingerprint: int) -> tuple[int, ...]:
         return divmod(fingerprint, 1 << 64)[-self._words :]
-
-    def _is_home(self, txn: ReadTransaction, fingerprint: int) -> bool:
-        return next(self.ids(txn, fingerprint), None) is not None
 
     def ids(self, txn: ReadTransaction, fingerprint: int) -> Iterator[int]:
         """Return the ids of the documents with a fingerprint, sorted."""
@@ -185,7 +179,7 @@ class Index:
                 if room >= 0:
                     unread.remove((route, pages))
                 budget -= share - room
-        if unread and self._is_home(txn, fingerprint):
+        if unread and next(self.ids(txn, fingerprint), None) is not None:
             near[fingerprint] = 0
         return Nearby(near, complete=not unread, ids={})
 

@@ -5,17 +5,18 @@ The tree is one; rows are numbers, or texts that each lead to a number.
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice, pairwise
 from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from xxhash import xxh3_64_intdigest
 
 from fpdb import kernels
-from fpdb.arrays import Marks, Rows, among, differs, joined
+from fpdb.arrays import Column, Marks, Places, Rows, among, differs, joined
 from fpdb.errors import DamagedError
 from fpdb.storage import Cursor, ReadTransaction, WriteTransaction
 from fpdb.storage.format import seed_of
@@ -43,6 +44,9 @@ _NEARLY = 64
 _FEW = 64
 # Numbers that a kernel looks up together.
 _AT_ONCE = 1 << 10
+# Rows that a kernel finds until they are taken.
+_TAKEN = 1 << 16
+_NO_LIMIT = 1 << 62
 
 R = TypeVar("R", bound=Sequence[Any])
 
@@ -94,8 +98,11 @@ class SortedPages(ABC, Generic[R]):
         """Cut rows into pages that are as full as possible, or nearly."""
 
     @abstractmethod
-    def _insert(self, txn: WriteTransaction, cursor: Cursor, insert: R, first: int) -> int:
-        """Put rows by a kernel between those of their pages; return the first that is left."""
+    def _inserting(self, txn: WriteTransaction, cursor: Cursor, insert: R) -> Callable[[int], int]:
+        """Return a kernel that puts rows, from one on, between those of their pages.
+
+        It returns the first row that is left, for a page that must be packed anew.
+        """
 
     def seed_at(self, key: bytes | memoryview) -> int:
         """Return the seed of the checksum of the page with a key."""
@@ -167,8 +174,10 @@ class SortedPages(ABC, Generic[R]):
         come = go = 0
         last_come, last_go = self._count(insert), self._count(remove)
         with txn.cursor(self.name) as cursor:
+            put = None
             if kernels.enabled and last_come and not last_go:
-                come = self._insert(txn, cursor, insert, 0)
+                put = self._inserting(txn, cursor, insert)
+                come = put(0)
                 if come == last_come:
                     return
             coming, going = self.keys(insert), self.keys(remove)
@@ -188,8 +197,8 @@ class SortedPages(ABC, Generic[R]):
                     at_end = at_end and self._same(self._part(rows, 0, self._count(stored)), stored)
                     self._store(txn, rows, old, at_end=at_end)
                 come, go = to_come, to_go
-                if kernels.enabled and come < last_come and not last_go:
-                    come = self._insert(txn, cursor, insert, come)
+                if put and come < last_come:
+                    come = put(come)
 
     def _store(self, txn: WriteTransaction, rows: R, old: bytes | None, *, at_end: bool) -> None:
         """Write the new rows of a page: as none, as one, joined with the one before, or split.
@@ -272,6 +281,10 @@ class NumberPages(SortedPages[Rows]):
         """Return the key of a row as bytes, or its beginning."""
         return b"".join([number.to_bytes(8, "big") for number in numbers])
 
+    def first_key(self, rows: Rows) -> bytes:
+        """Return the key of the page that has these rows, a tenth as slowly as those of many."""
+        return self.key(*(int(column[0]) for column in rows[: self._keys]))
+
     def unpack(self, value: bytes | memoryview, seed: int, columns: int | None = None) -> Rows:
         """Return all columns of a page or the first N, or raise DamagedError."""
         return unpack_rows(value, self.columns, seed, columns)
@@ -326,10 +339,12 @@ class NumberPages(SortedPages[Rows]):
         """Return a cursor of this sub-database as kernels take it."""
         return kernels.number_pages.PageCursor(cursor, xxh3_64_intdigest, self.columns, self.seed)
 
-    def _insert(self, txn: WriteTransaction, cursor: Cursor, insert: Rows, first: int) -> int:
+    def _inserting(
+        self, txn: WriteTransaction, cursor: Cursor, insert: Rows
+    ) -> Callable[[int], int]:
         new = kernels.number_pages.RowsToInsert(np.stack(insert), LARGEST)
         put = partial(txn.put, self.name)
-        return new.insert(self.reader(cursor), put, self._keys, first, _FEW)
+        return partial(new.insert, self.reader(cursor), put, self._keys, _FEW)
 
     def runs(
         self, txn: ReadTransaction, numbers: Sequence[int], most: int
@@ -359,6 +374,59 @@ class NumberPages(SortedPages[Rows]):
             rows = self.unpack(value, self.seed_at(own))
             same = [column == number for column, number in zip(rows, first, strict=False)]
             yield from rows[-1][np.logical_and.reduce(same)].tolist()
+
+    def last_numbers(
+        self, txn: ReadTransaction, words: Rows, most: int | None = None
+    ) -> tuple[Places, Column]:
+        """Return the last numbers of the rows that begin with each of some distinct, sorted words.
+
+        They are in one array; the first one returned has where those of each begin. Of more than N,
+        only N + 1 are read.
+        """
+        count = len(words[0])
+        each = _NO_LIMIT if most is None else most + 1
+        owners, numbers = [np.empty(0, np.int64)], [np.empty(0, np.uint64)]
+        if kernels.enabled:
+            heads = differs(words[0]).nonzero()[0]
+            firsts, bounds = words[0][heads], np.append(heads, count)
+            search = kernels.number_pages.IdSearch(
+                firsts, firsts, bounds, words, np.arange(count), np.zeros(count, np.int64), each
+            )
+            for places, found, *_ in self.searched(txn, len(firsts), search):
+                owners.append(places)
+                numbers.append(found)
+        else:
+            for place, row in enumerate(zip(*(word.tolist() for word in words), strict=True)):
+                numbers.append(np.array(list(islice(self.run(txn, *row), each)), np.uint64))
+                owners.append(np.full(len(numbers[-1]), place))
+        owner, last = np.concatenate(owners), np.concatenate(numbers)
+        if len(words) > 1:  # rows with the same first word may take turns
+            sequence = np.argsort(owner, kind="stable")
+            owner, last = owner[sequence], last[sequence]
+        return owner.searchsorted(np.arange(count + 1)), last
+
+    def searched(
+        self, txn: ReadTransaction, ranges: int, search: "kernels.number_pages.Ranges"
+    ) -> Iterator[list[NDArray[Any]]]:
+        """Have a kernel read the pages of its N ranges; yield the columns that it finds, in parts.
+
+        The first one has places of queries.
+        """
+        # Where most pages are needed, reading on is faster than seeking the next range.
+        in_turn = txn.entries(self.name) <= ranges
+        with txn.cursor(self.name) as cursor:
+            reader = self.reader(cursor)
+            done: bool | None = False
+            while done is False:
+                done = search.search(reader, in_turn, _TAKEN)
+                queries, *columns = search.taken()
+                yield [
+                    np.frombuffer(queries, np.int64),
+                    *(np.frombuffer(column, np.uint64) for column in columns),
+                ]
+            if done is None:
+                self.rows_at(cursor)  # this raises an error, unless the page is empty or misplaced
+                raise out_of_order(self.name)
 
     def page_of(self, txn: ReadTransaction, first: int) -> tuple[Rows, int | None]:
         """Return the page that a row belongs to, and the first number of the next page."""
@@ -419,8 +487,11 @@ class TextPages(SortedPages[list[TextEntry]]):
     def _spliced(
         self, rows: list[TextEntry], insert: list[TextEntry], remove: list[TextEntry]
     ) -> list[TextEntry]:
-        gone = {text for text, _ in (*remove, *insert)}
-        return sorted([*(entry for entry in rows if entry[0] not in gone), *insert])
+        both = dict(rows)
+        for text, _ in remove:
+            both.pop(text, None)
+        both.update(insert)
+        return sorted(both.items())
 
     def _fitting(self, rows: list[TextEntry], largest: int) -> bytearray | None:
         page, after = pack_texts(rows, 0, len(rows))
@@ -433,6 +504,11 @@ class TextPages(SortedPages[list[TextEntry]]):
             page, after = pack_texts(rows, first, len(rows))
             yield rows[first:after], page
             first = after
+
+    def _inserting(
+        self, txn: WriteTransaction, cursor: Cursor, insert: list[TextEntry]
+    ) -> Callable[[int], int]:
+        return partial(self._insert, txn, cursor, insert)
 
     def _insert(
         self, txn: WriteTransaction, cursor: Cursor, insert: list[TextEntry], first: int

@@ -143,7 +143,7 @@ def test_rows_are_put_into_a_page_as_packed_with_them(seed):
     at = pages.reader(cursor)
     count = len(news[0])
     inserter = kernels.number_pages.RowsToInsert(np.stack(news), LARGEST)
-    done = inserter.insert(at, put.__setitem__, keys, 0, 64)
+    done = inserter.insert(at, put.__setitem__, keys, 64, 0)
     both = pages._spliced(rows, news, [[]])
     if done:
         assert done == count
@@ -163,9 +163,9 @@ def test_rows_that_are_not_there_are_not_put(first):
     put = {}
     if first < 0:
         with pytest.raises(ValueError, match="another table"):
-            inserter.insert(reader(page), put.__setitem__, 1, first, 64)
+            inserter.insert(reader(page), put.__setitem__, 1, 64, first)
     else:
-        assert inserter.insert(reader(page), put.__setitem__, 1, first, 64) == first
+        assert inserter.insert(reader(page), put.__setitem__, 1, 64, first) == first
     assert not put
 
 
@@ -214,7 +214,7 @@ def test_a_forged_page_is_read_within_its_bytes(seed):
         if 1 <= columns <= 4:
             new = np.array([sorted(dice.getrandbits(64) for _ in range(3))] * columns, np.uint64)
             inserter, put = kernels.number_pages.RowsToInsert(new, LARGEST), {}
-            inserter.insert(at, put.__setitem__, 1, 0, 64)
+            inserter.insert(at, put.__setitem__, 1, 64, 0)
             assert all(len(page) < len(grown) <= LARGEST for grown in put.values())
 
 
@@ -229,7 +229,7 @@ def test_a_damaged_page_is_left_to_the_definition():
         assert kernels.number_pages.runs(at, [20]) is None
         assert all(search.search(at, False, 9) is None for search in searches([20]))
         inserter = kernels.number_pages.RowsToInsert(np.array([[25]], np.uint64), LARGEST)
-        assert inserter.insert(at, pytest.fail, 1, 0, 64) == 0
+        assert inserter.insert(at, pytest.fail, 1, 64, 0) == 0
         page[place] ^= 16
 
 
