@@ -133,7 +133,7 @@ def _near(
         return [], complete
     found = sorted((apart, number) for number, apart in distances.items())
     return [
-        (apart, known.get(number) or index.ids(txn, number)) for apart, number in found
+        (apart, known.get(number) or index.ids(txn, number, DOCUMENTS)) for apart, number in found
     ], complete
 
 

@@ -1,6 +1,7 @@
 """The permutation tables of a database: find fingerprints near another, insert and remove them."""
 
 from collections.abc import Iterator
+from itertools import chain, islice
 from typing import NamedTuple
 
 import numpy as np
@@ -123,9 +124,12 @@ class Index:
     def _words_of(self, fingerprint: int) -> tuple[int, ...]:
         return divmod(fingerprint, 1 << 64)[-self._words :]
 
-    def ids(self, txn: ReadTransaction, fingerprint: int) -> Iterator[int]:
-        """Return the ids of the documents with a fingerprint, sorted."""
-        return self.home.run(txn, *self._words_of(fingerprint))
+    def ids(self, txn: ReadTransaction, fingerprint: int, most: int) -> Iterator[int]:
+        """Return the ids of the documents with a fingerprint, sorted; of more than N, N + 1."""
+        if self._words == 1:
+            runs = self.home.runs(txn, [fingerprint], most)
+            return chain.from_iterable(ids for _, ids in runs)
+        return islice(self.home.run(txn, *self._words_of(fingerprint)), most + 1)
 
     def locate(self, txn: ReadTransaction, high: int, number: int) -> int | None:
         """Find the fingerprint of a document, given its highest bits and the id.
@@ -179,7 +183,7 @@ class Index:
                 if room >= 0:
                     unread.remove((route, pages))
                 budget -= share - room
-        if unread and next(self.ids(txn, fingerprint), None) is not None:
+        if unread and next(self.ids(txn, fingerprint, 0), None) is not None:
             near[fingerprint] = 0
         return Nearby(near, complete=not unread, ids={})
 

@@ -41,7 +41,7 @@ _FLOOD = 4
 # A page that could hold no more than an Nth more is full enough: to find the last row takes time.
 _NEARLY = 64
 # Up to this many rows are put between the bytes of a page; more are merged as arrays.
-_FEW = 64
+_FEW = 256
 # Numbers that a kernel looks up together.
 _AT_ONCE = 1 << 10
 # Rows that a kernel finds until they are taken.

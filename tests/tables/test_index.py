@@ -149,7 +149,7 @@ def test_a_further_table_drops_a_fingerprint_with_its_last_document(
         # One document takes the fingerprint as the last one lays it down.
         index.update(txn, numbered(index, [number], 9), numbered(index, [number], 2))
         assert further(txn) == some
-        assert list(index.ids(txn, number)) == [9]
+        assert list(index.ids(txn, number, 1 << 20)) == [9]
         index.update(txn, nothing(index), numbered(index, [number], 9))
         assert not any(rows_of(txn, pages) for pages in (index.home, *index.further))
         assert index.near(txn, number, plan.k, PLENTY).distances == {}
@@ -297,15 +297,15 @@ def test_the_ids_of_one_fingerprint_span_pages(
         fill(txn, index, to_array([hot] * len(ids), bits), np.array(ids, np.uint64))
         index.update(txn, numbered(index, others, 50_001), nothing(index))
         assert len(list(index.home.scan(txn))) > 3
-        assert list(index.ids(txn, hot)) == ids
+        assert list(index.ids(txn, hot, 1 << 20)) == ids
         for place, other in enumerate(others):
-            assert list(index.ids(txn, other)) == [50_001 + place]
-        assert list(index.ids(txn, 12_345)) == []
+            assert list(index.ids(txn, other, 1 << 20)) == [50_001 + place]
+        assert list(index.ids(txn, 12_345, 1 << 20)) == []
         assert index.near(txn, hot, 0, PLENTY).distances == {hot: 0}
         index.update(
             txn, nothing(index), (to_array([hot] * 3000, bits), np.array(ids[:3000], np.uint64))
         )
-        assert list(index.ids(txn, hot)) == ids[3000:]
+        assert list(index.ids(txn, hot, 1 << 20)) == ids[3000:]
 
     undone(work)
 
@@ -347,7 +347,7 @@ def test_nothing_is_located_or_near_in_empty_tables(undone: Undone) -> None:
         for plan in PLANS.values():
             index = Index(plan)
             assert index.locate(txn, 5, 5) is None
-            assert list(index.ids(txn, 5)) == []
+            assert list(index.ids(txn, 5, 1 << 20)) == []
             assert index.near(txn, 5, plan.k, 0)[:2] == ({}, True)
             fill(txn, index, *nothing(index))
             index.update(txn, nothing(index), nothing(index))
