@@ -494,16 +494,19 @@ cdef inline uint64_t number_at(const Column *column, Py_ssize_t row) noexcept no
     return number
 
 
-def packed(list columns, size_t largest):
-    """Pack sorted rows into a page without its checksum; return its size if that is too large."""
+def packed(list columns, Py_ssize_t first, size_t largest):
+    """Pack rows, from one on, into a page without its checksum, as many as fit.
+
+    Return the page and the place after the last row.
+    """
     cdef Py_buffer buffer
     cdef Column[4] cells
     cdef int count = <int>len(columns), column
-    cdef Py_ssize_t rows = 0, row
-    cdef uint64_t number, low, high
-    cdef uint64_t[4] bases
-    cdef size_t[4] widths
-    cdef size_t size = HEAD + 8 * count
+    cdef Py_ssize_t rows = 0, row, after = first
+    cdef uint64_t number
+    cdef uint64_t[4] low, high, lows, highs
+    cdef size_t[4] width, widths
+    cdef size_t head = HEAD + 8 * count, size, row_bytes = 0, wider
     cdef uint16_t total, nibbles = 0
     cdef uint8_t *at
     cdef uint8_t *end
@@ -512,7 +515,7 @@ def packed(list columns, size_t largest):
         raise ValueError("a page has one to four columns")
     for column in range(count):
         PyObject_GetBuffer(columns[column], &buffer, PyBUF_STRIDES)
-        sound = buffer.ndim == 1 and buffer.itemsize == 8 and buffer.shape[0] > 0
+        sound = buffer.ndim == 1 and buffer.itemsize == 8 and 0 <= first < buffer.shape[0]
         if sound:
             rows = rows if column else buffer.shape[0]
             sound = rows == buffer.shape[0]
@@ -520,40 +523,48 @@ def packed(list columns, size_t largest):
         PyBuffer_Release(&buffer)
         if not sound:
             raise ValueError("columns aren't numbers of 64 bits, are empty, or of other lengths")
-        low = high = number_at(&cells[column], 0)
-        if column == 0:  # which is sorted
-            high = number_at(&cells[0], rows - 1)
-        else:
-            for row in range(1, rows):
-                number = number_at(&cells[column], row)
-                low, high = min(low, number), max(high, number)
-        widths[column] = 0
-        while widths[column] < 8 and high - low >> 8 * widths[column]:
-            widths[column] += 1
-        bases[column] = 0 if widths[column] == 8 else low
-        nibbles |= <uint16_t>(widths[column] << 4 * column)
-        size += rows * widths[column]
-    total = <uint16_t>rows
-    if size > largest or rows != total:
-        return size
+        low[column] = high[column] = number_at(&cells[column], first)
+        width[column] = 0
+    while after < rows and <size_t>(after - first) < largest:
+        wider = 0
+        for column in range(count):
+            number = number_at(&cells[column], after)
+            lows[column], highs[column] = min(low[column], number), max(high[column], number)
+            widths[column] = width[column]
+            while widths[column] < 8 and highs[column] - lows[column] >> 8 * widths[column]:
+                widths[column] += 1
+            wider += widths[column]
+        if head + wider * (after + 1 - first) > largest:
+            break
+        row_bytes, after = wider, after + 1
+        memcpy(low, lows, 32)
+        memcpy(high, highs, 32)
+        memcpy(width, widths, sizeof(widths))
+    if after == first:
+        raise ValueError("no row fits")
+    total, size = <uint16_t>(after - first), head + row_bytes * (after - first)
     page = PyByteArray_FromStringAndSize(NULL, size)
     at = <uint8_t *>PyByteArray_AsString(page)
     end = at + size
     memset(at, 0, CHECKSUM)
     memcpy(at + CHECKSUM, &total, 2)
-    memcpy(at + CHECKSUM + 2, &nibbles, 2)
-    memcpy(at + HEAD, bases, 8 * count)
-    at += HEAD + 8 * count
     for column in range(count):
-        for row in range(rows):
-            number = number_at(&cells[column], row) - bases[column]
+        nibbles |= <uint16_t>(width[column] << 4 * column)
+        if width[column] == 8:
+            low[column] = 0
+    memcpy(at + CHECKSUM + 2, &nibbles, 2)
+    memcpy(at + HEAD, low, 8 * count)
+    at += head
+    for column in range(count):
+        for row in range(first, after):
+            number = number_at(&cells[column], row) - low[column]
             # To write eight bytes is fastest; the next number replaces those that are zeros.
             if at + 8 <= end:
                 memcpy(at, &number, 8)
             else:
-                memcpy(at, &number, widths[column])
-            at += widths[column]
-    return page
+                memcpy(at, &number, width[column])
+            at += width[column]
+    return page, after
 
 
 cdef class RowsToInsert:

@@ -8,7 +8,6 @@ Part of the file format: docs/reference/format.md has the layout, and none of it
 
 import struct
 from functools import cache
-from typing import NamedTuple
 
 import numpy as np
 import xxhash
@@ -23,64 +22,35 @@ _HEAD = struct.Struct("<IHH")
 _CHECKSUM_BYTES = 4
 _MOST_COLUMNS = 4  # as many widths as 16 bits hold
 _BASES = [struct.Struct(f"<{count}Q") for count in range(_MOST_COLUMNS + 1)]
-_TYPES = {width: np.dtype(f"<u{width}") for width in (1, 2, 4)}
-_BODY_HEAD = struct.Struct("<HH")
+# The smallest spans of numbers that take 1 to 8 bytes.
+_LEAST_OF_WIDTH = np.array([1 << 8 * width for width in range(8)], np.uint64)
 _sum_into = struct.Struct("<I").pack_into
 _digest = xxhash.xxh3_64_intdigest
 
 
-class Shape(NamedTuple):
-    """The bases and widths of columns, and the bytes of their page."""
+def pack_rows(rows: Rows, first: int = 0) -> tuple[bytearray, int]:
+    """Pack rows, from one on, into a page, as many as fit; return it and the place after the last.
 
-    bases: list[int]
-    widths: list[int]
-    size: int
-
-
-def shape_of(rows: Rows) -> Shape:
-    """Return the shape of rows whose first column is sorted."""
-    bases, widths, row = [], [], 0
-    for index, column in enumerate(rows):
-        low, high = (column.min(), column.max()) if index else (column[0], column[-1])
-        width = (int(high - low).bit_length() + 7) // 8
-        bases.append(0 if width == 8 else int(low))
-        widths.append(width)
-        row += width
-    return Shape(bases, widths, _HEAD.size + 8 * len(rows) + row * len(rows[0]))
-
-
-def rows_that_fit(shape: Shape) -> int:
-    """Return the number of rows of these widths that fit on a page."""
-    room = LARGEST - _HEAD.size - 8 * len(shape.widths)
-    return room // max(sum(shape.widths), 1)
-
-
-def pack_rows(rows: Rows, seed: int) -> bytearray:
-    """Pack rows into a page."""
-    return summed(pack_unsummed(rows, shape_of(rows)), seed)
-
-
-def pack_fitting(rows: Rows, largest: int) -> bytearray | None:
-    """Pack rows into a page that lacks its checksum; return None if it would be too large."""
+    Its checksum is written by `summed`.
+    """
     if kernels.enabled:
-        found = kernels.number_pages.packed(rows, largest)
-        return found if isinstance(found, bytearray) else None
-    shape = shape_of(rows)
-    return pack_unsummed(rows, shape) if shape.size <= largest else None
-
-
-def pack_unsummed(rows: Rows, shape: Shape) -> bytearray:
-    """Pack rows into a page of this shape, whose checksum is still missing."""
-    nibbles = 0
-    parts = [b"", _BASES[len(rows)].pack(*shape.bases)]
-    for index, (column, base, width) in enumerate(
-        zip(rows, shape.bases, shape.widths, strict=True)
-    ):
+        return kernels.number_pages.packed(rows, first, LARGEST)
+    some = [column[first : first + LARGEST] for column in rows]
+    lows = [np.minimum.accumulate(column) for column in some]
+    spans = [np.maximum.accumulate(column) - low for column, low in zip(some, lows, strict=True)]
+    widths = np.array([_LEAST_OF_WIDTH.searchsorted(span, "right") for span in spans])
+    head = _HEAD.size + 8 * len(rows)
+    sizes = head + widths.sum(axis=0) * np.arange(1, len(some[0]) + 1)
+    count = int(sizes.searchsorted(LARGEST, "right"))
+    nibbles, bases, parts = 0, b"", []
+    for index, (column, low) in enumerate(zip(some, lows, strict=True)):
+        width = int(widths[index, count - 1])
+        base = np.uint64(0) if width == 8 else low[count - 1]
         nibbles |= width << 4 * index
-        numbers = (column - np.uint64(base)).astype("<u8")
+        bases += base.tobytes()
+        numbers = (column[:count] - base).astype("<u8")
         parts.append(numbers.view(np.uint8).reshape(-1, 8)[:, :width].tobytes())
-    parts[0] = bytes(_CHECKSUM_BYTES) + _BODY_HEAD.pack(len(rows[0]), nibbles)
-    return bytearray().join(parts)
+    return bytearray(_HEAD.pack(0, count, nibbles) + bases + b"".join(parts)), first + count
 
 
 def summed(page: bytearray, seed: int) -> bytearray:
@@ -129,8 +99,6 @@ def _read_columns(value: memoryview | bytes, wanted: int, count: int, widths: in
 
 
 def _widened(value: memoryview | bytes, at: int, count: int, width: int) -> Column:
-    if width in _TYPES:
-        return np.frombuffer(value, _TYPES[width], count, at).astype(np.uint64)
     if width > 8:
         raise ValueError(f"a column is {width} bytes wide")
     wide = np.zeros((count, 8), np.uint8)

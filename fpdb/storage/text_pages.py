@@ -21,16 +21,17 @@ _MOST_SHARED = 255
 _LONG = 128  # from here on, a length takes two bytes
 
 
-def pack_texts(entries: Sequence[TextEntry], first: int, after: int) -> tuple[bytearray, int]:
-    """Pack sorted entries into a page, as many as fit; return it and the place after the last.
+def pack_texts(entries: Sequence[TextEntry], first: int = 0) -> tuple[bytearray, int]:
+    """Pack sorted entries, from one on, into a page, as many as fit.
 
+    Return it and the place after the last.
     Its checksum is written by `number_pages.summed`.
     """
     if kernels.enabled:
-        return kernels.text_pages.packed(entries, first, after)
+        return kernels.text_pages.packed(entries, first, len(entries))
     parts: list[bytes] = []
     last, size, width = b"", HEAD, 0
-    for text, number in entries[first:after]:
+    for text, number in entries[first:]:
         shared, most = 0, min(len(last), len(text), _MOST_SHARED)
         while shared < most and last[shared] == text[shared]:
             shared += 1

@@ -20,15 +20,7 @@ from fpdb.arrays import Column, Marks, Places, Rows, among, differs, joined
 from fpdb.errors import DamagedError
 from fpdb.storage import Cursor, ReadTransaction, WriteTransaction
 from fpdb.storage.format import seed_of
-from fpdb.storage.number_pages import (
-    LARGEST,
-    pack_fitting,
-    pack_unsummed,
-    rows_that_fit,
-    shape_of,
-    summed,
-    unpack_rows,
-)
+from fpdb.storage.number_pages import LARGEST, pack_rows, summed, unpack_rows
 from fpdb.storage.text_pages import TextEntry, pack_texts, unpack_texts
 
 # A page below a quarter is joined with the one before if both then leave room for some more.
@@ -38,8 +30,6 @@ _ROOMY = LARGEST * 3 // 4
 _SHARED = LARGEST * 7 // 8
 # If a page would become more than this many, they are filled as in a load.
 _FLOOD = 4
-# A page that could hold no more than an Nth more is full enough: to find the last row takes time.
-_NEARLY = 64
 # Up to this many rows are put between the bytes of a page; more are merged as arrays.
 _FEW = 256
 # Numbers that a kernel looks up together.
@@ -90,12 +80,11 @@ class SortedPages(ABC, Generic[R]):
         """Remove the rows with some keys, and merge others, which replace those with their keys."""
 
     @abstractmethod
-    def _fitting(self, rows: R, largest: int) -> bytearray | None:
-        """Pack rows into a page that lacks its checksum; return None if it would be too large."""
+    def _packed(self, rows: R, first: int) -> tuple[bytearray, int]:
+        """Pack rows, from one on, into a page that lacks its checksum, as many as fit.
 
-    @abstractmethod
-    def _full(self, rows: R) -> Iterator[tuple[R, bytearray]]:
-        """Cut rows into pages that are as full as possible, or nearly."""
+        Return it and the place after the last.
+        """
 
     @abstractmethod
     def _inserting(self, txn: WriteTransaction, cursor: Cursor, insert: R) -> Callable[[int], int]:
@@ -247,6 +236,20 @@ class SortedPages(ABC, Generic[R]):
                 return [(part, page) for part, page in zip(parts, pages, strict=True) if page]
         return []
 
+    def _fitting(self, rows: R, largest: int) -> bytearray | None:
+        """Pack rows into a page; return None if it would be too large."""
+        page, after = self._packed(rows, 0)
+        fits = len(page) <= largest or after == 1  # a text alone always does
+        return page if fits and after == self._count(rows) else None
+
+    def _full(self, rows: R) -> Iterator[tuple[R, bytearray]]:
+        """Cut rows into pages that are as full as possible."""
+        first = 0
+        while first < self._count(rows):
+            page, after = self._packed(rows, first)
+            yield self._part(rows, first, after), page
+            first = after
+
     def _halves(self, rows: R) -> Iterator[tuple[R, bytearray]]:
         """Halve rows until each part fits on a page."""
         page = self._fitting(rows, LARGEST)
@@ -313,27 +316,8 @@ class NumberPages(SortedPages[Rows]):
         fresh = differs(*both[: self._keys])
         return [column[fresh] for column in both]
 
-    def _fitting(self, rows: Rows, largest: int) -> bytearray | None:
-        return pack_fitting(rows, largest)
-
-    def _full(self, rows: Rows) -> Iterator[tuple[Rows, bytearray]]:
-        start, count = 0, 1
-        while start < len(rows[0]):
-            fits, over = 0, len(rows[0]) - start + 1  # as many rows as fit on a page, or don't
-            bounded = False
-            while over - fits > 1 + fits // _NEARLY:
-                piece = [column[start : start + count] for column in rows]
-                shape = shape_of(piece)
-                room = rows_that_fit(shape)  # at these widths; more rows may need wider columns
-                if shape.size <= LARGEST:
-                    found, fits = (piece, shape), len(piece[0])
-                    if room <= fits:
-                        break
-                else:
-                    over, bounded = len(piece[0]), True
-                count = room if not bounded or fits < room < over else (fits + over) // 2
-            yield found[0], pack_unsummed(*found)
-            start, count = start + fits, fits
+    def _packed(self, rows: Rows, first: int) -> tuple[bytearray, int]:
+        return pack_rows(rows, first)
 
     def reader(self, cursor: Cursor) -> "kernels.number_pages.PageCursor":
         """Return a cursor of this sub-database as kernels take it."""
@@ -493,17 +477,8 @@ class TextPages(SortedPages[list[TextEntry]]):
         both.update(insert)
         return sorted(both.items())
 
-    def _fitting(self, rows: list[TextEntry], largest: int) -> bytearray | None:
-        page, after = pack_texts(rows, 0, len(rows))
-        fits = len(page) <= largest or len(rows) == 1  # a text alone always does
-        return page if fits and after == len(rows) else None
-
-    def _full(self, rows: list[TextEntry]) -> Iterator[tuple[list[TextEntry], bytearray]]:
-        first = 0
-        while first < len(rows):
-            page, after = pack_texts(rows, first, len(rows))
-            yield rows[first:after], page
-            first = after
+    def _packed(self, rows: list[TextEntry], first: int) -> tuple[bytearray, int]:
+        return pack_texts(rows, first)
 
     def _inserting(
         self, txn: WriteTransaction, cursor: Cursor, insert: list[TextEntry]

@@ -41,7 +41,7 @@ def drawn(dice: random.Random, count: int) -> list[TextEntry]:
 
 
 def page_of(entries: list[TextEntry], seed: int) -> bytes:
-    return bytes(summed(pack_texts(entries, 0, len(entries))[0], seed))
+    return bytes(summed(pack_texts(entries)[0], seed))
 
 
 @settings(max_examples=examples(300))
@@ -50,7 +50,7 @@ def test_pages_are_packed_and_read_as_defined(seed: int) -> None:
     dice = random.Random(seed)
     entries = drawn(dice, dice.randrange(1, 400))
     first = dice.randrange(len(entries))
-    page, after = pack_texts(entries, first, len(entries))
+    page, after = pack_texts(entries, first)
     assert first < after
     assert len(page) <= LARGEST
     packed = summed(bytearray(page), seed)
@@ -62,7 +62,7 @@ def test_pages_are_packed_and_read_as_defined(seed: int) -> None:
     known = dict(kept)
     assert found == [known.get(text) for text in asked]
     with defined():
-        assert pack_texts(entries, first, len(entries)) == (page, after)
+        assert pack_texts(entries, first) == (page, after)
         assert unpack_texts(packed, seed) == kept
         assert [find_text(memoryview(packed), seed, text) for text in asked] == found
 
@@ -76,12 +76,12 @@ def test_entries_are_put_into_a_page_as_packed_with_them(seed: int) -> None:
     news = [entry for entry in every if dice.random() < dice.choice([0.02, 0.5])] or every[:1]
     olds = [entry for entry in every if entry not in news or dice.random() < 0.2]
     olds = [(text, dice.getrandbits(8) if (text, own) in news else own) for text, own in olds]
-    page, after = pack_texts(olds, 0, len(olds))
+    page, after = pack_texts(olds)
     olds, old = olds[:after], bytes(summed(page, seed))
     digest = xxhash.xxh3_64_intdigest(old[4:], seed)
     grown = kernels.text_pages.inserted(old, digest, [*news, *every], 0, len(news))
     both = sorted((dict(olds) | dict(news)).items())
-    wanted, end = pack_texts(both, 0, len(both))
+    wanted, end = pack_texts(both)
     wider = page[6] < wanted[6] or page[6] < max(number.bit_length() + 7 for _, number in news) // 8
     if grown is None:
         # Packed anew, ids may become narrower too, and so more entries may fit.

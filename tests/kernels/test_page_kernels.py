@@ -14,7 +14,7 @@ from twins import defined
 import fpdb
 from fpdb import kernels
 from fpdb.storage.format import Stored
-from fpdb.storage.number_pages import LARGEST, pack_fitting, pack_rows, shape_of
+from fpdb.storage.number_pages import LARGEST, pack_rows, summed
 from fpdb.tables import batch
 from fpdb.tables.sorted_pages import NumberPages
 
@@ -83,7 +83,12 @@ def drawn(dice, columns, count, widths):
 
 
 def packed(rows, seed):
-    return pack_rows(rows, seed) if shape_of(rows).size <= LARGEST else b""
+    page, after = pack_rows(rows)
+    return summed(page, seed) if after == len(rows[0]) else b""
+
+
+def widths(page):
+    return page[6:8]
 
 
 @settings(max_examples=examples(300))
@@ -95,12 +100,10 @@ def test_rows_are_packed_as_defined(seed):
     rows = drawn(dice, columns, dice.choice([1, 2, 40, 400]), widths)
     if dice.random() < 0.3:  # columns that don't lie one number after the other
         rows = list(np.ascontiguousarray(np.stack(rows, axis=-1)).T)
-    size = shape_of(rows).size
-    for largest in (LARGEST, size, size - 1):
-        found = pack_fitting(rows, largest)
+    for first in (0, len(rows[0]) // 2, len(rows[0]) - 1):
+        found = pack_rows(rows, first)
         with defined():
-            assert found == pack_fitting(rows, largest)
-        assert (found is None) == (size > largest)
+            assert found == pack_rows(rows, first)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +114,7 @@ def test_what_are_no_rows_is_not_packed(rows):
         column if isinstance(column, np.ndarray) else np.array(column, np.uint64) for column in rows
     ]
     with pytest.raises(ValueError, match="column"):
-        kernels.number_pages.packed(rows, LARGEST)
+        kernels.number_pages.packed(rows, 0, LARGEST)
 
 
 @settings(max_examples=examples(300))
@@ -121,18 +124,20 @@ def test_rows_are_put_into_a_page_as_packed_with_them(seed):
     keys = dice.randrange(1, 3)
     columns = dice.randrange(keys, 5)
     pages = NumberPages("table-00", keys, columns)
-    widths = [dice.choice([0, 1, 2, 4, 8]), *[dice.randrange(9) for _ in range(columns - 1)]]
-    rows = pages._spliced(pages.empty(), drawn(dice, columns, dice.randrange(1, 120), widths), [[]])
+    bytes_of = [dice.choice([0, 1, 2, 4, 8]), *[dice.randrange(9) for _ in range(columns - 1)]]
+    rows = pages._spliced(
+        pages.empty(), drawn(dice, columns, dice.randrange(1, 120), bytes_of), [[]]
+    )
     key = pages.first_key(rows)
     page = packed(rows, pages.seed_at(key))
     if not page:
         return
-    wider = [min(8, width + (dice.random() < 0.1)) for width in widths]
+    wider = [min(8, width + (dice.random() < 0.1)) for width in bytes_of]
     news = drawn(dice, columns, dice.randrange(1, 30), wider)
     if dice.random() < 0.7:  # in the ranges of the page
         news = [
             new % np.uint64(2 ** (8 * width)) + row[0] if width < 8 else new
-            for new, row, width in zip(news, rows, widths, strict=True)
+            for new, row, width in zip(news, rows, bytes_of, strict=True)
         ]
         sequence = np.lexsort(news[::-1])
         news = [new[sequence] for new in news]
@@ -150,10 +155,10 @@ def test_rows_are_put_into_a_page_as_packed_with_them(seed):
         assert put == {key: packed(both, pages.seed_at(key))}
     else:  # it must be packed anew
         firsts = rows[0].tolist()
-        shape, old = shape_of(both), shape_of(rows)
+        whole = packed(both, pages.seed_at(key))
         adjacent = any(number in firsts for number in news[0].tolist())
         assert not put
-        assert adjacent or shape.widths != old.widths or shape.size > LARGEST or not old.widths[0]
+        assert adjacent or not whole or widths(whole) != widths(page) or not page[6] & 15
 
 
 @pytest.mark.parametrize("first", [-1, 5])

@@ -1,6 +1,7 @@
 """A check in small parts finds random damage, bad headers and bad records, in little memory."""
 
 import random
+import struct
 import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from tiers import examples
 
 import fpdb
 from fpdb import Database, Document, Grams, Recipe
+from fpdb.arrays import Rows
 from fpdb.documents.keys import key_pages
 from fpdb.maintenance import check as checking
 from fpdb.models import Problem
@@ -26,7 +28,7 @@ from fpdb.storage.format import (
     unpack_header,
     unpack_record,
 )
-from fpdb.storage.number_pages import Shape, pack_unsummed, summed, unpack_rows
+from fpdb.storage.number_pages import summed, unpack_rows
 from fpdb.tables import plans
 from fpdb.tables.plan import choose_plan
 from fpdb.tables.sorted_pages import NumberPages
@@ -76,6 +78,13 @@ def number_pages(db: Database) -> list[NumberPages]:
 # Damage
 
 
+def wide_page(rows: Rows, seed: int) -> bytearray:
+    """Return a page of any rows, in columns of eight bytes."""
+    head = struct.pack("<IHH", 0, len(rows[0]), 0x8888 & (1 << 4 * len(rows)) - 1)
+    columns = b"".join(column.tobytes() for column in rows)
+    return summed(bytearray(head + bytes(8 * len(rows)) + columns), seed)
+
+
 class Damager:
     """Changes random entries so that what is stored no longer agrees."""
 
@@ -122,8 +131,7 @@ class Damager:
         columns = [np.array(numbers, np.uint64) for numbers in zip(*rows, strict=True)]
         if dice.random() < 0.9:
             key = pages.first_key(columns)
-        shape = Shape([0] * len(columns), [8] * len(columns), 0)
-        data = summed(pack_unsummed(columns, shape), pages.seed_at(key))
+        data = wide_page(columns, pages.seed_at(key))
         if kind == "flip":
             data = data[:-1] + bytes([data[-1] ^ 1])
         self.txn.put(pages.name, key, data)
@@ -213,8 +221,7 @@ def test_an_empty_page_is_reported(db: Database) -> None:
         with db._environment.read() as txn, txn.cursor(pages.name) as cursor:
             assert cursor.first()
             key = (int.from_bytes(cursor.key()) + 1).to_bytes(pages.key_width)
-        shape = Shape([0] * pages.columns, [8] * pages.columns, 0)
-        page = summed(pack_unsummed(pages.empty(), shape), pages.seed_at(key))
+        page = wide_page(pages.empty(), pages.seed_at(key))
         found = problems(db, lambda txn: txn.put(pages.name, key, page))  # noqa: B023
         what = f"page {key.hex()} has the wrong key, expected "
         assert found[0] == Problem(pages.name, what)

@@ -9,6 +9,7 @@ import fpdb
 from fpdb.errors import DamagedError
 from fpdb.storage.number_pages import (
     pack_rows,
+    summed,
     unpack_rows,
 )
 
@@ -18,7 +19,7 @@ SEED = 2**70 + 5  # of which the lowest 64 bits count
 def page(columns: int) -> bytes:
     rng = np.random.default_rng(columns)
     rows = [np.sort(rng.integers(0, 2**64, 50, np.uint64)) for _ in range(columns)]
-    return pack_rows(rows, SEED)
+    return summed(pack_rows(rows)[0], SEED)
 
 
 @pytest.mark.parametrize("found", [1, 2, 3])

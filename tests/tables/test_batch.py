@@ -9,7 +9,7 @@ from twins import defined
 
 import fpdb
 from fpdb.errors import InputError
-from fpdb.tables import batch
+from fpdb.tables import sorted_pages
 from fpdb.tables.bits import to_array
 
 
@@ -47,7 +47,7 @@ def drawn(generator, bits, count):
 @pytest.mark.parametrize("keys", ["text", "integer"])
 @pytest.mark.parametrize(("bits", "k"), [(32, 1), (64, 0), (64, 3), (128, 3)])
 def test_a_batch_finds_what_single_queries_find(tmp_path, monkeypatch, bits, k, keys, taken):
-    monkeypatch.setattr(batch, "_TAKEN", taken)
+    monkeypatch.setattr(sorted_pages, "_TAKEN", taken)
     generator = np.random.default_rng(bits + k)
     recipe = fpdb.recipe("web").with_bits(bits)
     with fpdb.create(tmp_path / "db", recipe=recipe, k=k, keys=keys, capacity=5_000) as db:
