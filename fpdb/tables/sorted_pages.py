@@ -22,6 +22,7 @@ from fpdb.storage import Cursor, ReadTransaction, WriteTransaction
 from fpdb.storage.format import seed_of
 from fpdb.storage.number_pages import LARGEST, pack_rows, summed, unpack_rows
 from fpdb.storage.text_pages import TextEntry, pack_texts, unpack_texts
+from fpdb.tables.bits import order
 
 # A page below a quarter is joined with the one before if both then leave room for some more.
 _SMALL = LARGEST // 4
@@ -196,8 +197,16 @@ class SortedPages(ABC, Generic[R]):
         """
         gone = {old} if old else set()
         pieces: list[tuple[R, bytearray]] = []
-        page = self._fitting(rows, LARGEST) if self._count(rows) else None
-        if page is not None:
+        count = self._count(rows)
+        page, fit = self._packed(rows, 0) if count else (bytearray(), 0)
+        if fit < count:
+            before = self._page_before(txn, old) if old and not at_end else None
+            if before and (pieces := self._shared(self._joined(before[1], rows))):
+                gone.add(before[0])
+            else:
+                full = at_end or count > _FLOOD * fit
+                pieces = list(self._full(rows) if full else self._halves(rows))
+        elif count:
             pieces = [(rows, page)]
             if old and len(page) < _SMALL and (before := self._page_before(txn, old)):
                 both = self._joined(before[1], rows)
@@ -205,12 +214,6 @@ class SortedPages(ABC, Generic[R]):
                 if both_page is not None:
                     pieces = [(both, both_page)]
                     gone.add(before[0])
-        elif self._count(rows):
-            before = self._page_before(txn, old) if old and not at_end else None
-            if before and (pieces := self._shared(self._joined(before[1], rows))):
-                gone.add(before[0])
-            elif at_end or len(pieces := list(self._halves(rows))) > _FLOOD:
-                pieces = list(self._full(rows))
         keys = [self.first_key(piece) for piece, _ in pieces]
         for key in gone.difference(keys):
             txn.delete(self.name, key)
@@ -311,8 +314,8 @@ class NumberPages(SortedPages[Rows]):
         if not self._count(insert):
             return rows
         both = joined([insert, rows])  # the sort is stable: of equal keys the new row is first
-        order = np.lexsort(both[: self._keys][::-1])
-        both = [column[order] for column in both]
+        sequence = order(*both[: self._keys])
+        both = [column[sequence] for column in both]
         fresh = differs(*both[: self._keys])
         return [column[fresh] for column in both]
 
@@ -538,7 +541,7 @@ def _among(rows: Rows, known: Rows) -> Marks:
     if len(rows) == 1:
         return among(rows[0], known[0])
     both = joined([known, rows])
-    order = np.lexsort(both[::-1])  # stable: a known row comes before its equal
-    found = np.zeros(len(order), np.bool_)
-    found[order] = ~differs(*[column[order] for column in both])
+    sequence = order(*both)  # stable: a known row comes before its equal
+    found = np.zeros(len(sequence), np.bool_)
+    found[sequence] = ~differs(*[column[sequence] for column in both])
     return found[len(known[0]) :]
