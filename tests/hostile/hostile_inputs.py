@@ -92,6 +92,8 @@ _jsonl(
 )
 _jsonl("a number of a million digits", lambda: '{"key": ' + "9" * MIB + ', "text": "t"}', _BAD)
 _jsonl("a number with a huge exponent", lambda: '{"key": "k", "text": 1e999999999}', _BAD)
+_jsonl("a fraction of a million digits", lambda: '{"key": "k", "text": 0.' + "9" * MIB + "}", _BAD)
+_jsonl("one field 150,000 times", lambda: "{" + '"key":"k",' * 150_000 + '"text":"t"}', _SHORT)
 _jsonl(
     "2 MiB of empty objects",
     lambda: '{"key": "k", "text": [' + "{}," * (LARGEST // 3 - 20) + "0]}",
@@ -150,7 +152,22 @@ def _zstd(content: bytes) -> bytes:
 
 
 _ONE_BAD = r"read 1, .*bad 1;"
-_stream("a gzip bomb of 128 MiB", "input.jsonl.gz", lambda: _zeros(128 * MIB), _ONE_BAD, last=False)
+
+
+def _packed(name: str, file: str, content: Callable[[], bytes], ends: str = _ONE_BAD) -> None:
+    _stream(name, file, content, ends, last=False)
+
+
+_packed("a gzip bomb of 128 MiB", "input.jsonl.gz", lambda: _zeros(128 * MIB))
+_packed("a gzip bomb in a gzip bomb", "input.jsonl.gz", lambda: _gzipped(_zeros(64 * MIB)), "bad 2")
+_packed("a gzip bomb as a text", "input.txt.gz", lambda: _zeros(64 * MIB))
+_packed("a gzip header and no more", "input.jsonl.gz", lambda: b"\x1f\x8b\x08\x00")
+_packed(
+    "zstd frames to skip",
+    "input.jsonl.zst",
+    lambda: b"\x50\x2a\x4d\x18\xff\xff\xff\xff" + bytes(MIB),
+)
+_packed("a zstd bomb of empty lines", "input.jsonl.zst", lambda: _zstd(b"\n" * (256 * MIB)))
 _stream(
     "a gzip bomb before a good line",
     "input.jsonl.gz",
@@ -177,41 +194,27 @@ _stream(
     ),
     r"added 1;",
 )
-_stream(
+_packed(
     "a gzip file with a forged length",
     "input.jsonl.gz",
     lambda: _gzipped(LAST.encode())[:-4] + b"\xff\xff\xff\xff",
     r"bad 1;",
-    last=False,
 )
-_stream(
-    "a zstd bomb of 128 MiB",
-    "input.jsonl.zst",
-    lambda: _zstd(bytes(128 * MIB)),
-    _ONE_BAD,
-    last=False,
-)
-_stream(
+_packed("a zstd bomb of 128 MiB", "input.jsonl.zst", lambda: _zstd(bytes(128 * MIB)))
+_packed(
     "a zstd frame that claims 2^60 bytes",
     "input.jsonl.zst",
     lambda: b"\x28\xb5\x2f\xfd\xc0\x58" + struct.pack("<Q", 1 << 60) + b"\x0b\x00\x00x",
-    _ONE_BAD,
-    last=False,
 )
-_stream(
+_packed(
     "a zstd frame with a window of 2 TiB",
     "input.jsonl.zst",
     lambda: b"\x28\xb5\x2f\xfd\x00\xf0\x02\x00\x00",
-    _ONE_BAD,
-    last=False,
 )
-
-_stream(
+_packed(
     "eight megabytes of empty zstd frames",
     "input.jsonl.zst",
     lambda: b"\x50\x2a\x4d\x18\0\0\0\0" * MIB,
-    _ONE_BAD,
-    last=False,
 )
 
 
@@ -229,14 +232,18 @@ _csv("a million columns", lambda: "," * MIB + "\n", _BAD)
 _csv("fifty thousand bad rows", lambda: '"a"b,c\n' * 50_000, r"bad 50,000;")
 _csv("nothing but quotes", lambda: '"' * 1_000_001 + "\n", r"bad \d", last=False)
 _csv("NULs in every cell", lambda: "k,a\0b\n" + "k2,\0\0\n", r"read 3")
-_stream(
+_packed(
     "a header of a million columns",
     "input.csv",
     lambda: b"," * MIB + b"\n" + LAST_CSV.encode(),
     r"bad 1;",
-    last=False,
 )
-_stream("a text file of 64 MiB", "input.txt", lambda: b"word " * (13 * MIB), _ONE_BAD, last=False)
+_packed("one name twice", "input.tsv", lambda: b"key\tkey\ttext\nk\tk\tt\n", r"bad 1;")
+_packed("a byte order mark and nothing", "input.csv", lambda: b"\xef\xbb\xbf", r"read 0")
+_packed("a text file of 64 MiB", "input.txt", lambda: b"word " * (13 * MIB))
+_stream(
+    "NULs", "input.log", lambda: b"\0" * MIB + b"\nx\n", r"read 2", "--format=lines", last=False
+)
 
 
 # Directories.
@@ -320,13 +327,16 @@ _text("different words only", lambda: _words(LARGEST), "fine")
 _text("rare ideographs in windows", lambda: _han(LARGEST // 3), "fine", "char-4")
 _text("rare ideographs", lambda: _han(LARGEST // 6), "fine", "web", "jieba")
 _text("too many ideographs", lambda: _han(LARGEST // 6 + 1), _TOO_LARGE, "web", "jieba")
+_text("ideographs one by one", lambda: " ".join(_han(LARGEST // 7)), "fine")
 _text("one ideograph", lambda: "的" * (LARGEST // 6), "short", "web", "jieba")
 _text("ideographs between letters", lambda: "中a" * (LARGEST // 7), "short")
+_text("windows as strings", lambda: _letters(LARGEST // 2), "fine|short", "simhash-py")
 _text("too many windows as strings", lambda: _letters(LARGEST // 2 + 1), _TOO_LARGE, "simhash-py")
 _text("windows of a hundred words", lambda: _words(LARGEST // 50), "fine", "n-100")
 _text("too many windows of a hundred words", lambda: _words(LARGEST), _TOO_LARGE, "n-100")
 _text("400,000 combining marks", lambda: "a" + "\u0301" * 400_000, "fine|short")
 _text("combining marks of two classes", lambda: "a" + "\u0301\u0316" * 200_000, "fine|short")
+_text("marks after every letter", lambda: ("a" + "\u0301\u0316" * 14) * 35_000, "fine|short")
 _text(
     "U+FDFA, which grows 18 times",
     lambda: "\ufdfa" * (LARGEST // 3),
@@ -376,6 +386,7 @@ _text("quotes in code", lambda: '"' * (LARGEST // 2), "short|fine", "code")
 _text("backslashes in code", lambda: "\\" * (LARGEST // 4), "short|fine", "code")
 _text("too many tokens", lambda: "(" * (LARGEST // 2), r"error: found a cleaned text", "code")
 _text("a title of a hundred rare ideographs", lambda: "\u9f9d" * 100, "fine", "tagged-title")
+_text("a title just short enough", lambda: "的一是不了在人有我他" * 500, "fine", "tagged-title")
 _text(
     "a title that is too long to tag",
     lambda: _han(5_001),
@@ -406,6 +417,8 @@ _toml("TOML of 100,000 brackets", lambda: b"a = " + b"[" * 100_000)
 _toml("TOML of nested tables", lambda: b"a = " + b"{a=" * 50_000)
 _toml("a TOML key of 20,000 parts", lambda: b"a" + b".a" * 20_000 + b" = 1")
 _toml("a TOML number of 5,000 digits", lambda: b"bits = " + b"9" * 5_000)
+_toml("a TOML number of 4,000 digits", lambda: b"bits = " + b"9" * 4_000)
+_toml("padding of a billion", lambda: b'[hash]\nby = "multiply-xor"\npad = 1000000000')
 _toml(
     "a weight of 4,000 digits",
     lambda: b'segment = "jieba-tags"\n[weights]\ntags = {n = ' + b"9" * 4_000 + b"}",
@@ -437,11 +450,13 @@ _toml(
     lambda: b'[weights]\nidf = "table"',
     table=lambda: b"\t1\n" + b"a\t1\n" * (16 * MIB),
 )
-_toml(
-    "an idf table of a million lines",
-    lambda: b'[weights]\nidf = "table"',
-    table=lambda: b"\t1\n" + "".join(f"{n:x}\t1\n" for n in range(MIB)).encode(),
-)
+for _lines, _ends in ((524_280, "fine"), (MIB, "error: .*; hint: .")):
+    _toml(
+        f"an idf table of {_lines:,} lines",
+        lambda: b'[weights]\nidf = "table"',
+        _ends,
+        table=lambda count=_lines: b"\t1\n" + "".join(f"{n:x}\t1\n" for n in range(count)).encode(),
+    )
 _toml(
     "an idf value of 1e308", lambda: b'[weights]\nidf = "table"', table=lambda: b"\t1\na\t1e308\n"
 )
@@ -474,10 +489,13 @@ def _array(name: str, content: Callable[[], bytes]) -> None:
     INPUTS[name] = Hostile(_file("input.npy", content), "array", r"error: ")
 
 
-_array(
-    "an array that claims 2^60 rows",
-    lambda: _npy(b"{'descr': '<u8', 'fortran_order': False, 'shape': (1152921504606846976,), }\n"),
-)
+for _name, _rows in (("2^60", 1 << 60), ("2^40", 1 << 40), ("-1", -1)):
+    _array(
+        f"an array that claims {_name} rows",
+        lambda rows=_rows: _npy(
+            b"{'descr': '<u8', 'fortran_order': False, 'shape': (%d,), }\n" % rows
+        ),
+    )
 _array(
     "an array of pickles",
     lambda: _npy(
@@ -510,12 +528,15 @@ _stored(
     lambda: b"\xdd" + struct.pack(">I", 8 * MIB) + b"\x90" * (8 * MIB),
 )
 _stored("a record with an extension type", "record", lambda: b"\xc7\x08\x01" + bytes(8))
+_stored("a record that is a number", "record", lambda: b"\x07")
 _stored("metadata of empty lists", "meta", lambda: b"\xdc\xff\xf0" + b"\x90" * 0xFFF0)
-_stored(
-    "a header of 32 MiB of empty lists",
-    "header",
-    lambda: b"\x81\xa5magic\xdd" + struct.pack(">I", 32 * MIB) + b"\x90" * (32 * MIB),
-)
+for _mib in (3, 32):
+    _stored(
+        f"a header of {_mib} MiB of empty lists",
+        "header",
+        lambda size=_mib * MIB: b"\x81\xa5magic\xdd" + struct.pack(">I", size) + b"\x90" * size,
+    )
+_stored("a header whose feature is a list", "header", lambda: b"\x81\xa8features\x91\x91\x01")
 _stored(
     "a header of nested maps", "header", lambda: b"\x81\xa5magic" + b"\x81\xa1a" * 20_000 + b"\xc0"
 )

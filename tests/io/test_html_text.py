@@ -208,6 +208,24 @@ def test_threads_and_forks():
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=60)
 
 
+def test_the_process_ends_with_its_parent():
+    code = (
+        "import fpdb, os, signal\n"
+        "from fpdb.io import html\n"
+        "fpdb.html_text('<p>a')\n"
+        "print(html._readers._idle[0]._process.pid, flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, check=False, capture_output=True, timeout=60)
+    number = int(done.stdout)
+    for _ in range(1000):
+        if not os.path.exists(f"/proc/{number}"):
+            break
+        threading.Event().wait(0.05)
+    assert not os.path.exists(f"/proc/{number}")
+
+
 @pytest.mark.parametrize("package", ["resiliparse", "fastwarc"])
 def test_without_the_extra(monkeypatch, package):
     html._readers.end()

@@ -2,6 +2,7 @@
 
 import datetime
 import decimal
+import io
 import os
 import signal
 import subprocess
@@ -238,16 +239,28 @@ def test_a_batch_that_is_not_packed_may_have_any_size(write, tmp_path):
     assert all(isinstance(each, Record) for each in read_records(str(tmp_path / "a.arrow")))
 
 
-def test_ingest_and_query_read_parquet(write, tmp_path):
+def test_ingest_query_and_fingerprint_read_parquet(write, tmp_path, capfd):
+    from fpdb.cli import main
+
+    def run(*arguments):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "argv", ["fpdb", *map(str, arguments)])
+            patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
+            with pytest.raises(SystemExit) as ended:
+                main()
+        out, err = capfd.readouterr()
+        assert not ended.value.code, err
+        return out
+
     text = "Red kites nest above the quarry again: wardens counted eleven pairs in April."
     path = write("a.parquet", {"url": ["a", "b"], "text": [text, text], "lang": ["en", "en"]})
-    with fpdb.create(tmp_path / "x.fpdb") as db:
-        fpdb.ingest(db, path, Reading(meta_field="*"), skip_duplicates=True)
-        assert (len(db), db["a"].meta) == (1, {"lang": "en"})
-        answers = [
-            (found[0], [match.key for match in found[1]]) for found in fpdb.query_files(db, path)
-        ]
-        assert answers == [("a", ["a"]), ("b", ["a"])]
+    database = tmp_path / "x.fpdb"
+    assert run("ingest", database, path, "--skip-duplicates", "--meta-field", "*") == "b\ta\t1.00\n"
+    assert run("query", database, path) == "a\ta\t1.00\nb\ta\t1.00\n"
+    number = f"{fpdb.recipe('web').fingerprint(text):016x}"
+    assert run("fingerprint", path) == f"{number}\ta\n{number}\tb\n"
+    with fpdb.open(database) as db:
+        assert db["a"].meta == {"lang": "en"}
 
 
 def children():
