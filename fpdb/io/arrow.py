@@ -42,7 +42,7 @@ def blocks_of_rows(
 
 
 def _shared(file: ColumnFile, progress: Progress | None) -> Iterator[Any]:
-    """Yield blocks, each of which comes with a share of the file; report their bytes."""
+    """Yield what comes with the share of the file that was read, of which bytes are counted."""
     size, done = os.path.getsize(file.path), 0
     for block, share in _decoded(file):
         yield block
@@ -57,7 +57,7 @@ _decoders = KeptWorkers(Streamed(decoding.file_blocks, split=decoding.halves), r
 
 
 def _decoded(file: ColumnFile) -> Iterator[Any]:
-    """Yield the blocks that a child process reads; it reads the next one meanwhile."""
+    """Yield what a child process makes of a file; it makes the next block meanwhile."""
     try:
         with _decoders.lent(file.memory, file.seconds) as worker:
             block = worker.call(file)
@@ -133,7 +133,7 @@ def _is_dataset(source: Any) -> bool:
 
 
 def selectable(table: Any) -> tuple[Any, Callable[[Marks], Any]]:
-    """Return a table that can be read several times, and a function that selects rows by marks.
+    """Return a table that can be read several times, and what selects rows of it by marks.
 
     One of pandas or polars, of pyarrow, a relation of DuckDB, or a Dataset of Hugging Face becomes
     one of its kind, any other a table of pyarrow.

@@ -199,7 +199,7 @@ def _within(elements: list[_Element], numbers: set[int]) -> set[int]:
 
 
 def _marked(elements: list[_Element], blocks: list[_Block]) -> tuple[list[_Block], set[int]]:
-    """Return the blocks that the page marks as content, and the elements around its headings."""
+    """Return the blocks in what the page marks as its content, and what holds its headings."""
     places: dict[str, list[int]] = {"main": [], "article": [], "h1": []}
     for number, element in enumerate(elements):
         if element.tag in places:
@@ -319,7 +319,7 @@ def _weight_of(block: _Block, tag: str, title: str) -> float:
 def _posts(
     elements: list[_Element], blocks: list[_Block], dated: list[int]
 ) -> tuple[set[int], set[int]]:
-    """Return the elements that are posts of a thread, and the elements that are comments.
+    """Return the elements that are posts of a thread, and those that are comments.
 
     Either are like elements beside each other, each with a date: comments if an article is before
     them, the content if not.
@@ -342,7 +342,7 @@ def _posts(
 
 
 def _prose_before(elements: list[_Element], blocks: list[_Block]) -> list[float]:
-    """Return, for each element, the weight of the prose in elements that began before it."""
+    """Return, for each element, what the prose weighs that is in elements that began before it."""
     weights = [0.0] * (len(elements) + 1)
     for block in blocks:
         weights[block.element + 1] += max(0, block.weight)
@@ -352,7 +352,7 @@ def _prose_before(elements: list[_Element], blocks: list[_Block]) -> list[float]
 def _found(
     elements: list[_Element], blocks: list[_Block], comments: set[int], heads: set[int]
 ) -> tuple[int, bool]:
-    """Return the number of the element that weighs most, and whether names are trusted."""
+    """Return the number of the element that weighs most, and whether names say what is beside."""
     best = _choose(elements, blocks, comments, heads, by_name=True)
     if elements[best].weight >= min(_ARTICLE, _LEAST * elements[0].prose):
         return best, True

@@ -1,6 +1,6 @@
-"""Decoders of Parquet and Arrow files, for a child process that may be ended.
+"""What decodes Parquet and Arrow files, in a child process that may be ended.
 
-pyarrow trusts files: changed bytes can end the process, and a few kilobytes can
+pyarrow trusts much of what a file says: changed bytes can end the process, and a few kilobytes can
 unfold to any size. So each file has its memory and its processor time, and its rows leave the
 process in blocks of a bounded size.
 """
@@ -28,7 +28,7 @@ from fpdb.processes import limit_resource
 if TYPE_CHECKING:
     import pyarrow
 
-# Memory besides the file, for each byte that a text may have: 256 MiB for 2 MiB.
+# What decoding may take besides the file, for each byte that a text may have: 256 MiB for 2 MiB.
 MEMORY_A_BYTE = 128
 SECONDS = 30.0
 SECONDS_A_MEGABYTE = 5.0
@@ -51,7 +51,7 @@ _BUFFER = 1 << 20
 _PLAIN = (str, int, float, type(None))
 # An option of glibc's mallopt, and the bytes from which on a block is mapped.
 _MMAP_THRESHOLD, _LARGE = -3, 1 << 20
-# The columns that `fpdb.integrations.spark.fingerprint` writes.
+# What `fpdb.integrations.spark.fingerprint` writes.
 _SPARK = ("key", "fingerprint", "digest", "characters", "sketch", "problem")
 
 
@@ -88,7 +88,7 @@ class FingerprintBlock(NamedTuple):
 
 
 class SparkSchema(NamedTuple):
-    """Whether there are sketches, the kind of keys, and the noted recipe and similarity."""
+    """Whether there are sketches, the kind of keys, and what recipe and similarity are noted."""
 
     sketched: bool
     keys: str
@@ -113,7 +113,7 @@ def file_blocks(file: ColumnFile) -> Iterator[Any]:
 
 @functools.cache
 def _used() -> int:
-    """Import pyarrow; return the bytes of data that this process then has."""
+    """Import what reads files; return the bytes of data that this process then has."""
     # Before pyarrow is loaded: an allocation beyond the limit of the system's allocator is an
     # error, and its own allocators may have reserved memory already.
     os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
@@ -212,7 +212,7 @@ def _arrow(file: ColumnFile, choose: Choice) -> _Opened:
 def _counted(file: ColumnFile, batches: Batches) -> Batches:
     """Yield batches; raise StreamError before one that says that it has far too many rows.
 
-    Raise an error of pyarrow if a batch of an Arrow file contradicts itself.
+    Of an Arrow file, raise an error of pyarrow if what it says of a batch can't be right.
     """
     count = 0
     for batch in batches:
@@ -235,7 +235,7 @@ def _require_plausible(file: ColumnFile, rows: int) -> None:
 
 
 def _parquet(file: ColumnFile, choose: Choice, most: int = _ROWS) -> _Opened:
-    """Open a Parquet file, of which at most N rows are read at a time."""
+    """Open a Parquet file, to read N rows at a time at most."""
     from pyarrow import parquet
 
     reader = parquet.ParquetFile(file.path, buffer_size=_BUFFER, pre_buffer=False)
@@ -335,7 +335,7 @@ def halves(block: Any) -> list[Any]:
         case [(int() as number, dict(), bool())], float() as share:
             return [([(number, "takes more memory than a record may", False)], share)]
         case batch, float() as share if not isinstance(batch, list) and batch.num_rows > 1:
-            # A slice would be sent with the whole batch.
+            # A slice would be sent with all of what it is cut from.
             numbers = np.arange(batch.num_rows)
             return [(batch.take(some), share) for some in np.array_split(numbers, 2)]
     return []
@@ -355,7 +355,7 @@ def _named_rows(batch: "pyarrow.RecordBatch", number: int, largest: int | None) 
 def _decoded(
     batch: "pyarrow.RecordBatch", largest: int | None
 ) -> list[tuple[dict[str, Any] | str, bool]] | str:
-    """Return rows by the names of columns, and whether bytes were replaced; or a reason why not."""
+    """Return rows by the names of columns, and whether bytes were replaced; or what is wrong."""
     names, columns = batch.schema.names, list[list[Any]]()
     sizes = np.zeros(batch.num_rows, np.int64)
     replaced: set[int] = set()
@@ -437,7 +437,7 @@ def _as_json(value: Any) -> Any:
 
 
 def schema(file: ColumnFile) -> Iterator[SparkSchema]:
-    """Yield the kinds of the columns, if the fingerprints are signed words."""
+    """Yield what the columns are, if the fingerprints are signed words."""
     from pyarrow import parquet, types
 
     found = parquet.read_schema(file.path)
@@ -496,7 +496,7 @@ def marked(
 
 
 def fingerprints(file: ColumnFile, *, sketched: bool) -> Iterator[FingerprintBlock]:
-    """Yield bare fingerprints, many at a time, and rows with other columns as documents.
+    """Yield bare fingerprints, many at a time, and what has more than that as documents.
 
     If they are `sketched`, no fingerprint is bare.
     """

@@ -1,4 +1,4 @@
-"""Turn HTML into text, in a child process that may be ended.
+"""What turns HTML into text, in a child process that may be ended.
 
 No parser is safe from pages that are made to keep it busy or to fill the memory, and nothing but
 the end of its process stops one. So each page has its processor time, and all have the memory.
@@ -13,7 +13,6 @@ import signal
 
 from fpdb.io.content import main_content
 from fpdb.models import HtmlText
-from fpdb.processes import limit_resource
 
 SECONDS = 2.0
 MEMORY = 256 << 20
@@ -23,7 +22,7 @@ GARBAGE = 50_000
 _FEW = 200
 _HEAD = 1 << 13
 _TITLE = 200
-# The encodings that browsers take for the declared ones.
+# What a browser calls these is what they were written as.
 WIDER = {
     "gbk": "gb18030",
     "gb2312": "gb18030",
@@ -58,20 +57,22 @@ def read_page(page: tuple[bytes | str, str, bool]) -> HtmlText:
 def _limit() -> None:
     import resiliparse.extract.html2text
     import resiliparse.parse.encoding
-    import resiliparse.parse.html  # noqa: F401 - the first page would load it
+    import resiliparse.parse.html  # noqa: F401 - what the first page would load
 
-    limit_resource(resource.RLIMIT_CORE, 0)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with open("/proc/self/statm", encoding="ascii") as file:
         used = int(file.read().split()[0]) * resource.getpagesize()
-    limit_resource(resource.RLIMIT_AS, used + MEMORY)
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    most = used + MEMORY if hard < 0 else min(used + MEMORY, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
     gc.set_threshold(GARBAGE)
 
 
 def decode(data: bytes, label: str) -> tuple[str, str, bool]:
     """Decode a page; return the text, its encoding, and whether bytes were replaced.
 
-    The candidates are, in this order: a byte order mark, the charset of HTTP, that of the
-    page, and a guess by the bytes. The first one wins that decodes the page without an error.
+    The candidates are, in this order: a byte order mark, what HTTP says, what the page says, and
+    what the bytes look like. The first one wins that decodes the page without an error.
     """
     for mark, name in _MARKS:
         if data.startswith(mark):
@@ -125,7 +126,7 @@ def _usable(name: str) -> str:
 
 
 def open_templates(page: str) -> str:
-    """Make elements of the scripts that hold a template: a browser will show their content."""
+    """Make elements of the scripts that hold a template: a browser will show what is in them."""
     # It begins with plain letters, so that most pages are passed over quickly.
     kinds = re.compile(
         r"ype\s*=\s*[\"']?\s*text/(?:html|(?:x-)?[\w.-]{0,40}"
@@ -133,12 +134,20 @@ def open_templates(page: str) -> str:
     )
     if not kinds.search(page):
         return page
-
-    def opened(script: re.Match[str]) -> str:
-        return f"<div>{script[2]}</div>" if kinds.search(script[1]) else script[0]
-
-    scripts = r"(<script\b[^<>]{0,1000}>)(.*?)(?:</script\b[^<>]{0,100}>|\Z)"
-    return re.sub(scripts, opened, page, flags=re.IGNORECASE | re.DOTALL)
+    pieces: list[str] = []
+    done, inside, opened = 0, False, False
+    for tag in re.finditer(r"<script\b[^<>]{0,1000}>|</script\b[^<>]{0,100}>", page, re.IGNORECASE):
+        if not inside and tag[0][1] != "/":
+            inside, opened = True, bool(kinds.search(tag[0]))
+            replacement = "<div>"
+        elif inside and tag[0][1] == "/":
+            inside, replacement = False, "</div>"
+        else:
+            continue
+        if opened:
+            pieces += [page[done : tag.start()], replacement]
+            done = tag.end()
+    return "".join(pieces) + page[done:]
 
 
 def extract(page: str, main: bool) -> tuple[str, str]:  # noqa: FBT001

@@ -101,7 +101,7 @@ class Source:
         return streams.decoded(streams.raw_lines(self.chunks(), self.reading.max_bytes))
 
     def found(self) -> Iterator[Found]:
-        """Yield the records, and pages whose texts are still to be found."""
+        """Yield what the file holds; the texts of pages are still to be found."""
         if self.problem:
             yield BadRecord(self.path, self.problem)
             return
@@ -198,7 +198,7 @@ def _sources(
 
 
 def _inside(folder: Source) -> Iterator[Source]:
-    """Yield the files of a directory that may hold documents, and announce the others."""
+    """Yield the files of a directory that may hold documents, and announce what is left out."""
     left_out: Counter[str] = Counter()
     for entry in walk(folder.path, left_out):
         form, problem = "text", entry.problem
@@ -299,7 +299,7 @@ class LineParts:
             yield self._take()
 
     def finish(self) -> Iterator[Part]:
-        """Take the rest as a line, and yield the last parts."""
+        """Take what has no end as a line, and yield the last parts."""
         self._lines += self._cutter.finish()
         return self.rest()
 
@@ -313,7 +313,7 @@ class LineParts:
 
 
 def _weight(source: Source) -> int:
-    # A compressed file may unpack to any size, so it is a part of its own.
+    # What is compressed may have any size, so it is a part of its own.
     packed = streams.unpacked_name(source.path) != source.path
     return PART_BYTES if packed else source.size
 
@@ -451,8 +451,8 @@ class FolderEntry:
 def walk(root: str, left_out: Counter[str] | None = None) -> Iterator[FolderEntry]:
     """Yield all regular files, sorted, but no databases, and none that a link leads out to.
 
-    Nor files whose names begin with a dot or _, which programs write for themselves. All these are
-    counted. A link that leads to a file of the same directory counts as a file, one to a
+    Nor those whose names begin with a dot or _, which programs write for themselves. What is left
+    out is counted. A link that leads to a file of the same directory counts as a file, one to a
     folder doesn't: its files are found where they are.
     """
     real = os.path.join(os.path.realpath(root), "")

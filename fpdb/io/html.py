@@ -1,7 +1,6 @@
 """Turn HTML into text, in processes of their own that are ended when a page takes too much."""
 
 import importlib.util
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +11,6 @@ from fpdb.io.records import BadRecord, Reading, Record, UnfitError, check_key
 from fpdb.models import LARGEST_TEXT, HtmlText
 from fpdb.processes import CallError, KeptWorkers
 
-_CHARSET = re.compile(r"\bcharset\s*=\s*[\"']?\s*([^\s;\"']{1,40})", re.IGNORECASE)
 _HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
 
 
@@ -70,8 +68,14 @@ def require_html() -> None:
 
 def charset_of(content_type: str | None) -> str:
     """Find the charset in the value of a Content-Type."""
-    found = _CHARSET.search(content_type or "")
-    return found[1] if found else ""
+    if not content_type or "charset" not in content_type.lower():
+        return ""
+    from email.message import Message  # costs time that most commands don't need
+
+    message = Message()
+    message["Content-Type"] = content_type[:1000].replace("\r", " ").replace("\n", " ")
+    found = message.get_param("charset")
+    return found[:40] if isinstance(found, str) else ""
 
 
 _readers = KeptWorkers(extraction.read_page, require_html)
@@ -137,7 +141,7 @@ def _decoded(data: bytes, content_type: str) -> tuple[str, bool]:
     label = charset_of(content_type).strip().lower()
     for name in ("utf-8-sig", extraction.WIDER.get(label, label)):
         try:
-            # This refuses codecs of bytes, which would unpack any size.
+            # This refuses codecs that are none of texts, and would unpack what came from the web.
             return data.decode(name), False
         except (LookupError, ValueError):
             continue

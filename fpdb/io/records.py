@@ -1,4 +1,4 @@
-"""Records, the options by which files become records, and the meaning of their fields."""
+"""What a record is, how files are read into records, and which of their fields mean what."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -49,7 +49,7 @@ class BadRecord:
 
 @dataclass(frozen=True)
 class Reading:
-    """How files become records: their format, the meaning of fields, HTML, and limits.
+    """How files become records: their format, which fields mean what, what is HTML, and limits.
 
     - `format`: one of `FORMATS`; if not given, the suffix decides, and standard input is JSON lines
     - `key_field`: if not given, the first of "key", "id" and "url" that is there
@@ -59,7 +59,7 @@ class Reading:
     - `fingerprint_field`: a field with a ready fingerprint
     - `base`: how fingerprints in quotes or tables are written, as in `parse_fingerprint`
     - `keyed`: whether a record must have a key
-    - `html`: "auto" takes the main content of .html files and of HTML in web archives,
+    - `html`: "auto" takes the main content of .html files and of what a web archive calls HTML,
       "main" that of all texts, "page" all of the page of all texts, "none" takes no text for HTML
     - `max_bytes`: the most bytes that a text or a page may have
 
@@ -110,7 +110,7 @@ class Reading:
         return [field for field in fields if field is not None]
 
     def required(self) -> list[tuple[str, tuple[str, ...]]]:
-        """Return the parts that a record must have, each with the names that its field may have."""
+        """Return what a record must hold: what it is, and the names that it may have."""
         needed: list[tuple[str, tuple[str, ...]]] = []
         if self.keyed or self.key_field is not None:
             needed.append(("key", self.keys))
@@ -142,7 +142,7 @@ def json_object(data: bytes | str) -> dict[str, Any] | str:
 
 
 class UnfitError(ValueError):
-    """Fields that can't become a record."""
+    """What was found can't become a record."""
 
 
 def picker(reading: Reading) -> Callable[[str, Mapping[str, Any], bool], Record]:

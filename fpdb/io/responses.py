@@ -85,7 +85,7 @@ def _decoded(body: bytes, coding: str, largest: int) -> bytes:
 
 
 def _unpacked(reader: Callable[[IO[bytes]], Any], body: bytes, largest: int) -> bytes:
-    """Unpack a body by a reader of FastWARC, to at most one byte more than allowed."""
+    """Return what a reader of FastWARC makes of a body, and at most one byte more than allowed."""
     found = bytearray()
     try:
         source = reader(io.BytesIO(body))

@@ -21,7 +21,7 @@ _CHUNK = 1 << 18
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # A byte order mark, or NUL in every second byte.
 _UTF16 = re.compile(rb"\xff\xfe|\xfe\xff|(?:[^\0]\0){2}|(?:\0[^\0]){2}")
-# How files begin that may lack NULs there: PDF, and compressed files.
+# How files begin that may lack NULs there: PDF, and what is compressed.
 _MAGIC = (b"%PDF-", b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PK\x03\x04")
 # The bytes in which NULs are looked for.
 BEGINNING = 8192
@@ -86,7 +86,7 @@ class Packing:
     piece: int
 
     def start(self) -> tuple[Any, type[Exception]]:
-        """Return a decompressor of one member or frame, and the error that it raises."""
+        """Return what decompresses one member or frame, and the error that it raises."""
         if self.name == "gzip":
             return zlib.decompressobj(wbits=31), zlib.error
         zstandard = _zstandard()
@@ -111,7 +111,7 @@ def _zstandard() -> Any:
 
 
 def packed(file: IO[bytes], path: str) -> contextlib.AbstractContextManager[Any]:
-    """Return a context that compresses into a file, as the suffix of its path says."""
+    """Return what compresses into a file for a block, as the suffix of its path says."""
     packing = _packing(path)
     if packing is None:
         return contextlib.nullcontext(file)
@@ -243,7 +243,7 @@ class LineCutter:
         return found
 
     def finish(self) -> list[bytes | TooLong]:
-        """Return the rest, without a line feed, as a line."""
+        """Return what has no end, as a line."""
         return [self._end()] if self._rest or self._quotes is not None else []
 
     def _end(self) -> bytes | TooLong:
@@ -297,7 +297,7 @@ def is_binary(first: bytes) -> bool:
 def one_text(path: str, data: Iterable[bytes], largest: int) -> tuple[str, bool]:
     """Decode chunks as one text, and return whether bytes were replaced.
 
-    Raise StreamError if a file is no text, or too long; a pipe may have any characters.
+    Raise StreamError if a file is no text, or too long; what is piped may have any characters.
     """
     found = join_chunks(data, largest)
     if path != "-" and is_binary(found):

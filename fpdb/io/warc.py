@@ -1,4 +1,4 @@
-"""Web archives: the pages of a WARC file, read by FastWARC; a damaged record costs only itself."""
+"""Web archives: the pages of a WARC file, read by FastWARC; what is damaged costs only itself."""
 
 import base64
 import hashlib
@@ -21,8 +21,8 @@ _HEAD = 1 << 18
 # No record that anybody needs is larger; a larger one may have been made never to end.
 _LARGEST_RECORD = 1 << 30
 _STEP, _PACKED_STEP = 1 << 16, 1 << 14
-# Bytes that are read again after damage: a file may be made so that each record reaches to its
-# end. One such record is read twice.
+# What damage may cost in a file: a file may be made so that each record reaches to its end. One
+# that does is read twice.
 _MOST_REREAD = _LARGEST_RECORD + (1 << 28)
 _BEGINNING_OF_RECORD = b"\nWARC/1."
 # Two line ends, or a few more, follow a block.
@@ -33,7 +33,7 @@ _KEPT = frozenset({"response", "resource", "conversion"})
 _REPORTED = frozenset({"revisit", "request", "metadata", "warcinfo"})
 _DIGESTS = frozenset({"md5", "sha1", "sha256", "sha512"})
 _LENGTH = re.compile(rb"\nContent-Length:[ \t]*(\d{1,18})[ \t]*\r?\n", re.IGNORECASE)
-# How a body of HTML begins that has no type.
+# What a body of HTML that has no type begins with.
 _SNIFFED = 1 << 10
 _BEGINNING = re.compile(rb"<html|<!doctype html", re.IGNORECASE)
 _LARGEST_FIELD = 200
@@ -43,7 +43,7 @@ _OF_TOOLS = ("metadata:", "urn:", "dns:", "whois:")
 
 @dataclass(frozen=True)
 class Passing:
-    """Functions that the reader of an archive calls while it reads.
+    """What the reader of an archive calls while it reads.
 
     `known` returns whether the record with a key and metadata is stored, and so isn't read again;
     `passed` is called with the reason why one holds no page: its kind, "status" or "type".
@@ -154,7 +154,7 @@ class _Counted:
         return self._taken - self._seen
 
     def read(self, size: int = -1) -> bytes:
-        """Read the bytes that are there, up to some."""
+        """Read what is there, up to some bytes."""
         found = self._take(size)
         self._place += len(found)
         self._taken += len(found)
@@ -289,7 +289,7 @@ class _Unpacked(_Counted):
             self._place += len(found)
 
     def _searched(self) -> bytes:
-        """Return the next bytes, after a damaged member the first of the next one."""
+        """Return the next bytes, after a damaged member those of the next one."""
         while True:
             try:
                 return self.read(_STEP)

@@ -323,15 +323,15 @@ class Environment:
     It may be used by all threads, and survives a fork.
     """
 
+    _shared: SharedEnvironment | None
+
     def __init__(self, path: Path, how: Opening) -> None:
-        shared = shared_environment.join(path, how)
         self.path = path
         self.readonly = how.readonly
         self._how = how
         self._data = str(path / DATA_FILE)
         self._trusted_until = 0.0
-        self._shared: SharedEnvironment | None = shared
-        self._closer = weakref.finalize(self, shared_environment.leave, shared)
+        self._use(shared_environment.join(path, how))
 
     @classmethod
     def create(
@@ -435,7 +435,17 @@ class Environment:
             self._trusted_until = now + drafts.NOTICED_SECONDS
             return shared
         self._trusted_until = 0.0
-        return self._follow(shared)
+        with shared_environment.table_lock:
+            opened = self._shared
+            if opened is None:
+                raise ClosedError(f"this handle of {self.path} was closed", hint="open it again")
+            if opened is shared:  # no other thread was quicker
+                found = shared_environment.join_anew(opened, self.path, self._how)
+                log("WARNING", "%s now is another copy of the database", self.path)
+                self._closer.detach()
+                self._use(found)
+                return found
+            return opened
 
     def lockout(self, timeout: float = LOCK_SECONDS) -> "Lockout":
         """Return what keeps all writers out of what is at the path, for a `with` block."""
@@ -484,15 +494,6 @@ class Environment:
                 f"{self.path} was opened read-only", hint="open it with readonly=False"
             )
 
-    def _follow(self, opened: SharedEnvironment | None) -> SharedEnvironment:
-        with shared_environment.table_lock:
-            shared = self._shared
-            if shared is None:
-                raise ClosedError(f"this handle of {self.path} was closed", hint="open it again")
-            if shared is opened:  # no other thread was quicker
-                shared = shared_environment.join_anew(shared, self.path, self._how)
-                log("WARNING", "%s now is another copy of the database", self.path)
-                self._closer.detach()
-                self._shared = shared
-                self._closer = weakref.finalize(self, shared_environment.leave, shared)
-            return shared
+    def _use(self, shared: SharedEnvironment) -> None:
+        self._shared = shared
+        self._closer = weakref.finalize(self, shared_environment.leave, shared)
