@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -24,7 +24,6 @@ from fpdb.models import (
     Cluster,
     Document,
     Key,
-    Matches,
     Problem,
     Stats,
     TableStats,
@@ -39,7 +38,7 @@ from fpdb.storage.lmdb_file import DATA_FILE
 from fpdb.tables import Plan
 from fpdb.tables.bits import Fingerprints
 from fpdb.tables.bulk_load import LEAST_MEMORY, MEMORY
-from fpdb.threads import count_jobs, mapped
+from fpdb.threads import mapped
 
 # Documents that one transaction replaces or removes at a time, which bounds its memory.
 _TOGETHER = 50_000
@@ -190,22 +189,6 @@ class Database(Queries):
 
     def _transaction(self) -> ReadTransaction:
         return self._environment.read()
-
-    def _ask_texts(
-        self, blocks: Iterator[list[str]], search: Search, jobs: int
-    ) -> Generator[Matches]:
-        """Answer blocks of texts; each of several processes opens the database to look them up."""
-        if count_jobs(jobs) == 1:
-            yield from super()._ask_texts(blocks, search, jobs)
-            return
-        for block, found in mapped(partial(self._first_of, search=search), blocks, jobs):
-            yield from found
-            if rest := block[len(found) :]:  # there were too many matches to send them together
-                yield from super()._ask_texts(iter([rest]), search, 1)
-
-    def _first_of(self, block: list[str], search: Search) -> list[Matches]:
-        questions = self._preparer.questions(block, sketched=search.similarity is not None)
-        return self._first_answers(questions, search)
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[Snapshot]:

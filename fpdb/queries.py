@@ -46,6 +46,8 @@ class Queries(ABC):
     transaction, or several if they match very many documents.
     """
 
+    _threaded = True  # whether each thread may begin a transaction
+
     def __init__(self, preparer: Preparer) -> None:
         self._preparer = preparer
         self._index = preparer.index
@@ -164,10 +166,15 @@ class Queries(ABC):
     def _ask_texts(
         self, blocks: Iterator[list[str]], search: Search, jobs: int
     ) -> Generator[Matches]:
-        """Answer blocks of texts; this process looks them up."""
-        work = partial(self._preparer.questions, sketched=search.similarity is not None)
-        for _, questions in mapped(work, blocks, jobs):
-            yield from self._ask(questions, search)
+        """Answer blocks of texts; the rest of a block with too many matches comes afterwards."""
+        for _, (questions, found) in mapped(partial(self._begun, search=search), blocks, jobs):
+            yield from found
+            yield from self._ask(questions[len(found) :], search)
+
+    def _begun(self, texts: list[str], search: Search) -> tuple[list[Stored], list[Matches]]:
+        """Prepare texts in any thread, and answer the first ones if it may have a transaction."""
+        questions = self._preparer.questions(texts, sketched=search.similarity is not None)
+        return questions, self._first_answers(questions, search) if self._threaded else []
 
     def query_prepared(
         self,
@@ -447,6 +454,8 @@ class Snapshot(Queries):
     be used again, and the file grows with all that is written: so keep it open for seconds, not for
     days. Use it in one thread at a time.
     """
+
+    _threaded = False
 
     def __init__(self, preparer: Preparer, txn: ReadTransaction) -> None:
         super().__init__(preparer)

@@ -401,27 +401,23 @@ class IntegerCatalog(Catalog):
         return self.ids.holds(txn, [keys])
 
     def fill(
-        self, txn: WriteTransaction, keys: Keys, ids: Column, fingerprints: Fingerprints, added: int
+        self,
+        txn: WriteTransaction,
+        keys: Keys,
+        ids: Column,
+        fingerprints: Fingerprints,
+        added: int | Column,
     ) -> None:
-        self.fill_dated(txn, ids, fingerprints, np.broadcast_to(np.uint64(added), len(ids)))
-
-    def fill_dated(
-        self, txn: WriteTransaction, ids: Column, fingerprints: Fingerprints, added: Column
-    ) -> None:
-        """Write new documents that are a number and a fingerprint, each with its time."""
-        blocks = self._rows(ids, fingerprints, added)
-        if not txn.entries("ids"):
-            self.ids.fill(txn, blocks)
-            return
-        for rows in blocks:
-            self.ids.splice(txn, rows, self.ids.empty())
-
-    def _rows(self, ids: Column, fingerprints: Fingerprints, added: Column) -> Iterator[Rows]:
         words = fingerprints if fingerprints.ndim == 1 else fingerprints[:, 0]
         below = np.uint64(min(self._bits, 64) - HIGH_BITS)
-        for start in range(0, len(ids), _ROWS):
-            some = slice(start, start + _ROWS)
-            yield [ids[some], words[some] >> below, np.ascontiguousarray(added[some])]
+        times = np.broadcast_to(np.asarray(added, np.uint64), len(ids))
+        parts = (slice(start, start + _ROWS) for start in range(0, len(ids), _ROWS))
+        rows = ([ids[p], words[p] >> below, np.ascontiguousarray(times[p])] for p in parts)
+        if txn.entries("ids"):
+            for block in rows:
+                self.ids.splice(txn, block, self.ids.empty())
+        else:
+            self.ids.fill(txn, rows)
 
     def slice_after(self, txn: ReadTransaction, after: Key | None, prefix: str) -> list[Stored]:
         if prefix:

@@ -1,8 +1,4 @@
-"""Write documents into a new database: first records and keys, then all tables in bulk.
-
-Compacting and merging copy the entries of other databases, which are sorted already. Repairing
-writes documents one by one, in any order.
-"""
+"""Make a new database of others: copy their records and keys, then write all tables in bulk."""
 
 import heapq
 import os
@@ -10,14 +6,14 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 
 from fpdb.arrays import Column, among, gathered
-from fpdb.documents.catalog import Catalog, View
+from fpdb.documents.catalog import View
 from fpdb.documents.layout import layout, new_database, read_files, write_files
 from fpdb.errors import DamagedError
 from fpdb.progress import tracked
@@ -27,7 +23,6 @@ from fpdb.storage.format import (
     Counters,
     FilePlace,
     Header,
-    Stored,
     StoredRun,
     renumbered,
     require_checksum,
@@ -35,52 +30,10 @@ from fpdb.storage.format import (
 from fpdb.tables.bits import Fingerprints, of_words
 from fpdb.tables.bulk_load import BLOCK, load_tables
 
-_BATCH = 1 << 12  # documents that are looked up and written at once
-
 T = TypeVar("T")
 # Yields fingerprints with the ids of their documents in blocks, each time that it is called with a
 # transaction of the new database.
 FingerprintsOf = Callable[[ReadTransaction], Iterator[tuple[Fingerprints, Column]]]
-
-
-def write_documents(
-    into: WriteTransaction,
-    catalog: Catalog,
-    documents: Iterable[Stored],
-    counters: Counters,
-    on_twice: Callable[[Stored], object],
-) -> Counters:
-    """Write documents, each under its id if that is free and below the next one, else a new one.
-
-    Return the counters with these documents.
-    """
-    next_id, count, short, sketches = counters.next_id, 0, 0, 0
-    found = iter(documents)
-    while batch := list(islice(found, _BATCH)):
-        known = catalog.find_many(into, [document.key for document in batch])
-        taken: dict[int, Stored] = {}
-        for document in batch:
-            if known[document.key]:
-                on_twice(document)
-                continue
-            known[document.key] = document
-            number = document.id
-            if isinstance(document.key, int):
-                number = document.key
-            elif number >= counters.next_id or number in taken or catalog.record(into, number):
-                number, next_id = next_id, next_id + 1
-            taken[number] = document._replace(id=number)
-            short += document.fingerprint is None
-            sketches += bool(document.sketch)
-        catalog.write(into, list(taken.values()), [])
-        count += len(taken)
-    return counters._replace(
-        next_id=next_id if catalog.kind == "text" else 0,
-        documents=count,
-        short=short,
-        writes=max(counters.writes, 1),
-        sketches=sketches if catalog.sketched else None,
-    )
 
 
 def write_tables(

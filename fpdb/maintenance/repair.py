@@ -3,9 +3,9 @@
 import contextlib
 import os
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from fpdb.documents.keys import KEYS, find_key
 from fpdb.documents.layout import layout, new_database
 from fpdb.errors import DamagedError, FormatError, InputError, NotADatabaseError, StorageError
 from fpdb.maintenance.check import require_document, shown_id
-from fpdb.maintenance.rebuild import write_documents, write_tables
+from fpdb.maintenance.rebuild import write_tables
 from fpdb.models import Key, Problem, Repaired, now, require_whole
 from fpdb.progress import tracked
 from fpdb.storage import Environment, ReadTransaction, WriteTransaction, open_checks
@@ -35,6 +35,7 @@ from fpdb.tables.bulk_load import LEAST_MEMORY, MEMORY
 from fpdb.tables.sorted_pages import NumberPages, R, SortedPages
 
 _SHOWN = 24
+_BATCH = 1 << 12  # documents that are looked up and written at once
 _BEYOND = 1 << 40  # an id that no database has reached
 _NO_IDS = np.empty(0, np.uint64)
 
@@ -149,7 +150,7 @@ class _Repair:
         begun = Counters(old.next_id, writes=old.writes) if old else Counters(_BEYOND)
         bare: tuple[Fingerprints, Column] = to_array((), self._index.plan.bits), _NO_IDS
         with built.write() as into:
-            counters = write_documents(into, self._catalog, documents, begun, self._report_twice)
+            counters = self._write_documents(into, documents, begun)
             if isinstance(self._catalog, IntegerCatalog):
                 bare = self._write_bare(into, self._catalog, total)
                 counters = counters._replace(documents=counters.documents + len(bare[1]))
@@ -169,9 +170,38 @@ class _Repair:
     def _report(self, where: str, what: str) -> None:
         self.problems[Problem(where, what)] = None
 
-    def _report_twice(self, stored: Stored) -> None:
-        what = f"the document {stored.key!r} is there twice; the first is taken"
-        self._report("documents", what)
+    def _write_documents(
+        self, into: WriteTransaction, documents: Iterable[Stored], old: Counters
+    ) -> Counters:
+        """Write documents, each under its id if that is free and was given, else a new one."""
+        catalog, found = self._catalog, iter(documents)
+        next_id, count, short, sketches = old.next_id, 0, 0, 0
+        while batch := list(islice(found, _BATCH)):
+            known = catalog.find_many(into, [document.key for document in batch])
+            taken: dict[int, Stored] = {}
+            for document in batch:
+                if known[document.key]:
+                    what = f"the document {document.key!r} is there twice; the first is taken"
+                    self._report("documents", what)
+                    continue
+                known[document.key] = document
+                number = document.id
+                if isinstance(document.key, int):
+                    number = document.key
+                elif number >= old.next_id or number in taken or catalog.record(into, number):
+                    number, next_id = next_id, next_id + 1
+                taken[number] = document._replace(id=number)
+                short += document.fingerprint is None
+                sketches += bool(document.sketch)
+            catalog.write(into, list(taken.values()), [])
+            count += len(taken)
+        return Counters(
+            next_id if catalog.kind == "text" else 0,
+            count,
+            short,
+            max(old.writes, 1),
+            sketches if catalog.sketched else None,
+        )
 
     def _old_counters(self) -> Counters | None:
         survey = self._survey
@@ -232,7 +262,7 @@ class _Repair:
         places = bare.searchsorted(own[there])
         added[places] = times[there]
         self.lost += own[~there & ~among(own, recorded)].tolist()
-        catalog.fill_dated(into, bare, fingerprints, added)
+        catalog.fill(into, bare, bare, fingerprints, added)
         if undated := len(bare) - len(np.unique(places)):
             what = f"{undated} documents have lost their time of adding"
             self._report("ids", f"{what}, and have this one")

@@ -113,16 +113,6 @@ def test_no_documents_are_no_trouble(db: Database) -> None:
 # Fingerprints
 
 
-def test_fingerprints_are_taken_from_arrays_and_lists(numbered: Database) -> None:
-    numbers = [0, TOP, 5, 2**63]
-    assert numbered.add_fingerprints([1, 2, 3, 4], numbers) == 4
-    assert numbered.add_fingerprints(np.array([5, 6]), np.array([7, TOP], np.uint64)) == 2
-    assert numbered.add_fingerprints(range(7, 9), iter([1, 2])) == 2
-    assert numbered.add_fingerprints([1, 2], [0, 9]) == 1
-    stored = {document.key: document.fingerprint for document in numbered.scan()}
-    assert stored == {1: 0, 2: 9, 3: 5, 4: 2**63, 5: 7, 6: TOP, 7: 1, 8: 2}
-
-
 def test_128_bits_come_as_two_words_high_one_first(tmp_path: Path) -> None:
     recipe = fpdb.recipe("web").with_bits(128)
     with fpdb.create(tmp_path / "db", recipe=recipe, keys="integer") as db:

@@ -18,7 +18,7 @@ import fpdb
 from fpdb import Database, Document
 from fpdb.documents import lookup
 from fpdb.errors import InputError
-from fpdb.fingerprint.sketches import least_estimate, plain_text
+from fpdb.fingerprint.sketches import least_estimate
 from fpdb.joins import pairs as joins
 from fpdb.storage.format import (
     Counters,
@@ -61,48 +61,27 @@ def estimated(first: bytes | None, second: bytes | None) -> float | None:
     return max(0.0, 1 - apart / 256 * 16 / 15)
 
 
-class Model(dict[Any, tuple[str | None, int | None, bytes | None]]):
-    """What a database should hold: text, fingerprint and sketch by key."""
+class Model(dict[Any, Stored]):
+    """What a database should hold, as it is prepared to be stored."""
 
-    def __init__(self, bands: Bands | None) -> None:
-        assert bands
-        self.bands = bands
+    def __init__(self, db: Database) -> None:
+        assert db.plan.bands
+        self.bands, self.preparer = db.plan.bands, db.preparer
 
     def put(self, key: Any, text: str) -> None:
-        batch = WEB.batch([text])
-        number = None if batch.short[0] else int(batch.fingerprints[0])
-        self[key] = (text, number, WEB.sketch(text) or None)
-
-    def share(self, one: Any, other: Any) -> float:
-        """The similarity of two entries if it would be found, else -1."""
-        (text, number, sketch), (own, its, stored) = one, other
-        if (number is None) != (its is None):
-            return -1
-        if number is None:  # texts of hardly any words equal none
-            return 1.0 if text == own and plain_text(text or "") else -1
-        if text is not None and text == own:
-            return 1.0
-        if not sketch or not stored:
-            return -1
-        width = self.bands.bins
-        bins = ["".join(f"{byte:02x}"[::-1] for byte in each) for each in (sketch, stored)]
-        starts = range(0, width * self.bands.count, width)
-        if all(bins[0][at : at + width] != bins[1][at : at + width] for at in starts):
-            return -1
-        return estimated(sketch, stored) or 0.0
+        [self[key]] = self.preparer.prepare([Document(key, text)])
 
     def similar(self, text: str, least: float) -> set[tuple[Any, float]]:
-        asked = Model(self.bands)
-        asked.put(0, text)
-        shares = {key: self.share(asked[0], own) for key, own in self.items()}
-        return {(key, share) for key, share in shares.items() if share >= least_estimate(least)}
+        [asked] = self.preparer.questions([text], sketched=True)
+        found = resembling(asked, list(self.values()), self.bands, -1, least)
+        return {(key, -(share or 0.0)) for share, _, key in found}
 
     def pairs(self, least: float) -> set[tuple[Any, Any, float]]:
         found = set()
-        for (a, one), (b, other) in itertools.combinations(self.items(), 2):
-            share = -1.0 if one[1] is None else self.share(one, other)
-            if share >= least_estimate(least):
-                found.add((*sorted((a, b)), share))
+        for one, other in itertools.combinations(self.values(), 2):
+            if one.fingerprint is not None:
+                near = resembling(one, [other], self.bands, -1, least)
+                found |= {(*sorted((one.key, key)), -(share or 0.0)) for share, _, key in near}
         return found
 
 
@@ -115,7 +94,7 @@ def test_a_history_answers_as_brute_force_over_the_sketches(tmp_path_factory, ke
     texts = [*families(dice, 60), "", "two words", "a b c d e f g h", "四個漢字"]
     path = tmp_path_factory.mktemp("history") / "db"
     with fpdb.create(path, similarity=0.7, keys=keys, capacity=1000) as db:
-        model = Model(db.plan.bands)
+        model = Model(db)
         for _ in range(3):
             batch = [
                 Document(n if keys == "integer" else f"{n:02}", dice.choice(texts))
@@ -135,19 +114,21 @@ def test_a_history_answers_as_brute_force_over_the_sketches(tmp_path_factory, ke
                 elif action < 0.6:
                     fingerprint = dice.choice([dice.getrandbits(64), WEB.fingerprint(texts[0])])
                     db.add_fingerprints([key], [fingerprint])
-                    model[key] = (None, fingerprint, None)
+                    [model[key]] = db.preparer.prepare([Document(key, fingerprint=fingerprint)])
                 else:
                     db.delete(key)
                     model.pop(key, None)
             compare_answers(db, model, dice, texts)
-        assert {d.key: d.sketch for d in db.scan()} == {key: own[2] for key, own in model.items()}
+        assert {d.key: d.sketch or b"" for d in db.scan()} == {
+            key: own.sketch or b"" for key, own in model.items()
+        }
 
 
 def compare_answers(db: Database, model: Model, dice: random.Random, texts: list[str]) -> None:
     assert not list(db.check())
     stats = db.stats()
     assert stats.documents == len(model)
-    assert stats.sketches == sum(own[2] is not None for own in model.values())
+    assert stats.sketches == sum(bool(own.sketch) for own in model.values())
     asked = [*dice.sample(texts, 6), *texts[-4:]]
     for least in (None, 0.55, 1.0):
         similarity = least or 0.7
@@ -211,7 +192,8 @@ def resembling(
     found: list[tuple[float | None, int, Any]] = []
     for other in stored:
         if asked.fingerprint is None or other.fingerprint is None:
-            if asked.fingerprint == other.fingerprint and asked.digest == other.digest:
+            same = asked.fingerprint == other.fingerprint and asked.digest == other.digest
+            if same and any(asked.digest):  # zeros are of texts that equal none
                 found.append((-1.0, 0, other.key))
             continue
         apart = (asked.fingerprint ^ other.fingerprint).bit_count()

@@ -77,16 +77,6 @@ def test_it_ends_with_its_block(db):
         assert caught.value.hint
 
 
-def test_it_refuses_what_the_database_refuses(db):
-    with db.snapshot() as snapshot:
-        with pytest.raises(fpdb.InputError, match="limit 0"):
-            snapshot.query_fingerprint(1, limit=0)
-        with pytest.raises(fpdb.PlanError):
-            snapshot.query_fingerprints([1], k=65)
-        with pytest.raises(fpdb.InputError, match="expected 64 bits"):
-            snapshot.query_fingerprint(1 << 64)
-
-
 def test_a_closed_database_gives_none(db):
     db.close()
     with pytest.raises(fpdb.ClosedError), db.snapshot():

@@ -149,17 +149,6 @@ def test_a_process_that_cannot_start_is_an_error(
         list(fpdb.check(path))
 
 
-@pytest.mark.full
-def test_a_child_that_cannot_do_its_work_is_an_error(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    code = child_that("yield Problem('a', 'b')")
-    code = code.replace("check.check_view =", "del check.read_problems; check.check_view =")
-    monkeypatch.setattr(processes, "_CODE", code)
-    with pytest.raises(WorkerError):
-        list(fpdb.check(path))
-
-
 SLOW = child_that("yield Problem('a', 'b'); time.sleep(60)")
 
 
@@ -195,30 +184,6 @@ def test_an_interrupt_ends_both(path: Path) -> None:
         started = time.monotonic()
         assert caller.stdout.read() == "interrupted\n"
         assert time.monotonic() - started < 30
-
-
-KILLED = f"""
-import sys, fpdb, fpdb.processes
-fpdb.processes._CODE = {SLOW!r}
-for problem in fpdb.check(sys.argv[1]):
-    print("first", flush=True)
-"""
-
-
-def test_the_process_ends_with_its_caller(path: Path) -> None:
-    """It works on when its caller is killed, and ends at once all the same."""
-    with subprocess.Popen(
-        [sys.executable, "-c", KILLED, str(path)], stdout=subprocess.PIPE, text=True
-    ) as caller:
-        assert caller.stdout
-        assert caller.stdout.readline() == "first\n"
-        [child] = children(caller.pid)
-        caller.kill()
-        caller.wait()
-        deadline = time.monotonic() + 60
-        while Path("/proc", child).exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
 
 
 def test_a_keyed_database_needs_no_secret(tmp_path: Path) -> None:
