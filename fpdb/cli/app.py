@@ -174,7 +174,7 @@ def _run() -> int:
 
 
 def _named(error: OSError) -> FpdbError:
-    """Return an error of the system with what was done, and to which file."""
+    """Return an error of the system with the command and the file."""
     try:
         render.flush()
     except FpdbError as unwritten:
@@ -186,7 +186,7 @@ def _named(error: OSError) -> FpdbError:
 
 
 def _lacks_memory(error: Exception) -> bool:
-    """Return whether an error is one of those by which Python reports a failed allocation."""
+    """Return whether an error is one of Python's reports of a failed allocation."""
     return (
         isinstance(error, MemoryError)
         or (isinstance(error, OSError) and error.errno == errno.ENOMEM)

@@ -92,23 +92,26 @@ def open_or_create(path: Path, recipe: Recipe | None) -> Iterator[fpdb.Database]
     Without a recipe, a stored one may be any. A new database is removed if the block fails with
     nothing in it: it would be in the way of another attempt, with another recipe.
     """
+    new = False
     try:
-        database = fpdb.create(path, recipe=recipe or options.WEB)
-    except DatabaseExistsError:
-        with fpdb.open(path, recipe=recipe) as database:
-            yield database
-        return
+        database = fpdb.open(path, recipe=recipe)
+    except (fpdb.DatabaseNotFoundError, fpdb.NotADatabaseError):  # such as an empty directory
+        try:
+            database, new = fpdb.create(path, recipe=recipe or options.WEB), True
+        except DatabaseExistsError:  # another process was faster, or other files are there
+            database = fpdb.open(path, recipe=recipe)
     with database:
-        stats = database.stats()
-        near = f"similarity {stats.similarity}" if stats.similarity else f"k {stats.k}"
-        render.summarise(None, f"created {path}: recipe {stats.recipe}, {near}")
-        _warn_of_chance(stats)
+        if new:
+            stats = database.stats()
+            near = f"similarity {stats.similarity}" if stats.similarity else f"k {stats.k}"
+            render.summarise(None, f"created {path}: recipe {stats.recipe}, {near}")
+            _warn_of_chance(stats)
         try:
             yield database
         except typer.Exit:  # a good end
             raise
         except BaseException:
             with contextlib.suppress(fpdb.FpdbError):
-                if database.remove(only_empty=True):
+                if new and database.remove(only_empty=True):
                     render.summarise(None, f"removed {path}: nothing is in it")
             raise

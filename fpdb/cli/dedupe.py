@@ -120,7 +120,7 @@ def _compared_by(
     own = known.similarity
     if database:
         with (
-            contextlib.suppress(fpdb.DatabaseNotFoundError),
+            contextlib.suppress(fpdb.DatabaseNotFoundError, fpdb.NotADatabaseError),
             fpdb.open(database, readonly=True, recipe=recipe) as db,
         ):
             known, own = db.recipe, db.similarity
@@ -130,6 +130,6 @@ def _compared_by(
 
 
 def _end(*_: object) -> None:
-    """End as by Ctrl-C, so that what is temporary is removed."""
+    """End as by Ctrl-C, so that temporary files are removed."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # `timeout` sends it twice
     raise KeyboardInterrupt

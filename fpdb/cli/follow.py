@@ -1,4 +1,4 @@
-"""Add what a crawler writes, line by line, and answer each line."""
+"""Add the documents that a crawler writes line by line, and answer each line."""
 
 import contextlib
 import signal
@@ -38,7 +38,7 @@ def follow(
     require(source != "-" or not is_terminal(), "standard input is a terminal; name a DIR")
     require_followable(source)
     counts = fpdb.Ingested()
-    # Ending between any two statements is safe: what isn't answered is sent again.
+    # Ending between any two statements is safe: a line without an answer is sent again.
     signal.signal(signal.SIGTERM, _end)
     with contextlib.ExitStack() as ending:
         ending.callback(lambda: render.summarise(None, outcomes(counts)))

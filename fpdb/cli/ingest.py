@@ -70,9 +70,9 @@ def ingest(
 
 
 def _print_duplicate(added: fpdb.Added, *, bits: bool) -> None:
-    """Print a document that wasn't added, with what it resembles.
+    """Print a document that wasn't added, and the stored one that it resembles.
 
-    As JSON, also one that was added though the search for what it resembles is incomplete.
+    As JSON, also a document that was added after an incomplete search.
     """
     complete, as_json = added.matches.complete, render.now.json
     if added.status != "duplicate" and (complete or not as_json):

@@ -1,4 +1,4 @@
-"""The options that say how files are read, the same in every command, and what they turn into."""
+"""The options for reading files, the same in every command, and the counts of the records."""
 
 import dataclasses
 import re
@@ -24,7 +24,7 @@ _INPUT = "Input"
 _TOO_LARGE = "holds more than "  # so a reason begins that is about the size of a record
 _SHOWN, _ALIKE = 100, 3
 _RECORDS = "the reasons are above; --format and the --*-field options say what a record is"
-# What differs in reasons of one kind: numbers, and what is between the first quote and the last.
+# Reasons of one kind differ in numbers, and in the text between the first quote and the last.
 _OWN = re.compile(r"['\"].*['\"](?:, …)?|[0-9]+", re.DOTALL)
 _SKIPPED = {"status": "with another status than 200", "type": "of another type"}
 _OUTCOMES = (
@@ -128,7 +128,7 @@ class ProgressLine:
         self._progress.show(step, own.get("done", share), removed)
 
     def summarise(self, more: str = "", *, listed: bool = False) -> None:
-        """Print what became of the records; not as an object where others were `listed`."""
+        """Print the counts of all outcomes; not as an object where records were `listed`."""
         counts = self.counts
         plain = {name: each for name, each in vars(counts).items() if isinstance(each, int | dict)}
         skipped = vars(counts).get("skipped", {})
@@ -146,7 +146,7 @@ class ProgressLine:
 
 
 def outcomes(counts: "RecordCounts") -> str:
-    """Return what became of the records, in numbers."""
+    """Return the counts of all outcomes."""
     named = {name: getattr(counts, name) for name in _OUTCOMES if hasattr(counts, name)}
     return render.listed(named, "removed" if "removed" in named else "duplicates")
 
@@ -159,7 +159,7 @@ class BadRecords:
         self._kinds: Counter[str] = Counter()
 
     def among(self, records: Iterable[Good | BadRecord]) -> Iterator[Good]:
-        """Yield and count the good records, and take those that can't be used."""
+        """Yield and count the good records, and take the bad ones."""
         for record in records:
             if isinstance(record, BadRecord):
                 self(record)
@@ -212,7 +212,7 @@ def is_terminal() -> bool:
 
 
 def typed(paths: Sequence[str], reading: fpdb.Reading) -> fpdb.Reading:
-    """Print what a command waits for if it reads what is typed on a terminal: by default one text.
+    """Say on a terminal that a command waits for typed input: by default one text.
 
     Return how that is read.
     """

@@ -13,8 +13,8 @@ from fpdb.cli.options import option, require
 from fpdb.cli.output import stats_dict
 from fpdb.errors import FpdbError
 
-# A copy that begins later than a hold has the newest state of when it begins. So it needs what was
-# written until then, and that may be as much as this.
+# A copy that begins later than a hold has the newest state of that moment. So it needs the bytes
+# that were written until then, and expects at most this number.
 _RESERVE = 1 << 30
 
 
@@ -181,7 +181,7 @@ def merge(
 
 
 def _summarise(path: Path, *lines: str, rest: str = "", **more: object) -> None:
-    """Print lines, and what a database holds that was written."""
+    """Print lines, and the counts of a database that was written."""
     with fpdb.open(path, readonly=True) as database:
         stats = database.stats()
     documents = render.plural(stats.documents, "document")

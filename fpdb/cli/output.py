@@ -73,7 +73,7 @@ class Output:
         """Open the output for a block that writes; a file appears, complete, when it ends.
 
         `columns` has the name of each column, and the Arrow type of its values. On a terminal,
-        those are `shown` that `write` gets, and titles.
+        the names are `shown`, those of the cells that `write` gets for it, and a title.
         """
         if self.form == "table":
             render.columns(*(shown or columns), title="title" if title else "")

@@ -33,7 +33,7 @@ _MANY_ROWS, _LONG = 100, 0.5
 # estimated from a share of a step on.
 _QUICK, _PAUSE, _LEAST_SHARE = 1.0, 0.1, 0.02
 _UNITS = ((3600, "h"), (60, "min"), (1, "s"))
-# A title gets what is left of a line, if that is at least this wide.
+# A title gets the rest of a line, if that is at least this wide.
 _LEAST_TITLE = 12
 _BOLD, _DIM, _RED, _YELLOW, _CYAN = "1", "2", "1;31", "33", "36"
 
@@ -64,10 +64,10 @@ class ExitCode(enum.IntEnum):
 
 
 def prepare_streams() -> None:
-    """Write UTF-8 in any locale, and escape what can't be written."""
+    """Write UTF-8 in any locale, and escape all other characters."""
     vars(now).update(vars(_Printing()))
-    # Of a stream that is closed there is no object, and what is opened next has its number.
-    if sys.stdout is None:  # whoever writes to this one fails
+    # A closed stream has no object, and the next file that is opened would get its number.
+    if sys.stdout is None:  # writing to this one fails
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_RDONLY), "w")
     if sys.stderr is None:
         sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
@@ -77,7 +77,7 @@ def prepare_streams() -> None:
 
 
 def safe(text: str) -> str:
-    """Escape what isn't printable, except for spaces of any width."""
+    """Escape characters that aren't printable, except for spaces of any width."""
     return _escaped(text, lambda character: character.encode("unicode_escape").decode("ascii"))
 
 
@@ -134,7 +134,7 @@ def result(
 
 
 def summarise(plain: Mapping[str, Any] | None, *lines: str) -> None:
-    """Print what a command did: an object where JSON is wanted, else lines that aren't empty.
+    """Print a summary: an object where JSON is wanted, else the lines that aren't empty.
 
     A command whose results are objects gives None, and prints lines in both cases.
     """
@@ -298,7 +298,7 @@ def _to_reader() -> Iterator[None]:
         _discard_output()
         raise typer.Exit from None
     except OSError as error:
-        if isinstance(error, FpdbError) or error.filename:  # of what is read meanwhile
+        if isinstance(error, FpdbError) or error.filename:  # of a file that is read meanwhile
             raise
         _discard_output()
         raise FpdbError(
@@ -323,7 +323,7 @@ def deliver() -> None:
 
 
 def _discard_output() -> None:
-    """Write what is still buffered to nowhere, or Python would report the error again at exit."""
+    """Let the buffered output go nowhere, or Python would report the error again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -335,7 +335,7 @@ def note(message: str, label: str = "", style: str = "") -> None:
 
 
 def show_log(name: str) -> None:
-    """Print what a logger gets from now on."""
+    """Print the records of a logger from now on."""
     import logging  # it takes long to import
 
     class Shown(logging.Handler):
@@ -349,7 +349,7 @@ def show_log(name: str) -> None:
 
 
 def listed(counts: Mapping[str, int], share: str = "") -> str:
-    """Return counts with their names, without those that are zero, except for the first.
+    """Return counts with their names, the first one and all that aren't zero.
 
     The one named by `share` has its share of the first in percent.
     """
@@ -430,7 +430,7 @@ class StepLine:
 
 
 def _shows_progress() -> bool:
-    """Return whether a progress line reaches a terminal, and isn't mixed with what a pipe gets.
+    """Return whether a progress line reaches a terminal that shows no output of a pipe.
 
     Standard output that is a pipe mostly ends at the same terminal.
     """
@@ -442,7 +442,6 @@ def _shows_progress() -> bool:
 
 
 def _show_progress(message: str) -> None:
-    """Show how far the work is, in place of what was shown before."""
     line = shortened(safe(message), _terminal_width() - 1)
     sys.stderr.write("\r" + line + " " * (now.progress_width - _width(line)))
     sys.stderr.flush()
@@ -450,14 +449,12 @@ def _show_progress(message: str) -> None:
 
 
 def _end_progress() -> None:
-    """Remove the progress line."""
     _show_progress("")
     sys.stderr.write("\r")
     sys.stderr.flush()
 
 
 def _duration(seconds: float) -> str:
-    """Return a time in its largest unit."""
     length, unit = next((each for each in _UNITS if seconds >= each[0]), _UNITS[-1])
     return f"{seconds / length:.0f} {unit}"
 

@@ -12,7 +12,7 @@ from fpdb.cli.options import option, require
 
 
 def _require_host(host: str) -> str:
-    """Return what may be the name or the address of a host."""
+    """Return a host if it may be a name or an address."""
     try:
         possible = host.isprintable() and bool(host.encode("idna"))
     except UnicodeError:

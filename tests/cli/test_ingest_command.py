@@ -70,6 +70,12 @@ def test_a_database_is_created_with_the_defaults_and_that_is_said(run, path, sou
     assert keys_in(path) == [f"https://a.example/{n}" for n in range(5)]
 
 
+def test_an_empty_directory_becomes_a_database(run, path, source):
+    path.mkdir()
+    assert "created" in run("ingest", path, source).err
+    assert len(keys_in(path)) == 5
+
+
 def test_ingesting_again_changes_nothing_and_a_new_text_replaces(run, path, source, tmp_path):
     run("ingest", path, source)
     again = run("ingest", path, source)
