@@ -72,22 +72,23 @@ def compare(
     if rank:
         recipe.batch(sides)  # without it, a bad text would make every line a bad one
         compared = sorted(compared, key=lambda entry: (entry[1].distance, -entry[1].jaccard))
-    table = render.shows_tables()
-    render.columns(*(_SHOWN if table else _COLUMNS), title="text")
+    shown = _SHOWN if render.shows_tables() else _COLUMNS
+    render.columns(*shown, title="text")
     for line, found, left, right in compared:
         bad.good += 1
         verdict = _verdict(found, largest)
         plain = dataclasses.asdict(found) | {"verdict": verdict, "line": line}
-        plain |= {"a": left, "b": right}
-        cells = [str(found.distance), f"{found.percent:.2f}"]
-        exact = (found.cosine_estimate, found.cosine, found.jaccard)
-        cells += [f"{each:.4f}" for each in (found.angle, *exact)]
+        exact = (found.angle, found.cosine_estimate, found.cosine, found.jaccard)
         # The ratio of two values of 128 bits may be tiny, so no digit of it is left out.
-        cells += [repr(found.value_ratio), verdict or "-", left, right]
-        if table:
-            cells = [cells[_COLUMNS.index(name)] for name in _SHOWN]
+        rest = (repr(found.value_ratio), verdict or "-", left, right)
+        cells = (str(found.distance), f"{found.percent:.2f}", *(f"{n:.4f}" for n in exact), *rest)
+        by_name = dict(zip(_COLUMNS, cells, strict=True))
         first = "" if rank else f"{render.shortened(left, _FIRST)} | "
-        render.result(plain, *cells, title=partial(str, first + right))
+        render.result(
+            plain | {"a": left, "b": right},
+            *(by_name[name] for name in shown),
+            title=partial(str, first + right),
+        )
     render.summarise(None, render.counted("bad pairs", bad.count))
     bad.settle(hint="the reasons are above")
 
@@ -108,19 +109,15 @@ def _compared(
     Lines are numbered, since bad ones are left out.
     """
     for number, line in enumerate(read_lines(path, progress=meter_of("compare", [path]).add), 1):
+        texts = [sides[0], line] if sides else line.split("\t")
+        wrong = f"found {len(texts) - 1} tabs, expected one between two texts"
         try:
-            left, right = (sides[0], line) if sides else _two_texts(line)
-            yield number, fpdb.compare(recipe, left, right), left, right
+            if len(texts) == 2:
+                yield number, fpdb.compare(recipe, *texts), texts[0], texts[1]
+                continue
         except InputError as error:
-            bad(BadRecord(f"{path}:{number}", str(error)))
-
-
-def _two_texts(line: str) -> list[str]:
-    """Split a line at its tab."""
-    texts = line.split("\t")
-    if len(texts) != 2:
-        raise InputError(f"found {len(texts) - 1} tabs, expected one between two texts")
-    return texts
+            wrong = str(error)
+        bad(BadRecord(f"{path}:{number}", wrong))
 
 
 def _report(
@@ -128,9 +125,8 @@ def _report(
 ) -> None:
     """Print how similar two texts are, and of both sides what they share."""
     plain = dataclasses.asdict(found) | {"verdict": verdict}
-    shared = None
-    if sides:
-        shared = fpdb.overlap(recipe, *sides)
+    shared = fpdb.overlap(recipe, *sides) if sides else None
+    if shared:
         plain |= {"share": shared.share, "other_share": shared.other_share}
         plain["passages"] = [
             passage._asdict() | {"text": shared.text[passage.start : passage.end]}

@@ -27,6 +27,7 @@ _ORDERS = {
     "large": "largest first",
     "title": "by title",
 }
+_VERDICTS = ("same", "different", "unsure")
 _KEYS = (
     ("j", "k", "next and previous group"),
     ("o", "open or close it"),
@@ -81,13 +82,9 @@ def choice(label: str, name: str, value: str, choices: Mapping[str, str]) -> Mar
 
 def facts(given: Mapping[str, str]) -> Markup:
     """Return names with their values, without the empty ones."""
-    rows = [
-        part
-        for name, value in given.items()
-        if value
-        for part in (element("dt", name), element("dd", value, dir="auto"))
-    ]
-    return element("dl", *rows)
+    shown = {name: value for name, value in given.items() if value}
+    rows = [element("dt", name) + element("dd", value, dir="auto") for name, value in shown.items()]
+    return element("dl", *map(Markup, rows))
 
 
 def folded(summary: str, *content: str, class_: str | None = None) -> Markup:
@@ -97,15 +94,10 @@ def folded(summary: str, *content: str, class_: str | None = None) -> Markup:
 
 def cards(given: Iterable[tuple[str, str, str]]) -> Markup:
     """Return numbers, each with its name and a sentence that explains it."""
-    found = [
-        element(
-            "div",
-            element("p", element("b", number), " ", element("span", name), class_="number"),
-            element("p", sentence),
-            class_="card",
-        )
-        for number, name, sentence in given
-    ]
+    found = []
+    for number, name, sentence in given:
+        head = element("p", element("b", number), " ", element("span", name), class_="number")
+        found.append(element("div", head, element("p", sentence), class_="card"))
     return element("section", *found, class_="cards")
 
 
@@ -164,7 +156,7 @@ class ReportPage:
             least,
             most,
             choice("Sort", "order", "given", _ORDERS),
-            element("button", "Save verdicts", type="button", id="save"),
+            _button("Save verdicts", id="save"),
             element("span", class_="total", role="status"),
         ]
         keys = [
@@ -174,31 +166,29 @@ class ReportPage:
         more = "a further press of a verdict takes it back."
         name = hashlib.sha256("".join(self.groups).encode("utf-8", "replace")).hexdigest()[:16]
         script = f"The {self.noun}s are opened by a script of this page."
+        # The bar above each pair, of which the program takes a copy.
+        verdict = [
+            element("span", class_="soft"),
+            *(_button(word.capitalize(), data_verdict=word) for word in _VERDICTS),
+            element("span", class_="spread"),
+            _button("Show all", data_view="fold"),
+            _button("Side by side", data_view="beside"),
+        ]
         return element(
             "div",
             element("noscript", element("p", script)),
             element("div", *tools, class_="tools"),
             folded("Keyboard", *keys, more, class_="help"),
             element("div", *self.groups, id="list"),
-            _verdict(),
+            element("template", *verdict, id="verdict"),
             id="app",
             data_name=name,
             data_noun=self.noun,
         )
 
 
-def _verdict() -> Markup:
-    """Return the bar above each pair, of which the program takes a copy."""
-    words = [
-        element("button", word.capitalize(), type="button", data_verdict=word)
-        for word in ("same", "different", "unsure")
-    ]
-    views = [
-        element("button", text, type="button", data_view=name)
-        for name, text in (("fold", "Show all"), ("beside", "Side by side"))
-    ]
-    space = element("span", class_="spread")
-    return element("template", element("span", class_="soft"), *words, space, *views, id="verdict")
+def _button(text: str, **attributes: object) -> Markup:
+    return element("button", text, type="button", **attributes)
 
 
 def whole_page(title: str, style: str, *content: Markup, policy: str = "") -> bytes:

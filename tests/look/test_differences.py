@@ -25,48 +25,40 @@ def spaceless(text):
     return "".join(text.split())
 
 
-def test_a_word():
+REWRITTEN = [
+    f"{STORY} {end}"
+    for end in ("alpha beta gamma the delta epsilon zeta", "one two three the four five six")
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "other", "changed"),
+    [
+        (STORY, STORY.replace("eleven", "twelve"), ("eleven ", "twelve ")),
+        ("红鸢今年又筑巢，数出十一对。", "红鸢今年又筑巢，数出十二对。", ("一", "二")),
+        (STORY, STORY.replace("again", "again, as in every year"), ("", ", as in every year")),
+        # Few equal words in a rewritten passage are a part of it.
+        (*REWRITTEN, tuple(each.removeprefix(f"{STORY} ") for each in REWRITTEN)),
+        # A sentence begins with a word.
+        (STORY, STORY.replace("Their", "One is blind. Their"), ("", "One is blind. ")),
+        (STORY.replace("Their", "One is blind. Their"), STORY, ("One is blind. ", "")),
+        ("甲乙丙。丁戊己。", "甲乙丙。庚辛。丁戊己。", ("", "庚辛。")),
+        ("", "a", ("", "a")),
+    ],
+)
+def test_what_changed_is_read_as_a_reader_would(text, other, changed):
+    assert changes(text, other) == [changed]
+
+
+def test_the_shares_that_only_one_text_has():
     found = differences(STORY, STORY.replace("eleven", "twelve"))
-    assert changes(STORY, STORY.replace("eleven", "twelve")) == [("eleven ", "twelve ")]
     assert found.only == found.other_only == pytest.approx(1 / 31)
-
-
-def test_characters_of_chinese():
-    text = "红鸢今年又在采石场上空筑巢，看守人四月数出十一对。"
-    assert changes(text, text.replace("十一", "十二")) == [("一", "二")]
-
-
-def test_what_only_one_has():
-    longer = STORY.replace("again", "again, as in every year before")
-    [change] = changes(STORY, longer)
-    assert change == ("", ", as in every year before")
-    found = differences(STORY, longer)
+    found = differences(STORY, STORY.replace("again", "again, as in every year before"))
     assert found.only == 0 < found.other_only < 0.2
-
-
-def test_white_space_counts_for_nothing():
+    assert differences("a", "").only == 1.0
+    assert differences("", "").pieces == ()
     found = differences(STORY, STORY.replace(" ", "\n  "))
     assert [each.same for each in found.pieces] == [True]
-
-
-def test_few_equal_words_in_a_rewritten_passage_are_part_of_it():
-    one = "alpha beta gamma the delta epsilon zeta"
-    other = "one two three the four five six"
-    assert changes(f"{STORY} {one}", f"{STORY} {other}") == [(one, other)]
-
-
-def test_a_sentence_begins_with_a_word():
-    added = "One of them is blind. "
-    longer = STORY.replace("Their", added + "Their")
-    assert changes(STORY, longer) == [("", added)]
-    assert changes(longer, STORY) == [(added, "")]
-    assert changes("甲乙丙。丁戊己。", "甲乙丙。庚辛。丁戊己。") == [("", "庚辛。")]
-
-
-def test_nothing_at_all():
-    assert differences("", "").pieces == ()
-    assert changes("", "a") == [("", "a")]
-    assert differences("a", "").only == 1.0
 
 
 PARTS = st.lists(

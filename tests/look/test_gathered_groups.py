@@ -283,7 +283,10 @@ def test_dates(given, day):
 
 
 def test_hosts():
-    assert host_of("https://A.example:80/x") == "a.example"
-    assert host_of("a.example") == "a.example"
-    assert host_of("http://[") == "http://["
+    names = {
+        "https://A.example:80/x": "a.example",
+        "a.example": "a.example",
+        "http://[": "http://[",
+    }
+    assert {name: host_of(name) for name in names} == names
     assert host_of(None) == ""

@@ -159,18 +159,13 @@ def test_filters(page):
 
 
 def test_orders(page):
-    page.choose("Sort", "similar")
-    assert page.titles() == [*reversed(ORDER)]
-    page.choose("Sort", "large")
-    assert page.titles()[:2] == ["Chain", "Copies"]
-    page.choose("Sort", "title")
-    assert page.titles()[:2] == ["Chain", "Copies"]
-
-
-def test_the_keys_are_named(page):
-    page.all(".help summary")[0].click()
-    assert page.texts(".help kbd")[:4] == ["j", "k", "o", "n"]
-    assert page.texts(".help span")[0] == "j k next and previous group;"
+    for order, first in (
+        ("similar", [*reversed(ORDER)]),
+        ("large", ["Chain", "Copies"]),
+        ("title", ["Chain", "Copies"]),
+    ):
+        page.choose("Sort", order)
+        assert page.titles()[: len(first)] == first
 
 
 def test_folding(page):
