@@ -237,7 +237,14 @@ class Engine:
         left: Sequence[int] = range(count)
         if kernel is not None and cleaned is not None:
             left = kernel.run(cleaned, fingerprints, features, sketches)
+        votes = self._votes_kernel if kernels.enabled and left else None
         for number in left:
+            if votes is not None:
+                tally = cast("Mapping[str, int]", self.tally(block[number]))
+                digests = list(map(self._digests.__getitem__, tally))
+                if votes.vote_counts(digests, list(tally.values()), fingerprints[number]):
+                    features[number] = len(digests)
+                    continue
             hashed = self._features(block[number])
             fingerprints[number] = self._words(hashed)
             features[number] = len(hashed.digests)
@@ -292,6 +299,19 @@ class Engine:
             hasher=lambda feature: xxh3(feature, seed),
             factors=factor_table(self._choice.idf_table()),
             dictionary=segmentation.dictionary_table if self._segment == "jieba" else None,
+        )
+
+    @cached_property
+    def _votes_kernel(self) -> "kernels.text.TextKernel | None":
+        """The kernel of the votes alone, of features that Python cut, hashed and counted."""
+        if self._shingled or self._tagged or self._idf is not None:
+            return None
+        return kernels.text.TextKernel(
+            self._cleaning.characters,
+            self._weight_table,
+            bits=self._bits,
+            tie=self._tie,
+            most=self._small,
         )
 
     @cached_property

@@ -25,6 +25,20 @@ class FactorTable:
     ) -> None: ...
 
 class TextKernel:
+    def __init__(
+        self,
+        characters: CharacterTable,
+        weights: WeightTable,
+        *,
+        bits: int,
+        tie: int,
+        most: int,
+    ) -> None: ...
+    def vote_counts(
+        self, digests: list[bytes], counts: list[int], fingerprint: NDArray[np.uint64]
+    ) -> bool:
+        """Let features vote, by their hashes and counts; return whether it could be done."""
+
     def run(
         self,
         texts: list[str],

@@ -458,6 +458,41 @@ cdef class TextKernel:
         finally:
             drop(&scratch)
 
+    def vote_counts(self, list digests, list counts, uint64_t[::1] fingerprint):
+        """Let features vote, of which the hashes and counts are given.
+
+        Return whether all weights could be computed.
+        """
+        cdef Py_ssize_t place, count = len(digests), size = self.words * 8
+        cdef Scratch scratch
+        cdef uint64_t *columns[2]
+        cdef uint32_t *occurrences
+        if self.mask != EMPTY:
+            size = 4
+        if len(counts) != count or fingerprint.shape[0] != self.words:
+            raise ValueError("found arrays of another shape than the features")
+        memset(&scratch, 0, sizeof(scratch))
+        try:
+            columns[0] = <uint64_t *>room(&scratch.tokens, (count + 1) * sizeof(uint64_t))
+            columns[1] = <uint64_t *>room(&scratch.seconds, (count + 1) * sizeof(uint64_t))
+            occurrences = <uint32_t *>room(&scratch.occurrences, (count + 1) * sizeof(uint32_t))
+            if columns[0] == NULL or columns[1] == NULL or occurrences == NULL:
+                raise MemoryError
+            for place in range(count):
+                digest = <bytes?>digests[place]
+                if len(digest) != size:
+                    raise ValueError("found a hash of another width than the fingerprint")
+                occurrences[place] = counts[place]
+                columns[0][place] = 0
+                memcpy(&columns[0][place], <const char *>digest, min(size, <Py_ssize_t>8))
+                if size > 8:
+                    memcpy(&columns[1][place], <const char *>digest + 8, 8)
+            return self.vote(
+                None, &scratch, columns[0], columns[1], NULL, count, &fingerprint[0]
+            )
+        finally:
+            drop(&scratch)
+
     cdef int read(self, tuple texts, Py_ssize_t count, Scratch *scratch) except -1:
         """Find the characters of all texts, and load the tables for them."""
         cdef Py_ssize_t size, number, end = 0

@@ -91,6 +91,10 @@ FEATURES = [
             ("characters", 4, 32, fpdb.Weights(by="sqrt"), SECRET),
             ("characters", 5, 64, fpdb.Weights(), fpdb.Hash()),
             ("characters", 100, 64, fpdb.Weights(), SECRET),
+            # Hashed by Python; only the votes are in a kernel.
+            ("whitespace", 1, 64, fpdb.Weights(by="log"), fpdb.Hash(by="md5", offset=32)),
+            ("whitespace", 2, 128, fpdb.Weights(), fpdb.Hash(by="multiply-xor")),
+            ("words", 1, 32, fpdb.Weights(by="sqrt", cap=3), fpdb.Hash(by="blake2b")),
         )
     ),
 ]
