@@ -12,7 +12,7 @@ from fpdb.arrays import each
 from fpdb.documents import layout
 from fpdb.documents.catalog import Keys
 from fpdb.documents.lookup import Search
-from fpdb.documents.prepare import BATCH, LOAD, Preparer, as_rows, cut_by_bytes, put_together, take
+from fpdb.documents.prepare import BATCH, LOAD, Preparer, as_rows, take, transactions
 from fpdb.documents.runs import Runs
 from fpdb.documents.writer import Writer, without_collector
 from fpdb.errors import InputError
@@ -234,7 +234,8 @@ class Database(Queries):
         """
         duplicates = self._duplicates(similarity, skip_duplicates=skip_duplicates)
         documents = self._preparer.watched([Document(key, text, meta)])
-        return next(self._add(self._preparer.prepare(documents), duplicates))
+        [added] = self._add(self._preparer.prepare(documents), duplicates)
+        return added
 
     def add_many(
         self,
@@ -268,9 +269,8 @@ class Database(Queries):
         require_whole("transaction", transaction, 1)
         duplicates = self._duplicates(similarity, skip_duplicates=skip_duplicates)
         parts = map(self._preparer.watched, take(iter(documents), transaction))
-        prepare = self._preparer.prepare
-        prepared = mapped(prepare, parts, jobs)
-        for together in put_together(prepared, transaction):
+        prepared = (found for _, found in mapped(self._preparer.prepare, parts, jobs))
+        for together in transactions(prepared, transaction):
             yield from self._add(together, duplicates)
 
     def _add(
@@ -278,17 +278,15 @@ class Database(Queries):
         documents: Sequence[Stored],
         duplicates: Search | None,
         places: FilePlaces | None = None,
-    ) -> Iterator[Added]:
-        """Add prepared documents in as few transactions as their bytes allow."""
-        portions = cut_by_bytes(documents)
-        for portion in portions:
-            with self._environment.write(self._timeout) as txn:
-                keys = [document.key for document in portion]
-                added = Writer(txn, self._index, self._catalog, keys).add(portion, duplicates)
-                if places and portion is portions[-1]:
-                    layout.write_files(txn, filter(None, places.values()))
-                    layout.forget_files(txn, (own.pack() for own in places if not places[own]))
-            yield from added
+    ) -> list[Added]:
+        """Add prepared documents, and how far files were read, in a transaction."""
+        with self._environment.write(self._timeout) as txn:
+            keys = [document.key for document in documents]
+            added = Writer(txn, self._index, self._catalog, keys).add(documents, duplicates)
+            if places:
+                layout.write_files(txn, filter(None, places.values()))
+                layout.forget_files(txn, (own.pack() for own in places if not places[own]))
+        return added
 
     def add_prepared(
         self,
@@ -306,8 +304,12 @@ class Database(Queries):
         duplicates = self._duplicates(similarity, skip_duplicates=skip_duplicates)
         if not documents and not places:
             return []
+        added: list[Added] = []
         with without_collector():
-            return list(self._add(documents, duplicates, places))
+            *before, last = transactions([documents], len(documents) + BATCH) if documents else [[]]
+            for portion in before:
+                added += self._add(portion, duplicates)
+            return added + self._add(last, duplicates, places)
 
     @property
     def runs(self) -> Runs:

@@ -1,6 +1,6 @@
 """Check what comes in, and make it ready to be stored, before a lock is taken.
 
-That is nearly all of the work of adding, and it needs no database: a worker process can do it.
+That is nearly all of the work of adding, and threads can do it side by side.
 """
 
 import contextlib
@@ -8,7 +8,7 @@ import operator
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import pairwise, repeat
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from fpdb.arrays import column, differs
 from fpdb.documents.catalog import Catalog, Keys
-from fpdb.documents.layout import layout
 from fpdb.errors import InputError, RecipeError, TagsWarning
 from fpdb.fingerprint import Recipe
 from fpdb.models import DIGEST_BYTES, LATEST, SKETCH_BYTES, Document, Key, now
@@ -36,11 +35,7 @@ _MOST = (1 << 63) - 1
 
 
 class Preparer:
-    """Prepares documents for one database, without touching it.
-
-    It can be pickled, to prepare documents in other processes. If the recipe has a secret, so does
-    the pickle.
-    """
+    """Prepares documents for one database, without touching it; threads may share it."""
 
     def __init__(
         self,
@@ -58,9 +53,6 @@ class Preparer:
         self.catalog = catalog
         self._warned = False
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _preparer, (self.header, self.given, self._sketched)
-
     @cached_property
     def recipe(self) -> Recipe:
         """The recipe of the database; a `RecipeError` if it has a secret that wasn't given."""
@@ -72,7 +64,7 @@ class Preparer:
         with contextlib.suppress(RecipeError):  # a secret that is missing matters to texts only
             if self.recipe.largest < largest:
                 given = self.recipe.replace(largest=largest)
-        return _preparer(self.header, given, sketched)
+        return Preparer(self.header, self.index, self.catalog, given, sketched=sketched)
 
     def watched(self, documents: list[Document]) -> list[Document]:
         """Return documents as they are; warn of the first of all whose text has tags."""
@@ -196,10 +188,6 @@ class Preparer:
             )
 
 
-def _preparer(stored: Header, recipe: Recipe | None, sketched: bool) -> Preparer:  # noqa: FBT001
-    return Preparer(stored, *layout(stored), recipe, sketched=sketched)
-
-
 def take(documents: Iterator[Document], most: int = BATCH) -> Iterator[list[Document]]:
     """Yield as many documents at a time as are prepared together, at most N."""
     batch: list[Document] = []
@@ -215,32 +203,22 @@ def take(documents: Iterator[Document], most: int = BATCH) -> Iterator[list[Docu
         yield batch
 
 
-def put_together(
-    blocks: Iterable[tuple[list[Document], list[Stored]]], most: int
-) -> Iterator[list[Stored]]:
-    """Yield what was prepared a thousand at a time, that of one transaction together."""
+def transactions(blocks: Iterable[Sequence[Stored]], most: int) -> Iterator[list[Stored]]:
+    """Yield prepared documents as transactions: some blocks of a thousand, or fewer by bytes."""
     together: list[Stored] = []
     size = 0
-    for _, prepared in blocks:
-        together += prepared
-        size += sum(map(bytes_of, prepared))
-        if len(together) + BATCH > most or size >= TRANSACTION_BYTES:
+    for block in blocks:
+        for document in block:
+            if size >= TRANSACTION_BYTES:
+                yield together
+                together, size = [], 0
+            together.append(document)
+            size += bytes_of(document)
+        if len(together) + BATCH > most:
             yield together
             together, size = [], 0
     if together:
         yield together
-
-
-def cut_by_bytes(documents: Sequence[Stored]) -> list[Sequence[Stored]]:
-    """Cut documents that are ready to be stored into those of one transaction each, by bytes."""
-    ends, size = [0], 0
-    for place, document in enumerate(documents):
-        if size >= TRANSACTION_BYTES:
-            ends.append(place)
-            size = 0
-        size += bytes_of(document)
-    ends.append(len(documents))
-    return [documents[start:end] for start, end in pairwise(ends)]
 
 
 def bytes_of(document: Stored) -> int:
