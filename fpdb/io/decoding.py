@@ -185,28 +185,23 @@ def _arrow(file: ColumnFile, choose: Choice) -> _Opened:
     source = pyarrow.memory_map(file.path)
 
     def opened(**options: Any) -> Any:
+        settings = ipc.IpcReadOptions(use_threads=False, **options)
         source.seek(0)
         try:
-            return ipc.open_file(source, options=ipc.IpcReadOptions(use_threads=False, **options))
+            return ipc.open_file(source, options=settings)
         except pyarrow.ArrowInvalid:
             source.seek(0)
-            return ipc.open_stream(source, options=ipc.IpcReadOptions(use_threads=False))
+            return ipc.open_stream(source, options=settings)
 
-    def batches() -> Batches:
-        if packing == "stream":
-            yield from (batch.select(fields) for batch in reader)
-            return
-        for number in range(reader.num_record_batches):
-            try:
-                yield reader.get_batch(number).select(fields)
-            except MemoryError:  # it is packed: not all of its columns may be needed
-                yield opened(included_fields=fields).get_batch(number)
-
-    reader = opened()
-    chosen = set(choose(list(reader.schema.names)))
-    fields = [place for place, name in enumerate(reader.schema.names) if name in chosen]
-    packing = "file" if isinstance(reader, ipc.RecordBatchFileReader) else "stream"
-    return _Opened(reader.schema, _counted(file, batches()), packing)
+    schema = opened().schema
+    chosen = set(choose(list(schema.names)))
+    fields = [place for place, name in enumerate(schema.names) if name in chosen]
+    # Packed columns that aren't needed take no memory.
+    reader = opened(included_fields=fields)
+    if isinstance(reader, ipc.RecordBatchFileReader):
+        batches = map(reader.get_batch, range(reader.num_record_batches))
+        return _Opened(schema, _counted(file, batches), "file")
+    return _Opened(schema, _counted(file, reader), "stream")
 
 
 def _counted(file: ColumnFile, batches: Batches) -> Batches:
