@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import lmdb
 import pytest
@@ -308,19 +309,31 @@ def test_lmdbs_own_errors_dont_escape(env: Environment) -> None:
     put(env, b"a", b"1")
 
 
+DIES_AS_A_READER = """
+import os
+env = Environment.open(argv[0], readonly=True)
+txn = env.read()
+txn.__enter__()
+os._exit(0)
+"""
+
+
+def test_opening_frees_the_slots_of_dead_readers(
+    closed: Path, run: Callable[..., str], start: Callable[..., Any], line: Callable[..., str]
+) -> None:
+    opened = 'import time; env = Environment.open(argv[0]); print("open", flush=True)'
+    line(start(f"{opened}; time.sleep(60)", closed))  # else LMDB makes all slots anew
+    run(DIES_AS_A_READER, closed)
+    with Environment.open(closed, readonly=True) as env:
+        assert env._shared
+        assert env._shared.environment
+        assert "no active readers" in env._shared.environment.readers()
+
+
 def test_writers_free_the_slots_of_dead_readers_now_and_then(
     env: Environment, run: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run(
-        """
-        import os
-        env = Environment.open(argv[0], readonly=True)
-        txn = env.read()
-        txn.__enter__()
-        os._exit(0)
-        """,
-        env.path,
-    )
+    run(DIES_AS_A_READER, env.path)
     assert env._shared
     raw = env._shared.environment
     assert raw
