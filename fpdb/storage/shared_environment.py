@@ -271,7 +271,7 @@ class SharedEnvironment:
             )
             try:
                 self._require_same()
-                databases = self._open_databases(environment, readonly=not writing)
+                databases = self._open_databases(environment)
             except BaseException:
                 environment.close()
                 raise
@@ -283,18 +283,12 @@ class SharedEnvironment:
         self.reader_check_due = time.monotonic() + READER_CHECK_SECONDS
         self._settle()
 
-    def _open_databases(
-        self, environment: lmdb.Environment, *, readonly: bool
-    ) -> "dict[str, lmdb._Database]":
-        opened = {}
+    def _open_databases(self, environment: lmdb.Environment) -> "dict[str, lmdb._Database]":
         try:
             with environment.begin() as transaction:
                 names = [name for name, _ in transaction.cursor()]
-            # A reader's without a transaction of ours: py-lmdb would close them with it.
-            writing = contextlib.nullcontext() if readonly else environment.begin(write=True)
-            with writing as transaction:
-                for name in names:
-                    opened[name.decode()] = environment.open_db(name, transaction, create=False)
+            # Without a transaction of ours: py-lmdb would close them with it.
+            opened = {name.decode(): environment.open_db(name, create=False) for name in names}
             with environment.begin() as transaction:
                 header = opened.get("header")
                 found = transaction.get(b"header", db=header) if header else None
@@ -419,18 +413,16 @@ def join_anew(opened: SharedEnvironment, directory: Path, how: Opening) -> Share
 
 
 def _replaced(directory: Path, opened: bytes | None, found: bytes | None) -> MovedError:
-    ours, theirs = _described(opened), _described(found)
+    said = []
+    for header in (found, opened):
+        said.append("no header")
+        with contextlib.suppress(FpdbError):
+            fields = unpack_header(header or b"")
+            said[-1] = f"recipe {fields['recipe'].get('name')}, uuid {fields['uuid']}"
     return MovedError(
-        f"another database is at {directory} now: found {theirs}; expected {ours}",
+        f"another database is at {directory} now: found {said[0]}; expected {said[1]}",
         hint="open it again",
     )
-
-
-def _described(header: bytes | None) -> str:
-    with contextlib.suppress(FpdbError):
-        fields = unpack_header(header or b"")
-        return f"recipe {fields['recipe'].get('name')}, uuid {fields['uuid']}"
-    return "no header"
 
 
 def _require_one_place(directory: Path, identity: Identity) -> None:
