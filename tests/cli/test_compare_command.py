@@ -198,12 +198,6 @@ def test_equal_distances_are_ranked_by_the_exact_jaccard(run):
     assert {each["a"] for each in shown} == {"a b c"}
 
 
-def test_no_pairs_and_no_titles_give_no_rows(run):
-    assert run("compare", "--pairs", "-").out == ""
-    done = run("compare", "-t", FIRST, "--rank", "-")
-    assert (done.code, done.out) == (0, "")
-
-
 def test_terms_of_another_program_are_ranked_and_queried(run, tmp_path):
     titles = tmp_path / "titles.txt"
     titles.write_text("有/v 哪些/r 养/v 猫/n\n有/v 哪些/r 养/v 狗/n ？/w\n", "utf-8")

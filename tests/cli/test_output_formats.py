@@ -167,14 +167,6 @@ def test_an_empty_database_gives_an_empty_table(run, tmp_path, name):
     assert pq.read_table(file).num_rows == 0
 
 
-@pytest.mark.parametrize("suffix", ["parquet", "csv"])
-def test_a_file_that_cannot_be_written_is_an_error(run, path, tmp_path, suffix):
-    done = run("pairs", path, "-o", tmp_path / "absent" / f"out.{suffix}")
-    assert done.code == 3
-    assert "can't be written: No such file or directory" in done.err
-    assert not list(tmp_path.glob("*.part"))
-
-
 def test_without_pyarrow_the_error_names_the_extra(run, path, tmp_path, monkeypatch):
     import sys
 

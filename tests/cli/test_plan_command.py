@@ -53,11 +53,6 @@ def test_the_table_for_people(run):
             ["--bits", "32"],
             "1.3 a query by chance, if fingerprints were random; with 64 bits 2.4e-09",
         ),
-        (
-            ["--bits", "32", "-k", "2"],
-            "0.12 a query by chance, if fingerprints were random; with 64",
-        ),
-        (["-k", "7"], "3.8e-05 a query by chance, if fingerprints were random\n"),
         (["--documents", "1e9"], "2.4e-06 a query"),
     ],
 )

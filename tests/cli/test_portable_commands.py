@@ -86,12 +86,6 @@ def test_through_a_pipe_of_real_processes(start, path, tmp_path, packed):
     assert dumped(copy) == dumped(path)
 
 
-def test_a_reader_that_goes_early_is_no_error(start, path):
-    export = start("export", path, "--output-format", "portable")
-    export.stdout.close()
-    assert (export.wait(60), export.stderr.read()) == (0, b"")
-
-
 @pytest.mark.parametrize("options", [["--recipe", "web"], ["--key-type", "text"]])
 def test_options_that_the_file_decides_are_refused(run, path, tmp_path, options):
     done = run("load", tmp_path / "copy.fpdb", "-", *PORTABLE, *options, stdin=dumped(path))

@@ -361,6 +361,7 @@ def test_what_can_t_be_used_is_an_error_with_a_hint(start, path, tmp_path, optio
         more = ["--tls-key", tmp_path / "none"] if option == "--tls-cert" else []
         process = start("serve", path, option, value, *more)
         assert process.wait(60) == 3
+    assert not path.exists()  # a new database with nothing in it
     said = process.stderr.read()
     assert b"error: " in said
     assert b"hint: " in said
