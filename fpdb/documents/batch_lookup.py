@@ -1,8 +1,8 @@
-"""Find what each document of a batch resembles, as if those before it were stored already.
+"""Look up each document of a batch, as if the documents before it were stored already.
 
 The tables are read once, before anything of the batch is written, and the batch is compared with
-itself at once. Then documents are decided in order: those that were saved meanwhile are found by
-the numbers under which the tables will have them.
+itself at once. Then the documents are decided in order: a document that was saved meanwhile is
+found by its labels, which the tables will have as row numbers.
 """
 
 from collections import Counter
@@ -14,29 +14,29 @@ import numpy as np
 from fpdb.arrays import ranked
 from fpdb.documents import lookup
 from fpdb.documents.catalog import View
-from fpdb.documents.lookup import Reached, Search, found_each, is_of_bits, matched
+from fpdb.documents.lookup import Candidates, Search, candidates_each, is_of_bits, matched
 from fpdb.models import Key, Matches
 from fpdb.storage.format import Stored
 from fpdb.tables import bands, near_among
 from fpdb.tables.bits import as_words, of_words, to_array
 
-# Ids of stored documents that are held for a batch, and stored documents that are kept, to compare
-# several of the batch with each.
+# Candidates that are held for a batch, and stored documents that are kept in memory, since several
+# documents of the batch may be compared with each.
 _HELD = 1 << 20
 _KEPT = 10_000
 
-# What leads to a document: the number of a band, the digest of a short text, or the complement of
-# a fingerprint, which is negative and so the number of no band.
+# A label of a document: the number of a row of its bands, the digest of a short text, or the
+# complement of a fingerprint, which is negative and so no number of a row.
 _Label = int | bytes
-# The labels of a document, and those of what it may resemble, with distances of fingerprints.
+# The labels of a document, and the labels of its candidates with their distances.
 _Links = tuple[Sequence[_Label], Sequence[tuple[int, _Label]]]
 _NONE: Mapping[int, Stored] = {}
 
 
 class BatchLookup:
-    """What the first documents of a batch resemble, stored ones and those that were saved since.
+    """The lookup of the first documents of a batch, among stored documents and saved ones.
 
-    These are all documents, unless what leads to others is too much to hold; at least one.
+    It covers the whole batch, unless the candidates are too many to be held; at least one document.
     """
 
     def __init__(
@@ -46,15 +46,15 @@ class BatchLookup:
         known: Mapping[Key, Stored | None],
         search: Search,
     ) -> None:
-        """Look documents up, before any of them is written; `known` has what is stored of them."""
+        """Look documents up before any is written; `known` has the stored ones by their keys."""
         self._search = search
         self._most = min(lookup.DOCUMENTS, bands.MOST_OF_A_BAND, bands.MOST_COMPARED)
         self._stored = lru_cache(_KEPT)(partial(view.catalog.named, view.txn))
-        self._gone: set[int] = set()  # of what was found, ids that aren't the same documents now
+        self._gone: set[int] = set()  # ids of candidates that were replaced since
         self._saved: dict[_Label, dict[int, Stored]] = {}  # by their ids
         self._labels: dict[Key, Sequence[_Label]] = {}  # of those that are saved
         keys = Counter([document.key for document in documents])
-        # What is unchanged resembles nothing, unless its key comes twice.
+        # An unchanged document is not looked up, unless its key comes twice.
         places = [
             place
             for place, document in enumerate(documents)
@@ -66,11 +66,11 @@ class BatchLookup:
         while (links := _linked(view, questions, search)) is None:
             questions = questions[: len(questions) // 2]
         self._links = dict(zip(places, links, strict=False))
-        self._found: dict[int, Reached] = {}
+        self._found: dict[int, Candidates] = {}
         held = 0
-        # Saving others changes nothing of what is found if the budget is enough for these, too.
+        # With a budget for the rows of the batch too, saving its documents changes no answer.
         others = len(view.index.routes(search.k)) * (len(questions) - 1)
-        reached = found_each(view, questions, search, max(lookup.CANDIDATES - others, 1))
+        reached = candidates_each(view, questions, search, max(lookup.CANDIDATES - others, 1))
         for place, found in zip(places, reached, strict=False):
             held += sum(len(ids) for _, ids in found.runs)
             if held > _HELD and self._found:
@@ -84,9 +84,9 @@ class BatchLookup:
         return self._length
 
     def matches(self, place: int, document: Stored) -> Matches | None:
-        """Return what a document resembles, or None if only the tables can say, once written to.
+        """Return the matches of a document, or None if it must be looked up in the tables again.
 
-        That is if there are more documents than are compared or returned.
+        That is so if it has more candidates than are compared or returned.
         """
         found, saved = self._found[place], self._saved
         fresh: dict[int, tuple[int, Stored]] = {}
@@ -108,7 +108,7 @@ class BatchLookup:
         def read(number: int) -> Stored:
             return fresh[number][1] if number in fresh else self._stored(number)
 
-        return matched(document, Reached(sorted(runs), complete=True), self._search, read)
+        return matched(document, Candidates(sorted(runs), complete=True), self._search, read)
 
     def save(self, place: int, stored: Stored, old: Stored | None) -> None:
         """Note that a document was saved, in the place of an old one."""
@@ -124,9 +124,9 @@ class BatchLookup:
 
 
 def _linked(view: View, questions: Sequence[Stored], search: Search) -> list[_Links] | None:
-    """Find what leads to each document of a batch, and to those that it may resemble.
+    """Return the labels of each document of a batch, and those of its candidates in the batch.
 
-    What leads to a single one is left out. Nothing is returned if the links are too many.
+    A label of a single document is left out. Nothing is returned if the links are too many.
     """
     near: dict[int, list[tuple[int, _Label]]] = {}
     own = [each.fingerprint for each in questions if each.fingerprint is not None]
@@ -151,9 +151,9 @@ def _linked(view: View, questions: Sequence[Stored], search: Search) -> list[_Li
 
 
 def _near(view: View, numbers: Sequence[int], k: int) -> dict[int, list[tuple[int, _Label]]] | None:
-    """Return the labels of fingerprints near each other, with distances, by fingerprint.
+    """Return for each fingerprint the labels of those within k, with their distances.
 
-    One is near itself if it comes twice.
+    A fingerprint that comes twice is near itself.
     """
     index = view.index
     words, places = ranked(as_words(to_array(numbers, index.plan.bits)))

@@ -1,4 +1,4 @@
-"""From near fingerprints to documents: look questions up, sort and cut their matches."""
+"""Look questions up: find candidates in the tables, compare them, sort and cut the matches."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
@@ -15,7 +15,7 @@ from fpdb.storage.origin import unpack_meta
 from fpdb.tables import Hits, find_together, near_many
 from fpdb.tables.bits import Fingerprints, to_array
 
-# Of one query: candidates that are read, and documents that are returned, before it is cut.
+# Of one query: rows that are read, and documents that are returned, before it is cut.
 CANDIDATES = 1_000_000
 DOCUMENTS = 10_000
 # Documents that many questions keep, to compare more than one of them with each.
@@ -25,7 +25,7 @@ FEW = 128
 
 
 class Search(NamedTuple):
-    """What counts as a match: what has a similarity, or if that is None, what is within k."""
+    """The rule of a match: a least similarity, or without one a largest distance k."""
 
     k: int
     limit: int | None = None
@@ -33,11 +33,11 @@ class Search(NamedTuple):
 
 
 def answer(view: View, question: Stored, search: Search) -> Matches:
-    """Find the documents near one that is ready to be stored; a short text finds equal ones only.
+    """Find the matches of a prepared document; a short text finds equal texts only.
 
-    With a similarity, those are compared that agree with it in a band. The answer isn't complete if
-    a band is that of more documents than are compared. A ready fingerprint, which has no text, is a
-    question of bits in any database.
+    With a similarity, the candidates are the documents that agree with it in a band. The answer
+    isn't complete if a band has more documents than are compared. A ready fingerprint, which has no
+    text, is looked up by its bits in any database.
     """
     number, bands = question.fingerprint, view.index.bands
     read = partial(view.catalog.named, view.txn)
@@ -48,14 +48,14 @@ def answer(view: View, question: Stored, search: Search) -> Matches:
     ids, complete = bands.near(view.txn, bands.numbers(question.sketch, question.digest))
     if not ids:
         return to_matches((), complete=complete)
-    return compared(question, Reached([(0, ids)], complete), search, read)
+    return compared(question, Candidates([(0, ids)], complete), search, read)
 
 
-class Reached(NamedTuple):
-    """Where the tables lead from a question: ids of documents, and whether these are all.
+class Candidates(NamedTuple):
+    """The candidates of a question, in runs of ids, and whether these are all.
 
-    Those that are compared by their sketches are one run, at no distance. Others are runs with the
-    distances of their fingerprints.
+    A run has the distance of its fingerprint. Candidates whose sketches are still to be compared
+    are one run at distance 0.
     """
 
     runs: Sequence[tuple[int, Sequence[int]]]
@@ -68,17 +68,17 @@ def answers(view: View, questions: Sequence[Stored], search: Search) -> Iterator
         for question in questions:
             yield answer(view, question, search)
         return
-    # Where many agree in bands, questions share most candidates.
+    # In a crowd, questions share most of their candidates.
     read = lru_cache(_KEPT)(partial(view.catalog.named, view.txn))
-    found = found_each(view, questions, search, CANDIDATES)
+    found = candidates_each(view, questions, search, CANDIDATES)
     for question, own in zip(questions, found, strict=True):
         yield matched(question, own, search, read)
 
 
-def found_each(
+def candidates_each(
     view: View, questions: Sequence[Stored], search: Search, budget: int
-) -> Iterator[Reached]:
-    """Yield where the tables lead from each question; of bits it reads at most N candidates."""
+) -> Iterator[Candidates]:
+    """Yield the candidates of each question; a lookup of bits reads at most `budget` rows."""
     of_bits: list[int] = []
     of_texts: list[Stored] = []
     for question in questions:
@@ -90,7 +90,7 @@ def found_each(
     near_ones = _near_each(view, of_bits, search.k, budget)
     bands = view.index.bands
     alike = bands.near_each(view.txn, bands.numbers_each(of_texts)) if bands and of_texts else ()
-    similar_ones = (Reached([(0, ids)] if ids else [], complete) for ids, complete in alike)
+    similar_ones = (Candidates([(0, ids)] if ids else [], complete) for ids, complete in alike)
     for question in questions:
         if question.fingerprint is None:
             yield _same(view, question.digest)
@@ -99,9 +99,9 @@ def found_each(
 
 
 def matched(
-    question: Stored, found: Reached, search: Search, read: Callable[[int], Stored]
+    question: Stored, found: Candidates, search: Search, read: Callable[[int], Stored]
 ) -> Matches:
-    """Return the matches of a question, of the documents that the tables led to."""
+    """Return the matches of a question among its candidates."""
     if question.fingerprint is None:
         return _same_text(question.digest, found, search, read)
     if is_of_bits(question, search):
@@ -110,7 +110,7 @@ def matched(
 
 
 def is_of_bits(question: Stored, search: Search) -> bool:
-    """Return whether what is within k of a document counts, and not what has a similarity."""
+    """Return whether a question is looked up by the bits of its fingerprint."""
     return search.similarity is None or not (question.sketch or question.digest)
 
 
@@ -126,7 +126,7 @@ def near(view: View, fingerprint: int, k: int, limit: int | None = None) -> Matc
 def _near(
     view: View, fingerprint: int, k: int, budget: int
 ) -> tuple[list[tuple[int, Iterable[int]]], bool]:
-    """Find the ids of each fingerprint within k of one, which may be read as they are needed."""
+    """Find a run for each fingerprint within k; the ids may be read only when they are needed."""
     txn, index = view.txn, view.index
     distances, complete, known = index.near(txn, fingerprint, k, budget)
     if not distances:
@@ -137,18 +137,18 @@ def _near(
     ], complete
 
 
-def _near_each(view: View, numbers: Sequence[int], k: int, budget: int) -> Iterator[Reached]:
+def _near_each(view: View, numbers: Sequence[int], k: int, budget: int) -> Iterator[Candidates]:
     if len(numbers) < FEW:
         for number in numbers:
             runs, complete = _near(view, number, k, budget)
-            yield Reached(
+            yield Candidates(
                 [(apart, list(islice(ids, DOCUMENTS + 1))) for apart, ids in runs], complete
             )
         return
     fingerprints = to_array(numbers, view.index.plan.bits)
     limits = {"budget": budget, "most": DOCUMENTS}
     for together in find_together(view.txn, view.index, fingerprints, k, **limits):
-        yield from starmap(Reached, together)
+        yield from starmap(Candidates, together)
 
 
 def hits(view: View, fingerprints: Fingerprints, k: int, limit: int | None = None) -> Hits:
@@ -158,13 +158,13 @@ def hits(view: View, fingerprints: Fingerprints, k: int, limit: int | None = Non
     )
 
 
-def _same(view: View, digest: bytes) -> Reached:
+def _same(view: View, digest: bytes) -> Candidates:
     ids = list(islice(view.catalog.short_ids(view.txn, digest), DOCUMENTS + 1))
-    return Reached([(0, ids)] if ids else [], len(ids) <= DOCUMENTS)
+    return Candidates([(0, ids)] if ids else [], len(ids) <= DOCUMENTS)
 
 
 def _same_text(
-    digest: bytes, found: Reached, search: Search, read: Callable[[int], Stored]
+    digest: bytes, found: Candidates, search: Search, read: Callable[[int], Stored]
 ) -> Matches:
     ids = [number for _, some in found.runs for number in some]
     matches: list[Match] = []
@@ -178,9 +178,9 @@ def _same_text(
 
 
 def compared(
-    question: Stored, found: Reached, search: Search, read: Callable[[int], Stored]
+    question: Stored, found: Candidates, search: Search, read: Callable[[int], Stored]
 ) -> Matches:
-    """Return the documents with some ids that are similar enough to a text."""
+    """Compare the sketches of candidates with that of a question; return the similar ones."""
     matches: list[Match] = []
     least = least_estimate(search.similarity or 0.0)
     sketch, digest, fingerprint = question.sketch, question.digest, question.fingerprint or 0
@@ -203,11 +203,11 @@ def _matches(
     *,
     complete: bool,
 ) -> Matches:
-    """Return the documents of runs, which come with their distances, the nearest first."""
+    """Return the documents of runs; the runs are sorted by distance."""
     matches: list[Match] = []
     reached = 0
     for apart, ids in runs:
-        # Of equal distances all are needed to find the first by their keys.
+        # All documents at one distance are read, since they are sorted by key.
         if limit is not None and len(matches) >= limit and apart > reached:
             break
         reached = apart

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.arrays import Column, Rows, joined, ranked
+from fpdb.arrays import Column, Rows, joined
 from fpdb.fingerprint.sketches import has_sketch
 from fpdb.models import DIGEST_BYTES, SKETCH_BYTES
 from fpdb.storage import ReadTransaction, WriteTransaction
@@ -63,19 +63,13 @@ class BandTable:
 
     def shared(self, documents: Sequence[Stored]) -> list[list[int]]:
         """Return of each document those of its numbers that others of them have too."""
-        block = _sketches_of(documents)
-        numbers, marks = self.shape.columns(block.sketches, block.digests)
-        _, places = ranked([numbers[marks]])
-        often = np.bincount(places)[places] > 1
-        [own] = np.array([document.fingerprint is not None for document in documents]).nonzero()
-        owners = own[marks.nonzero()[0][often]]
-        found: list[list[int]] = [[] for _ in documents]
-        for owner, number in zip(owners.tolist(), numbers[marks][often].tolist(), strict=True):
-            found[owner].append(number)
-        return found
+        numbers = iter(self.numbers_each(documents))
+        every = [[] if each.fingerprint is None else next(numbers) for each in documents]
+        often = Counter(chain.from_iterable(every))
+        return [[number for number in own if often[number] > 1] for own in every]
 
     def numbers_each(self, documents: Sequence[Stored]) -> list[list[int]]:
-        """Return the numbers of each of many documents, none of which is a short text."""
+        """Return the numbers of each of many documents but the short texts."""
         block = _sketches_of(documents)
         numbers, marks = self.shape.columns(block.sketches, block.digests)
         every = zip(numbers.tolist(), marks[:, 0].tolist(), marks[:, -1].tolist(), strict=True)

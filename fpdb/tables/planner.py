@@ -128,33 +128,9 @@ class Estimate:
 def estimate_cost(plan: Plan, documents: int, k: int | None = None) -> Estimate:
     """Estimate what a plan costs with N documents, for queries within k."""
     probes, share = _probed(plan, k)
-    return _estimate(plan.bits, len(plan.tables), probes, share, documents, bands=plan.bands)
-
-
-def chance_matches(bits: int, k: int, documents: int) -> float:
-    """Return how many of N unrelated documents are within k of a query by chance, on average.
-
-    It takes their fingerprints for random bits. Those of short texts, and of pages of one template,
-    are nearer than that.
-    """
-    _check_request(bits, 0, documents=documents)
-    if not 0 <= k <= bits:
-        raise PlanError(f"k = {k} in {bits} bits", hint=f"give a k from 0 to {bits}")
-    near = sum(comb(bits, distance) for distance in range(k + 1))
-    return documents * near / (1 << bits)
-
-
-def _estimate(
-    bits: int,
-    tables: int,
-    probes: int,
-    share: float,
-    documents: int,
-    *,
-    bands: Bands | None = None,
-) -> Estimate:
+    tables, bands = len(plan.tables), plan.bands
     candidates = documents * share
-    row = tables * bits / 8 + _ID_BYTES
+    row = tables * plan.bits / 8 + _ID_BYTES
     if bands:
         row += bands.count * (_BAND_ROW_BYTES + ceil(documents.bit_length() / 8))
     size = documents * row * _BYTES_PER_BYTE
@@ -175,6 +151,19 @@ def _estimate(
         if bands
         else None,
     )
+
+
+def chance_matches(bits: int, k: int, documents: int) -> float:
+    """Return how many of N unrelated documents are within k of a query by chance, on average.
+
+    It takes their fingerprints for random bits. Those of short texts, and of pages of one template,
+    are nearer than that.
+    """
+    _check_request(bits, 0, documents=documents)
+    if not 0 <= k <= bits:
+        raise PlanError(f"k = {k} in {bits} bits", hint=f"give a k from 0 to {bits}")
+    near = sum(comb(bits, distance) for distance in range(k + 1))
+    return documents * near / (1 << bits)
 
 
 def plans(bits: int, k: int, documents: int, *, similarity: float | None = None) -> list[Plan]:
@@ -317,8 +306,6 @@ class JoinPlan:
     shuffle_bytes: int
     candidates: int
     tasks: int
-    work_seconds: float
-    network_seconds: float
     seconds: float
 
     @property
@@ -379,8 +366,6 @@ def join_plans(
                 shuffle_bytes=size,
                 candidates=candidates,
                 tasks=max(machines * each, ceil(work / _TASK_SECONDS), ceil(rows / _TASK_ROWS)),
-                work_seconds=shared,
-                network_seconds=network,
                 seconds=_JOIN_START_SECONDS + shared + network,
             )
         )

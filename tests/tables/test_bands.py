@@ -136,21 +136,6 @@ def expected_rows(table: BandTable, documents: Sequence[Stored]) -> list[tuple[i
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
-def test_numbers_are_equal_where_bins_are(shape: Bands) -> None:
-    table, documents = BandTable(shape), drawn(random.Random(shape.bins), 60)
-    known: dict[int, tuple[object, ...]] = {}
-    for each in documents:
-        if each.fingerprint is None:
-            continue
-        keys, numbers = keys_of(shape, each), table.numbers(each.sketch, each.digest)
-        assert len(keys) == len(numbers)
-        for key, number in zip(keys, numbers, strict=True):
-            assert known.setdefault(number, key) == key
-            assert 0 <= number < 1 << 63
-    assert len(set(known.values())) == len(known)
-
-
-@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
 def test_columns_are_the_numbers_of_each(shape: Bands) -> None:
     table = BandTable(shape)
     dice = random.Random(shape.bins)

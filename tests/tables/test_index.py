@@ -105,32 +105,6 @@ def test_near_is_what_brute_force_finds(
 
 
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
-def test_filled_tables_equal_updated_ones(plan: Plan, undone: Undone) -> None:
-    index = Index(plan)
-    stored = make(np.random.default_rng(4), plan.bits, 1500)
-    places = numbered(index, stored)
-    pages = (index.home, *index.further)
-    found: list[list[list[tuple[int, ...]]]] = []
-
-    def load_all(txn: WriteTransaction) -> None:
-        fill(txn, index, *places)
-        found.append([rows_of(txn, own) for own in pages])
-
-    def update(txn: WriteTransaction) -> None:
-        order = np.random.default_rng(5).permutation(len(stored))
-        for part in np.array_split(order, 7):
-            index.update(txn, (places[0][part], places[1][part]), nothing(index))
-        found.append([rows_of(txn, own) for own in pages])
-
-    undone(load_all)
-    undone(update)
-    filled, updated = found
-    assert filled == updated
-    assert len(filled[0]) == len(stored)
-    assert {len(rows) for rows in filled[1:]} <= {len(set(stored))}
-
-
-@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 def test_a_further_table_drops_a_fingerprint_with_its_last_document(
     plan: Plan, undone: Undone
 ) -> None:
@@ -153,29 +127,6 @@ def test_a_further_table_drops_a_fingerprint_with_its_last_document(
         index.update(txn, nothing(index), numbered(index, [number], 9))
         assert not any(rows_of(txn, pages) for pages in (index.home, *index.further))
         assert index.near(txn, number, plan.k, PLENTY).distances == {}
-
-    undone(work)
-
-
-@pytest.mark.parametrize("bits", [32, 64, 128])
-def test_a_hot_prefix_is_searched_whole(bits: int, undone: Undone) -> None:
-    """Thousands of fingerprints behind one prefix, over many pages of the home table."""
-    dice = np.random.default_rng(8)
-    plan = choose_plan(bits, 3)
-    index = Index(plan)
-    low = bits - plan.tables[0].prefix
-    prefix = (2 ** plan.tables[0].prefix - 2) << low
-    stored = sorted({prefix | n >> (bits - low) for n in to_ints(words(dice, bits, 6000), bits)})
-    stored += [prefix | (1 << low) - 1, prefix, (prefix | (1 << low) - 1) + 1, prefix - 1]
-
-    def work(txn: WriteTransaction) -> None:
-        fill(txn, index, *numbered(index, stored))
-        for query in [*stored[::400], *stored[-4:]]:
-            expected = {n: (n ^ query).bit_count() for n in stored}
-            expected = {n: d for n, d in expected.items() if d <= 4}
-            assert index.near(txn, query, 4, PLENTY)[:2] == (expected, True)
-            three = {n: d for n, d in expected.items() if d <= 3}
-            assert index.near(txn, query, 3, PLENTY)[:2] == (three, True)
 
     undone(work)
 

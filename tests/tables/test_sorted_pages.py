@@ -1,7 +1,6 @@
 """Pages against sorted sets, and the bytes of their columns."""
 
 import struct
-from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -151,38 +150,6 @@ def test_splice_agrees_with_a_sorted_set(
     undone(work)
 
 
-@pytest.mark.parametrize("pages", KINDS, ids=lambda pages: pages.name)
-def test_many_random_batches_agree_with_a_sorted_set(pages: NumberPages, undone: Any) -> None:
-    dice = np.random.default_rng(len(pages.name))
-    width, keys = pages.columns, pages._keys
-
-    def work(txn: WriteTransaction) -> None:
-        expected: dict[Row, Row] = {}
-        for turn in range(6):
-            insert = {
-                tuple(row[:keys]): tuple(row)
-                for row in dice.integers(0, TOP, (1500, width), np.uint64).tolist()
-            }
-            known = list(expected)
-            chosen = dice.permutation(len(known))[: 3000 if turn % 3 == 2 else 100].tolist()
-            gone = {known[place]: expected[known[place]] for place in chosen}
-            spy = Spy(txn)
-            before = [key for key, _ in entries(txn, pages)]
-            pages.splice(
-                spy, as_rows(list(insert.values()), width), as_rows(list(gone.values()), width)
-            )
-            changes = [pages.key(*key) for key in (*insert, *gone)]
-            affected = {bisect_right(before, key) for key in changes}
-            after = len(entries(txn, pages))
-            # A page that overflows shares its rows with the one before, which is written again.
-            most = 2 * len(affected) + after - len(before) + len(spy.deletes)
-            assert len(spy.puts) <= most
-            expected = {k: row for k, row in expected.items() if k not in gone} | insert
-            assert content(txn, pages) == [expected[key] for key in sorted(expected)]
-
-    undone(work)
-
-
 @pytest.mark.skipif(not kernels.enabled, reason="there are no kernels")
 @pytest.mark.parametrize("pages", KINDS, ids=lambda pages: pages.name)
 @pytest.mark.parametrize("bits", [20, 33, 64])
@@ -310,22 +277,6 @@ def test_a_small_page_joins_the_one_before_if_there_is_room(undone: Any) -> None
     undone(work)
 
 
-def test_pages_that_are_thinned_out_row_by_row_stay_few(undone: Any) -> None:
-    pages = KINDS[0]
-    dice = np.random.default_rng(5)
-    rows = [(number * 2**40,) for number in range(4000)]
-
-    def work(txn: WriteTransaction) -> None:
-        pages.fill(txn, [as_rows(rows, 1)])
-        for place in dice.permutation(len(rows))[:3600].tolist():
-            pages.splice(txn, pages.empty(), as_rows([rows[place]], 1))
-        left = content(txn, pages)
-        assert len(left) == 400
-        assert len(entries(txn, pages)) <= 4
-
-    undone(work)
-
-
 def test_a_full_page_is_halved(undone: Any) -> None:
     pages = KINDS[0]
     fit = (LARGEST - 8 - 8) // 8
@@ -375,24 +326,6 @@ def test_fill_makes_full_pages_with_the_content_of_splice(
         # What was filled is spliced as if it had been spliced all along.
         pages.splice(txn, as_rows(rows[:2000], width), as_rows(rows[1000:4000], width))
         assert content(txn, pages) == sorted({*rows[:2000], *rows[4000:]})
-
-    undone(work)
-
-
-@settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
-@given(
-    numbers=st.sets(
-        st.one_of(st.integers(0, 300), st.integers(2**32 - 9, 2**32 + 9), st.integers(0, TOP)),
-        max_size=300,
-    )
-)
-def test_fill_holds_any_rows(numbers: set[int], undone: Any, tiny_pages: int) -> None:
-    def work(txn: WriteTransaction) -> None:
-        KINDS[0].fill(txn, [as_rows([(number,) for number in numbers], 1)])
-        assert content(txn, KINDS[0], tiny_pages) == [(number,) for number in sorted(numbers)]
-        ids = [(number, number >> 32, 7) for number in numbers]
-        KINDS[4].fill(txn, [as_rows(ids, 3)])
-        assert content(txn, KINDS[4], tiny_pages) == sorted(ids)
 
     undone(work)
 
