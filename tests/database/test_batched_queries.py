@@ -12,7 +12,7 @@ from tiers import examples
 import fpdb
 from fpdb import queries
 from fpdb.documents import lookup
-from fpdb.tables import batch
+from fpdb.tables import batch, sorted_pages
 from fpdb.tables.bits import to_array
 from fpdb.tables.plan import Plan, choose_plan, home_plan, nested_plan
 
@@ -79,7 +79,7 @@ def brute_force(stored, queries, k):
 
 @pytest.fixture
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(batch, "_TAKEN", 7)
+    monkeypatch.setattr(sorted_pages, "_TAKEN", 7)
 
 
 @pytest.mark.usefixtures("small_chunks")
