@@ -275,19 +275,16 @@ def _notes(groups: Groups, shown: int, missing: int, cut: int) -> Iterator[str]:
 
 
 @dataclass
-class _Version:
-    """A text of a group: the number of its documents, and what was read of them.
+class _Version(ListedText):
+    """A text of a group, where its documents are, and what was read of them.
 
     If one of them stays, its name is the first. `size` is that of the text, -1 if it wasn't in the
     sources, or has changed.
     """
 
-    row: int
-    documents: int
-    stays: int
-    digest: bytes | None
-    keys: list[str] = field(default_factory=list)
-    source: str = ""
+    row: int = 0
+    stays: int = 0
+    digest: bytes | None = None
     title: str = ""
     size: int = -1
 
@@ -322,7 +319,7 @@ class _SourceTexts:
                 [key] = self.database.keys_of(groups.ids[[row]])
                 stored = None if key is None else self.database.get(key)
                 digest = stored.digest if stored else None
-                version = _Version(row, len(rows), int(rows[0]), digest)
+                version = _Version([], len(rows), row=row, stays=int(rows[0]), digest=digest)
                 versions.append(version)
                 self._wanted |= dict.fromkeys((row, *rows[:_MOST_NAMED].tolist()), version)
 
@@ -401,9 +398,10 @@ class _SourceTexts:
 
     def listed(self, group: int) -> ListedGroup:
         """Return a group, whose texts are compared with that of the kept document."""
-        groups, versions = self.groups, self._versions[group]
-        first, *others = [self._text(each) for each in versions]
-        texts = [ListedText(each.keys, each.documents, each.source) for each in versions]
+        groups, texts = self.groups, self._versions.pop(group)
+        first, *others = [
+            None if each.size < 0 else self.texts.texts(str(each.row))[0] for each in texts
+        ]
         lowest, every = 1.0, int(groups.texts[group])
         for listed, other in zip(texts[1:], others, strict=True):
             if first is not None and other is not None:
@@ -415,20 +413,17 @@ class _SourceTexts:
         size = int(groups.sizes[group])
         label = plural(size, "document") + (f", {every} texts" if 1 < every < size else "")
         return ListedGroup(
-            title=versions[0].title,
+            title=texts[0].title,
             kind="edited" if every > 1 else "identical",
             label=label,
             documents=size,
             least=least,
             texts=texts,
-            more=every - len(versions),
+            more=every - len(texts),
             # Two texts alone may be less similar than estimated, but are no chain.
             chain=every > 2 and lowest < least_estimate(groups.similarity or 0.0),
             copied=None if others else first,
         )
-
-    def _text(self, version: _Version) -> str | None:
-        return None if version.size < 0 else self.texts.texts(str(version.row))[0]
 
 
 def _records(part: Part) -> list[Record | BadRecord]:

@@ -27,7 +27,7 @@ class ListedText:
     `pair` compares it with the first text of the group, if both are there.
     """
 
-    keys: Sequence[str]
+    keys: list[str]
     documents: int = 1
     source: str = ""
     pair: ComparedTexts | None = None
@@ -47,7 +47,7 @@ class ListedGroup:
     label: str
     documents: int
     least: float
-    texts: list[ListedText]
+    texts: Sequence[ListedText]
     more: int = 0
     chain: bool = False
     copied: str | None = None
