@@ -70,7 +70,7 @@ class Worker:
             own.close()
             raise WorkerError(
                 f"a child process can't be started: {error.strerror}",
-                hint="are there too many processes? one job needs no worker",
+                hint="is memory short, or are there too many processes?",
             ) from None
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -155,7 +155,7 @@ class Worker:
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
         return WorkerError(
             f"the worker process {self._process.pid} {how}",
-            hint="was memory short? fewer jobs need less; what was acknowledged is stored",
+            hint="was memory short? what was acknowledged is stored",
         )
 
     def kill(self) -> None:
@@ -388,7 +388,7 @@ def _is_raised_here(error: BaseException) -> bool:
 def _unfit(error: Exception) -> WorkerError:
     return WorkerError(
         f"a worker process can't take or return this: {type(error).__name__}: {error}",
-        hint="one job starts no worker; or define it in a module that can be imported",
+        hint="define it in a module that can be imported",
     )
 
 

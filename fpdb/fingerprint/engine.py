@@ -1,7 +1,7 @@
 """Run the stages of a recipe over texts: clean, cut, hash, weigh, vote.
 
 This is the definition, text by text. Kernels do all stages at once for the recipes whose parts they
-have, and leave a few texts to the definition.
+have, and the votes alone for most others; they leave a few texts to the definition.
 """
 
 import os
