@@ -143,9 +143,13 @@ def rate(
     jaccards, distances = truth.jaccards[usable], _distances(batch, first, second)
     keys, most = named
     every = _Tally(truth, thresholds, ks[-1], 0 if similarity else most)
-    near = iter([(first, second, distances)]) if listed_only else _near(batch, ks[-1])
-    for columns in near:
-        every.add(*(column[columns[2] <= ks[-1]] for column in columns))
+    if listed_only:
+        near = distances <= ks[-1]
+        every.add(first[near], second[near], distances[near])
+    else:
+        [long] = (~batch.short).nonzero()
+        for one, other, apart_by in near_rows(as_words(batch.fingerprints[long]), ks[-1]):
+            every.add(long[one], long[other], apart_by)
     similar, tally = None, every
     if similarity is not None:
         tally = _Tally(truth, thresholds, 0, most)
@@ -254,13 +258,6 @@ def _read(documents: Iterable[Document]) -> tuple[list[Key], list[str]]:
             )
         texts[document.key] = document.text
     return list(texts), list(texts.values())
-
-
-def _near(batch: Batch, k: int) -> Iterator[tuple[Places, Places, Places]]:
-    """Yield all pairs of texts within k that aren't short, with their distances."""
-    usable = np.flatnonzero(~batch.short)
-    for one, other, distances in near_rows(as_words(batch.fingerprints[usable]), k):
-        yield usable[one], usable[other], distances.astype(np.int64)
 
 
 def _similar(

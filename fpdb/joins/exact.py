@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.arrays import Marks, Places, joined, portions, spans, unique
+from fpdb.arrays import Places, joined, portions, spans, unique
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe, preset
 from fpdb.models import Document, ExactPair, Key, require_choice
@@ -141,11 +141,6 @@ class Limit:
         if self.above:
             return np.asarray(products // share.denominator + 1, np.int64)
         return np.asarray(-(-products // share.denominator), np.int64)
-
-    @property
-    def of_both(self) -> Fraction:
-        """The Jaccard similarity as a share of the sum of both sizes."""
-        return self.share / (1 + self.share)
 
 
 class Similar(NamedTuple):
@@ -273,17 +268,15 @@ def sets_of_texts(
     return sets_of(names, counts, labels)
 
 
-def _length(some: slice) -> int:
-    return int(some.stop - some.start)
-
-
 def similar_sets(sets: Sets, limit: Limit) -> Similar:
     """Return the pairs of distinct sets that reach a limit, by their places in `sets`."""
     join = _Join(sets, limit)
     none = np.empty(0, np.int64)
     found = [(none, none, none)]
     parts = portions(join.work, _GATHERED)
-    for some in tracked(parts, "compare all sets", "set", len(join.work), _length):
+    for some in tracked(
+        parts, "compare all sets", "set", len(join.work), lambda few: int(few.stop - few.start)
+    ):
         codes = unique(np.concatenate([none, *join.candidates(some)]))
         first, second = np.divmod(codes, max(len(sets.sizes), 1))
         common = _common(sets, first, second)
@@ -341,7 +334,8 @@ class _Join:
             small, large = of_one[sets.sizes], np.zeros(count, np.int64)
             ends = np.full(count, count)
         else:
-            self._needed = limit.least(np.arange(2 * largest + 1), limit.of_both)
+            of_both = limit.share / (1 + limit.share)  # the share of the sum of both sizes
+            self._needed = limit.least(np.arange(2 * largest + 1), of_both)
             small, large = self._needed[2 * sets.sizes], of_one[sets.sizes]
             ends = np.searchsorted(of_one[sets.sizes], sets.sizes, "right")
         self._owners, self._places, elements = self._leading(small)
@@ -406,16 +400,9 @@ def _common(sets: Sets, first: Places, second: Places) -> Places:
         marks[own] = True
         for few in portions(lengths[second[begin:end]], _GATHERED):
             part = slice(begin + few.start, begin + few.stop)
-            common[part] = _marked(sets, marks, second[part])
+            others = second[part]
+            places = spans(sets.starts[others], lengths[others])
+            marked = np.append(0, np.cumsum(marks[sets.elements[places]]))
+            common[part] = np.diff(marked[np.append(0, np.cumsum(lengths[others]))])
         marks[own] = False
     return common
-
-
-def _marked(sets: Sets, marks: Marks, others: Places) -> Places:
-    """Count the marked elements of each set."""
-    begins = sets.starts[others]
-    lengths = sets.starts[others + 1] - begins
-    ends = np.cumsum(lengths)
-    marked = np.concatenate([[0], np.cumsum(marks[sets.elements[spans(begins, lengths)]])])
-    found: Places = marked[ends] - marked[ends - lengths]
-    return found

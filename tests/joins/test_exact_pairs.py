@@ -11,8 +11,9 @@ from tiers import examples
 
 import fpdb
 from fpdb.errors import InputError
-from fpdb.joins import exact
+from fpdb.joins import exact, truth
 from fpdb.joins.exact import Limit, sets_of, similar_sets
+from fpdb.joins.truth import Truth, exact_truth
 
 # Shares that pairs of small sets have exactly, and some next to them.
 SHARES = [Fraction(*pair) for pair in [(1, 9), (1, 3), (1, 2), (2, 3), (3, 4), (4, 5), (9, 10)]]
@@ -42,9 +43,10 @@ def collections(draw):
 limits = st.builds(Limit, st.sampled_from(SHARES), st.booleans(), st.booleans())
 
 
-def arranged(sets):
+def arranged(sets, texts=None):
     flat = np.array([element for own in sets for element in own], np.int64)
-    return sets_of(flat, np.array(list(map(len, sets)), np.int64), [""] * len(sets))
+    counts = np.array(list(map(len, sets)), np.int64)
+    return sets_of(flat, counts, [""] * len(sets) if texts is None else texts)
 
 
 def share_of(one, other, *, containment):
@@ -197,3 +199,42 @@ def test_no_documents_have_no_pairs():
     for of in ("shingles", "features"):
         assert list(fpdb.exact_pairs([], of=of)) == []
         assert list(fpdb.exact_pairs([fpdb.Document(1, "one text alone")], of=of)) == []
+
+
+@settings(max_examples=examples(200))
+@given(collections(), st.sampled_from(SHARES))
+def test_the_truth_is_the_similarity_of_all_pairs_that_differ(sets, share):
+    found = exact_truth(arranged(sets), share)
+    pairs = zip(*(side.tolist() for side in found.pairs()), strict=True)
+    known = dict(zip(pairs, found.jaccards.tolist(), strict=True))
+    wanted, equal = {}, 0
+    for one, other in combinations(range(len(sets)), 2):
+        same = sets[one] == sets[other]
+        assert (found.classes[one] == found.classes[other]) == same
+        own = share_of(sets[one], sets[other], containment=False)
+        if not same and own >= share:
+            wanted[one, other] = float(own)
+        equal += same
+    assert known == wanted
+    assert (np.diff(found.codes) > 0).all()
+    assert found.equal_pairs() == equal
+
+
+def test_empty_sets_are_equal_if_their_texts_are():
+    found = exact_truth(arranged([[], [1, 2], [], []], [5, 9, 5, 7]), 0.5)
+    assert found.classes[0] == found.classes[2]
+    assert len(set(found.classes.tolist())) == 3
+
+
+def test_a_pair_is_looked_up_in_either_order():
+    found = Truth(4, np.array([2, 7]), np.array([0.75, 0.5]), np.arange(4))
+    first, second = np.array([0, 2, 3, 0]), np.array([2, 0, 1, 1])
+    assert found.look_up(first, second).tolist() == [0.75, 0.75, 0.5, 0.0]
+    none = np.empty(0, np.int64)
+    assert exact_truth(arranged([]), 0.5).look_up(none, none).size == 0
+
+
+def test_too_many_true_pairs_are_an_error(monkeypatch):
+    monkeypatch.setattr(truth, "MOST_PAIRS", 24)
+    with pytest.raises(InputError, match="found 25 similar pairs"):
+        exact_truth(arranged([[1, 2, 3], [1, 2, 3, 4]] * 5), 0.5)

@@ -15,7 +15,6 @@ The tasks are sent to the workers, so they consist of data only.
 """
 
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from math import ceil
@@ -27,7 +26,7 @@ import xxhash
 from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DoubleType, IntegerType, LongType, StructField, StructType
+from pyspark.sql.types import StructType
 
 import fpdb
 from fpdb.integrations.spark.fingerprints import FingerprintType, prefix_column, words_array
@@ -52,6 +51,7 @@ _FEW = 64
 _WORD = (1 << 64) - 1
 
 _RowNumbers = NDArray[np.intp]
+_Marks = NDArray[np.bool_]
 
 
 def near(
@@ -66,17 +66,15 @@ def near(
     rows = _rows(left, kind, plan, _ALONE if right is None else _FIRST)
     if right is not None:
         rows = rows.unionByName(_rows(right, kind, plan, _SECOND))
-    schema = StructType(
-        [
-            StructField("first", kind.type),
-            StructField("second", kind.type),
-            StructField("distance", IntegerType()),
-        ]
+    schema = (
+        StructType().add("first", kind.type).add("second", kind.type).add("distance", "integer")
     )
     return _compared(_cells(rows, plan), plan.tasks, _CompareTask(kind, plan), schema)
 
 
-def _compared(rows: DataFrame, tasks: int, task: "_CellTask", schema: StructType) -> DataFrame:
+def _compared(
+    rows: DataFrame, tasks: int, task: "_CompareTask | _SimilarTask", schema: StructType
+) -> DataFrame:
     """Bring the rows of a cell together, and compare them."""
     placed = rows.repartition(tasks, *_CELL_COLUMNS)
     return placed.sortWithinPartitions(*_CELL_COLUMNS, "part").mapInArrow(task, schema)
@@ -183,9 +181,7 @@ def plan_bands(left: DataFrame, right: DataFrame | None, similarity: float, core
     return plan._replace(tasks=max(cores, ceil(plan.rows / _TASK_SKETCHES)), crowds=tuple(crowds))
 
 
-def similar(
-    left: DataFrame, right: DataFrame | None, kind: FingerprintType, plan: BandPlan
-) -> DataFrame:
+def similar(left: DataFrame, right: DataFrame | None, plan: BandPlan) -> DataFrame:
     """Return all pairs of similar documents in `left`, or of one there and one in `right`.
 
     Both have the columns `lead`, `fingerprint` and `likeness`: a sketch, or the digest of a text
@@ -196,27 +192,17 @@ def similar(
     if right is not None:
         rows = rows.unionByName(_band_rows(right, plan, _SECOND))
     lead = left.schema["lead"].dataType
-    schema = StructType(
-        [
-            StructField("lead", lead),
-            StructField("other_lead", lead),
-            StructField("similarity", DoubleType()),
-            StructField("distance", IntegerType()),
-        ]
-    )
-    return _compared(rows, plan.tasks, _SimilarTask(kind, plan), schema)
+    schema = StructType().add("lead", lead).add("other_lead", lead)
+    schema.add("similarity", "double").add("distance", "integer")
+    return _compared(rows, plan.tasks, _SimilarTask(plan), schema)
 
 
 def _band_rows(df: DataFrame, plan: BandPlan, part: int) -> DataFrame:
     """Return one row for each document and band."""
-    numbers = [
-        StructField("table", IntegerType()),
-        StructField("prefix", LongType()),
-        StructField("cell", IntegerType()),
-        StructField("part", IntegerType()),
-    ]
     own = df.select("lead", "fingerprint", "likeness")
-    return own.mapInArrow(_BandTask(plan, part), StructType([*own.schema.fields, *numbers]))
+    schema = StructType(list(own.schema)).add("table", "integer").add("prefix", "long")
+    schema.add("cell", "integer").add("part", "integer")
+    return own.mapInArrow(_BandTask(plan, part), schema)
 
 
 class _BandTask:
@@ -241,7 +227,7 @@ class _BandTask:
 
 def _places(
     plan: BandPlan, likeness: NDArray[np.uint64]
-) -> tuple[NDArray[np.uint64], NDArray[np.int32], NDArray[np.bool_]]:
+) -> tuple[NDArray[np.uint64], NDArray[np.int32], _Marks]:
     """Return the numbers of documents, the cells in which they meet others, and which count."""
     sketched = likeness[:, 2:].any(axis=1, keepdims=True)
     sketches = np.where(sketched, likeness, 0).view(np.uint8)
@@ -296,94 +282,73 @@ class _CellRows(NamedTuple):
         return np.repeat(stops, stops - starts)
 
 
-class _CellTask(ABC):
-    """Compares the rows of each cell on a worker."""
-
-    def __init__(self, kind: FingerprintType) -> None:
-        self._names = kind.words
-
-    @abstractmethod
-    def _near(self, rows: _CellRows, first: Any, second: Any) -> NDArray[np.bool_]:
-        """Mark the near ones of pairs, given by two arrays of places, or a place and a slice."""
-
-    @abstractmethod
-    def _is_first(
-        self, rows: _CellRows, first: _RowNumbers, second: _RowNumbers
-    ) -> NDArray[np.bool_]:
-        """Mark the pairs that meet in no earlier table."""
-
-    @abstractmethod
-    def _result(
-        self, rows: _CellRows, first: _RowNumbers, second: _RowNumbers
-    ) -> dict[str, pa.Array]:
-        """Return the columns of pairs, except the distance."""
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for rows in self._whole_cells(batches):
-            first, second = _near_rows(rows, partial(self._near, rows))
-            fresh = self._is_first(rows, first, second)
-            first, second = first[fresh], second[fresh]
-            if len(first):
-                differing = rows.words[first] ^ rows.words[second]
-                distances = np.bitwise_count(differing).sum(axis=1, dtype=np.int32)
-                found = self._result(rows, first, second)
-                yield pa.RecordBatch.from_pydict({**found, "distance": pa.array(distances)})
-
-    def _whole_cells(self, batches: Iterable[pa.RecordBatch]) -> Iterator[_CellRows]:
-        """Yield blocks of rows that end where a cell ends."""
-        held: list[_CellRows] = []
-        size = 0
-        for batch in batches:
-            held.append(self._rows_of(batch))
-            size += len(batch)
-            if size < _BLOCK:
-                continue
-            rows = _CellRows(*map(np.concatenate, zip(*held, strict=True)))
-            last = int(rows.starts()[-1])
-            if last:
-                yield rows.chosen(slice(0, last))
-            held = [rows.chosen(slice(last, None))]
-            size = len(held[0].words)
-        if size:
-            yield _CellRows(*map(np.concatenate, zip(*held, strict=True)))
-
-    def _rows_of(self, batch: pa.RecordBatch) -> _CellRows:
-        column = batch["fingerprint"]
-        words = [column] if len(self._names) == 1 else [column.field(n) for n in self._names]
-        own = np.stack([word.to_numpy().view(np.uint64) for word in words], axis=-1)
-        return _CellRows._make(
-            [
-                *(batch[name].to_numpy() for name in _CellRows._fields[:4]),
-                own,
-                *self._documents(batch),
-            ]
-        )
-
-    def _documents(self, batch: pa.RecordBatch) -> tuple[NDArray[np.uint64], NDArray[Any]]:
-        """Return the likenesses and the keys."""
-        nothing = np.empty((len(batch), 0), np.uint64)
-        return nothing, nothing
+def _near_pairs(
+    task: "_CompareTask | _SimilarTask", batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Compare the rows of each cell, and yield the near pairs that met in no earlier table."""
+    for rows in _whole_cells(batches):
+        first, second = _near_rows(rows, partial(task.near, rows))
+        fresh = task.is_first(rows, first, second)
+        first, second = first[fresh], second[fresh]
+        if len(first):
+            differing = rows.words[first] ^ rows.words[second]
+            distances = np.bitwise_count(differing).sum(axis=1, dtype=np.int32)
+            found = task.result(rows, first, second)
+            yield pa.RecordBatch.from_pydict({**found, "distance": pa.array(distances)})
 
 
-class _CompareTask(_CellTask):
+def _whole_cells(batches: Iterable[pa.RecordBatch]) -> Iterator[_CellRows]:
+    """Yield blocks of rows that end where a cell ends."""
+    held: list[_CellRows] = []
+    size = 0
+    for batch in batches:
+        held.append(_rows_of(batch))
+        size += len(batch)
+        if size < _BLOCK:
+            continue
+        rows = _CellRows(*map(np.concatenate, zip(*held, strict=True)))
+        last = int(rows.starts()[-1])
+        if last:
+            yield rows.chosen(slice(0, last))
+        held = [rows.chosen(slice(last, None))]
+        size = len(held[0].words)
+    if size:
+        yield _CellRows(*map(np.concatenate, zip(*held, strict=True)))
+
+
+def _rows_of(batch: pa.RecordBatch) -> _CellRows:
+    column = batch["fingerprint"]
+    words = column.flatten() if pa.types.is_struct(column.type) else [column]
+    likeness = keys = np.empty((len(batch), 0), np.uint64)
+    if "likeness" in batch.schema.names:
+        likeness = _likeness(batch["likeness"])
+        keys = batch["lead"].to_numpy(zero_copy_only=False)
+    places = (batch[name].to_numpy() for name in _CellRows._fields[:4])
+    own = np.stack([word.to_numpy().view(np.uint64) for word in words], axis=-1)
+    return _CellRows._make([*places, own, likeness, keys])
+
+
+class _CompareTask:
     """Compares fingerprints, and returns them."""
 
     def __init__(self, kind: FingerprintType, plan: fpdb.JoinPlan) -> None:
-        super().__init__(kind)
         self._k = plan.k
-        width = len(self._names)
+        width = len(kind.words)
         self._masks = [
             [mask >> 64 * (width - 1 - word) & _WORD for word in range(width)]
             for mask in plan.masks
         ]
 
-    def _near(self, rows: _CellRows, first: Any, second: Any) -> NDArray[np.bool_]:
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return _near_pairs(self, batches)
+
+    def near(self, rows: _CellRows, first: Any, second: Any) -> _Marks:
+        """Mark the near ones of pairs, given by two arrays of places, or a place and a slice."""
         apart = np.bitwise_count(rows.words[first] ^ rows.words[second]).sum(axis=1)
         return np.asarray(apart <= self._k)
 
-    def _is_first(
-        self, rows: _CellRows, first: _RowNumbers, second: _RowNumbers
-    ) -> NDArray[np.bool_]:
+    def is_first(self, rows: _CellRows, first: _RowNumbers, second: _RowNumbers) -> _Marks:
+        """Mark the pairs that meet in no earlier table."""
         tables, differing = rows.table[first], rows.words[first] ^ rows.words[second]
         fresh = np.ones(len(tables), np.bool_)
         # A pair need not agree in its own table: of two words, the prefix is a hash.
@@ -392,18 +357,21 @@ class _CompareTask(_CellTask):
             fresh &= np.where(tables > table, ~agreeing, agreeing | (tables != table))
         return fresh
 
-    def _result(
+    def result(
         self, rows: _CellRows, first: _RowNumbers, second: _RowNumbers
     ) -> dict[str, pa.Array]:
+        """Return the columns of pairs, except the distance."""
         return {"first": words_array(rows.words[first]), "second": words_array(rows.words[second])}
 
 
-class _SimilarTask(_CellTask):
+class _SimilarTask:
     """Compares documents by their likeness, and returns their keys."""
 
-    def __init__(self, kind: FingerprintType, plan: BandPlan) -> None:
-        super().__init__(kind)
+    def __init__(self, plan: BandPlan) -> None:
         self._plan = plan
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return _near_pairs(self, batches)
 
     def _shares(self, rows: _CellRows, first: Any, second: Any) -> NDArray[np.float64]:
         """Return the similarity of pairs; two digests are equal or aren't similar."""
@@ -412,33 +380,30 @@ class _SimilarTask(_CellTask):
         shares = np.where(rows.table[first] < self._plan.bands.count, shares, 0.0)
         return np.where((own == other).all(axis=-1), 1.0, shares)
 
-    def _near(self, rows: _CellRows, first: Any, second: Any) -> NDArray[np.bool_]:
+    def near(self, rows: _CellRows, first: Any, second: Any) -> _Marks:
+        """Mark the near ones of pairs, given by two arrays of places, or a place and a slice."""
         least = fpdb.least_estimate(self._plan.similarity)
         return np.asarray(self._shares(rows, first, second) >= least)
 
-    def _is_first(
-        self, rows: _CellRows, first: _RowNumbers, second: _RowNumbers
-    ) -> NDArray[np.bool_]:
+    def is_first(self, rows: _CellRows, first: _RowNumbers, second: _RowNumbers) -> _Marks:
+        """Mark the pairs that meet in no earlier table."""
         numbers, cells, marks = _places(self._plan, rows.likeness[first])
         others, other_cells, _ = _places(self._plan, rows.likeness[second])
         meeting = (numbers == others) & (cells == other_cells) & marks
         return np.asarray(meeting.argmax(axis=1) == rows.table[first])
 
-    def _result(
+    def result(
         self, rows: _CellRows, first: _RowNumbers, second: _RowNumbers
     ) -> dict[str, pa.Array]:
+        """Return the columns of pairs, except the distance."""
         return {
             "lead": pa.array(rows.keys[first]),
             "other_lead": pa.array(rows.keys[second]),
             "similarity": pa.array(self._shares(rows, first, second)),
         }
 
-    def _documents(self, batch: pa.RecordBatch) -> tuple[NDArray[np.uint64], NDArray[Any]]:
-        keys = batch["lead"].to_numpy(zero_copy_only=False)
-        return _likeness(batch["likeness"]), keys
 
-
-def _near_rows(rows: _CellRows, near: Callable[[Any, Any], NDArray[np.bool_]]) -> list[_RowNumbers]:
+def _near_rows(rows: _CellRows, near: Callable[[Any, Any], _Marks]) -> list[_RowNumbers]:
     """Return the places of rows near each other, in the same cell and in both its parts."""
     live, at, stop = _ranges(rows)
     firsts: list[_RowNumbers] = [np.empty(0, np.intp)]

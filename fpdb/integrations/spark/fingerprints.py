@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
-    BinaryType,
     ByteType,
     DataType,
     DecimalType,
@@ -18,7 +17,6 @@ from pyspark.sql.types import (
     LongType,
     ShortType,
     StringType,
-    StructField,
     StructType,
 )
 
@@ -27,7 +25,7 @@ import fpdb
 # The key of the column's metadata, which Parquet files keep.
 _METADATA = "fpdb"
 _WORD_NAMES = ("high", "low")
-_WIDE = StructType([StructField(name, LongType()) for name in _WORD_NAMES])
+_WIDE = StructType().add("high", "long").add("low", "long")
 # Decimals, because the gateway to Java takes no integers as large as these.
 _LOWEST_NEGATIVE, _WRAP = Decimal(1 << 63), Decimal(1 << 64)
 _INTEGERS = (ByteType, ShortType, IntegerType, LongType)
@@ -98,19 +96,16 @@ def fingerprint(
     fpdb.models.require_similarity(similarity)
     column = FingerprintType(chosen.bits, chosen.id, similarity, chosen.k)
     stored_key = key_type if isinstance(key_type, StringType) else LongType()
-    fields = [
-        StructField("key", stored_key),
-        StructField("fingerprint", column.type),
-        StructField("digest", BinaryType()),
-        StructField("characters", IntegerType()),
-        *([StructField("sketch", BinaryType())] if similarity else []),
-        StructField("problem", StringType()),
-    ]
+    schema = StructType().add("key", stored_key).add("fingerprint", column.type)
+    schema.add("digest", "binary").add("characters", "integer")
+    if similarity:
+        schema.add("sketch", "binary")
+    schema.add("problem", "string")
     source = df.select(
         F.col(key).cast(stored_key).alias("key"), F.col(text).cast("string").alias("text")
     )
     task = _FingerprintTask(chosen, sketched=similarity is not None)
-    found = source.mapInArrow(task, StructType(fields))
+    found = source.mapInArrow(task, schema)
     return found.withMetadata("fingerprint", {_METADATA: column._asdict()})
 
 

@@ -30,15 +30,6 @@ class _Wanted(NamedTuple):
     similarity: float | None
     k: int
 
-    def require(self, *, fits: bool, plan: str) -> None:
-        """Raise PlanError unless a plan fits."""
-        if not fits:
-            wanted = f"k={self.k}" if self.similarity is None else f"similarity={self.similarity}"
-            raise fpdb.PlanError(
-                f"the plan is for {plan}, expected one for {wanted}",
-                hint="fpdb.integrations.spark.plan makes one for the same question",
-            )
-
 
 def plan(
     df: DataFrame,
@@ -193,11 +184,18 @@ def _near(
     A lead is the key of a group, or where bits are compared, its fingerprint.
     """
     if isinstance(plan, BandPlan):
-        fits = plan.similarity == search.similarity
-        search.require(fits=fits, plan=f"similarity={plan.similarity}")
-        return similar(left, right, kind, plan)
-    fits = search.similarity is None and (plan.bits, plan.k) == (kind.bits, search.k)
-    search.require(fits=fits, plan=f"{plan.bits} bits and k={plan.k}")
+        fits, made = plan.similarity == search.similarity, f"similarity={plan.similarity}"
+    else:
+        fits = search.similarity is None and (plan.bits, plan.k) == (kind.bits, search.k)
+        made = f"{plan.bits} bits and k={plan.k}"
+    if not fits:
+        wanted = f"k={search.k}" if search.similarity is None else f"similarity={search.similarity}"
+        raise fpdb.PlanError(
+            f"the plan is for {made}, expected one for {wanted}",
+            hint="fpdb.integrations.spark.plan makes one for the same question",
+        )
+    if isinstance(plan, BandPlan):
+        return similar(left, right, plan)
     other = None if right is None else _distinct(right)
     found = near(_distinct(left), other, kind, plan)
     return found.select(
@@ -235,13 +233,11 @@ def _leads(linked: DataFrame, groups: DataFrame) -> DataFrame:
 def _inside(members: DataFrame, *, spanning: bool) -> DataFrame:
     """Pair the documents of each group: with the lead, or each with each."""
     if spanning:
-        pairs = members.where("key <> lead").select(
+        return members.where("key <> lead").select(
             F.col("lead").alias("key"), F.col("key").alias("other")
         )
-    else:
-        others = members.withColumnRenamed("key", "other")
-        pairs = members.join(others, "lead").where("key < other").drop("lead")
-    return pairs
+    others = members.withColumnRenamed("key", "other")
+    return members.join(others, "lead").where("key < other").drop("lead")
 
 
 def _equal(pairs: DataFrame, *, known: bool = True) -> DataFrame:

@@ -138,8 +138,7 @@ def test_a_cell_that_is_larger_than_a_step_stays_whole():
     whole = _found(Near(), _batches(small, 64, 100))
     assert whole == _found(Near(), _batches(small, 64, 3000))
     [batch] = _batches(rows, 64, len(rows))
-    check = Near()
-    pieces = list(check._whole_cells([batch.slice(i, 10_000) for i in range(0, len(rows), 10_000)]))
+    pieces = list(cells._whole_cells([batch.slice(i, 10_000) for i in range(0, len(rows), 10_000)]))
     assert [len(piece.words) for piece in pieces] == [len(rows)]
 
 
@@ -181,7 +180,7 @@ def _similar(likenesses, parts, crowds=(), size=700):
     rows = pa.Table.from_batches(made).sort_by(order).combine_chunks()
     [whole] = rows.to_batches()
     batches = [whole.slice(start, size) for start in range(0, len(whole), size)]
-    task = _SimilarTask(FingerprintType(64), plan)
+    task = _SimilarTask(plan)
     found = [row for batch in task(batches) for row in batch.to_pylist()]
     assert all(row["distance"] == _apart(row["lead"], row["other_lead"]) for row in found)
     pairs = {(row["lead"], row["other_lead"]): row["similarity"] for row in found}
