@@ -81,6 +81,8 @@ def sizes(request, monkeypatch):
     if request.param != "as it is":
         monkeypatch.setattr(join, "_CHUNK", 60)
         monkeypatch.setattr(join, "_GATHERED", 100)
+        monkeypatch.setattr(join, "_TOGETHER", 40)
+        monkeypatch.setattr(join, "_CROWD", 20)
         monkeypatch.setattr(join, "_TILE", 32)
         monkeypatch.setattr(join, "_PAIRS", 50)
         monkeypatch.setattr(pairs, "_ROWS", 7)
@@ -129,21 +131,6 @@ def test_pairs_of_any_fingerprints(tmp_path_factory, numbers, k, name):
         assert list(db.clusters(k=k)) == components(len(numbers), expected)
 
 
-def test_pairs_are_what_queries_find(tmp_path):
-    numbers = drawn(np.random.default_rng(2), 64, 150)
-    with make(tmp_path / "db", numbers, PLANS["4 blocks"], "text") as db:
-        for k in (3, 5):
-            asked = {
-                (*sorted((document.key, match.key)), match.distance)
-                for document in db.scan()
-                for match in db.query_fingerprint(document.fingerprint, k=k)
-                if match.key != document.key
-            }
-            found = [(*sorted(pair[:2]), pair.distance) for pair in db.pairs(k=k)]
-            assert len(found) == len(asked)
-            assert set(found) == asked
-
-
 def test_a_hot_fingerprint_is_one_cluster(tmp_path):
     random = np.random.default_rng(4).integers(0, 1 << 64, 30_000, np.uint64)
     numbers = np.append(np.full(30_000, random[5]), random)
@@ -170,14 +157,6 @@ def test_the_order_is_always_the_same(tmp_path):
     with make(tmp_path / "db", numbers, PLANS["4 blocks"]) as db:
         assert list(db.pairs(k=4)) == list(db.pairs(k=4))
         assert list(db.clusters(k=4)) == list(db.clusters(k=4))
-
-
-def test_documents_added_meanwhile_are_no_part_of_it(tmp_path):
-    with make(tmp_path / "db", [1, 2, 3], PLANS["4 blocks"]) as db:
-        found = db.pairs()
-        first = next(found)
-        db.add_fingerprints([9], [1])
-        assert len([first, *found]) == 3
 
 
 def test_short_texts_have_no_pairs(tmp_path):
