@@ -2,8 +2,7 @@
 
 import warnings
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,14 +50,6 @@ MOST_MET = 1_000
 NO_IDS: Column = np.empty(0, np.uint64)
 
 
-class IdPairs(NamedTuple):
-    """Pairs of documents by their ids, the smaller one first."""
-
-    first: Column
-    second: Column
-    distances: NDArray[np.uint8]
-
-
 class SimilarPairs(NamedTuple):
     """Pairs of documents that are similar enough: their ids and keys, and how near they are."""
 
@@ -86,12 +77,11 @@ class _Meeting(NamedTuple):
 def find_pairs(view: View, search: Search, jobs: int = 1) -> Iterator[Pair]:
     """Yield all pairs of documents near each other, each once."""
     if search.similarity is None:
-        for block in near_documents(view, search.k, jobs):
-            [ids], names = ranked([np.concatenate([block.first, block.second])])
+        for *sides, apart in _near_documents(view, search.k, jobs):
+            [ids], names = ranked([np.concatenate(sides)])
             keys = keys_of(view, ids)
             first, second = np.split(names, 2)
-            columns = (first.tolist(), second.tolist(), block.distances.tolist())
-            for a, b, distance in zip(*columns, strict=True):
+            for a, b, distance in zip(first.tolist(), second.tolist(), apart.tolist(), strict=True):
                 yield Pair(keys[a], keys[b], distance, None)
         return
     for found in similar_pairs(view, search.similarity, jobs):
@@ -107,44 +97,34 @@ def similar_pairs(
 
     Those are compared that agree in a band, each pair once: where the first of its bands is read
     that isn't crowded, or else the first of all. With several `jobs`, others compare what this
-    process reads, so that all is of one moment.
+    thread reads, so that all is of one moment.
     """
     bands = view.index.bands
     if bands is None:
         raise DamagedError("a database without bands was queried for similar texts")
+    shape, bits, least = bands.shape, view.index.plan.bits, least_estimate(similarity)
     crowds = _crowds(view, bands.pages)
-    compare = _PairSearch(bands.shape, view.index.plan.bits, crowds, least_estimate(similarity))
-    for _, found in mapped(compare, _meetings_of(view, bands.pages, copies), jobs):
-        if len(found.keys):
-            yield found
 
-
-@dataclass(frozen=True, eq=False)
-class _PairSearch:
-    """Compares documents that agree in a band, in any process."""
-
-    shape: Bands
-    bits: int
-    crowds: Column
-    least: float
-
-    def __call__(self, met: _Meeting) -> SimilarPairs:
-        """Return the pairs that are similar enough, and are found here."""
+    def compare(met: _Meeting) -> SimilarPairs:
         records = zip(met.records, met.ids.tolist(), strict=True)
-        known = Known.of([unpack_record(*record, self.bits) for record in records], self.bits)
-        rows = self.shape.columns(known.side.sketches, known.side.digests)
-        chosen = _meeting_at(rows, self.crowds, met.own, met.other)
+        known = Known.of([unpack_record(*record, bits) for record in records], bits)
+        rows = shape.columns(known.side.sketches, known.side.digests)
+        chosen = _meeting_at(rows, crowds, met.own, met.other)
         shares = jaccard(known.side, met.own, known.side, met.other)
-        kept = (chosen >= met.low) & (chosen <= met.high) & (shares >= self.least)
+        kept = (chosen >= met.low) & (chosen <= met.high) & (shares >= least)
         own, other = met.own[kept], met.other[kept]
         numbers, keys = known.side.fingerprints, known.keys
         return SimilarPairs(
             met.ids[own],
             met.ids[other],
             [(keys[a], keys[b]) for a, b in zip(own.tolist(), other.tolist(), strict=True)],
-            distances(numbers[own], numbers[other], self.bits),
+            distances(numbers[own], numbers[other], bits),
             shares[kept],
         )
+
+    for _, found in mapped(compare, _meetings_of(view, bands.pages, copies), jobs):
+        if len(found.keys):
+            yield found
 
 
 def _meetings_of(view: View, pages: NumberPages, copies: Column) -> Iterator[_Meeting]:
@@ -258,8 +238,8 @@ def _meetings(numbers: Column, ids: Column) -> Iterator[Rows]:
             yield [numbers[above], ids[above], ids[below]]
 
 
-def near_documents(view: View, k: int, jobs: int) -> Iterator[IdPairs]:
-    """Yield all pairs of documents within k."""
+def _near_documents(view: View, k: int, jobs: int) -> Iterator[list[NDArray[Any]]]:
+    """Yield all pairs of documents within k: the smaller ids, the larger ones, the distances."""
     for *words, _ in shared_rows(view, view.index.home):
         starts = run_starts(*words)
         distinct = [word[starts] for word in words]
@@ -289,7 +269,7 @@ def keys_of(view: View, ids: Column) -> list[Key]:
     return [view.catalog.named(view.txn, number).key for number in ids.tolist()]
 
 
-def _expand(view: View, near: NearPairs) -> Iterator[IdPairs]:
+def _expand(view: View, near: NearPairs) -> Iterator[list[NDArray[Any]]]:
     """Pair the documents of each two fingerprints; two that share one are paired once."""
     *words, distances = near
     sides = words[: len(words) // 2], words[len(words) // 2 :]
@@ -308,4 +288,4 @@ def _expand(view: View, near: NearPairs) -> Iterator[IdPairs]:
         apart = distances[each]
         once = (apart > 0) | (a < b)
         if once.any():
-            yield IdPairs(np.minimum(a, b)[once], np.maximum(a, b)[once], apart[once])
+            yield [np.minimum(a, b)[once], np.maximum(a, b)[once], apart[once]]
