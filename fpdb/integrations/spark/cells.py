@@ -51,7 +51,7 @@ _FEW = 64
 _WORD = (1 << 64) - 1
 
 _RowNumbers = NDArray[np.intp]
-_Marks = NDArray[np.bool_]
+_RowMarks = NDArray[np.bool_]
 
 
 def near(
@@ -227,7 +227,7 @@ class _BandTask:
 
 def _places(
     plan: BandPlan, likeness: NDArray[np.uint64]
-) -> tuple[NDArray[np.uint64], NDArray[np.int32], _Marks]:
+) -> tuple[NDArray[np.uint64], NDArray[np.int32], _RowMarks]:
     """Return the numbers of documents, the cells in which they meet others, and which count."""
     sketched = likeness[:, 2:].any(axis=1, keepdims=True)
     sketches = np.where(sketched, likeness, 0).view(np.uint8)
@@ -342,12 +342,12 @@ class _CompareTask:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return _near_pairs(self, batches)
 
-    def near(self, rows: _CellRows, first: Any, second: Any) -> _Marks:
+    def near(self, rows: _CellRows, first: Any, second: Any) -> _RowMarks:
         """Mark the near ones of pairs, given by two arrays of places, or a place and a slice."""
         apart = np.bitwise_count(rows.words[first] ^ rows.words[second]).sum(axis=1)
         return np.asarray(apart <= self._k)
 
-    def is_first(self, rows: _CellRows, first: _RowNumbers, second: _RowNumbers) -> _Marks:
+    def is_first(self, rows: _CellRows, first: _RowNumbers, second: _RowNumbers) -> _RowMarks:
         """Mark the pairs that meet in no earlier table."""
         tables, differing = rows.table[first], rows.words[first] ^ rows.words[second]
         fresh = np.ones(len(tables), np.bool_)
@@ -380,12 +380,12 @@ class _SimilarTask:
         shares = np.where(rows.table[first] < self._plan.bands.count, shares, 0.0)
         return np.where((own == other).all(axis=-1), 1.0, shares)
 
-    def near(self, rows: _CellRows, first: Any, second: Any) -> _Marks:
+    def near(self, rows: _CellRows, first: Any, second: Any) -> _RowMarks:
         """Mark the near ones of pairs, given by two arrays of places, or a place and a slice."""
         least = fpdb.least_estimate(self._plan.similarity)
         return np.asarray(self._shares(rows, first, second) >= least)
 
-    def is_first(self, rows: _CellRows, first: _RowNumbers, second: _RowNumbers) -> _Marks:
+    def is_first(self, rows: _CellRows, first: _RowNumbers, second: _RowNumbers) -> _RowMarks:
         """Mark the pairs that meet in no earlier table."""
         numbers, cells, marks = _places(self._plan, rows.likeness[first])
         others, other_cells, _ = _places(self._plan, rows.likeness[second])
@@ -403,7 +403,7 @@ class _SimilarTask:
         }
 
 
-def _near_rows(rows: _CellRows, near: Callable[[Any, Any], _Marks]) -> list[_RowNumbers]:
+def _near_rows(rows: _CellRows, near: Callable[[Any, Any], _RowMarks]) -> list[_RowNumbers]:
     """Return the places of rows near each other, in the same cell and in both its parts."""
     live, at, stop = _ranges(rows)
     firsts: list[_RowNumbers] = [np.empty(0, np.intp)]
