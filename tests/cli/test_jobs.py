@@ -3,17 +3,24 @@
 import importlib
 import json
 import re
+import signal
+import time
 
 import pytest
+from waiting import wait_for
 
 import fpdb
-from fpdb.io.files import read_parts
+from fpdb.io.files import PART, read_parts
 
 pytestmark = pytest.mark.process
 
 
 def text_of(number):
     return " ".join(f"word{place}of{number}" for place in range(15))
+
+
+def line_of(number):
+    return json.dumps({"key": f"u{number:05d}", "text": text_of(number)}) + "\n"
 
 
 def mixed_lines():
@@ -84,6 +91,23 @@ def test_ingest_gives_the_same_whatever_the_number_of_jobs(
     assert len(rows) > 50
 
 
+@pytest.mark.parametrize("bad", ["{no json", json.dumps({"key": "k" * 70_000, "text": text_of(8)})])
+def test_strict_stops_at_the_same_record(run, tmp_path, small_parts, bad):
+    lines = [line_of(number) for number in range(60)]
+    lines[25] = lines[27] = f"{bad}\n"
+    seen = []
+    for jobs in (1, 2):
+        path = tmp_path / "crawl.fpdb"
+        done = run("ingest", path, "--strict", "-j", jobs, stdin="".join(lines).encode())
+        seen.append((done.code, done.out, without_times(done.err), rows_in(path)))
+        path.rename(tmp_path / f"{jobs}.fpdb")
+    assert seen[0] == seen[1]
+    code, _, err, rows = seen[0]
+    assert (code, len(rows)) == (3, 25)
+    assert "error: -:26: " in err
+    assert "read 26, added 25," in err
+
+
 def test_query_gives_the_same_whatever_the_number_of_jobs(run, tmp_path, source, small_parts):
     path = tmp_path / "crawl.fpdb"
     run("ingest", path, source)
@@ -92,3 +116,46 @@ def test_query_gives_the_same_whatever_the_number_of_jobs(run, tmp_path, source,
     outcomes = {(each.code, each.out, without_times(each.err)) for each in done}
     assert len(outcomes) == 1
     assert run(*command).rows[-1][:2] == ["p59", "p59"]
+
+
+def stored_in(path):
+    try:
+        with fpdb.open(path, readonly=True) as database:
+            return len(database)
+    except fpdb.FpdbError:
+        return 0
+
+
+@pytest.fixture
+def reading(start, tmp_path):
+    """An ingest with two threads that has stored all but the last parts, and waits for more."""
+    path = tmp_path / "crawl.fpdb"
+    process = start("ingest", path, "--jobs", 2)
+    process.stdin.write("".join(map(line_of, range(7 * PART + 200))).encode())
+    process.stdin.flush()
+    wait_for(lambda: stored_in(path) >= 3 * PART)
+    return path, process
+
+
+def is_sound(path):
+    with fpdb.open(path) as database:
+        return not list(database.check())
+
+
+def counted_in(err):
+    return int(re.search(r"added ([\d,]+)", err.decode())[1].replace(",", ""))
+
+
+@pytest.mark.slow("a command starts threads and is interrupted")
+def test_an_interrupt_ends_all_threads_and_leaves_a_sound_database(reading):
+    path, process = reading
+    before = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert time.monotonic() - before < 30
+    assert (process.returncode, out) == (130, b"")
+    assert b"Traceback" not in err
+    assert b"interrupted: " in err
+    assert counted_in(err) <= stored_in(path) <= counted_in(err) + PART
+    assert stored_in(path) >= 3 * PART
+    assert is_sound(path)

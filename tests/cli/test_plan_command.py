@@ -176,3 +176,18 @@ def test_the_k_of_a_new_database_is_that_of_its_recipe(run, tmp_path, monkeypatc
     assert run("ingest", "new", "-q", *arguments[:2], stdin=b"").code == 0
     with fpdb.open("new") as database:
         assert database.k == (4 if "news-md5" in arguments else k)
+
+
+def test_the_designs_of_the_paper_for_two_to_the_34_fingerprints(run):
+    done = run("plan", "--documents", "2**34", "--json")
+    found = plans(done)
+    four = found[4, 16]
+    assert (four["probes"], four["candidates_per_probe"], four["candidates"]) == (
+        4,
+        262_144,
+        1 << 20,
+    )
+    assert found[16, 28]["candidates_per_probe"] == 64
+    assert found[10, 25]["candidates_per_probe"] <= 512
+    assert found[20, 31]["candidates_per_probe"] <= 8
+    assert [each["chosen"] for each in found.values()] == [True] + [False] * (len(found) - 1)

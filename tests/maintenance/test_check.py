@@ -123,7 +123,11 @@ def test_a_sound_database_has_no_problems(db: Database) -> None:
     assert db.stats().short == 3
     assert all(table.pages > 1 for table in db.stats().tables if table.name != "bands")
     assert db.stats().tables[-1].pages == 1
+    with db._environment.read() as txn:
+        before = txn.raw.id()
     assert list(db.check()) == []
+    with db._environment.read() as txn:
+        assert txn.raw.id() == before  # it wrote nothing
 
 
 # Tables
