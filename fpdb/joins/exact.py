@@ -3,8 +3,9 @@
 Elements are ranked by how many sets have them, rare ones first. If two sets share as much as a
 limit requires, then they share one of the few rarest elements of each (a prefix filter, as in
 AllPairs and PPJoin), so only sets that share one of these become candidates. A candidate is dropped
-if what follows in either set can't make up for what is missing; what remains is counted. Limits are
-fractions and counts are whole numbers, so nothing is rounded.
+if what follows in either set can't make up for what is missing, or if bitmaps of both sets differ
+too much; what remains is counted. Limits are fractions and counts are whole numbers, so nothing is
+rounded.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
@@ -17,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.arrays import Places, joined, portions, spans, unique
+from fpdb.arrays import Column, Marks, Places, joined, portions, spans, unique
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe, preset
 from fpdb.models import Document, ExactPair, Key, require_choice
@@ -31,6 +32,10 @@ MOST_ELEMENTS = 1 << 26
 _TEXTS = 256
 # Elements and candidates that are gathered at once.
 _GATHERED = 1 << 21
+# Bits of the bitmap of a set, and sets whose bitmaps are made at once.
+_BITS = 512
+_MAPPED = 1 << 12
+_ODD = np.uint64(0x9E3779B97F4A7C15)
 # Pairs of documents that are made at once.
 _PAIRS = 1 << 15
 
@@ -279,6 +284,8 @@ def similar_sets(sets: Sets, limit: Limit) -> Similar:
     ):
         codes = unique(np.concatenate([none, *join.candidates(some)]))
         first, second = np.divmod(codes, max(len(sets.sizes), 1))
+        near = join.near(first, second)
+        first, second = first[near], second[near]
         common = _common(sets, first, second)
         reached = common >= join.needed(first, second)
         found.append((first[reached], second[reached], common[reached]))
@@ -352,6 +359,7 @@ class _Join:
         counts = np.bincount(self._owners, minlength=count)
         self._starts = np.append(0, np.cumsum(counts))
         self.work = np.diff(np.append(0, np.cumsum(self._lengths))[self._starts])
+        self._maps = _bitmaps(sets)
 
     def _leading(self, needed: Places) -> tuple[Places, Places, NDArray[np.int32]]:
         """Return the elements of which sets must share one, if they share `needed` elements.
@@ -386,6 +394,41 @@ class _Join:
             rest = np.minimum(rest, sizes[second] - self._other_places[at])
             fit = rest >= self.needed(first, second)
             yield first[fit] * len(sizes) + second[fit]
+
+    def near(self, first: Places, second: Places) -> Marks:
+        """Mark the pairs whose bitmaps don't show that they share too little."""
+        near = np.empty(len(first), np.bool_)
+        sizes, alone = self._sets.sizes, self._sets.alone
+        for start in range(0, len(first), _MAPPED):
+            part = slice(start, start + _MAPPED)
+            one, other = first[part], second[part]
+            own, others = self._maps[one], self._maps[other]
+            needed = self.needed(one, other)
+            if self._containment:
+                missing, most = alone[one], sizes[one] - needed
+                differing = own & ~others
+            else:
+                missing = alone[one] + alone[other]
+                most = sizes[one] + sizes[other] - 2 * needed
+                differing = own ^ others
+            missing = missing + np.bitwise_count(differing).sum(axis=1, dtype=np.int64)
+            near[part] = missing <= most
+        return near
+
+
+def _bitmaps(sets: Sets) -> Column:
+    """Return a bitmap of each set, in which every shared element sets one bit."""
+    count = len(sets.sizes)
+    maps = np.empty((count, _BITS // 64), np.uint64)
+    for start in range(0, count, _MAPPED):
+        stop = min(start + _MAPPED, count)
+        counts = np.diff(sets.starts[start : stop + 1])
+        elements = sets.elements[sets.starts[start] : sets.starts[stop]].astype(np.uint64)
+        bits = np.zeros((stop - start, _BITS), np.bool_)
+        at = (elements * _ODD >> np.uint64(32)).astype(np.int64) % _BITS
+        bits[np.repeat(np.arange(stop - start), counts), at] = True
+        maps[start:stop] = np.packbits(bits, axis=1).view(np.uint64)
+    return maps
 
 
 def _common(sets: Sets, first: Places, second: Places) -> Places:

@@ -82,7 +82,8 @@ def test_little_room_changes_nothing(sets, limit):
     sets = list(dict.fromkeys(sets))
     usual = similar_sets(arranged(sets), limit)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exact, "_GATHERED", 3)
+        for name, size in (("_GATHERED", 3), ("_MAPPED", 2), ("_BITS", 64)):
+            patch.setattr(exact, name, size)
         tight = similar_sets(arranged(sets), limit)
     assert rows(tight) == rows(usual)
 
