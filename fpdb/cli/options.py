@@ -104,7 +104,7 @@ _RECIPE = option(
     "--recipe -r NAME|FILE.toml",
     "A preset, or a TOML file.",
     parser=str,  # typer would take a RecipeError of a parser for a usage error
-    callback=lambda name: name and choose_recipe(name),
+    callback=lambda name: None if name is None else choose_recipe(name),
     autocompletion=_presets,
 )
 RecipeOption = Annotated[Recipe, _RECIPE]

@@ -26,6 +26,7 @@ def test_texts_give_a_fingerprint_and_their_source(run):
     ("arguments", "message"),
     [
         (["-r", "wep"], "found no recipe 'wep', expected one of web"),
+        (["-r", ""], "found no recipe '', expected one of web"),
         (["-r", "absent.toml"], "the recipe absent.toml can't be read"),
         (["-r", "ascii-mt"], "the feature '中' isn't an ASCII character"),
     ],
