@@ -6,13 +6,14 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple, cast
 
 from fpdb.database import Database
 from fpdb.documents.prepare import GATHERED, TRANSACTION_BYTES, bytes_of
 from fpdb.errors import InputError
 from fpdb.flow import Flow, Ingested, Prepared, RecordCounts
-from fpdb.io.arrow import table_rows
+from fpdb.io.arrow import table_columns
 from fpdb.io.files import Paths, meter_of, path_names
 from fpdb.io.follow import follow_parts
 from fpdb.io.records import BadRecord, Reading, Record, UnfitError, picker
@@ -264,8 +265,9 @@ def documents_of(
         max_bytes=MOST_BYTES,
     )
     pick = picker(reading)
-    for number, found, replaced in table_rows(table, reading):
-        source = f"row {number}" if number else "the table"
+    rows = chain.from_iterable(each.rows() for each in table_columns(table, reading))
+    for number, found, replaced in rows:
+        source = f"row {number}"
         try:
             if isinstance(found, str):
                 raise UnfitError(found)  # noqa: TRY301

@@ -11,7 +11,7 @@ from fpdb.dedupe.decide import Decider, require_next
 from fpdb.dedupe.prepare import RecordBlock
 from fpdb.dedupe.run import Codes, Deduplication, Where
 from fpdb.errors import InputError
-from fpdb.io.arrow import selectable, table_rows
+from fpdb.io.arrow import selectable, table_columns
 from fpdb.io.records import BadRecord, Reading, Record, UnfitError, picker
 from fpdb.io.tables import Named
 from fpdb.models import Document
@@ -23,7 +23,7 @@ _TOGETHER = 1000
 def kept_rows(run: Deduplication, table: Any, given: Where | None) -> Any:
     """Return a table of the same kind, with the rows that stay."""
     table, select = selectable(table)
-    rows = _groups(table_rows(table, run.reading))
+    rows = _groups(chain.from_iterable(each.rows() for each in table_columns(table, run.reading)))
     blocks = (
         RecordBlock(partial(_records_of_rows, run.reading, some), "row ", "row ") for some in rows
     )
@@ -76,13 +76,9 @@ def _record_blocks(reading: Reading, records: Iterable[Any]) -> Iterator[RecordB
 
 
 def _records_of_rows(reading: Reading, rows: Sequence[Named]) -> Iterator[Record | BadRecord]:
-    """Make records of rows; a row 0 says why the table has none that can be used."""
+    """Make records of rows."""
     pick = picker(reading)
     for number, fields, replaced in rows:
-        if not number:
-            raise InputError(
-                f"the table {fields}", hint='name the column: reading=fpdb.Reading(text_field="…")'
-            )
         yield _picked(pick, f"row {number}", fields, replaced=replaced)
 
 

@@ -15,7 +15,7 @@ from fpdb.io import decoding
 from fpdb.io.decoding import ColumnFile, FingerprintBlock, SparkSchema
 from fpdb.io.records import Reading
 from fpdb.io.streams import Progress, StreamError, named
-from fpdb.io.tables import Named, header_reason
+from fpdb.io.tables import FieldColumns, header_reason
 from fpdb.processes import CallError, KeptWorkers, Streamed
 
 _GROUP = 50_000
@@ -34,11 +34,11 @@ def require() -> None:
         )
 
 
-def blocks_of_rows(
+def blocks_of_columns(
     form: str, path: str, reading: Reading, progress: Progress | None
-) -> Iterator[list[Named]]:
-    """Read the rows of a file, some at a time, and of them only the columns that are needed."""
-    return _shared(ColumnFile(os.path.abspath(path), form, decoding.rows, reading), progress)
+) -> Iterator[FieldColumns]:
+    """Read the columns of a file that are needed, some rows at a time."""
+    return _shared(ColumnFile(os.path.abspath(path), form, decoding.columns, reading), progress)
 
 
 def _shared(file: ColumnFile, progress: Progress | None) -> Iterator[Any]:
@@ -163,8 +163,8 @@ def _related(relation: Any, fpdb_rows: Any) -> Any:  # noqa: ARG001 - the query 
     return relation.query("fpdb_relation", f"SELECT {', '.join(columns)} FROM fpdb_rows")  # noqa: S608
 
 
-def table_rows(table: Any, reading: Reading) -> Iterator[Named]:
-    """Read the rows of a table in memory, of any library with the Arrow interface."""
+def table_columns(table: Any, reading: Reading) -> Iterator[FieldColumns]:
+    """Read a table in memory, of any library with the Arrow interface, some rows at a time."""
     require()
     import pyarrow
 
@@ -187,10 +187,10 @@ def table_rows(table: Any, reading: Reading) -> Iterator[Named]:
             "table or reader of pyarrow, or a Dataset of Hugging Face; or dictionaries",
         ) from None
     if reason := header_reason(tuple(names), reading):
-        yield 0, reason, False
-        return
-    for block in decoding.row_blocks(batches, reading):
-        yield from block
+        raise InputError(
+            f"the table {reason}", hint='name the column: reading=fpdb.Reading(text_field="…")'
+        )
+    yield from decoding.column_blocks(batches, reading)
 
 
 class TableWriter:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from fpdb.io.records import Reading, shorten
 from fpdb.io.streams import StreamError
-from fpdb.io.tables import Named, header_reason
+from fpdb.io.tables import FieldColumns, header_reason
 from fpdb.processes import limit_resource
 
 if TYPE_CHECKING:
@@ -137,8 +137,8 @@ def _limit(file: ColumnFile) -> None:
     signal.setitimer(signal.ITIMER_PROF, file.seconds)
 
 
-def rows(file: ColumnFile) -> Iterator[tuple[list[Named], float]]:
-    """Yield the rows of a file, with the columns that are needed to make records.
+def columns(file: ColumnFile) -> Iterator[tuple[FieldColumns, float]]:
+    """Yield the rows of a file as the columns that are needed to make records.
 
     With each block comes the share of the file that was read, or 0 where it isn't known.
     """
@@ -147,8 +147,8 @@ def rows(file: ColumnFile) -> Iterator[tuple[list[Named], float]]:
     if reason := header_reason(tuple(opened.schema.names), file.reading):
         raise StreamError(reason)
     read = 0
-    for block in row_blocks(opened.batches, file.reading):
-        read += len(block)
+    for block in column_blocks(opened.batches, file.reading):
+        read += len(block.numbers)
         yield block, read / opened.rows if opened.rows else 0.0
         del block  # before the next one is decoded
 
@@ -270,14 +270,14 @@ def _group(file: Any, number: int, names: list[str], most: int) -> Batches:
             return
 
 
-def row_blocks(batches: Batches, reading: Reading) -> Iterator[list[Named]]:
-    """Yield the rows of batches as plain values, a bounded number of rows and bytes at a time."""
+def column_blocks(batches: Batches, reading: Reading) -> Iterator[FieldColumns]:
+    """Yield batches as plain values, a bounded number of rows and bytes at a time."""
     number = 1
     for batch in batches:
         unfolds = any(_unfolds(each.type) for each in batch.columns)
         for some in _cut(batch, _FEW if unfolds else _ROWS, _BYTES):
             measured = unfolds or _size_of(some) > reading.max_bytes
-            yield _named_rows(some, number, reading.max_bytes if measured else None)
+            yield _field_columns(some, number, reading.max_bytes if measured else None)
             number += some.num_rows
 
 
@@ -324,53 +324,46 @@ def halves(block: Any) -> list[Any]:
             half, rest = (len(keys) + 1) // 2, len(others) // 2
             first = FingerprintBlock(keys[:half], numbers[:half], others[:rest])
             return [first, FingerprintBlock(keys[half:], numbers[half:], others[rest:])]
-        case list() as rows, float() as share if len(rows) > 1:
-            half = len(rows) // 2
-            return [(rows[:half], share), (rows[half:], share)]
-        case [(int() as number, dict(), bool())], float() as share:
-            return [([(number, "takes more memory than a record may", False)], share)]
-        case batch, float() as share if not isinstance(batch, list) and batch.num_rows > 1:
+        case FieldColumns(numbers) as rows, float() as share:
+            half, count = len(numbers) // 2, len(numbers)
+            if count > 1:
+                return [(rows.part(0, half), share), (rows.part(half, count), share)]
+            if rows.columns:
+                reason = "takes more memory than a record may"
+                return [(FieldColumns(numbers, {}, {0: (reason, False)}), share)]
+        case batch, float() as share if batch.num_rows > 1:
             # A slice would be sent with all of what it is cut from.
             numbers = np.arange(batch.num_rows)
             return [(batch.take(some), share) for some in np.array_split(numbers, 2)]
     return []
 
 
-def _named_rows(batch: "pyarrow.RecordBatch", number: int, largest: int | None) -> list[Named]:
+def _field_columns(batch: "pyarrow.RecordBatch", number: int, largest: int | None) -> FieldColumns:
     """Decode rows from a number on; one by one if they can't be decoded together."""
-    found = _decoded(batch, largest)
-    if not isinstance(found, str):
-        return [(number + place, *row) for place, row in enumerate(found)]
-    if batch.num_rows == 1:
-        return [(number, found, False)]
-    single = (batch.slice(place, 1) for place in range(batch.num_rows))
-    return [_named_rows(row, number + place, largest)[0] for place, row in enumerate(single)]
-
-
-def _decoded(
-    batch: "pyarrow.RecordBatch", largest: int | None
-) -> list[tuple[dict[str, Any] | str, bool]] | str:
-    """Return rows by the names of columns, and whether bytes were replaced; or what is wrong."""
-    names, columns = batch.schema.names, list[list[Any]]()
-    sizes = np.zeros(batch.num_rows, np.int64)
+    count = batch.num_rows
+    found = FieldColumns(range(number, number + count), {}, {})
+    sizes = np.zeros(count, np.int64)
     replaced: set[int] = set()
-    for name, array in zip(names, batch.columns, strict=True):
+    for name, array in zip(batch.schema.names, batch.columns, strict=True):
         try:
             values, broken = _values(array)
             if largest:
-                sizes += np.fromiter(map(_json_size, values), np.int64, len(values))
+                sizes += np.fromiter(map(_json_size, values), np.int64, count)
         except Exception as error:  # e.g. a time that Python can't express
+            found.columns.clear()
             what = str(error) or "it takes more memory than it may"
-            return f"holds {shorten(name)}, which can't be read: {what:.200}"
-        columns.append(values)
+            reason = f"holds {shorten(name)}, which can't be read: {what:.200}"
+            for place in range(count):
+                single = batch.slice(place, 1)
+                alone = (reason, False) if count == 1 else _field_columns(single, 1, largest).row(0)
+                found.unusual[place] = alone
+            return found
+        found.columns[name] = values
         replaced |= broken
-    rows: list[tuple[dict[str, Any] | str, bool]] = [
-        (dict(zip(names, row, strict=True)), place in replaced)
-        for place, row in enumerate(zip(*columns, strict=True))
-    ]
-    for place in (sizes > largest).nonzero()[0] if largest else ():
-        rows[place] = f"holds more than {largest} bytes in one record", False
-    return rows
+    found.unusual.update({place: (found.row(place)[0], True) for place in replaced})
+    for place in (sizes > largest).nonzero()[0].tolist() if largest else ():
+        found.unusual[place] = f"holds more than {largest} bytes in one record", False
+    return found
 
 
 def _values(array: Any) -> tuple[list[Any], set[int]]:

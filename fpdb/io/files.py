@@ -385,9 +385,8 @@ def _table(rows: tables.Splitter, source: Source) -> Iterator[Named]:
 
 
 def _columns(source: Source) -> Iterator[Named]:
-    return chain.from_iterable(
-        arrow.blocks_of_rows(source.form, source.path, source.reading, source.progress)
-    )
+    blocks = arrow.blocks_of_columns(source.form, source.path, source.reading, source.progress)
+    return chain.from_iterable(block.rows() for block in blocks)
 
 
 def _lines(source: Source) -> Iterator[Named]:

@@ -3,7 +3,8 @@
 import csv
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from fpdb.errors import InputError
@@ -18,6 +19,39 @@ Splitter = Callable[[Iterator[Line], int], Iterator[Cells]]
 # The line, or 0 for the complete file; the fields, or the reason why there are none; whether bytes
 # were replaced.
 Named = tuple[int, dict[str, Any] | str, bool]
+
+
+@dataclass
+class FieldColumns:
+    """Rows by their numbers: lists of the values of each field, and unusual rows by themselves.
+
+    These are by their places: their fields, or the reason why there are none, and whether bytes
+    were replaced.
+    """
+
+    numbers: Sequence[int]
+    columns: dict[str, list[Any]]
+    unusual: dict[int, tuple[dict[str, Any] | str, bool]]
+
+    def row(self, place: int) -> tuple[dict[str, Any] | str, bool]:
+        """Return the fields of a row."""
+        if place in self.unusual:
+            return self.unusual[place]
+        return {name: values[place] for name, values in self.columns.items()}, False
+
+    def rows(self) -> Iterator[Named]:
+        """Yield the rows one by one."""
+        for place, number in enumerate(self.numbers):
+            yield number, *self.row(place)
+
+    def part(self, start: int, stop: int) -> "FieldColumns":
+        """Return some of the rows."""
+        columns = {name: values[start:stop] for name, values in self.columns.items()}
+        unusual = {
+            place - start: row for place, row in self.unusual.items() if start <= place < stop
+        }
+        return FieldColumns(self.numbers[start:stop], columns, unusual)
+
 
 # A line of nothing but tabs must not become millions of named columns.
 _MOST = 4096
