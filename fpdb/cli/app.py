@@ -35,7 +35,7 @@ _WITHOUT_JSON = {"serve", "explore", "follow", "hold"}
 _PANELS = {
     "Find": "ingest query dedupe pairs clusters",
     "Look": "report explore compare eval",
-    "Connect": "serve follow load export spark",
+    "Connect": "serve follow load export",
     "Maintain": "create get delete stats check backup hold compact swap merge repair",
     "Recipes": "fingerprint distance plan recipes",
 }

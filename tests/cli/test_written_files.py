@@ -2,15 +2,12 @@
 
 import json
 import os
-import shutil
 import signal
 import time
-from types import SimpleNamespace
 
 import pytest
 
 import fpdb
-from fpdb.cli.spark import _new_directory
 from fpdb.look.explorer import Explorer
 
 TEXT = "Red kites nest above the old quarry again this spring: wardens counted eleven pairs"
@@ -143,35 +140,3 @@ def test_what_a_killed_act_left_is_removed_by_the_next(run, folder, act, moment)
     made = {"report": ["out.html"], "export": ["out.jsonl"], "backup": ["copy.fpdb"], "explore": []}
     assert sorted(os.listdir()) == sorted([*before, *made[act]])
     assert os.listdir("../temporary") == []
-
-
-def fake_spark():
-    """Return the part of Spark that sets the place of checkpoints, on this disk."""
-    system = SimpleNamespace(
-        exists=lambda path: os.path.exists(path.name),
-        delete=lambda path, _: shutil.rmtree(path.name),
-    )
-
-    def path(name):
-        return SimpleNamespace(name=name, toString=lambda: name, getFileSystem=lambda _: system)
-
-    hadoop = SimpleNamespace(fs=SimpleNamespace(Path=path))
-    context = SimpleNamespace(
-        _jvm=SimpleNamespace(org=SimpleNamespace(apache=SimpleNamespace(hadoop=hadoop))),
-        _jsc=SimpleNamespace(hadoopConfiguration=lambda: None),
-        getCheckpointDir=lambda: None,
-        setCheckpointDir=os.makedirs,
-    )
-    return SimpleNamespace(sparkContext=context)
-
-
-def test_spark_removes_only_checkpoints_of_its_own(folder):
-    (folder / "out.checkpoints").mkdir()
-    (folder / "out.checkpoints" / "mine").touch()
-    before = sorted(os.listdir())
-    with _new_directory(fake_spark(), "out"):
-        [made] = set(os.listdir()) - set(before)
-        assert made.startswith("out.")
-        assert made.endswith(".checkpoints")
-    assert sorted(os.listdir()) == before
-    assert (folder / "out.checkpoints" / "mine").exists()

@@ -22,10 +22,6 @@ PAGES = [
 
 pytestmark = pytest.mark.process
 
-# Its commands start Spark, which looks for Java.
-SPARK = ROOT / "docs" / "howto" / "spark.md"
-PAGES[PAGES.index(SPARK)] = pytest.param(SPARK, marks=pytest.mark.spark)
-
 # Its examples are in several languages, and call a server.
 LANGUAGES = ROOT / "docs" / "howto" / "crawlers-in-other-languages.md"
 
@@ -33,8 +29,6 @@ LANGUAGES = ROOT / "docs" / "howto" / "crawlers-in-other-languages.md"
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_examples_do_what_the_page_says(path, tmp_path, monkeypatch, request, warm_commands):
     monkeypatch.chdir(tmp_path)
-    if path == SPARK:
-        request.getfixturevalue("java")
     replaced = {}
     if path == LANGUAGES:
         with socket.socket() as free:  # the usual port may be taken by another run of the tests

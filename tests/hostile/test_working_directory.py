@@ -183,23 +183,6 @@ def test_no_command_imports_from_the_working_directory(hostile, tmp_path, starte
         assert executed(hostile) == "", name
 
 
-@pytest.mark.spark
-def test_no_command_of_spark_imports_from_the_working_directory(java, hostile, tmp_path):
-    place_files(tmp_path)
-    script = tmp_path / "fpdb"
-    script.write_text(SCRIPT)
-    command = ["spark", "fingerprint", "../pages.jsonl", "../prints.parquet"]
-    done = subprocess.run(
-        [sys.executable, script, *command],
-        check=False,
-        cwd=hostile,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
-    assert (done.returncode, executed(hostile)) == (0, ""), done.stderr
-
-
 def place_files(folder):
     """Write the files that the commands read."""
     texts = [" ".join(f"word{place}of{number}" for place in range(20)) for number in range(1500)]

@@ -23,8 +23,8 @@ from fpdb.integrations import server
 from fpdb.io import follow
 
 TEXT = "Red kites nest above the quarry again: wardens counted {} pairs in April, and many more."
-# Commands that run what they are given, or Java.
-_LEFT_OUT = {"hold", "spark"}
+# A command that runs what it is given.
+_LEFT_OUT = {"hold"}
 _GOOD = {"path": "a.fpdb", "db": "a.fpdb", "database": "a.fpdb", "text": "some words of a text"}
 _FILES = ("a.jsonl", "a.tsv", "a.npy", "a.toml", "a.warc", "a.parquet", "a.txt", "folder", "-")
 _NUMBERS = ("0", "1", "-1", "3", "0.5", "1.5", "64", "1e400", "nan", "-inf", "9" * 20, "9" * 400)

@@ -76,6 +76,20 @@ def test_a_column_tells_what_it_is_through_parquet(spark, texts, tmp_path):
     assert fingerprint_type(spark.read.parquet(str(tmp_path / "made"))) == (32, recipe.id, 0.8, 3)
 
 
+def test_fingerprints_are_loaded_into_a_database(texts, tmp_path):
+    bad, path = [], tmp_path / "made"
+    on_spark.fingerprint(texts, text="body", key="url").write.parquet(str(path))
+    fpdb.load(tmp_path / "db", str(path), on_bad=bad.append)
+    assert [found.reason for found in bad] == ["found no text"]
+    with fpdb.open(tmp_path / "db") as loaded, fpdb.create(tmp_path / "own") as own:
+        assert loaded.similarity == own.similarity
+        for key, text in (("a", TEXT), ("b", CHINESE), ("c", "short")):
+            own.add(key, text)
+            found, wanted = loaded[key], own[key]
+            assert (found.fingerprint, found.digest) == (wanted.fingerprint, wanted.digest)
+            assert found.sketch == wanted.sketch
+
+
 def test_exports_of_a_database_are_taken(spark, tmp_path):
     numbers = [int(n) for n in np.random.default_rng(1).integers(1 << 62, 1 << 63, 50)]
     numbers += [number ^ 3 for number in numbers[:20]] + [(1 << 64) - 1, (1 << 64) - 2]
