@@ -156,6 +156,8 @@ def column(values: Any, what: str) -> Any:
 
 def each(values: Any, what: str) -> Iterable[Any]:
     """Return the values of a column, or of any other iterable, one by one."""
+    if type(values) is list:
+        return values
     found = column(values, what)
     taken: Iterable[Any] = found.tolist() if isinstance(found, np.ndarray) else found
     return taken

@@ -10,7 +10,7 @@ import fpdb
 from fpdb.cli import options, render
 from fpdb.cli.inputs import BadRecords, choose_reading
 from fpdb.cli.options import bundled, choose_recipe, option
-from fpdb.fingerprint.recipe import USUAL_SIMILARITY
+from fpdb.fingerprint.stages import USUAL_SIMILARITY
 from fpdb.io.files import meter_of, read_records
 from fpdb.io.tables import read_pairs
 from fpdb.models import Evaluation, Rating

@@ -1,7 +1,7 @@
 """Text to bits: recipes, the stages they are made of, and sketches.
 
 segmentation cleans and cuts, features makes and weighs features, hashing hashes them, sketches
-estimates similarity; engine runs these stages over texts; recipe describes them and compares texts;
+estimates similarity; stages runs all of them over texts; recipe describes them and compares texts;
 passages finds what two texts share; presets has the recipes that come with fpdb, toml their form as
 a file; digits reads and writes fingerprints.
 """
@@ -10,8 +10,9 @@ from fpdb.fingerprint.features import Grams, IdfTable, Weights
 from fpdb.fingerprint.hashing import Hash, Secret
 from fpdb.fingerprint.passages import overlap
 from fpdb.fingerprint.presets import DESCRIPTIONS, PRESETS, preset
-from fpdb.fingerprint.recipe import WIDTHS, Recipe, canonical, compare, distance, to_int
+from fpdb.fingerprint.recipe import WIDTHS, Recipe, canonical, compare, distance
 from fpdb.fingerprint.sketches import least_estimate, sketch_jaccard
+from fpdb.fingerprint.stages import to_int
 from fpdb.fingerprint.toml import read_recipe, write_recipe
 
 __all__ = [

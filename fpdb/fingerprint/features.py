@@ -14,7 +14,7 @@ from fpdb.fingerprint.hashing import expecting, read_bounded
 from fpdb.fingerprint.segmentation import jieba_idf
 from fpdb.scratch import draft_file
 
-# The weights of a text add up to less, so that their sums are exact (see engine.UNITS).
+# The weights of a text add up to less, so that their sums are exact (see stages.UNITS).
 LARGEST_TOTAL = 1 << 40
 LARGEST_FACTOR = 1 << 19
 _LARGEST_FILE = 1 << 24
@@ -71,22 +71,6 @@ class Grams:
         return [" ".join(segments[start : start + self.n]) for start in range(count)]
 
 
-def _parsed_rows(lines: Sequence[str]) -> dict[str, float]:
-    rows = [line.rpartition("\t") for line in lines]
-    features = json.loads("[" + ",".join(f'"{feature}"' for feature, _, _ in rows) + "]")
-    numbers = (float(value) for _, _, value in rows)
-    return dict(zip(features, numbers, strict=True))
-
-
-def _wrong_line(lines: Sequence[str]) -> int:
-    for number, line in enumerate(lines, 1):
-        try:
-            _parsed_rows([line] if number > 1 else [f"\t{float(line)}"])
-        except ValueError:
-            return number
-    return len(lines)
-
-
 @dataclass(frozen=True)
 class IdfTable:
     """Inverse document frequencies of features; `missing` is that of any other feature."""
@@ -139,12 +123,15 @@ class IdfTable:
             first, *lines = text.removesuffix("\n").split("\n")
             if len(lines) >= _MOST_VALUES:
                 raise ValueError(f"has {len(lines):,} values, expected fewer than {_MOST_VALUES:,}")
+            values: dict[str, float] = {}
+            number = 1
             try:
                 missing = float(first)
-                values = _parsed_rows(lines)
+                for number, line in enumerate(lines, 2):  # noqa: B007 - an error names it
+                    feature, _, value = line.rpartition("\t")
+                    values[json.loads(f'"{feature}"')] = float(value)
             except ValueError:  # whose message may show the content of another file
-                wrong = _wrong_line([first, *lines])
-                what = f"line {wrong} isn't a feature in JSON without quotes, a tab and a number"
+                what = f"line {number} isn't a feature in JSON without quotes, a tab and a number"
                 raise ValueError(what) from None
         return cls(values, missing)
 
@@ -181,14 +168,6 @@ class Weights:
     def idf_table(self) -> IdfTable | None:
         """Return the table, that of jieba if it is named."""
         return _jieba_table() if isinstance(self.idf, str) else self.idf
-
-    def idf_of(self) -> Callable[[str], float] | None:
-        """Return the function that looks up the idf of a feature, None if there is no table."""
-        table = self.idf_table()
-        if table is None:
-            return None
-        values, missing = table.values, table.missing
-        return lambda feature: values.get(feature, missing)
 
     def masses(self, tagged: Iterable[tuple[str, str]]) -> dict[str, float]:
         """Add up the tag weights of each word's occurrences, at most `cap` of them."""

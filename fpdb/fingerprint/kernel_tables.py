@@ -41,9 +41,14 @@ class Cleaning:
         first = len(steps)
         while first and steps[first - 1] in _BY_CHARACTER and not extra:
             first -= 1
-        self.characters = character_table(tuple(steps[first:]), cut)
-        self.before = [*(segmentation.STEPS[step] for step in steps[:first]), *extra]
-        self._most = most
+        self.steps = [*(segmentation.STEPS[step] for step in steps), *extra]
+        self.before = self.steps[: first + len(extra)]
+        self._rest, self._cut, self._most = tuple(steps[first:]), cut, most
+
+    @property
+    def characters(self) -> "kernels.text.CharacterTable":
+        """What the steps for the kernel make of each character."""
+        return character_table(self._rest, self._cut)
 
     def __call__(self, texts: list[str]) -> list[str] | None:
         """Do the steps for Python; return nothing if a text grows too long for the kernels."""

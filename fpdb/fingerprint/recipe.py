@@ -6,17 +6,15 @@ import json
 import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.arrays import each
 from fpdb.errors import InputError, RecipeError, ShortTextError
 from fpdb.fingerprint import hashing, segmentation
-from fpdb.fingerprint.engine import Engine
 from fpdb.fingerprint.features import (
     DAMPING,
     LARGEST_FACTOR,
@@ -27,12 +25,8 @@ from fpdb.fingerprint.features import (
 )
 from fpdb.fingerprint.hashing import Hash, Secret
 from fpdb.fingerprint.segmentation import Segments
-from fpdb.fingerprint.sketches import (
-    PlacedShingles,
-    exact_shares,
-    sketch_jaccard,
-    standard_error,
-)
+from fpdb.fingerprint.sketches import exact_shares, plain_text, sketch_jaccard, standard_error
+from fpdb.fingerprint.stages import Stages, to_int
 from fpdb.models import (
     DIGEST_BYTES,
     LARGEST_TEXT,
@@ -44,8 +38,6 @@ from fpdb.models import (
 )
 
 WIDTHS = (32, 64, 128)
-USUAL_K = 3
-USUAL_SIMILARITY = 0.8  # what a near-duplicate usually is
 _NO_PART_OF_ID = frozenset({"name", "largest", "k", "similarity"})
 _LARGEST_N = 100  # all windows of a text together grow with their length
 _LARGEST_PAD = 32
@@ -55,7 +47,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Recipe(Stages):
     """Text to fingerprint, in six stages.
 
     `clean` is a sequence of steps, `segment` the name of a cut, `tie` the value of a bit with equal
@@ -63,18 +55,6 @@ class Recipe:
     `largest` only limits the bytes of UTF-8 that a text may have. A new database has the recipe's
     `k`, the distance that counts as a match, and its `similarity`; without one it is of bits.
     """
-
-    name: str
-    bits: int = 64
-    clean: tuple[str, ...] = ("unicode",)
-    segment: str = "jieba"
-    grams: Grams = field(default_factory=Grams)
-    weights: Weights = field(default_factory=Weights)
-    hash: Hash = field(default_factory=Hash)
-    tie: int = 0
-    largest: int = LARGEST_TEXT
-    k: int = USUAL_K
-    similarity: float | None = USUAL_SIMILARITY
 
     def __post_init__(self) -> None:
         for found, expected in _faults(self):
@@ -93,7 +73,8 @@ class Recipe:
             ShortTextError: It has fewer distinct features than the recipe's minimum.
             InputError: It is too large, or has a character that the recipe's hash doesn't take.
         """
-        return to_int(self._long_enough(self._engine.batch([text]))[0])
+        self._check(text)
+        return to_int(self._long_enough(self._block([text], sketched=False))[0])
 
     def fingerprint_many(self, texts: Iterable[str]) -> NDArray[np.uint64]:
         """Return the fingerprints of texts, an array of uint64; at 128 bits two words for each.
@@ -115,7 +96,7 @@ class Recipe:
             InputError: There are tags and the recipe takes none, or the other way round.
         """
         segments = self._checked(segments)
-        return to_int(self._long_enough(self._engine.batch_of_segments(segments))[0])
+        return to_int(self._long_enough(self._batch_of(self._tally_segments(segments)))[0])
 
     def fingerprint_features(self, features: Mapping[str, float]) -> int:
         """Return the fingerprint of features with weights of your own, from 0.
@@ -124,57 +105,16 @@ class Recipe:
             InputError: A weight is negative, or not a finite number.
         """
         _check_weights(features)
-        return to_int(self._long_enough(self._engine.batch_of_features(features))[0])
+        return to_int(self._long_enough(self._batch_of(features, weighed=True))[0])
 
     def explain(self, source: str | Segments | Mapping[str, float]) -> Explanation:
         """Return how a text, its segments, or features with weights vote on each bit."""
         if isinstance(source, str):
-            return self._engine.explain(self._engine.tally(source))
+            return self._explained(self._tally(source))
         if isinstance(source, Mapping):
             _check_weights(source)
-            return self._engine.explain(source, weighed=True)
-        return self._engine.explain(self._engine.tally_segments(self._checked(source)))
-
-    def batch(self, texts: Iterable[str], *, sketches: bool = False, jobs: int = 1) -> Batch:
-        """Fingerprint texts, and mark those that are too short.
-
-        Args:
-            texts: Any iterable of texts.
-            sketches: Also return the sketch of each.
-            jobs: The number of threads; 0 for one a processor. They help where kernels do
-                the work, as for most presets.
-
-        Returns:
-            Arrays of the same length: `fingerprints`, which mean nothing where `short` is true, and
-            the number of `features`.
-
-        Raises:
-            InputError: As in `fingerprint`.
-        """
-        if not isinstance(texts, list):
-            texts = each(texts, "texts")
-        return self._engine.batch(texts, sketched=sketches, jobs=jobs)
-
-    def sketch(self, text: str) -> bytes:
-        """Return the MinHash sketch of a text, 128 bytes, or b"" if it has no shingle."""
-        [row] = self._engine.sketches([text])
-        return row.tobytes() if row.any() else b""
-
-    def sketch_many(self, texts: Iterable[str]) -> NDArray[np.uint8]:
-        """Return the sketches of texts, uint8[n, 128]; a text without a shingle has zeros."""
-        return self._engine.sketches(each(texts, "texts"))
-
-    def shingles(self, text: str) -> NDArray[np.uint64]:
-        """Return the hashes of a text's distinct shingles, sorted; its sketch is of this set."""
-        return self.shingles_many([text])[0]
-
-    def shingles_many(self, texts: Iterable[str]) -> list[NDArray[np.uint64]]:
-        """Return the hashes of the distinct shingles of each text, sorted."""
-        return self._engine.distinct_shingles(each(texts, "texts"))
-
-    def placed_shingles(self, text: str) -> tuple[str, PlacedShingles]:
-        """Return a text, or what its cleaning leaves of it, and its shingles with their places."""
-        return self._engine.placed_shingles(text)
+            return self._explained(source, weighed=True)
+        return self._explained(self._tally_segments(self._checked(source)))
 
     def digest(self, text: str, *, short: bool = False) -> bytes:
         """Return the digest by which a database recognizes equal texts, 16 bytes.
@@ -182,18 +122,10 @@ class Recipe:
         Of a short text the words and signs count, in the recipe's cleaning. If they don't even make
         one shingle, the digest is zeros, which equal nothing.
         """
-        if short and not (text := self._engine.plain(text)):
+        if short and not (text := plain_text(self._cleaned(text, self._sketch_steps))):
             return bytes(DIGEST_BYTES)
         data = text.encode("utf-8", "surrogatepass")
         return hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()
-
-    def features(self, text: str) -> dict[str, float]:
-        """Return the features of a text and their weights."""
-        return self._engine.weights(text)
-
-    def features_many(self, texts: Iterable[str]) -> list[list[str]]:
-        """Return the distinct features of each text, without weights."""
-        return self._engine.distinct_features(each(texts, "texts"))
 
     def replace(self, **changes: Any) -> "Recipe":
         """Return a recipe with other parts; give it a new name, because it is another recipe.
@@ -280,19 +212,6 @@ class Recipe:
                 hint=_EXAMPLE,
             ) from None
 
-    @cached_property
-    def _engine(self) -> Engine:
-        return Engine(
-            bits=self.bits,
-            clean=self.clean,
-            segment=self.segment,
-            grams=self.grams,
-            weights=self.weights,
-            hashing=self.hash,
-            tie=self.tie,
-            largest=self.largest,
-        )
-
     def _checked(self, segments: Segments) -> Segments:
         """Check segments; return those that are characters as the text that they make."""
         _check_segments(segments, tagged=self.segment in segmentation.TAGGED)
@@ -337,12 +256,6 @@ def _id_of(plain: Mapping[str, Any], idf_id: str | None) -> str:
     parts["weights"] = {**parts["weights"], "idf": idf_id}
     canonical = json.dumps(parts, sort_keys=True, separators=(",", ":"))
     return hashlib.blake2b(canonical.encode(), digest_size=8).hexdigest()
-
-
-def to_int(fingerprint: Any) -> int:
-    """Return an entry of a fingerprint array as a number."""
-    words = np.atleast_1d(fingerprint).tolist()
-    return int(words[0]) if len(words) == 1 else int(words[0]) << 64 | int(words[1])
 
 
 def distance(first: int, second: int) -> int:

@@ -84,19 +84,13 @@ _normalise_short_run = lru_cache(1 << 15)(_normalise_run)
 @cache
 def _mark_bomb() -> re.Pattern[str]:
     """Return a pattern of more combining marks in a row than are kept."""
-    ranges: list[list[int]] = []
-    for code in filter(_is_mark, range(0x300, 0x1F000)):
-        if ranges and ranges[-1][1] == code - 1:
-            ranges[-1][1] = code
-        else:
-            ranges.append([code, code])
-    marks = "".join(f"{chr(first)}-{chr(last)}" for first, last in ranges)
+    marks = "".join(filter(_is_mark, map(chr, range(0x300, 0x1F000))))
     return re.compile(f"([{marks}]{{{_MARKS_KEPT}}})[{marks}]+")
 
 
-def _is_mark(code: int) -> bool:
+def _is_mark(character: str) -> bool:
     """Return whether a character combines; a few do so only once they are decomposed."""
-    return all(map(unicodedata.combining, unicodedata.normalize("NFKD", chr(code))))
+    return all(map(unicodedata.combining, unicodedata.normalize("NFKD", character)))
 
 
 def strip_tags(text: str) -> str:

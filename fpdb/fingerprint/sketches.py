@@ -70,6 +70,11 @@ class PlacedShingles(NamedTuple):
     starts: Places
     stops: Places
 
+    def words(self, text: str) -> list[str]:
+        """Return the tokens of the text that the places are of."""
+        ends = zip(self.starts.tolist(), self.stops.tolist(), strict=True)
+        return [text[start:stop] for start, stop in ends]
+
 
 def mix(values: Column) -> Column:
     """Spread numbers over all 64 bits (the finisher of splitmix64)."""
@@ -143,17 +148,13 @@ def sketch_jaccard(
     """
     if isinstance(first, bytes) and isinstance(second, bytes):
         return one_jaccard(first, second)
-    first, second = (
-        np.frombuffer(each or bytes(SKETCH_BYTES), np.uint8) if isinstance(each, bytes) else each
-        for each in (first, second)
-    )
     left, right = (np.ascontiguousarray(each).view(np.uint64) for each in (first, second))
     differing: Column = left ^ right
     differing |= differing >> np.uint64(2)
     differing |= differing >> np.uint64(1)
     apart = np.bitwise_count(differing & _LOWEST).sum(axis=-1, dtype=np.int64)
     similar = np.clip(1 - apart / BINS / (1 - _BY_ACCIDENT), 0.0, 1.0)
-    return np.where(has_sketch(first) & has_sketch(second), similar, np.nan)
+    return np.where(left.any(axis=-1) & right.any(axis=-1), similar, np.nan)
 
 
 def one_jaccard(first: bytes, second: bytes) -> float:

@@ -13,8 +13,8 @@ from fpdb.arrays import Marks, Places
 from fpdb.documents.similarity import Shares, side_of
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe, preset
-from fpdb.fingerprint.recipe import USUAL_SIMILARITY
 from fpdb.fingerprint.sketches import has_sketch
+from fpdb.fingerprint.stages import USUAL_SIMILARITY
 from fpdb.joins.join import near_rows
 from fpdb.joins.pairs import similar_among
 from fpdb.joins.truth import KnownPair, Truth, listed_truth, shingle_truth

@@ -7,9 +7,8 @@ from html import escape
 from itertools import islice
 
 from fpdb.errors import DocumentNotFoundError
-from fpdb.fingerprint import distance, sketch_jaccard
+from fpdb.fingerprint import distance, sketch_jaccard, to_int
 from fpdb.fingerprint.digits import parse_fingerprint
-from fpdb.fingerprint.recipe import to_int
 from fpdb.flow import parse_key
 from fpdb.io.html import html_text
 from fpdb.look.forms import (

@@ -30,7 +30,7 @@ def imported(*arguments):
 @pytest.mark.process
 def test_a_fingerprint_needs_no_database():
     found = imported("fingerprint", "--text", TEXT)
-    assert "fpdb.fingerprint.engine" in found
+    assert "fpdb.fingerprint.stages" in found
     assert found & (HEAVY | {"fpdb.queries", "fpdb.storage", "lmdb"}) == set()
 
 

@@ -17,7 +17,7 @@ from tiers import examples
 
 import fpdb
 from fpdb import Grams, Hash, IdfTable, Recipe, Secret, Weights
-from fpdb.fingerprint import engine, to_int
+from fpdb.fingerprint import stages, to_int
 
 WORDS = ["fox", "dog", "the", "a", "news", "新闻", "中国", "经济", "de", "x1", "Über", "2024"]
 SENTENCES = st.lists(st.sampled_from(WORDS), max_size=60).map(" ".join)
@@ -294,7 +294,7 @@ def test_own_weights_are_rounded_to_4096ths_and_signed():
 
 
 def long_texts():
-    """Texts on both sides of every bound inside the engine."""
+    """Texts on both sides of every bound inside the stages."""
     source = random.Random(7)
     words = [f"w{number}" for number in range(6000)]
     return [
@@ -332,8 +332,8 @@ def test_block_and_row_sizes_never_change_a_fingerprint(monkeypatch, name, block
     source = random.Random(11)
     texts = [" ".join(source.choices(WORDS, k=source.randrange(60))) for _ in range(60)]
     expected = fpdb.recipe(name).batch(texts)
-    monkeypatch.setattr(engine, "_BLOCK", block)
-    monkeypatch.setattr(engine, "_ROWS", rows)
+    monkeypatch.setattr(stages, "_BLOCK", block)
+    monkeypatch.setattr(stages, "_ROWS", rows)
     found = fpdb.recipe(name).batch(texts)
     assert np.array_equal(found.fingerprints, expected.fingerprints)
     assert np.array_equal(found.features, expected.features)
@@ -342,7 +342,7 @@ def test_block_and_row_sizes_never_change_a_fingerprint(monkeypatch, name, block
 @pytest.mark.parametrize("index", [2, 7])
 def test_texts_of_many_rows_agree_with_the_loops(index):
     weights = damped(Counter(LONG_TEXTS[index].split()), "log")
-    assert len(weights) > engine._ROWS
+    assert len(weights) > stages._ROWS
     assert fpdb.recipe("words").fingerprint(LONG_TEXTS[index]) == majority(weights, 64)
 
 
@@ -399,7 +399,7 @@ def test_forgetting_digests_changes_nothing(monkeypatch):
     monkeypatch.setattr("fpdb.fingerprint.hashing._DIGESTS_CACHED", 16)
     recipe = fpdb.recipe("words").replace(name="fresh")
     assert np.array_equal(recipe.fingerprint_many(texts), expected)
-    assert len(recipe._engine._digests) <= 16
+    assert len(recipe._digests) <= 16
 
 
 def test_threads_share_a_recipe():

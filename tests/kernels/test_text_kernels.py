@@ -251,7 +251,7 @@ def test_a_kernel_refuses_features_outside_of_their_data(ends):
 
 
 def test_a_kernel_refuses_arrays_of_other_shapes():
-    kernel = BASE._engine._sketch_kernel
+    kernel = BASE._sketch_kernel
     good = np.empty((1, 1), np.uint64), np.empty(1, np.int64), np.empty((1, 128), np.uint8)
     assert kernel.run(["a b c"], *good) == []
     for place, bad in (
@@ -296,5 +296,5 @@ def test_hashes_that_are_made_to_collide_are_left_to_the_definition():
     text = " ".join(itertools.islice(colliding, 400))
     recipe = fpdb.recipe("words").replace(segment="whitespace", clean=())
     arrays = np.empty((2, 1), np.uint64), np.empty(2, np.int64), np.empty((0, 128), np.uint8)
-    assert recipe._engine._voting_kernel.run([text, "other words"], *arrays) == [0]
+    assert recipe._voting_kernel.run([text, "other words"], *arrays) == [0]
     compare(recipe, [text, "other words"])

@@ -322,7 +322,7 @@ def plant(defect):
             return lambda feature: digest(feature)[:: -1 if len(utf8(feature)) > 8 else 1]
 
         hashing._HASHES["xxh3"] = wrong, parameters
-        SLOW.__dict__.pop("_engine", None)  # which the seeds made with the right one
+        SLOW.__dict__.pop("_digests", None)  # which the seeds made with the right hash
     elif defect == "reader":
         from fpdb.io import records
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fpdb
-from fpdb.fingerprint.engine import Engine
+from fpdb.fingerprint import stages
 from fpdb.fingerprint.sketches import one_jaccard
 from fpdb.integrations.spark import BandPlan, cells, fingerprints
 from fpdb.integrations.spark.cells import (
@@ -244,10 +244,8 @@ def test_crowded_bands_are_divided_and_all_others_are_not():
 
 def test_all_tasks_of_a_process_share_one_recipe_and_its_dictionary(monkeypatch):
     built = []
-    own = Engine.__init__
-    monkeypatch.setattr(
-        Engine, "__init__", lambda self, **parts: (built.append(parts), own(self, **parts))[1]
-    )
+    own = stages.kernel_salts
+    monkeypatch.setattr(stages, "kernel_salts", lambda seed: (built.append(seed), own(seed))[1])
     monkeypatch.setattr(fingerprints, "_BUILT", {})
     recipe = fpdb.recipe("web")
     sent = pickle.dumps(fingerprints._FingerprintTask(recipe, sketched=False))

@@ -1,0 +1,439 @@
+"""The stages of a recipe, run over texts: clean, cut, hash, weigh, vote.
+
+This is the definition, text by text. Kernels do all stages at once for the recipes whose parts they
+have, and the votes alone for most others; they leave a few texts to the definition.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Any, NamedTuple, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpdb import kernels
+from fpdb.arrays import Column, each
+from fpdb.errors import InputError
+from fpdb.fingerprint import segmentation
+from fpdb.fingerprint.features import DAMPING, Grams, Weights
+from fpdb.fingerprint.hashing import Digests, Hash, hasher, utf8
+from fpdb.fingerprint.kernel_tables import KINDS, Cleaning, factor_table
+from fpdb.fingerprint.sketches import (
+    PlacedShingles,
+    kernel_salts,
+    placed_shingles,
+    sketch,
+    vote_hashes,
+)
+from fpdb.models import LARGEST_TEXT, SKETCH_BYTES, Batch, Explanation, Voter
+from fpdb.threads import mapped
+
+K = TypeVar("K", bound="kernels.text.TextKernel")
+
+USUAL_K = 3
+USUAL_SIMILARITY = 0.8  # what a near-duplicate usually is
+# Weights are whole multiples of 1/4096, so that their sums are exact in any order and a
+# fingerprint is the same on every machine.
+UNITS = 4096
+# Characters of texts that are processed together: a kernel lets other threads run meanwhile.
+_BLOCK = 1 << 19
+_ROWS = 1 << 12  # of features whose bits are unpacked at the same time
+_COUNTS_TABULATED = 4096  # as in the kernels
+_NOTHING = np.empty(0, np.uint64)
+
+
+class _Hashed(NamedTuple):
+    """The features of one text: the bits with which each votes, and its weight."""
+
+    digests: NDArray[np.uint8]
+    weights: NDArray[np.float64]
+    shingles: Column = _NOTHING  # their hashes, if the features are shingles
+
+
+@dataclass(frozen=True)
+class Stages:
+    """The parts of a recipe, and the texts' way through them; caches of it are shared by threads.
+
+    `Recipe` describes the parts.
+    """
+
+    name: str
+    bits: int = 64
+    clean: tuple[str, ...] = ("unicode",)
+    segment: str = "jieba"
+    grams: Grams = field(default_factory=Grams)
+    weights: Weights = field(default_factory=Weights)
+    hash: Hash = field(default_factory=Hash)
+    tie: int = 0
+    largest: int = LARGEST_TEXT
+    k: int = USUAL_K
+    similarity: float | None = USUAL_SIMILARITY
+
+    def batch(self, texts: Iterable[str], *, sketches: bool = False, jobs: int = 1) -> Batch:
+        """Fingerprint texts, and mark those that are too short.
+
+        Args:
+            texts: Any iterable of texts.
+            sketches: Also return the sketch of each.
+            jobs: The number of threads; 0 for one a processor. They help where kernels do
+                the work, as for most presets.
+
+        Returns:
+            Arrays of the same length: `fingerprints`, which mean nothing where `short` is true, and
+            the number of `features`.
+
+        Raises:
+            InputError: As in `fingerprint`.
+        """
+        work = partial(self._block, sketched=sketches)
+        blocks = self._blocks(texts)
+        # A text alone takes so little time that a generator of threads shows.
+        batches = [*map(work, blocks)] if jobs == 1 else [b for _, b in mapped(work, blocks, jobs)]
+        if len(batches) == 1:
+            return batches[0]
+        sketched = [batch.sketches for batch in batches if batch.sketches is not None]
+        return Batch(
+            np.concatenate([batch.fingerprints for batch in batches]),
+            np.concatenate([batch.features for batch in batches]),
+            np.concatenate([batch.short for batch in batches]),
+            np.concatenate(sketched) if sketched else None,
+        )
+
+    def sketch(self, text: str) -> bytes:
+        """Return the MinHash sketch of a text, 128 bytes, or b"" if it has no shingle."""
+        [row] = self.sketch_many([text])
+        return row.tobytes() if row.any() else b""
+
+    def sketch_many(self, texts: Iterable[str]) -> NDArray[np.uint8]:
+        """Return the sketches of texts, uint8[n, 128]; a text without a shingle has zeros."""
+        return np.concatenate([self._sketch(block) for block in self._blocks(texts)])
+
+    def shingles(self, text: str) -> NDArray[np.uint64]:
+        """Return the hashes of a text's distinct shingles, sorted; its sketch is of this set."""
+        return self.shingles_many([text])[0]
+
+    def shingles_many(self, texts: Iterable[str]) -> list[NDArray[np.uint64]]:
+        """Return the hashes of the distinct shingles of each text, sorted."""
+        found: list[Column] = []
+        for block in self._blocks(texts):
+            cleaned = self._sketch_cleaning(block) if kernels.enabled else None
+            own = self._sketch_kernel.shingles(cleaned) if cleaned else [None] * len(block)
+            for text, data in zip(block, own, strict=True):
+                found.append(
+                    self._shingles(text)
+                    if data is None
+                    else np.sort(np.frombuffer(data, np.uint64))
+                )
+        return found
+
+    def placed_shingles(self, text: str) -> tuple[str, PlacedShingles]:
+        """Return a text, or what its cleaning leaves of it, and its shingles with their places.
+
+        The places are those in the text itself if each of its words is still there.
+        """
+        cleaned = self._cleaned(text, self._sketch_steps)
+        found, own = placed_shingles(cleaned, self._seed), placed_shingles(text)
+        words, kept = own.words(text), found.words(cleaned)
+        if len(words) != len(kept) or any(
+            word.isascii() and word.casefold() != other.casefold()
+            for word, other in zip(words, kept, strict=True)
+        ):
+            return cleaned, found
+        return text, found._replace(starts=own.starts, stops=own.stops)
+
+    def features(self, text: str) -> dict[str, float]:
+        """Return the features of a text and their weights."""
+        tally = self._tally(text)
+        return dict(zip(tally, self._hash(tally).weights.tolist(), strict=True))
+
+    def features_many(self, texts: Iterable[str]) -> list[list[str]]:
+        """Return the distinct features of each text, without weights."""
+        return [list(self._tally(text)) for text in each(texts, "texts")]
+
+    def _blocks(self, texts: Iterable[str]) -> Iterator[list[str]]:
+        """Check texts, and divide them into blocks, of which the last may be empty."""
+        block: list[str] = []
+        size = 0
+        for text in each(texts, "texts"):
+            self._check(text)
+            block.append(text)
+            size += len(text)
+            if size >= _BLOCK:
+                yield block
+                block, size = [], 0
+        yield block
+
+    def _block(self, block: list[str], *, sketched: bool) -> Batch:
+        """Fingerprint a block of texts by kernels, the texts that they leave out by definition."""
+        count = len(block)
+        fingerprints = np.empty((count, max(self.bits // 64, 1)), np.uint64)
+        features = np.empty(count, np.int64)
+        together = sketched and self._shingled and self._sketch_steps == self._steps
+        sketches = np.empty((count if together else 0, SKETCH_BYTES), np.uint8)
+        left: Sequence[int] = range(count)
+        if kernels.enabled and (kernel := self._voting_kernel):
+            cleaned = self._cleaning(block)
+            if cleaned is not None:
+                left = kernel.run(cleaned, fingerprints, features, sketches)
+        votes = self._votes_kernel if kernels.enabled and left else None
+        for number in left:
+            if votes is not None:
+                tally = cast("Mapping[str, int]", self._tally(block[number]))
+                digests = list(map(self._digests.__getitem__, tally))
+                if votes.vote_counts(digests, list(tally.values()), fingerprints[number]):
+                    features[number] = len(digests)
+                    continue
+            hashed = self._features(block[number])
+            fingerprints[number] = self._words(self._votes(hashed))
+            features[number] = len(hashed.digests)
+            if together:
+                sketches[number] = sketch(hashed.shingles)
+        return Batch(
+            fingerprints if self.bits > 64 else fingerprints[:, 0],
+            features,
+            features < self.grams.minimum,
+            (sketches if together else self._sketch(block)) if sketched else None,
+        )
+
+    def _sketch(self, block: list[str]) -> NDArray[np.uint8]:
+        """Sketch a block of texts by the kernel, the texts that it leaves out by definition."""
+        sketches = np.empty((len(block), SKETCH_BYTES), np.uint8)
+        left: Sequence[int] = range(len(block))
+        cleaned = self._sketch_cleaning(block) if kernels.enabled else None
+        if cleaned is not None:
+            nothing = np.empty((len(block), 0), np.uint64), np.empty(len(block), np.int64)
+            left = self._sketch_kernel.run(cleaned, *nothing, sketches)
+        for number in left:
+            sketches[number] = sketch(self._shingles(block[number]))
+        return sketches
+
+    # Cleaning
+
+    @cached_property
+    def _steps(self) -> list[segmentation.Step]:
+        return [segmentation.STEPS[step] for step in self.clean]
+
+    @cached_property
+    def _sketch_cleaning(self) -> Cleaning:
+        # Shingles need the white space between words, and drop everything else themselves.
+        steps = [step for step in self.clean if step not in segmentation.JOINING]
+        extra = [segmentation.words_of_terms] if self.segment == "terms" else []
+        return Cleaning(steps, self._small, extra=extra)
+
+    @cached_property
+    def _sketch_steps(self) -> list[segmentation.Step]:
+        return self._sketch_cleaning.steps
+
+    @cached_property
+    def _cleaning(self) -> Cleaning:
+        cut = self.segment if self.segment in KINDS else "shingles"
+        return Cleaning(self.clean, self._small, cut=cut)
+
+    def _cleaned(self, text: str, steps: Iterable[segmentation.Step]) -> str:
+        self._check(text)
+        cleaned = text
+        for step in steps:
+            cleaned = step(cleaned)
+        if len(cleaned) > len(text) and len(cleaned) > self._small:
+            self._require_small(cleaned, "cleaned text")
+        return cleaned
+
+    def _check(self, text: object) -> None:
+        if not isinstance(text, str):
+            path = isinstance(text, os.PathLike)
+            raise InputError(
+                f"found {type(text).__name__}, expected a text (str)",
+                hint="read the file first: path.read_text()"
+                if path
+                else "decode bytes first: data.decode('utf-8', 'replace')",
+            )
+        if len(text) > self._small:
+            self._require_small(text, "text")
+
+    @cached_property
+    def _room(self) -> int:
+        """Bytes of the largest text; grams that become strings take up to n times as many."""
+        windows = self.segment == "characters" and self.hash.by == "xxh3" and self.grams.n <= 4
+        windows = windows and self.bits <= 64 and self.grams.keeps_all and not self.weights.idf
+        return self.largest if self.grams.n == 1 or windows else 2 * self.largest // self.grams.n
+
+    @cached_property
+    def _small(self) -> int:
+        """A text of so few characters fits whatever they are: none has more than 4 bytes."""
+        return self._room // (4 * segmentation.HAN_COSTS.get(self.segment, 1))
+
+    def _require_small(self, text: str, what: str) -> None:
+        """Raise InputError if a text is too large, or its n-grams would be."""
+        size, found = len(text) if text.isascii() else len(utf8(text)), "bytes"
+        cost = segmentation.HAN_COSTS.get(self.segment, 1)
+        if cost > 1 and size <= self._room and (han := segmentation.count_han(text)):
+            size += 3 * han * (cost - 1)
+            found = f"bytes, with {han:,} Chinese characters counted {cost} times"
+        if size > self._room:
+            raise InputError(
+                f"found a {what} of {size:,} {found}, expected at most {self._room:,} bytes",
+                hint="cut it into documents of their own, or open the database with the same "
+                "recipe whose limit is higher: recipe.replace(largest=…)",
+            )
+
+    # Kernels
+
+    @cached_property
+    def _voting_kernel(self) -> "kernels.text.TextKernel | None":
+        """The kernel of a recipe whose parts it has, as of most presets."""
+        if self._shingled:
+            return self._shingle_kernel(self._cleaning)
+        if self.hash.by != "xxh3" or not self.grams.keeps_all or self.segment not in KINDS:
+            return None
+        seed, xxh3 = self._seed, hasher(self.bits)
+        return self._kernel(
+            kernels.text.FeatureKernel,
+            self._cleaning,
+            length=self.grams.n,
+            joined=self.segment == "characters",
+            seed=seed,
+            hasher=lambda feature: xxh3(feature, seed),
+            factors=factor_table(self.weights.idf_table()),
+            dictionary=segmentation.dictionary_table if self.segment == "jieba" else None,
+        )
+
+    @cached_property
+    def _votes_kernel(self) -> "kernels.text.TextKernel | None":
+        """The kernel of the votes alone, of features that Python cut, hashed and counted."""
+        if self._shingled or self._tagged or self.weights.idf is not None:
+            return None
+        return self._kernel(kernels.text.TextKernel, self._cleaning)
+
+    @cached_property
+    def _sketch_kernel(self) -> "kernels.text.ShingleKernel":
+        return self._shingle_kernel(self._sketch_cleaning)
+
+    def _shingle_kernel(self, cleaning: Cleaning) -> "kernels.text.ShingleKernel":
+        salts = kernel_salts(self._seed)
+        return self._kernel(kernels.text.ShingleKernel, cleaning, salts=salts)
+
+    def _kernel(self, make: Callable[..., K], cleaning: Cleaning, **own: Any) -> K:
+        parts = {"bits": self.bits, "tie": self.tie, "most": self._small}
+        return make(cleaning.characters, self._weight_table, **parts, **own)
+
+    @cached_property
+    def _weight_table(self) -> "kernels.text.WeightTable":
+        masses = self._weigh(np.arange(_COUNTS_TABULATED, dtype=np.float64))
+        units = np.rint(masses * UNITS).astype(np.int64)
+        return kernels.text.WeightTable(units, masses, self._units)
+
+    def _units(self, count: int) -> int:
+        """Return the weight of features that occur N times."""
+        return int(np.rint(self._weigh(np.array([count], np.float64)) * UNITS)[0])
+
+    # The definition
+
+    @cached_property
+    def _shingled(self) -> bool:
+        """Whether the features are the shingles of the sketch, numbers from the start."""
+        plain = self.grams.keeps_all and self.weights.idf is None
+        return plain and self.segment == "shingles" and self.hash.by == "shingle"
+
+    @cached_property
+    def _tagged(self) -> bool:
+        return self.segment in segmentation.TAGGED
+
+    @cached_property
+    def _seed(self) -> int:
+        return self.hash.secret.seed if self.hash.secret else 0
+
+    @cached_property
+    def _digests(self) -> Digests:
+        return Digests(self.hash.digest(self.bits))
+
+    def _shingles(self, text: str) -> Column:
+        """Return the hashes of the distinct shingles of a text, sorted."""
+        return np.unique(
+            placed_shingles(self._cleaned(text, self._sketch_steps), self._seed).hashes
+        )
+
+    def _tally(self, text: str) -> Mapping[str, float]:
+        """Count the features of a text, or add up the weights of their parts of speech."""
+        return self._tally_segments(
+            segmentation.CUTS[self.segment](self._cleaned(text, self._steps))
+        )
+
+    def _tally_segments(self, segments: segmentation.Segments) -> Mapping[str, float]:
+        if self._tagged:
+            tagged = cast("Sequence[tuple[str, str]]", segments)
+            return self.weights.masses(pair for pair in tagged if self.grams.keeps(pair[0]))
+        return Counter(self.grams.features(cast("Sequence[str]", segments)))
+
+    def _features(self, text: str) -> _Hashed:
+        """Hash and weigh the features of a text."""
+        if not self._shingled:
+            return self._hash(self._tally(text))
+        every = placed_shingles(self._cleaned(text, self._steps), self._seed).hashes
+        hashes, counts = np.unique(every, return_counts=True)
+        weights = self._weigh(counts.astype(np.float64))
+        return _Hashed(vote_hashes(hashes, self.bits), weights, hashes)
+
+    def _hash(self, tally: Mapping[str, float], *, weighed: bool = False) -> _Hashed:
+        """Hash the features of a text, and weigh them unless their weights are given."""
+        weights = np.array(list(tally.values()), np.float64)
+        if not weighed:
+            weights = self._weigh(weights)
+            if idf := self.weights.idf_table():
+                weights *= np.array([idf.values.get(each, idf.missing) for each in tally])
+        digests = b"".join(map(self._digests.__getitem__, tally))
+        return _Hashed(np.frombuffer(digests, np.uint8).reshape(-1, self.bits // 8), weights)
+
+    def _weigh(self, masses: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Damp masses, which are counts unless parts of speech have weights of their own."""
+        if self.weights.cap and not self._tagged:
+            masses = np.minimum(masses, self.weights.cap)
+        if self.weights.by == "count":
+            return masses
+        damp = DAMPING[self.weights.by]
+        return np.array([mass and damp(mass) for mass in masses.tolist()], np.float64)
+
+    def _votes(self, hashed: _Hashed) -> NDArray[np.float64]:
+        """Let each feature vote for or against each bit with its weight."""
+        votes = np.zeros(self.bits)
+        units = np.rint(hashed.weights * UNITS)
+        for start in range(0, len(units), _ROWS):
+            rows = slice(start, start + _ROWS)
+            ones = np.unpackbits(hashed.digests[rows], axis=1, bitorder="little")
+            votes += units[rows] @ (2.0 * ones - 1)
+        return votes
+
+    def _words(self, votes: NDArray[np.float64]) -> Column:
+        """Return the words of a fingerprint, the highest first: the majority of the votes."""
+        packed = np.packbits(votes >= 0 if self.tie else votes > 0, bitorder="little")
+        return packed.view(np.uint32 if self.bits == 32 else np.uint64)[::-1].astype(np.uint64)
+
+    def _batch_of(self, tally: Mapping[str, float], *, weighed: bool = False) -> Batch:
+        """Fingerprint one text by the counts of its features, or their given weights."""
+        words = self._words(self._votes(self._hash(tally, weighed=weighed)))[np.newaxis]
+        features = np.array([len(tally)])
+        return Batch(
+            words if self.bits > 64 else words[:, 0], features, features < self.grams.minimum
+        )
+
+    def _explained(self, tally: Mapping[str, float], *, weighed: bool = False) -> Explanation:
+        """Return the votes of features, from their counts or their given weights."""
+        hashed = self._hash(tally, weighed=weighed)
+        votes = self._votes(hashed)
+        shares = (np.rint(hashed.weights * UNITS) / UNITS).tolist()
+        hashes = [int.from_bytes(digest.tobytes(), "little") for digest in hashed.digests]
+        return Explanation(
+            fingerprint=to_int(self._words(votes)),
+            bits=self.bits,
+            features=tuple(map(Voter, tally, shares, hashes)),
+            votes=tuple((votes / UNITS).tolist()),
+            short=len(tally) < self.grams.minimum,
+        )
+
+
+def to_int(fingerprint: Any) -> int:
+    """Return an entry of a fingerprint array as a number."""
+    words = np.atleast_1d(fingerprint).tolist()
+    return int(words[0]) if len(words) == 1 else int(words[0]) << 64 | int(words[1])
