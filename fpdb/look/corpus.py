@@ -30,7 +30,7 @@ from fpdb.io.files import (
 )
 from fpdb.io.records import BadRecord, Reading, Record
 from fpdb.look.figures import figures, numbers_of
-from fpdb.look.groups import NO_DAY, Groups, host_of, parse_day
+from fpdb.look.groups import NO_DAY, Groups
 from fpdb.look.listing import (
     LARGEST_PAIR,
     LEAST_BYTES,
@@ -41,15 +41,14 @@ from fpdb.look.listing import (
 )
 from fpdb.look.page import ReportPage, cards, first_line, percent, plural
 from fpdb.look.pair import ComparedTexts
-from fpdb.look.texts import TextFile
-from fpdb.models import Key, require_similarity, require_whole, title_in
+from fpdb.look.texts import TextFile, Texts
+from fpdb.models import Document, Key, require_similarity, require_whole, title_in
 from fpdb.scratch import draft_file, scratch_folder
 from fpdb.threads import mapped
 
 # Of a group, the different texts that are compared, and the copies of each that are named.
 MOST_VERSIONS = 10
 _MOST_NAMED = 20
-_MOST_FIELDS = 100
 _KINDS = {
     "edited": "edited",
     "identical": "identical only",
@@ -154,10 +153,9 @@ def report(
             )
         _require_documents(store, path, flow.counts)
         documents = len(store)
-        groups = Groups.of(store.clustering(similarity=similarity, jobs=jobs), limit)
-        texts = TextFile(scratch.path / "texts")
-        fields = {"date": date_field, "host": host_field}
-        search = _SourceTexts(store, groups, texts, reading, fields)
+        groups = Groups(store.clustering(similarity=similarity, jobs=jobs), limit)
+        texts = Texts(store, reading, TextFile(scratch.path / "texts"), paths, packed=True)
+        search = _ChosenGroups(groups, texts, (date_field, host_field))
         search.choose(min(top, MOST_GROUPS), kept)
         search.read(paths, jobs, numbered=database is None)
         first = "first" if kept is None else "first that stays"
@@ -217,9 +215,9 @@ def _require_documents(store: Database, path: Path, counts: Ingested) -> None:
         )
 
 
-def _page(search: "_SourceTexts", counts: Ingested, name: str, first: str) -> tuple[bytes, int]:
+def _page(search: "_ChosenGroups", counts: Ingested, name: str, first: str) -> tuple[bytes, int]:
     """Return the page, and how many groups it shows."""
-    store, groups = search.database, search.groups
+    store, groups = search.texts.database, search.groups
     limit, documents = groups.similarity or 0.0, len(store)
     rooms = [(search.weight(group), partial(search.listed, group)) for group in search.chosen]
     listed, cut = rendered(rooms)
@@ -278,37 +276,32 @@ def _notes(groups: Groups, shown: int, missing: int, cut: int) -> Iterator[str]:
 class _Version(ListedText):
     """A text of a group, where its documents are, and what was read of them.
 
-    If one of them stays, its name is the first. `size` is that of the text, -1 if it wasn't in the
-    sources, or has changed.
+    If one of them stays, its name is the first. `document` is the first that has the text, None if
+    it was deleted.
     """
 
+    document: Document | None = None
     row: int = 0
     stays: int = 0
-    digest: bytes | None = None
     title: str = ""
-    size: int = -1
 
 
 @dataclass
-class _SourceTexts:
-    """Reads the sources, and keeps the texts, keys and fields of the groups to show."""
+class _ChosenGroups:
+    """The groups to show, and what the sources say of them: their texts, keys and fields."""
 
-    database: Database
     groups: Groups
-    texts: TextFile
-    reading: Reading
-    fields: dict[str, str | None]
+    texts: Texts
+    fields: tuple[str | None, str | None]
     chosen: list[int] = field(default_factory=list)
     shares: list[float] = field(default_factory=list)
     missing: int = 0
     _versions: dict[int, list[_Version]] = field(default_factory=dict)
     _wanted: dict[int, _Version] = field(default_factory=dict)
-    _hosts: dict[str, int] = field(default_factory=dict)
-    _seen: set[str] = field(default_factory=set)
 
     def choose(self, top: int, kept: Marks | None) -> None:
         """Choose groups: edited ones before those of copies alone, and the least similar first."""
-        groups = self.groups
+        groups, database = self.groups, self.texts.database
         if kept is not None:
             kept = kept[groups.ids.astype(int)]
         self.chosen = groups.ordered()[:top].tolist()
@@ -316,58 +309,54 @@ class _SourceTexts:
             self._versions[group] = versions = []
             for rows in groups.versions(group, MOST_VERSIONS, kept):
                 row = int(groups.originals[rows[0]])
-                [key] = self.database.keys_of(groups.ids[[row]])
-                stored = None if key is None else self.database.get(key)
-                digest = stored.digest if stored else None
-                version = _Version([], len(rows), row=row, stays=int(rows[0]), digest=digest)
+                [key] = database.keys_of(groups.ids[[row]])
+                document = None if key is None else database.get(key)
+                version = _Version([], len(rows), "", None, document, row, int(rows[0]))
                 versions.append(version)
                 self._wanted |= dict.fromkeys((row, *rows[:_MOST_NAMED].tolist()), version)
 
     def read(self, paths: Sequence[str], jobs: int, *, numbered: bool) -> None:
         """Read the sources, whose documents go by their numbers, or else by their keys."""
-        groups = self.groups
+        groups, keys = self.groups, self.texts.database.keys_of(self.groups.ids)
+        rows = {key: row for row, key in enumerate(keys) if key is not None}
         meter = meter_of("read the texts again", paths)
         found = (read_parts(path, self._fields_of(path), progress=meter.add) for path in paths)
         parts = chain.from_iterable(found)
         records = chain.from_iterable(found for _, found in mapped(_records, parts, jobs))
-        rows = {key: row for row, key in enumerate(self.database.keys_of(groups.ids))}
-        with self.texts.written() as add:
+        names: set[str] = set()
+        with self.texts.file.written() as add:
             for number, record in enumerate(records):
                 if isinstance(record, Record):
                     row = rows.get(number if numbered else self._key(record))
                     if row is not None:
+                        names.update(record.meta or {})
                         self._note(row, record, add)
-        groups.names = list(self._hosts)
-        self.missing = sum(each.size < 0 for found in self._versions.values() for each in found)
-        given = {"date": (groups.days < NO_DAY).any(), "host": (groups.hosts >= 0).any()}
-        for kind, name in self.fields.items():
-            if name and len(groups.ids) and not given[kind]:
-                there = ", ".join(sorted(self._seen)[:20]) or "none"
+        given = (groups.days < NO_DAY).any(), (groups.hosts >= 0).any()
+        for kind, name, there in zip(("date", "host"), self.fields, given, strict=True):
+            if name and len(groups.ids) and not there:
                 raise InputError(
                     f"found no {kind} in the field {name!r}, expected one in some document",
-                    hint=f"the fields are: {there}",
+                    hint=f"the fields are: {', '.join(sorted(names)[:20]) or 'none'}",
                 )
 
     def _fields_of(self, path: str) -> Reading:
         """Return how a source is read, with all fields, of which any may be missing."""
-        form = check_path(path, self.reading)
+        reading = self.texts.reading
+        form = check_path(path, reading)
         if form and not FORMATS[form].has_fields:
-            return self.reading
-        return dataclasses.replace(self.reading, meta_field=(*self.reading.kept, "*"))
+            return reading
+        return dataclasses.replace(reading, meta_field=(*reading.kept, "*"))
 
-    def _key(self, record: Record) -> Key | None:
+    def _key(self, record: Record) -> Key:
         with contextlib.suppress(InputError):
-            return None if record.key is None else parse_key(record.key, self.database.keys)
-        return None
+            return parse_key(record.key or 0, self.texts.database.keys)
+        return ""  # which no document has
 
     def _note(self, row: int, record: Record, add: Callable[[str, str], None]) -> None:
         """Keep the fields of a document, and its text if it is to be shown."""
-        if self.fields["date"] and (day := parse_day(self._value(record, "date"))):
-            self.groups.days[row] = day.toordinal()
-        if self.fields["host"] and (host := host_of(self._value(record, "host"))):
-            self.groups.hosts[row] = self._hosts.setdefault(host, len(self._hosts))
-        if len(self._seen) < _MOST_FIELDS:
-            self._seen.update(record.meta or {})
+        # The field of the key isn't among the metadata.
+        meta = dict.fromkeys(self.texts.reading.keys, record.key) | (record.meta or {})
+        self.groups.note(row, *(meta.get(name or "") for name in self.fields))
         version = self._wanted.get(row)
         if version is None:
             return
@@ -378,52 +367,51 @@ class _SourceTexts:
             version.keys.insert(0 if row == version.stays else len(version.keys), key)
             if version.keys[0] == key:
                 version.source = record.source
-        text = record.text or ""
-        if row != version.row or self.database.recipe.digest(text) != version.digest:
-            return
-        add(str(row), text)
-        version.size = len(text)
-        version.title = first_line(title_in(record.meta) or text)
-
-    def _value(self, record: Record, kind: str) -> object:
-        """Return the value of a field; that of the key isn't among the metadata."""
-        name = self.fields[kind] or ""
-        found = (record.meta or {}).get(name)
-        return record.key if found is None and name in self.reading.keys else found
+        if row == version.row and version.document:
+            add(str(version.document.key), record.text or "")
+            version.title = title_in(record.meta)
 
     def weight(self, group: int) -> int:
         """Return about how many bytes a group takes: no more, if its texts are alike as usual."""
-        sizes = (max(each.size, 0) * 3 // 2 for each in self._versions[group][1:])
+        found = [each.document for each in self._versions[group][1:]]
+        sizes = (each.characters * 3 // 2 for each in found if each)
         return LEAST_BYTES + sum(min(size, LARGEST_PAIR) for size in sizes)
 
     def listed(self, group: int) -> ListedGroup:
         """Return a group, whose texts are compared with that of the kept document."""
-        groups, texts = self.groups, self._versions.pop(group)
-        first, *others = [
-            None if each.size < 0 else self.texts.texts(str(each.row))[0] for each in texts
-        ]
+        groups, versions = self.groups, self._versions.pop(group)
+        first, *others = [self._text(each) for each in versions]
         lowest, every = 1.0, int(groups.texts[group])
-        for listed, other in zip(texts[1:], others, strict=True):
+        for version, other in zip(versions[1:], others, strict=True):
             if first is not None and other is not None:
-                listed.pair = ComparedTexts(self.database.recipe, first, other, first="kept")
-                lowest = min(lowest, listed.pair.share)
-        compared = sum(each.pair is not None for each in texts)
+                recipe = self.texts.database.recipe
+                version.pair = ComparedTexts(recipe, first, other, first="kept")
+                lowest = min(lowest, version.pair.share)
+        compared = sum(each.pair is not None for each in versions)
         least = lowest if compared == every - 1 else min(lowest, float(groups.weakest[group]))
         self.shares.append(least)
         size = int(groups.sizes[group])
         label = plural(size, "document") + (f", {every} texts" if 1 < every < size else "")
         return ListedGroup(
-            title=texts[0].title,
+            title=first_line(versions[0].title or first or ""),
             kind="edited" if every > 1 else "identical",
             label=label,
             documents=size,
             least=least,
-            texts=texts,
-            more=every - len(texts),
+            texts=versions,
+            more=every - len(versions),
             # Two texts alone may be less similar than estimated, but are no chain.
             chain=every > 2 and lowest < least_estimate(groups.similarity or 0.0),
             copied=None if others else first,
         )
+
+    def _text(self, version: _Version) -> str | None:
+        """Return a text as it was when it was stored, and count it if it isn't there."""
+        text, note = self.texts.of(version.document) if version.document else (None, "")
+        if text is None or note:
+            self.missing += 1
+            return None
+        return text
 
 
 def _records(part: Part) -> list[Record | BadRecord]:

@@ -4,7 +4,6 @@ import contextlib
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from email.utils import parsedate
 from functools import cached_property
@@ -14,7 +13,7 @@ from urllib.parse import urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.arrays import Column, Marks, Places, run_starts
+from fpdb.arrays import Marks, Places, run_starts
 from fpdb.documents.similarity import Shares
 from fpdb.joins import Clustering
 
@@ -25,7 +24,6 @@ _MILLISECONDS = 1e11
 _LONGEST_HOST = 253
 
 
-@dataclass(eq=False)
 class Groups:
     """Groups of documents, with a row for each document, in the order of the `ids`.
 
@@ -37,44 +35,51 @@ class Groups:
     among the `names`, or -1.
     """
 
-    similarity: float | None
-    ids: Column
-    firsts: Places
-    originals: Places
-    least: Shares
-    shares: Places
-    days: NDArray[np.int32]
-    hosts: NDArray[np.int32]
-    names: Sequence[str] = ()
-
-    @classmethod
-    def of(cls, found: Clustering, similarity: float | None) -> "Groups":
-        """Return the groups of documents without days and hosts."""
-        count = len(found.ids)
-        return cls(
-            similarity,
-            found.ids,
-            found.firsts,
-            found.originals,
-            found.least,
-            found.shares,
-            np.full(count, NO_DAY, np.int32),
-            np.full(count, -1, np.int32),
-        )
-
-    def __post_init__(self) -> None:
+    def __init__(self, found: Clustering, similarity: float | None) -> None:
+        self.similarity = similarity
+        self.ids, self.firsts, self.originals = found.ids, found.firsts, found.originals
+        self.least, self.shares = found.least, found.shares
+        self.days = np.full(len(self.ids), NO_DAY, np.int32)
+        self.hosts = np.full(len(self.ids), -1, np.int32)
+        self.names: dict[str, int] = {}
         # The rows of a group are together in the order, from one of the starts on.
         self.order: Places = np.argsort(self.firsts, kind="stable")
         self.starts: Places = run_starts(self.firsts[self.order])
         self.sizes: Places = np.diff(self.starts, append=len(self.order))
-        own = self.originals == np.arange(len(self.ids))
-        self.texts = self._reduced(np.add, own.astype(np.int64))
-        self.weakest = self._reduced(np.minimum, self.least)
+
+    def compare_bits(self, fingerprints: Sequence[int], bits: int) -> None:
+        """Compare fingerprints with the first of their group, and take equal ones for one text."""
+        known: dict[int, int] = {}
+        for row, own in enumerate(fingerprints):
+            known.setdefault(own, row)
+        pairs = zip(fingerprints, self.firsts.tolist(), strict=True)
+        distances = [(own ^ fingerprints[first]).bit_count() for own, first in pairs]
+        self.originals = np.array([known[own] for own in fingerprints], np.int64)
+        self.shares = np.bincount(np.array(distances, np.int64), minlength=1)
+        self.least = 1 - np.array(distances) / bits
+
+    def note(self, row: int, day: object, host: object) -> None:
+        """Keep the day and the host of a document, if they are there."""
+        if found := parse_day(day):
+            self.days[row] = found.toordinal()
+        if name := host_of(host):
+            self.hosts[row] = self.names.setdefault(name, len(self.names))
 
     def _reduced(self, by: np.ufunc, column: NDArray[Any]) -> NDArray[Any]:
         """Return a value for each group of a column by row."""
         ordered = column[self.order]
         return by.reduceat(ordered, self.starts) if len(ordered) else ordered
+
+    @cached_property
+    def texts(self) -> Places:
+        """The number of different texts of each group."""
+        own = self.originals == np.arange(len(self.ids))
+        return self._reduced(np.add, own.astype(np.int64))
+
+    @cached_property
+    def weakest(self) -> Shares:
+        """The least similarity of each group."""
+        return self._reduced(np.minimum, self.least)
 
     @property
     def identical(self) -> int:
@@ -134,7 +139,7 @@ class Groups:
         kept &= (self.weakest >= shares[0]) & (self.weakest <= shares[1])
         kept &= (self.last_days >= days[0]) & (self.first_days <= days[1])
         if host:
-            wanted = [place for place, name in enumerate(self.names) if host in name]
+            wanted = [place for name, place in self.names.items() if host in name]
             kept &= self._reduced(np.logical_or, np.isin(self.hosts, wanted))
         return kept
 
@@ -165,9 +170,8 @@ class Groups:
         """Count the documents that aren't the first of their group, by its host and theirs."""
         sources, copies = self._sides()
         pairs = zip(self.hosts[sources].tolist(), self.hosts[copies].tolist(), strict=True)
-        return Counter(
-            (self.names[one], self.names[other]) for one, other in pairs if min(one, other) >= 0
-        )
+        names = list(self.names)
+        return Counter((names[one], names[other]) for one, other in pairs if min(one, other) >= 0)
 
     def _sides(self) -> tuple[Places, Places]:
         """Return the copies, and for each the first of its group: by date, and as it was read."""

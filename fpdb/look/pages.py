@@ -1,4 +1,4 @@
-"""The pages of groups and of documents, one or all of them, and of what is near a text."""
+"""The pages of the explorer: the overview, groups, documents, what is near a text, decisions."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -6,31 +6,31 @@ from datetime import date
 from html import escape
 from itertools import islice
 
-from fpdb.errors import DocumentNotFoundError
+from fpdb.errors import DocumentNotFoundError, InputError
 from fpdb.fingerprint import distance, sketch_jaccard, to_int
-from fpdb.fingerprint.digits import parse_fingerprint
+from fpdb.fingerprint.digits import format_fingerprint, parse_fingerprint
 from fpdb.flow import parse_key
 from fpdb.io.html import html_text
-from fpdb.look.forms import (
+from fpdb.look.figures import by_day, figures, numbers_of
+from fpdb.look.groups import NO_DAY, Groups, parse_day
+from fpdb.look.listing import heading
+from fpdb.look.page import cards, choice, entry, facts, percent, plural
+from fpdb.look.visit import (
     EXCERPT,
     ROWS,
-    Context,
     ServedPage,
     Visit,
     address,
     button,
     excerpt,
-    form,
     hidden,
     key_link,
     link,
     moment,
     pager,
-    pages_of,
+    search_form,
+    sent_to,
 )
-from fpdb.look.groups import NO_DAY, Groups, parse_day
-from fpdb.look.listing import heading
-from fpdb.look.page import choice, entry, facts, percent, plural
 from fpdb.look.why import ComparedSide, comparison
 from fpdb.markup import Markup, element, table
 from fpdb.models import Document, Key, Match
@@ -40,7 +40,6 @@ _WEAKEST_LINK = (
     "least near. Texts that only others connect may be further apart."
 )
 _KINDS = {"text": "a text", "html": "HTML", "fingerprint": "a fingerprint"}
-_FAR = 1 << 40
 _SAID = {
     None: "Are they the same?",
     True: "Your verdict: same",
@@ -62,49 +61,69 @@ _FILTERS = (
     ("From", "first_day", "date"),
     ("to", "last_day", "date"),
 )
+_FAR = 1 << 40
+_SHOWN = 20
+# Documents that a request deletes, of whose time that takes a third at most on slow disks.
+_DELETED = 50_000
 
 
-def groups_page(context: Context, visit: Visit) -> ServedPage:
+def overview(visit: Visit) -> ServedPage:
+    """Show the numbers and pictures of the database and its groups."""
+    found, stats = visit.work.found, visit.database.stats()
+    numbers = [
+        (f"{stats.documents:,}", "documents", f"in {stats.bytes / 1e6:,.1f} MB on disk."),
+        (f"{stats.short:,}", "short texts", "are found by equal texts only."),
+    ]
+    shown: list[Markup] = []
+    if found:
+        numbers += numbers_of(found.groups, found.documents)
+        days = by_day("When documents were added", "", found.added, "documents")
+        shown = list(figures(found.groups, days))
+    content = [*visit.status(), cards(numbers), *shown]
+    return visit.framed(visit.database.path.name, *content, refresh=bool(visit.work.stage))
+
+
+def groups_page(visit: Visit) -> ServedPage:
     """Show the groups within limits, fifty at a time."""
-    groups = context.groups
+    groups = visit.groups
     if groups is None:
-        return context.framed("Groups", *context.status(visit), page="groups", refresh=2)
+        return visit.framed("Groups", *visit.status(), refresh=True)
     given = {name: visit.get(name) for _, name, _ in _FILTERS}
     given["order"] = visit.get("order") if visit.get("order") in _ORDERS else "least"
     first, last = parse_day(given["first_day"]), parse_day(given["last_day"])
     kept = groups.within(
-        sizes=(visit.number("least_size", 0), visit.number("most_size", _FAR)),
+        sizes=(visit.whole("least_size", 0), visit.whole("most_size", _FAR)),
         shares=(
-            visit.number("least_share", 0) / 100,
-            (visit.number("most_share", 100) + 1) / 100 - 1e-9,
+            visit.whole("least_share", 0) / 100,
+            (visit.whole("most_share", 100) + 1) / 100 - 1e-9,
         ),
         days=(first.toordinal() if first else 0, last.toordinal() if last else _FAR),
         host=given["host"].lower(),
     )
     chosen = groups.ordered(given["order"], kept)
-    seen, links = pages_of(visit, len(chosen), **given)
+    seen, links = visit.part(len(chosen), **given)
     fields = [
         entry(label, name, given[name], kind, min=0 if kind == "number" else None)
         for label, name, kind in _FILTERS
         if groups.similarity is not None or not name.endswith("_share")
     ]
-    return context.framed(
+    order = choice("Sort", "order", given["order"], _ORDERS)
+    lines = [_line(visit, groups, each) for each in chosen[seen].tolist()]
+    return visit.framed(
         "Groups",
-        *context.status(visit),
-        form("groups", *fields, choice("Sort", "order", given["order"], _ORDERS), button("Filter")),
+        *visit.status(),
+        search_form("groups", *fields, order, button("Filter")),
         element("p", f"{len(chosen):,} of {plural(len(groups.starts), 'group')}", role="status"),
         element("p", _WEAKEST_LINK, class_="soft"),
-        element("ol", *(_line(context, groups, g) for g in chosen[seen].tolist()), class_="list"),
+        element("ol", *lines, class_="list"),
         links,
-        page="groups",
     )
 
 
-def _line(context: Context, groups: Groups, group: int) -> Markup:
+def _line(visit: Visit, groups: Groups, group: int) -> Markup:
     rows = groups.rows(group)
     ids = groups.ids[rows[:3]].tolist()
-    keys = [key for key in context.database.keys_of(ids) if key is not None]
-    kept = context.database.get(keys[0]) if keys else None
+    found = visit.documents(ids)
     days = dict.fromkeys(
         date.fromordinal(int(day)).isoformat()
         for day in (groups.first_days[group], groups.last_days[group])
@@ -113,157 +132,144 @@ def _line(context: Context, groups: Groups, group: int) -> Markup:
     least, texts = float(groups.weakest[group]), int(groups.texts[group])
     share = percent(least)
     if groups.similarity is None:
-        share = plural(round((1 - least) * context.database.plan.bits), "bit")
+        share = plural(round((1 - least) * visit.database.plan.bits), "bit")
     inner = heading(
         "same" if texts == 1 else share,
-        context.title(kept) if kept else "deleted",
+        visit.title(found[0]) if found else "deleted",
         plural(len(rows), "document"),
-        [str(key) for key in keys],
+        [str(each.key) for each in found],
         f"{' to '.join(days)}, {plural(texts, 'text')}",
     )
     place = address("group", of=ids[0])
     return element("li", element("a", *inner, href=place, class_="head"), class_="group")
 
 
-def group_page(context: Context, visit: Visit) -> ServedPage:
+def group_page(visit: Visit) -> ServedPage:
     """Show a group: its first text beside another one of it, and its documents."""
-    groups, group = context.group(visit)
+    groups, group = visit.group()
     rows = groups.rows(group)
-    pair = [int(same[0]) for same in groups.versions(group, 2)]
-    keys = context.database.keys_of(groups.ids[pair].tolist())
-    found = [context.database.get(key) for key in keys if key is not None]
-    shown = [document for document in found if document is not None]
-    if not shown or keys[0] is None:
+    ids = groups.ids[[int(same[0]) for same in groups.versions(group, 2)]].tolist()
+    shown = visit.documents(ids)
+    if not shown or shown[0].id != ids[0]:
         raise DocumentNotFoundError("the first document of this group was deleted")
     said = f"{plural(len(rows), 'document')} with "
     said += plural(int(groups.texts[group]), "different text")
     if len(rows) > 2:
         said += ". Pairs connect them, so not all of them need be near each other"
-    seen, links = pages_of(visit, len(rows), of=visit.whole("of"))
-    return context.framed(
-        context.title(shown[0]),
+    seen, links = visit.part(len(rows), of=visit.whole("of"))
+    return visit.framed(
+        visit.title(shown[0]),
         element("p", f"{said}."),
-        *(_pair(context, visit, shown) if len(shown) > 1 else excerpt(context.side(shown[0]).text)),
+        *(_pair(visit, *shown) if len(shown) > 1 else excerpt(visit.side(shown[0]).text)),
         element("h2", "Documents"),
-        _members(context, visit, groups.ids[rows[seen]].tolist(), shown[0]),
+        _members(visit, visit.documents(groups.ids[rows[seen]].tolist()), shown[0]),
         links,
-        page="groups",
     )
 
 
-def _members(context: Context, visit: Visit, ids: Sequence[int], first: Document) -> Markup:
+def _members(visit: Visit, documents: Sequence[Document], first: Document) -> Markup:
     """Show documents of a group, to be marked if decisions may be made."""
     lines = []
-    for key in context.database.keys_of(ids):
-        document = None if key is None else context.database.get(key)
-        if document is None:
-            continue
+    for each in documents:
+        compare = link("compare", "compare", key=first.key, other=each.key)
         line = [
-            key_link(document.key),
-            moment(document.added),
-            f"{document.characters:,}",
-            *_apart(context, first, document),
-            "the first"
-            if document.key == first.key
-            else link("compare", "compare", key=first.key, other=document.key),
+            key_link(each.key),
+            moment(each.added),
+            f"{each.characters:,}",
+            *_apart(visit, first, each),
+            "the first" if each.key == first.key else compare,
         ]
         if visit.may_write:
-            said = f"Mark {document.key}"
-            line.insert(0, entry("", "key", document.key, "checkbox", aria_label=said))
+            said = f"Mark {each.key}"
+            line.insert(0, entry("", "key", each.key, "checkbox", aria_label=said))
         lines.append(line)
-    near = ["distance"] if context.database.similarity is None else ["similarity", "distance"]
+    near = ["distance"] if visit.database.similarity is None else ["similarity", "distance"]
     head = [*["mark"] * visit.may_write, "key", "added", "characters", *near, "texts"]
     inner = table(head, lines, "Documents of the group")
     if not visit.may_write:
         return inner
     others = "Keep the marked, delete the others …"
-    return form(
+    return visit.form(
         "delete",
         inner,
         *hidden(of=visit.whole("of")),
-        button("Delete the marked …", name="which", value="marked", class_="danger"),
-        button(others, name="which", value="others", class_="danger"),
-        token=visit.token,
+        _delete_button("Delete the marked …", "marked"),
+        _delete_button(others, "others"),
         class_="members",
     )
 
 
-def _apart(context: Context, first: Document, other: Document) -> Iterator[str]:
+def _delete_button(text: str, which: str) -> Markup:
+    return button(text, name="which", value=which, class_="danger")
+
+
+def _apart(visit: Visit, first: Document, other: Document) -> Iterator[str]:
     """Yield how near two documents are: by their sketches, and by their fingerprints."""
-    if context.database.similarity is not None:
+    if visit.database.similarity is not None:
         share = sketch_jaccard(first.sketch, other.sketch) if first.sketch and other.sketch else -1
         yield percent(share) if share >= 0 else "–"
     known = first.fingerprint is not None and other.fingerprint is not None
     yield str(distance(first.fingerprint or 0, other.fingerprint or 0)) if known else "–"
 
 
-def _pair(context: Context, visit: Visit, pair: Sequence[Document]) -> Iterator[Markup]:
+def _pair(visit: Visit, first: Document, second: Document) -> Iterator[Markup]:
     """Compare two stored documents, and let a user judge them."""
-    first, second = pair
-    yield comparison(context.database.recipe, context.side(first), context.side(second))
+    yield comparison(visit.database.recipe, visit.side(first), visit.side(second))
     if visit.may_write:
-        verdict = context.decisions.verdict(first.key, second.key)
+        verdict = visit.decisions.verdict(first.key, second.key)
         buttons = [
             button(text, name="same", value=value, aria_pressed=str(verdict is same).lower())
             for text, value, same in (("Same", "1", True), ("Different", "0", False))
         ]
         if verdict is not None:
             buttons.append(button("Take it back", name="same", value="-"))
-        yield form(
-            "verdict",
-            element("span", _SAID[verdict], class_="soft"),
-            *hidden(key=first.key, other=second.key),
-            *buttons,
-            token=visit.token,
-            class_="verdict",
-        )
+        said = element("span", _SAID[verdict], class_="soft")
+        yield visit.form("verdict", said, *hidden(key=first.key, other=second.key), *buttons)
 
 
-def compare_page(context: Context, visit: Visit) -> ServedPage:
+def compare_page(visit: Visit) -> ServedPage:
     """Show two documents beside each other."""
-    pair = [context.found(visit.get(name)) for name in ("key", "other")]
-    content = [*_pair(context, visit, pair), *context.group_link(pair[0])]
-    return context.framed("Two documents", *content, page="documents")
+    first, second = visit.document("key"), visit.document("other")
+    content = [*_pair(visit, first, second), *visit.group_link(first)]
+    return visit.framed("Two documents", *content)
 
 
-def documents_page(context: Context, visit: Visit) -> ServedPage:
+def documents_page(visit: Visit) -> ServedPage:
     """Show the documents by their keys, fifty at a time."""
-    prefix, after, kind = visit.get("prefix"), visit.get("after"), context.database.keys
+    prefix, after, kind = visit.get("prefix"), visit.get("after"), visit.database.keys
     start = parse_key(after, kind) if after else None
     if kind == "integer":
         first = int(parse_key(prefix, kind)) if prefix else 0
         start, prefix = start or (first - 1 if first else None), ""
-    found = list(islice(context.database.scan(prefix=prefix, after=start), ROWS))
+    found = list(islice(visit.database.scan(prefix=prefix, after=start), ROWS))
     rows = [
-        (
-            key_link(each.key),
-            moment(each.added),
-            f"{each.characters:,}",
-            "short"
-            if each.fingerprint is None
-            else element("code", context.digits(each.fingerprint)),
-        )
+        (key_link(each.key), moment(each.added), f"{each.characters:,}", _digits(visit, each))
         for each in found
     ]
     label, given = "Keys from" if kind == "integer" else "Keys that begin with", visit.get("prefix")
     more = None
     if len(found) == ROWS:
         more = link("After ›", "documents", prefix=given, after=found[-1].key)
-    return context.framed(
+    return visit.framed(
         "Documents",
-        form("documents", entry(label, "prefix", given, "search"), button("Show")),
+        search_form("documents", entry(label, "prefix", given, "search"), button("Show")),
         table(("key", "added", "characters", "fingerprint"), rows, "Documents"),
         element("p", "" if rows else "There are none."),
         pager(more),
-        page="documents",
     )
 
 
-def document_page(context: Context, visit: Visit) -> ServedPage:
+def _digits(visit: Visit, document: Document) -> Markup:
+    number = document.fingerprint
+    if number is None:
+        return Markup("short")
+    return element("code", format_fingerprint(number, visit.database.plan.bits))
+
+
+def document_page(visit: Visit) -> ServedPage:
     """Show what is kept of a document, its text, and what is near it."""
-    document = context.found(visit.get("key"))
-    text = context.side(document)
-    database, number = context.database, document.fingerprint
+    document, database = visit.document("key"), visit.database
+    text = visit.side(document)
     [found] = database.query_prepared(database.preparer.prepare([document]), limit=ROWS)
     matches = [match for match in found if match.key != document.key]
     meta = "" if document.meta is None else json.dumps(document.meta, ensure_ascii=False)
@@ -272,26 +278,19 @@ def document_page(context: Context, visit: Visit) -> ServedPage:
         "id": str(document.id),
         "added": f"{moment(document.added)} UTC",
         "characters": f"{document.characters:,}",
-        "fingerprint": "none: it is short" if number is None else context.digits(number),
+        "fingerprint": _digits(visit, document),
         "metadata": meta[:EXCERPT],
     }
-    delete = form(
-        "delete",
-        *hidden(key=document.key),
-        button("Delete …", name="which", value="marked", class_="danger"),
-        token=visit.token,
-        class_="verdict",
-    )
-    return context.framed(
-        context.title(document),
+    delete = hidden(key=document.key), _delete_button("Delete …", "marked")
+    return visit.framed(
+        visit.title(document),
         facts(given),
-        *([delete] if visit.may_write else []),
-        *context.group_link(document),
+        *([visit.form("delete", *delete[0], delete[1])] if visit.may_write else []),
+        *visit.group_link(document),
         element("p", text.note, class_="soft"),
         *excerpt(text.text),
         element("h2", "Near it"),
         _matches(matches, lambda each: link("compare", "compare", key=document.key, other=each)),
-        page="documents",
     )
 
 
@@ -310,7 +309,7 @@ def _matches(matches: Sequence[Match], action: Callable[[Key], Markup]) -> Marku
     return table(("similarity", "distance", "key", "texts"), rows, "Documents that are near")
 
 
-def near_page(context: Context, visit: Visit) -> ServedPage:
+def near_page(visit: Visit) -> ServedPage:
     """Show what is near a text, and why; the forms bring the text with the next visit again."""
     kind, given = visit.get("kind") or "text", visit.get("text")
     # As it was given, for it is sent again; a first line end is dropped by browsers.
@@ -320,23 +319,22 @@ def near_page(context: Context, visit: Visit) -> ServedPage:
         "Paste a text, the HTML of a page or a fingerprint, to see which stored documents are "
         "near, and why. It isn't stored."
     )
-    return context.framed(
+    return visit.framed(
         "Near a text",
         element("p", said, class_="soft"),
-        form(
+        visit.form(
             "near",
             element("label", box, class_="field"),
             choice("This is", "kind", kind, _KINDS),
             button("Find what is near"),
-            token=visit.token,
+            class_="tools",
         ),
-        *(_answers(context, visit, kind, given) if visit.posted and given.strip() else ()),
-        page="near",
+        *(_answers(visit, kind, given) if visit.posted and given.strip() else ()),
     )
 
 
-def _answers(context: Context, visit: Visit, kind: str, given: str) -> Iterator[Markup]:
-    database = context.database
+def _answers(visit: Visit, kind: str, given: str) -> Iterator[Markup]:
+    database = visit.database
     text, sketch, number = None, None, None
     if kind == "fingerprint":
         number = parse_fingerprint(given.strip(), database.plan.bits)
@@ -347,20 +345,91 @@ def _answers(context: Context, visit: Visit, kind: str, given: str) -> Iterator[
         number = None if batch.short[0] else to_int(batch.fingerprints[0])
         sketch = None if batch.sketches is None else batch.sketches[0].tobytes()
         matches = database.query(text, limit=ROWS)
-    keys = [str(match.key) for match in matches]
-    chosen = visit.get("match") if visit.get("match") in keys else "".join(keys[:1])
+    near = {str(match.key): match.key for match in matches}
+    chosen = near.get(visit.get("match"), next(iter(near.values()), None))
 
     def action(key: Key) -> Markup:
-        pressed = str(str(key) == chosen).lower()
-        return button("show", name="match", value=key, aria_pressed=pressed)
+        return button("show", name="match", value=key, aria_pressed=str(key == chosen).lower())
 
     yield element("h2", "Near it")
     if not matches.complete:
         yield element("p", "A budget ended the search, so there may be more.", class_="warn")
     again, found = hidden(text=given, kind=kind), _matches(matches, action)
-    yield form("near", *again, found, token=visit.token, class_="members")
-    if chosen:
+    yield visit.form("near", *again, found, class_="members")
+    if chosen is not None:
         own = ComparedSide(element("span", "What you pasted"), text, number, sketch)
-        yield comparison(database.recipe, own, context.side(context.found(chosen)))
+        yield comparison(database.recipe, own, visit.side(database[chosen]))
     elif kind == "html":
         yield from excerpt(text)
+
+
+def verdict_page(visit: Visit) -> ServedPage:
+    """Keep a verdict on two documents, or take it back."""
+    key, other = visit.document("key").key, visit.document("other").key
+    visit.decisions.judge(key, other, same={"1": True, "0": False}.get(visit.get("same")))
+    return sent_to(address("compare", key=key, other=other))
+
+
+def delete_page(visit: Visit) -> ServedPage:
+    """Delete documents after a confirmation, at most as many as a request has time for."""
+    keys = _marked(visit)
+    content: list[Markup] = []
+    again = {name: list(visit.fields.get(name, ())) for name in ("of", "which", "key")}
+    if visit.get("sure") == str(len(keys)):
+        deleted, path = visit.decisions.delete(keys[:_DELETED])
+        said = f"{plural(deleted, 'document')} deleted. This brings them back:"
+        command = f"fpdb load {visit.database.path} {path}"
+        content = [element("p", said, role="status"), element("p", element("code", command))]
+        keys = keys[_DELETED:]
+        if not keys:
+            return visit.framed("Deleted", *content)
+        if visit.get("which") == "marked":
+            again["key"] = [str(key) for key in keys]
+    some, more = plural(min(len(keys), _DELETED), "document"), len(keys) - _SHOWN
+    said = "Before they are deleted, a file beside the database gets what brings them back."
+    if len(keys) > _DELETED:
+        said += f" A step deletes {_DELETED:,} of them."
+    return visit.framed(
+        f"Delete {some}?",
+        *content,
+        element("ul", *(element("li", key_link(key)) for key in keys[:_SHOWN])),
+        element("p", f"and {more:,} more" if more > 0 else ""),
+        element("p", said),
+        visit.form(
+            "delete",
+            *hidden(**again, sure=len(keys)),
+            button(f"Delete {some}", class_="danger"),
+            link("No, go back", "group" if visit.get("of") else "documents", of=visit.get("of")),
+        ),
+    )
+
+
+def _marked(visit: Visit) -> list[Key]:
+    """Return the keys to delete: those that are marked, or the others of their group."""
+    kind = visit.database.keys
+    marked = dict.fromkeys(parse_key(key, kind) for key in visit.fields.get("key", ()))
+    if not marked:
+        raise InputError("no document is marked", hint="mark at least one of the group")
+    if visit.get("which") != "others":
+        return list(marked)
+    groups, group = visit.group()
+    keys = visit.database.keys_of(groups.ids[groups.rows(group)].tolist())
+    return [key for key in keys if key is not None and key not in marked]
+
+
+def again_page(visit: Visit) -> ServedPage:
+    """Look for the groups once more."""
+    visit.work.start()
+    return sent_to("overview")
+
+
+PAGES: dict[str, Callable[[Visit], ServedPage]] = {
+    "overview": overview,
+    "groups": groups_page,
+    "group": group_page,
+    "compare": compare_page,
+    "documents": documents_page,
+    "document": document_page,
+    "near": near_page,
+}
+POSTED = {"near": near_page, "again": again_page, "delete": delete_page, "verdict": verdict_page}

@@ -7,14 +7,17 @@ import urllib.request
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from urllib.error import URLError
 from urllib.parse import quote
 
 from fpdb.database import Database
 from fpdb.errors import FpdbError, InputError
+from fpdb.flow import parse_key
+from fpdb.io.files import read_records
 from fpdb.io.html import html_text, is_html
-from fpdb.io.records import Reading
+from fpdb.io.records import Reading, Record
 from fpdb.models import Document
 from fpdb.scratch import new_file
 
@@ -59,34 +62,47 @@ def _bytes(text: str) -> bytes:
 
 @dataclass
 class Texts:
-    """Looks texts up by the keys of documents: at a URL, or in files, once those were read."""
+    """Looks texts up by the keys of documents: at a URL, or in the file that those of files fill.
+
+    `packed` says whether the file is complete.
+    """
 
     database: Database
     reading: Reading
+    file: TextFile
     files: Sequence[str] = ()
     address: str = ""
-    packed: TextFile | None = None
+    packed: bool = False
+
+    def pack(self) -> Iterator[int]:
+        """Bring the texts of all files into one, and yield their numbers."""
+        if self.packed or not self.files:
+            return
+        with self.file.written() as add:
+            found = chain.from_iterable(read_records(path, self.reading) for path in self.files)
+            for number, record in enumerate(found):
+                yield number
+                if isinstance(record, Record) and record.key is not None:
+                    with contextlib.suppress(InputError):
+                        add(str(parse_key(record.key, self.database.keys)), record.text or "")
 
     def of(self, document: Document) -> tuple[str | None, str]:
         """Return the text of a document, or None, and a note on it."""
         if not self.address and not self.files:
             return None, "No texts were given: fpdb doesn't store them."
-        texts: list[str] = []
+        if not self.address and not self.packed:
+            return None, "The texts are still being read."
         try:
-            if self.address:
-                texts = self._fetched(document)
-            elif self.packed:
-                texts = self.packed.texts(str(document.key))
+            found = self.file.texts(str(document.key)) if self.files else self._fetched(document)
         except (OSError, ValueError, FpdbError) as error:
             return None, f"The text can't be read: {error}"
-        if not texts:
-            reading = not self.address and self.packed is None
-            return None, "The texts are still being read." if reading else "The text isn't there."
-        for text in texts if document.digest is not None else ():
-            if self.database.recipe.digest(text, short=document.short) == document.digest:
+        short, digest = document.short, document.digest
+        for text in found:
+            if digest is None or digest == self.database.recipe.digest(text, short=short):
                 return text, ""
-        note = "" if document.digest is None else "The text has changed since it was stored."
-        return texts[0], note
+        if found:
+            return found[0], "The text has changed since it was stored."
+        return None, "The text isn't there."
 
     def _fetched(self, document: Document) -> list[str]:
         """Fetch a text, by HTTP alone and without going where an answer leads."""

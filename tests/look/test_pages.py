@@ -1,6 +1,5 @@
 """The pages of the explorer, without a server: what they show, and what forms do."""
 
-import dataclasses
 import json
 import re
 import threading
@@ -14,6 +13,7 @@ from outlines import Outline
 
 import fpdb
 from fpdb.io.tables import read_pairs
+from fpdb.joins import Clustering
 from fpdb.look.groups import Groups
 from fpdb.look.why import ComparedSide, comparison
 from fpdb.markup import Markup, visible
@@ -112,7 +112,7 @@ def explored(database, **options):
 
 
 def wait_for(explorer):
-    work = explorer._context.background
+    work = explorer._work
     limit = time.monotonic() + 60
     while work.stage and time.monotonic() < limit:
         time.sleep(0.02)
@@ -142,9 +142,6 @@ def test_the_overview_counts(reader):
     assert "<b>4</b> <span>groups</span>" in seen
     assert "if only one document of each group stays: 5 of 10." in seen
     assert "3: 1" in re.search("Groups by number of documents. [^<]*", seen)[0]
-    assert "<summary>Fingerprints that begin alike</summary>" in seen
-    [crowded] = re.findall(r"<code>([01]+)</code></td><td>3</td>", seen)
-    assert len(crowded) == 16
     assert "Found at" in seen
 
 
@@ -321,7 +318,7 @@ def test_deleted_documents_can_be_brought_back(visitor, database, tmp_path):
 
 
 def test_many_documents_are_deleted_in_steps(visitor, database, tmp_path, monkeypatch):
-    monkeypatch.setattr("fpdb.look.explorer._DELETED", 2)
+    monkeypatch.setattr("fpdb.look.pages._DELETED", 2)
     keys = [f"https://c.example/{copy}" for copy in range(3)]
     group = str(database[keys[0]].id)
     more = {"of": group, "which": "others", "key": "https://a.example/story"}
@@ -519,8 +516,8 @@ def test_the_search_for_groups_ends_with_an_error_that_pages_show(tmp_path, sour
         with pytest.raises(fpdb.InputError, match=r"missing\.jsonl"):
             fpdb.Explorer(database, texts=[missing])
         # It was there when the explorer was made.
-        work = explorer._context.background
-        work.task = dataclasses.replace(work.task, files=[missing])
+        work = explorer._work
+        work.texts.files, work.texts.packed = [missing], False
         visitor.post("again", 303)
         limit = time.monotonic() + 60
         while work.stage and time.monotonic() < limit:
@@ -540,8 +537,9 @@ def test_groups_agree_with_a_loop():
     least, days = chance.random(count), chance.integers(1, 50, count).astype(np.int32)
     hosts = chance.integers(-1, 5, count).astype(np.int32)
     ids = np.sort(chance.choice(10_000, count, replace=False)).astype(np.uint64)
-    columns = ids, firsts, originals, least, np.zeros(101, np.int64), days, hosts
-    groups = Groups(0.8, *columns, list("abcde"))
+    groups = Groups(Clustering(ids, firsts, originals, least, np.zeros(101, np.int64)), 0.8)
+    groups.days, groups.hosts = days, hosts
+    groups.names = {name: place for place, name in enumerate("abcde")}
     expected = {}
     for place, first in enumerate(firsts.tolist()):
         expected.setdefault(first, []).append(place)

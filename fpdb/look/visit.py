@@ -1,0 +1,244 @@
+"""A visit to a page of the explorer, the frame of the pages, and their links and forms."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from urllib.parse import urlencode
+
+from fpdb.database import Database
+from fpdb.errors import DocumentNotFoundError, InputError
+from fpdb.flow import parse_key
+from fpdb.look.background import Background
+from fpdb.look.decisions import Decisions
+from fpdb.look.groups import Groups
+from fpdb.look.page import allowed, first_line, language_of, plural, resource, whole_page
+from fpdb.look.pair import text_cell
+from fpdb.look.why import ComparedSide
+from fpdb.markup import Markup, element
+from fpdb.models import Document, Key, title_in
+
+ROWS = 50
+EXCERPT = 5_000
+_LONGEST_KEY = 1_000
+_PLACES = {
+    "overview": "Overview",
+    "groups": "Groups",
+    "near": "Near a text",
+    "documents": "Documents",
+}
+
+
+@dataclass(frozen=True)
+class ServedPage:
+    """The answer to a visit."""
+
+    body: bytes = b""
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Visit:
+    """A request for a page, with its fields, and everything that pages show and change.
+
+    A visit that was `posted` may change something, and so must have the token of its forms.
+    """
+
+    work: Background
+    decisions: Decisions
+    page: str
+    fields: Mapping[str, Sequence[str]]
+    token: str
+    posted: bool
+    may_write: bool
+
+    @property
+    def database(self) -> Database:
+        """The database that is explored."""
+        return self.work.texts.database
+
+    @property
+    def groups(self) -> Groups | None:
+        """The groups, once they are found."""
+        return self.work.found.groups if self.work.found else None
+
+    def get(self, name: str) -> str:
+        """Return a field as it was given."""
+        return (self.fields.get(name) or [""])[-1]
+
+    def whole(self, name: str, default: int = -1) -> int:
+        """Return a field that is a whole number below 2**64, or the default if it is none."""
+        try:
+            return int(parse_key(self.get(name), "integer"))
+        except InputError:
+            return default
+
+    def document(self, name: str) -> Document:
+        """Return the document with the key in a field, or raise DocumentNotFoundError."""
+        return self.database[parse_key(self.get(name), self.database.keys)]
+
+    def documents(self, ids: Sequence[int]) -> list[Document]:
+        """Return the documents with some ids that are still there."""
+        keys = self.database.keys_of(ids)
+        found = [None if key is None else self.database.get(key) for key in keys]
+        return [document for document in found if document is not None]
+
+    def title(self, document: Document) -> str:
+        """Return the title of a document: of its metadata, or the beginning of its text."""
+        title = title_in(document.meta)
+        if not self.work.texts.address and not title:
+            title = self.work.texts.of(document)[0] or ""
+        return first_line(title) or str(document.key)
+
+    def side(self, document: Document) -> ComparedSide:
+        """Return a document to be compared."""
+        text, note = self.work.texts.of(document)
+        name = key_link(document.key)
+        return ComparedSide(name, text, document.fingerprint, document.sketch, note)
+
+    def group(self) -> tuple[Groups, int]:
+        """Return the groups, and which of them the document is in whose id is given."""
+        found = self.groups.group_of(self.whole("of")) if self.groups else None
+        if self.groups is None or found is None:
+            raise DocumentNotFoundError("found no group of this document", hint="look again")
+        return self.groups, found
+
+    def group_link(self, document: Document) -> list[Markup]:
+        """Return a link to the group of a document, if it is in one."""
+        if self.groups is None or self.groups.group_of(document.id or 0) is None:
+            return []
+        return [element("p", link("The group of this document", "group", of=document.id))]
+
+    def form(self, page: str, *content: str, class_: str = "verdict") -> Markup:
+        """Return a form that is posted, and so may change something."""
+        token = hidden(token=self.token)
+        return element("form", *token, *content, action=page, method="post", class_=class_)
+
+    def part(self, total: int, **fields: object) -> tuple[slice, Markup]:
+        """Return which part of a list is seen, and links to the pages before and after it."""
+        number, pages = max(self.whole("page"), 1), -(-total // ROWS)
+        links = pager(
+            link("‹ Before", self.page, page=number - 1, **fields) if number > 1 else None,
+            element("span", f"page {number:,} of {pages:,}", class_="soft"),
+            link("After ›", self.page, page=number + 1, **fields) if number < pages else None,
+        )
+        return slice((number - 1) * ROWS, number * ROWS), links if pages > 1 else Markup()
+
+    def status(self) -> Iterator[Markup]:
+        """Say when the groups were found, and what is under way."""
+        work, found = self.work, self.work.found
+        if work.stage:
+            said = f"{work.stage}, {time.time() - work.started:.0f} s since the start"
+            yield element("p", said, class_="note", role="status")
+            return
+        if work.error:
+            yield element("p", f"Groups can't be found: {work.error}", class_="note")
+        said = ""
+        if found:
+            said = f"Found at {moment(found.began)} UTC in {found.seconds:.0f} s."
+            before, now = found.documents, len(self.database)
+            if now != before:
+                said += f" There were {before:,} documents then, and are {now:,} now."
+        again = element("span", said, class_="soft"), button("Look again")
+        yield self.form("again", *again, class_="tools")
+
+    def framed(
+        self, title: str, *content: str, refresh: bool = False, status: int = 200
+    ) -> ServedPage:
+        """Return a page, which runs no program and fetches nothing."""
+        style = resource("page.css")
+        links = [
+            element("a", name, href=place, aria_current=_is_below(self.page, place))
+            for place, name in _PLACES.items()
+        ]
+        recipe = self.database.recipe
+        footer = f"{self.database.path}, recipe {recipe.name} ({recipe.id}). " + (
+            "Decisions may be made here." if self.may_write else "Nothing can be changed here."
+        )
+        heading = element("h1", title, dir="auto", lang=language_of(title))
+        html = whole_page(
+            f"{title} · fpdb",
+            style,
+            element("a", "To the content", href="#content", class_="skip"),
+            element("nav", *links, aria_label="Pages"),
+            element("main", heading, *content, id="content"),
+            element("footer", element("p", footer)),
+        )
+        headers = {
+            "Content-Type": "text/html; charset=utf-8",
+            "Content-Security-Policy": f"default-src 'none'; style-src {allowed(style)}; "
+            "base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+            "Cache-Control": "no-store",
+            "X-Content-Type-Options": "nosniff",
+            "Cross-Origin-Opener-Policy": "same-origin",
+        }
+        return ServedPage(html, status, headers | ({"Refresh": "2"} if refresh else {}))
+
+
+def _is_below(page: str, place: str) -> str | None:
+    """Mark the list of groups on the page of one, and that of documents."""
+    return "page" if place in (page, f"{page}s") else None
+
+
+def sent_to(place: str) -> ServedPage:
+    """Return an answer that leads to another page."""
+    return ServedPage(status=303, headers={"Location": place, "Cache-Control": "no-store"})
+
+
+def address(page: str, /, **fields: object) -> str:
+    """Return the address of a page, without the fields that are empty."""
+    given = {name: str(value) for name, value in fields.items() if value not in (None, "")}
+    return f"{page}?{urlencode(given)}" if given else page
+
+
+def link(text: str, page: str, /, **fields: object) -> Markup:
+    """Return a link to a page."""
+    return element("a", text, href=address(page, **fields))
+
+
+def key_link(key: Key) -> Markup:
+    """Return a link to the page of a document."""
+    shown = str(key)
+    cut = shown if len(shown) <= _LONGEST_KEY else f"{shown[:_LONGEST_KEY]}…"
+    return element("a", cut, href=address("document", key=key), class_="name", dir="auto")
+
+
+def hidden(**fields: object) -> list[Markup]:
+    """Return fields of a form that aren't shown; of a list, each value."""
+    return [
+        element("input", type="hidden", name=name, value=value)
+        for name, values in fields.items()
+        for value in (values if isinstance(values, list) else [values])
+    ]
+
+
+def button(text: str, **attributes: object) -> Markup:
+    """Return a button that sends its form."""
+    return element("button", text, type="submit", **attributes)
+
+
+def search_form(page: str, *content: str) -> Markup:
+    """Return a form that only chooses what is shown."""
+    return element("form", *content, action=page, method="get", class_="tools")
+
+
+def pager(*given: Markup | None) -> Markup:
+    """Return links to other pages of a list."""
+    links = [each for each in given if each is not None]
+    return element("nav", *links, class_="pager", aria_label="Pages of the list")
+
+
+def moment(seconds: float | None) -> str:
+    """Return a time, in UTC."""
+    return f"{datetime.fromtimestamp(seconds or 0, UTC):%Y-%m-%d %H:%M}"
+
+
+def excerpt(text: str | None) -> list[Markup]:
+    """Return the beginning of a text, and how much more there is."""
+    if text is None:
+        return []
+    shown = text_cell(language_of(text), text[:EXCERPT])
+    rest = len(text) - EXCERPT
+    more = [element("p", plural(rest, "further character"), class_="soft")] if rest > 0 else []
+    return [shown, *more]
