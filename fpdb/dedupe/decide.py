@@ -16,6 +16,7 @@ from fpdb.dedupe.run import BAD, KEPT, REMOVED, SHORT, Codes, Deduplication, Rem
 from fpdb.documents.lookup import Search
 from fpdb.documents.prepare import GATHERED
 from fpdb.errors import InputError
+from fpdb.io.batches import RecordBatch
 from fpdb.joins.columns import GrowingColumn, GrowingStrings, GrowingTexts
 from fpdb.joins.selection import Chosen, Selection
 from fpdb.models import Key, now
@@ -117,8 +118,10 @@ class Decider:
         read: list[RecordBlock] = []
         characters = 0
         stored = self._database is not None
-        for block, columns in self._run.prepared(self._preparer, blocks, stored=stored):
-            read.append(block._replace(part=tuple))
+        keyed = stored or self._told
+        prepared = self._run.prepared(self._preparer, blocks, keyed=keyed, stored=stored)
+        for block, columns in prepared:
+            read.append(block._replace(read=RecordBatch))  # without what was read
             self._add(block, columns)
             characters += int(columns.characters.sum())
             if len(self._texts) - len(self._matched) >= GATHERED or characters >= _CHARACTERS:

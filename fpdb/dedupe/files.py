@@ -22,7 +22,8 @@ from fpdb.dedupe.prepare import RecordBlock
 from fpdb.dedupe.run import Deduplication, Where
 from fpdb.errors import InputError
 from fpdb.io import streams
-from fpdb.io.files import FORMATS, Source, check_path, read_parts
+from fpdb.io.batches import read_batches
+from fpdb.io.files import FORMATS, Source, check_path
 from fpdb.io.raw import COPIED, TableHead, changed, write_rows
 from fpdb.scratch import Drafts, Scratch, scratch_folder
 from fpdb.storage.open_checks import disk_named
@@ -186,10 +187,8 @@ class Corpus:
         sizes = [os.path.getsize(each.source.path) for each in inputs]
         self.run.expect(sum(sizes), "reading")
         for number, each in enumerate(inputs):
-            source = each.source
-            parts = read_parts(source.path, source.reading, progress=self.run.progress)
-            for part in parts:
-                yield RecordBlock(part, f"{source.path}:", f"{each.shown}:", number)
+            for part in read_batches(dataclasses.replace(each.source, progress=self.run.progress)):
+                yield RecordBlock(part, f"{each.shown}:", number)
 
     def _write(
         self,

@@ -16,8 +16,8 @@ from fpdb.documents.prepare import Preparer, as_number
 from fpdb.documents.similarity import side_of
 from fpdb.errors import InputError
 from fpdb.fingerprint.digits import unsigned
-from fpdb.io.files import Part
-from fpdb.io.records import BadRecord, Record
+from fpdb.io.batches import BatchPart, RecordBatch
+from fpdb.io.records import BadRecord
 from fpdb.joins.columns import TextColumns
 from fpdb.models import SKETCH_BYTES, Document, Key
 from fpdb.tables.bits import to_array
@@ -30,13 +30,9 @@ _USUAL_KEY = 100
 
 
 class RecordBlock(NamedTuple):
-    """Records of one source that are prepared together.
+    """Records of one input that are prepared together; `shown` is how their places begin."""
 
-    Their places are numbers of lines or rows after a `prefix`, which is `shown` in another form.
-    """
-
-    part: Part
-    prefix: str
+    read: BatchPart
     shown: str
     number: int = 0
     records: Sequence[Any] = ()
@@ -45,9 +41,9 @@ class RecordBlock(NamedTuple):
 class RecordColumns(NamedTuple):
     """The records of a block as columns, where a bad one is a text that resembles nothing.
 
-    They have the numbers of their lines or rows, packed keys with their sizes, and values by which
-    they are preferred. `content` is a digest of the good ones that doesn't depend on their order,
-    and adds up. `damage` says why the rest of the file can't be read.
+    They have the numbers of their lines or rows, packed keys with their sizes if these are wanted,
+    and values by which they are preferred. `content` is a digest of the good ones that doesn't
+    depend on their order, and adds up. `damage` says why the rest of the file can't be read.
     """
 
     texts: TextColumns
@@ -61,106 +57,88 @@ class RecordColumns(NamedTuple):
     content: int
     invalid_utf8: int
     markup: int
-    damage: BadRecord | None
+    damage: str
 
 
 @dataclass(frozen=True)
 class Prepare:
-    """Reads blocks of records and makes columns of them, in any process or thread.
+    """Reads blocks of records and makes columns of them, in any thread.
 
-    Of those for a database, the content is summed up.
+    With `keyed`, keys are kept; of those for a database (`stored`), the content is summed up.
     """
 
     preparer: Preparer
     keep: str
+    keyed: bool
     stored: bool
 
     def __call__(self, block: RecordBlock) -> RecordColumns:
         """Return the records of a block as columns."""
-        found, damage = list(block.part()), None
-        match found:
-            case [*_, BadRecord(source=source) as last] if source == block.prefix[:-1]:
-                damage = dataclasses.replace(last, source=block.shown[:-1])
-                found.pop()
-        begin = len(block.prefix)
-        numbers = [int(each.source[begin:]) for each in found]
+        batch = block.read()
         try:
-            texts, values = self._compared(found, numbers, block.shown)
+            texts, values = self._compared(batch, block.shown)
         except InputError:
-            for place, each in enumerate(found):
+            for place in range(len(batch.texts)):
                 try:
-                    self._compared([each], numbers[place:], block.shown)
+                    self._compared(batch.one(place), block.shown)
                 except InputError as error:
-                    found[place] = BadRecord(each.source, str(error), error.hint, each.key)
-            texts, values = self._compared(found, numbers, block.shown)
-        good = [each for each in found if isinstance(each, Record)]
-        is_bad = np.array([isinstance(each, BadRecord) for each in found], np.bool_)
-        characters = [len(_text_of(each)) for each in found]
-        keys = [_packed(each.key) for each in found]
+                    key = batch.keys[place]
+                    batch.refuse(place, BadRecord("", str(error), error.hint, key))
+            texts, values = self._compared(batch, block.shown)
+        is_bad = np.zeros(len(batch.texts), np.bool_)
+        is_bad[list(batch.bad)] = True
+        characters = np.fromiter(map(len, batch.texts), np.int64, len(batch.texts))
+        keys = list(map(_packed, batch.keys)) if self.keyed else []
         return RecordColumns(
             texts,
             is_bad,
             [
-                dataclasses.replace(each, source=f"{block.shown}{number}")
-                for each, number in zip(found, numbers, strict=True)
-                if isinstance(each, BadRecord)
+                dataclasses.replace(each, source=f"{block.shown}{batch.numbers[place]}")
+                for place, each in sorted(batch.bad.items())
             ],
-            np.array(numbers, np.int64),
+            np.array(batch.numbers, np.int64),
             b"".join(keys),
             np.array(list(map(len, keys)), np.int64),
-            np.array(characters, np.int64),
-            np.array(values if self.keep.startswith(NEWEST) else characters, np.float64),
+            characters,
+            values if self.keep.startswith(NEWEST) else characters.astype(np.float64),
             _content(texts, keys, ~is_bad) if self.stored else 0,
-            sum(each.replaced for each in good),
-            sum(Document("", each.text).has_tags for each in good if "<" in (each.text or "")),
-            damage,
+            batch.replaced,
+            sum(Document("", text).has_tags for text in batch.texts if "<" in text),
+            batch.damage,
         )
 
-    def _compared(
-        self, found: Sequence[Record | BadRecord], numbers: Sequence[int], shown: str
-    ) -> tuple[TextColumns, list[float]]:
+    def _compared(self, batch: RecordBatch, shown: str) -> tuple[TextColumns, NDArray[np.float64]]:
         """Return what records are compared by, and their times if these are wanted.
 
         Raise InputError if a key, a time, a text or a fingerprint can't be used.
         """
-        bits, recipe, check = self._bits, self.preparer.recipe, self.preparer.catalog.check_key
-        name = self.keep.removeprefix(NEWEST) if self.keep.startswith(NEWEST) else ""
-        fingerprints = to_array([0] * len(found), bits)
-        sketches = np.zeros((len(found), SKETCH_BYTES), np.uint8)
-        short = np.ones(len(found), np.bool_)
-        digests, values = [b""] * len(found), [0.0] * len(found)
-        places, texts = list[int](), list[str]()
-        for place, each in enumerate(found):
-            if isinstance(each, BadRecord):
-                continue
-            if type(each.key) is not str or not 0 < len(each.key) < _USUAL_KEY:
-                check(str(f"{shown}{numbers[place]}" if each.key is None else each.key))
-            if name:
-                values[place] = _time_of(name, (each.meta or {}).get(name))
-            if each.fingerprint is None:
-                places.append(place)
-                texts.append(each.text or "")
-            else:
-                fingerprints[place] = self._ready(each.fingerprint)
-                short[place] = False
-        if texts:
-            batch = recipe.batch(texts, sketches=self.preparer.catalog.sketched)
-            fingerprints[places], short[places] = batch.fingerprints, batch.short
-            fingerprints[short] = 0
-            if batch.sketches is not None:
-                sketches[places] = batch.sketches
-            for place, text, is_short in zip(places, texts, batch.short.tolist(), strict=True):
-                digests[place] = recipe.digest(text, short=is_short)
-        return TextColumns(side_of(fingerprints, digests, sketches), short), values
-
-    @property
-    def _bits(self) -> int:
-        return self.preparer.index.plan.bits
+        recipe, check = self.preparer.recipe, self.preparer.catalog.check_key
+        count = len(batch.texts)
+        for place, key in enumerate(batch.keys):
+            if (type(key) is not str or len(key) >= _USUAL_KEY) and place not in batch.bad:
+                check(str(f"{shown}{batch.numbers[place]}" if key is None else key))
+        name = self.keep.removeprefix(NEWEST)
+        values = np.zeros(count)
+        if name != self.keep:
+            values[:] = [_time_of(name, value) for value in batch.values]
+        found = recipe.batch(batch.texts, sketches=self.preparer.catalog.sketched)
+        sketches = found.sketches
+        if sketches is None:
+            sketches = np.zeros((count, SKETCH_BYTES), np.uint8)
+        found.fingerprints[found.short] = 0
+        digests = recipe.digests(batch.texts, found.short.tolist())
+        for place in [*batch.bad, *batch.fingerprints]:
+            digests[place], sketches[place] = b"", 0
+        for place, number in batch.fingerprints.items():
+            found.fingerprints[place] = self._ready(number)
+            found.short[place] = False
+        return TextColumns(side_of(found.fingerprints, digests, sketches), found.short), values
 
     def _ready(self, number: int) -> NDArray[np.uint64]:
         """Return a ready fingerprint as a row of columns."""
-        number = unsigned(number, self._bits) if number < 0 else as_number(number, self._bits)
-        [row] = to_array([number], self._bits)
+        bits = self.preparer.index.plan.bits
+        number = unsigned(number, bits) if number < 0 else as_number(number, bits)
+        [row] = to_array([number], bits)
         return np.asarray(row, np.uint64)
 
 
@@ -176,10 +154,6 @@ def _packed(key: Key | None) -> bytes:
     if key is None:
         return b""
     return f"{_NUMBER if isinstance(key, int) else _TEXT}{key}".encode()
-
-
-def _text_of(found: Record | BadRecord) -> str:
-    return found.text or "" if isinstance(found, Record) else ""
 
 
 def _content(texts: TextColumns, keys: Sequence[bytes], good: Marks) -> int:

@@ -1,6 +1,6 @@
 """Records and tables in memory, without their near-duplicates."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain, compress, islice
 from typing import Any
@@ -11,9 +11,9 @@ from fpdb.dedupe.decide import Decider, require_next
 from fpdb.dedupe.prepare import RecordBlock
 from fpdb.dedupe.run import Codes, Deduplication, Where
 from fpdb.errors import InputError
-from fpdb.io.arrow import selectable, table_columns
-from fpdb.io.records import BadRecord, Reading, Record, UnfitError, picker
-from fpdb.io.tables import Named
+from fpdb.io.arrow import selectable
+from fpdb.io.batches import batch_of, read_table
+from fpdb.io.records import Reading
 from fpdb.models import Document
 from fpdb.scratch import scratch_folder
 
@@ -23,10 +23,7 @@ _TOGETHER = 1000
 def kept_rows(run: Deduplication, table: Any, given: Where | None) -> Any:
     """Return a table of the same kind, with the rows that stay."""
     table, select = selectable(table)
-    rows = _groups(chain.from_iterable(each.rows() for each in table_columns(table, run.reading)))
-    blocks = (
-        RecordBlock(partial(_records_of_rows, run.reading, some), "row ", "row ") for some in rows
-    )
+    blocks = (RecordBlock(part, "row ") for part in read_table(table, run.reading))
     found = [codes for _, codes in _decided(run, blocks, given)]
     marks = run.kept(np.concatenate([np.empty(0, np.uint8), *found]))
     run.finish(marks)
@@ -56,54 +53,14 @@ def _decided(
             decider.finish()
 
 
-def _groups(items: Iterable[Any]) -> Iterator[list[Any]]:
-    source = iter(items)
-    return iter(lambda: list(islice(source, _TOGETHER)), [])
-
-
 def _record_blocks(reading: Reading, records: Iterable[Any]) -> Iterator[RecordBlock]:
-    first = 1
-    for some in _groups(records):
+    source, first = iter(records), 1
+    while some := list(islice(source, _TOGETHER)):
         for each in some:
             if not isinstance(each, Document | Mapping):
                 raise InputError(
                     f"found {each!r:.40}, expected a record",
                     hint="pass the whole table, or dictionaries such as {'text': …}",
                 )
-        part = partial(_records_of, reading, first, some)
-        yield RecordBlock(part, "record ", "record ", records=some)
+        yield RecordBlock(partial(batch_of, some, first, reading), "record ", records=some)
         first += len(some)
-
-
-def _records_of_rows(reading: Reading, rows: Sequence[Named]) -> Iterator[Record | BadRecord]:
-    """Make records of rows."""
-    pick = picker(reading)
-    for number, fields, replaced in rows:
-        yield _picked(pick, f"row {number}", fields, replaced=replaced)
-
-
-def _records_of(
-    reading: Reading, first: int, records: Sequence[Document | Mapping[str, Any]]
-) -> Iterator[Record | BadRecord]:
-    pick = picker(reading)
-    for number, each in enumerate(records, first):
-        place = f"record {number}"
-        if isinstance(each, Document):
-            yield Record(place, each.key, each.text, each.fingerprint, each.meta)
-        else:
-            yield _picked(pick, place, each, replaced=False)
-
-
-def _picked(
-    pick: Callable[[str, Mapping[str, Any], bool], Record],
-    place: str,
-    fields: Mapping[str, Any] | str,
-    *,
-    replaced: bool,
-) -> Record | BadRecord:
-    if isinstance(fields, str):
-        return BadRecord(place, fields)
-    try:
-        return pick(place, fields, replaced)
-    except UnfitError as error:
-        return BadRecord(place, str(error))

@@ -198,11 +198,11 @@ class Deduplication:
         return hashlib.blake2b(repr(known).encode(), digest_size=DIGEST_BYTES).digest()
 
     def prepared(
-        self, preparer: Preparer, blocks: Iterable[RecordBlock], *, stored: bool
+        self, preparer: Preparer, blocks: Iterable[RecordBlock], *, keyed: bool, stored: bool
     ) -> Iterator[tuple[RecordBlock, RecordColumns]]:
         """Prepare blocks, and count records; raise InputError at a bad one that fails the run."""
         counts = self.counts
-        prepare = Prepare(preparer.adapted(self.reading.max_bytes), self.keep, stored)
+        prepare = Prepare(preparer.adapted(self.reading.max_bytes), self.keep, keyed, stored)
         for block, found in mapped(prepare, blocks, self.jobs, _AHEAD):
             counts.read += len(found.is_bad)
             counts.invalid_utf8 += found.invalid_utf8
@@ -211,8 +211,9 @@ class Deduplication:
                 self._refuse(bad, fails=self.bad == "fail")
             if found.damage:
                 counts.read += 1
-                self._refuse(found.damage, fails=self.bad != "drop")
-                self.damaged[block.number] = found.damage.reason
+                bad = BadRecord(block.shown.removesuffix(":"), found.damage)
+                self._refuse(bad, fails=self.bad != "drop")
+                self.damaged[block.number] = found.damage
             self.show()
             yield block, found
         if counts.read and counts.bad == counts.read:

@@ -122,10 +122,17 @@ class Recipe(Stages):
         Of a short text the words and signs count, in the recipe's cleaning. If they don't even make
         one shingle, the digest is zeros, which equal nothing.
         """
-        if short and not (text := plain_text(self._cleaned(text, self._sketch_steps))):
-            return bytes(DIGEST_BYTES)
-        data = text.encode("utf-8", "surrogatepass")
-        return hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()
+        return self.digests([text], [short])[0]
+
+    def digests(self, texts: Iterable[str], short: Iterable[bool]) -> list[bytes]:
+        """Return the digest of each text, given which ones are short."""
+        found: list[bytes] = []
+        for text, is_short in zip(texts, short, strict=True):
+            plain = plain_text(self._cleaned(text, self._sketch_steps)) if is_short else text
+            data = plain.encode("utf-8", "surrogatepass")
+            digest = hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()
+            found.append(bytes(DIGEST_BYTES) if is_short and not plain else digest)
+        return found
 
     def replace(self, **changes: Any) -> "Recipe":
         """Return a recipe with other parts; give it a new name, because it is another recipe.

@@ -45,10 +45,10 @@ def _shared(file: ColumnFile, progress: Progress | None) -> Iterator[Any]:
     """Yield what comes with the share of the file that was read, of which bytes are counted."""
     size, done = os.path.getsize(file.path), 0
     for block, share in _decoded(file):
-        yield block
         if progress:
             progress(int(size * share) - done)
         done = int(size * share)
+        yield block
     if progress:
         progress(size - done)
 

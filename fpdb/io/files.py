@@ -111,6 +111,17 @@ class Source:
             yield BadRecord(self.path, str(error))
 
 
+@dataclass(frozen=True)
+class LinePart:
+    """A part of a file: some lines that were cut from it."""
+
+    source: Source
+
+    def __call__(self) -> Iterator[Record | BadRecord]:
+        """Yield the records of the lines."""
+        return read_sources([self.source])
+
+
 def read_records(
     path: str, reading: Reading = _ANY, *, progress: Progress | None = None
 ) -> Iterator[Record | BadRecord]:
@@ -309,7 +320,7 @@ class LineParts:
         self._room = PART_BYTES
         part = replace(self._source, cut=cut)
         self._source = replace(self._source, first=part.first + len(cut))
-        return partial(read_sources, [part])
+        return LinePart(part)
 
 
 def _weight(source: Source) -> int:
@@ -366,7 +377,8 @@ def _picked(rows: Callable[[Source], Iterator[Named]], source: Source) -> Iterat
             yield found
 
 
-def _jsonl(source: Source) -> Iterator[Named]:
+def json_rows(source: Source) -> Iterator[Named]:
+    """Yield the fields of each line of JSON that isn't empty, or why there are none."""
     for number, line, replaced in source.lines():
         if isinstance(line, TooLong):
             yield number, f"holds more than {source.reading.max_bytes} bytes in one line", replaced
@@ -417,7 +429,7 @@ def _format(rows: Callable[[Source], Iterator[Named]], **traits: bool) -> Format
 
 
 FORMATS = {
-    "jsonl": _format(_jsonl, has_fields=True, by_line=True),
+    "jsonl": _format(json_rows, has_fields=True, by_line=True),
     "tsv": _format(partial(_table, tables.tsv_rows), has_fields=True, is_table=True),
     "csv": _format(partial(_table, tables.csv_rows), has_fields=True, is_table=True),
     "parquet": _format(_columns, has_fields=True, by_path=True),

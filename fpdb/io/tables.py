@@ -3,7 +3,7 @@
 import csv
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ Cells = tuple[int, list[str] | str, bool]
 Splitter = Callable[[Iterator[Line], int], Iterator[Cells]]
 # The line, or 0 for the complete file; the fields, or the reason why there are none; whether bytes
 # were replaced.
-Named = tuple[int, dict[str, Any] | str, bool]
+Named = tuple[int, Mapping[str, Any] | str, bool]
 
 
 @dataclass
@@ -31,9 +31,9 @@ class FieldColumns:
 
     numbers: Sequence[int]
     columns: dict[str, list[Any]]
-    unusual: dict[int, tuple[dict[str, Any] | str, bool]]
+    unusual: dict[int, tuple[Mapping[str, Any] | str, bool]]
 
-    def row(self, place: int) -> tuple[dict[str, Any] | str, bool]:
+    def row(self, place: int) -> tuple[Mapping[str, Any] | str, bool]:
         """Return the fields of a row."""
         if place in self.unusual:
             return self.unusual[place]

@@ -1,0 +1,279 @@
+"""Records as columns, for whoever takes many at once and needs no object for each.
+
+A reader gives the values of some fields as lists. Usual records are picked of these lists together,
+others one by one as everywhere, so that both ways give the same.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from operator import attrgetter
+from typing import Any
+
+from fpdb.io import arrow
+from fpdb.io.files import LinePart, Source, json_rows, read_parts
+from fpdb.io.records import BadRecord, Reading, Record, UnfitError, json_object, picker
+from fpdb.io.streams import StreamError
+from fpdb.io.tables import FieldColumns
+from fpdb.models import Document, Key
+
+# Types of the fields of usual records; a key may be a whole number, or missing if it isn't needed.
+_TEXT, _KEY, _ANY_KEY = {str}, {str, int}, {str, int, type(None)}
+
+
+@dataclass
+class RecordBatch:
+    """Records as columns, by the numbers of their lines or rows.
+
+    A text is empty where there is none: of a bad record, or where there is a ready fingerprint.
+    `values` are of the field that is kept as metadata, if one is. In `replaced` records, bytes
+    that aren't UTF-8 were. `damage` says why the rest of the source can't be read.
+    """
+
+    numbers: Sequence[int] = ()
+    keys: list[Key | None] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    values: list[Any] = field(default_factory=list)
+    fingerprints: dict[int, int] = field(default_factory=dict)
+    bad: dict[int, BadRecord] = field(default_factory=dict)
+    replaced: int = 0
+    damage: str = ""
+
+    def put(self, place: int, record: Record | BadRecord, name: str) -> None:
+        """Put a record in a place; of its metadata, one field counts."""
+        if isinstance(record, BadRecord):
+            self.refuse(place, record)
+            return
+        self.keys[place], self.texts[place] = record.key, record.text or ""
+        self.values[place] = (record.meta or {}).get(name)
+        self.replaced += record.replaced
+        if record.fingerprint is not None:
+            self.fingerprints[place] = record.fingerprint
+
+    def one(self, place: int) -> "RecordBatch":
+        """Return a single record."""
+        fingerprint, bad = self.fingerprints.get(place), self.bad.get(place)
+        return RecordBatch(
+            self.numbers[place : place + 1],
+            self.keys[place : place + 1],
+            self.texts[place : place + 1],
+            self.values[place : place + 1],
+            {} if fingerprint is None else {0: fingerprint},
+            {} if bad is None else {0: bad},
+        )
+
+    def refuse(self, place: int, bad: BadRecord) -> None:
+        """Take the record in a place for a bad one."""
+        self.bad[place] = bad
+        self.keys[place], self.texts[place], self.values[place] = bad.key, "", None
+        self.fingerprints.pop(place, None)
+
+
+# Returns records when it is called.
+BatchPart = Callable[[], RecordBatch]
+
+
+def read_batches(source: Source) -> Iterator[BatchPart]:
+    """Cut a file into parts, of which threads make columns."""
+    reading = source.reading
+    if source.format.by_path and not reading.all_html:
+        try:
+            for block in arrow.blocks_of_columns(
+                source.form, source.path, reading, source.progress
+            ):
+                yield partial(picked, block, reading)
+        except StreamError as error:
+            yield partial(RecordBatch, damage=str(error))
+        return
+    is_json = source.form == "jsonl" and not reading.all_html
+    for part in read_parts(source.path, reading, progress=source.progress):
+        if is_json and isinstance(part, LinePart):
+            yield partial(_json_batch, part.source)
+        else:
+            yield partial(_batch_of_part, part, source)
+
+
+def read_table(table: Any, reading: Reading) -> Iterator[BatchPart]:
+    """Cut a table in memory, of any library with the Arrow interface."""
+    return (partial(picked, found, reading) for found in arrow.table_columns(table, reading))
+
+
+def batch_of(
+    items: Sequence[Document | Mapping[str, Any]], first: int, reading: Reading
+) -> RecordBatch:
+    """Return records in memory, documents or the fields of some, as columns."""
+    fields = [{} if isinstance(each, Document) else each for each in items]
+    columns = {name: [each.get(name) for each in fields] for name in _needed(reading)}
+    numbers = range(first, first + len(items))
+    documents = {place: each for place, each in enumerate(items) if isinstance(each, Document)}
+    found = picked(_Fields(numbers, columns, {}, fields.__getitem__), reading, documents)
+    for place, each in documents.items():
+        record = Record("", each.key, each.text, each.fingerprint, each.meta)
+        found.put(place, record, _value_name(reading))
+    return found
+
+
+def picked(found: FieldColumns, reading: Reading, apart: Iterable[int] = ()) -> RecordBatch:
+    """Return the records that are made of columns, but for some that are put in later."""
+    count, name = len(found.numbers), _value_name(reading)
+    required = reading.required()
+    keys = _first(reading.keys, found.columns, count)
+    texts = [_first(names, found.columns, count) for what, names in required if what == "text"]
+    values = found.columns.get(name) or [None] * count
+    joined = texts[0] if len(texts) == 1 else list(map(_joined, zip(*texts, strict=True)))
+    batch = RecordBatch(found.numbers, keys, joined or [""] * count, list(values))
+    unusual = set(found.unusual)
+    unusual.update(_others(keys, _KEY if required[0][0] == "key" else _ANY_KEY))
+    unusual.update(*(_others(column, _TEXT) for column in texts))
+    if reading.fingerprint_field or not _valid(keys):
+        unusual.update(range(count))
+    pick = picker(reading)
+    for place in unusual.difference(apart):
+        batch.put(place, pick_one(pick, *found.row(place)), name)
+    return batch
+
+
+def pick_one(
+    pick: Callable[[str, Mapping[str, Any], bool], Record],
+    fields: Mapping[str, Any] | str,
+    replaced: bool,  # noqa: FBT001
+) -> Record | BadRecord:
+    """Return the record that is made of fields; a string says why there are none."""
+    if isinstance(fields, str):
+        return BadRecord("", fields)
+    try:
+        return pick("", fields, replaced)
+    except UnfitError as error:
+        return BadRecord("", str(error))
+
+
+@dataclass
+class _Fields(FieldColumns):
+    """Some fields of records as columns, and what returns all fields of one."""
+
+    every: Callable[[int], Mapping[str, Any] | str]
+
+    def row(self, place: int) -> tuple[Mapping[str, Any] | str, bool]:
+        """Return the fields of a record."""
+        return self.unusual.get(place) or (self.every(place), False)
+
+
+def _needed(reading: Reading) -> list[str]:
+    """Return the names of the fields that records are made of."""
+    required = [name for _, names in reading.required() for name in names]
+    return list(dict.fromkeys([*reading.keys, *required, *reading.kept]))
+
+
+def _value_name(reading: Reading) -> str:
+    return reading.kept[0] if reading.kept else ""
+
+
+def _first(names: Sequence[str], columns: Mapping[str, list[Any]], count: int) -> list[Any]:
+    """Return for each record the first value that is there, of some columns."""
+    first, *others = [columns[name] for name in names if name in columns] or [[None] * count]
+    for column in others:
+        if None in first:
+            pairs = zip(first, column, strict=True)
+            first = [other if one is None else one for one, other in pairs]
+    return list(first)
+
+
+def _joined(texts: Iterable[Any]) -> str:
+    return "\n".join(map(str, texts))
+
+
+def _others(column: list[Any], types: set[Any]) -> Iterator[int]:
+    """Yield the places of the values that have none of some types."""
+    if not set(map(type, column)) <= types:
+        yield from (place for place, value in enumerate(column) if type(value) not in types)
+
+
+def _valid(keys: list[Any]) -> bool:
+    """Return whether all keys that are texts can be used: none is empty, or no Unicode."""
+    texts = [key for key in keys if type(key) is str]
+    try:
+        "".join(texts).encode()
+    except UnicodeEncodeError:
+        return False
+    return "" not in texts
+
+
+def _batch_of_part(part: Callable[[], Iterable[Record | BadRecord]], source: Source) -> RecordBatch:
+    """Return the records of a part of a file as columns; the last may say that it is damaged."""
+    records, damage = list(part()), ""
+    if records and isinstance(last := records[-1], BadRecord) and last.source == source.path:
+        records.pop()
+        damage = last.reason
+    begin, count = len(source.path) + 1, len(records)
+    numbers = [int(each.source[begin:]) for each in records]
+    batch = RecordBatch(numbers, [None] * count, [""] * count, [None] * count, damage=damage)
+    for place, record in enumerate(records):
+        batch.put(place, record, _value_name(source.reading))
+    return batch
+
+
+# JSON lines
+
+
+def _json_batch(source: Source) -> RecordBatch:
+    """Return the records of some lines of JSON as columns."""
+    names = _needed(source.reading)
+    parse = _parser(source.reading.keys, source.reading.kept, tuple(names))
+    lines, first = source.cut or (), source.first
+    # The first line of a file may be that of a portable database, which is refused elsewhere.
+    parsed = _parsed_together(parse, lines) if first > 1 else None
+    unusual: dict[int, tuple[Mapping[str, Any] | str, bool]] = {}
+    numbers: Sequence[int] = range(first, first + len(lines))
+    if parsed is None:
+        parsed, kept = [], list[int]()
+        for number, line in zip(numbers, lines, strict=True):
+            alone = _parsed_together(parse, [line]) if number > 1 else None
+            if alone is None:
+                for _, row, replaced in json_rows(replace(source, cut=[line], first=number)):
+                    unusual[len(kept)] = row, replaced
+                    alone = [parse(b"{}")]
+            # Empty lines are no records.
+            kept += [number] * len(alone or ())
+            parsed += alone or ()
+        numbers = kept
+    columns = {
+        name: list(map(attrgetter(f"field_{place}"), parsed)) for place, name in enumerate(names)
+    }
+    every = partial(_json_fields, lines, numbers, first)
+    return picked(_Fields(numbers, columns, unusual, every), source.reading)
+
+
+def _json_fields(
+    lines: Sequence[Any], numbers: Sequence[int], first: int, place: int
+) -> dict[str, Any] | str:
+    return json_object(lines[numbers[place] - first])
+
+
+def _parsed_together(parse: Callable[[Any], Any], lines: Sequence[Any]) -> list[Any] | None:
+    """Parse lines, or return None if one of them is unusual."""
+    try:
+        data = b"".join(lines)
+        if not data.isascii():
+            data.decode()  # a field that isn't parsed may have other bytes
+        return list(map(parse, lines))
+    except (ValueError, TypeError, RecursionError):
+        return None
+
+
+@cache
+def _parser(
+    keys: tuple[str, ...], kept: tuple[str, ...], names: tuple[str, ...]
+) -> Callable[[Any], Any]:
+    """Return what parses the usual values of some fields of a JSON object.
+
+    It refuses what json.loads refuses, and more; both make the same of what it takes.
+    """
+    import msgspec  # which only records of JSON need
+
+    places = {name: f"field_{place}" for place, name in enumerate(names)}
+    types = dict.fromkeys(names, str | None) | dict.fromkeys(keys, str | int | None)
+    types |= dict.fromkeys(kept, Any)
+    fields = [(place, types[name], None) for name, place in places.items()]
+    renamed = {place: name for name, place in places.items()}
+    form = msgspec.defstruct("Fields", fields, rename=renamed, gc=False)
+    return msgspec.json.Decoder(form).decode
