@@ -28,6 +28,8 @@ _SUFFIX, _RANDOM_BYTES = ".new", 8
 _RANDOM = re.compile(f"[0-9a-f]{{{2 * _RANDOM_BYTES}}}{re.escape(_SUFFIX)}")
 _LONGEST_NAME = 255
 _ATTEMPTS = 100
+# Bytes that are written at once.
+_BUFFER = 1 << 20
 _MOST_LINKS = 40
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -281,7 +283,7 @@ class Drafts:
         with contextlib.ExitStack() as stack:
             stack.callback(os.close, descriptor)
             raw = stack.enter_context(_NamedFile(descriptor, shown))
-            file = io.BufferedWriter(raw)
+            file = io.BufferedWriter(raw, _BUFFER)
             yield file
             if finished:
                 finished.scratch.require_owner()

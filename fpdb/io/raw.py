@@ -113,17 +113,19 @@ def _marked_lines(source: Source, firsts: Places, marks: Marks) -> Iterator[byte
     """
     several = source.form == "csv"
     before = 0
+    # What is before the first row, at -1, belongs to none.
+    bounds, wanted = np.append(firsts, 0), np.append(marks, False)
     with streams.named(source.path), _tolerant(source):
         for data, starts, ends in _blocks(source, several=several):
             numbers = np.arange(before + 1, before + 1 + len(starts))
             rows = firsts.searchsorted(numbers, "right") - 1
-            kept = (rows >= 0) & np.append(marks, False)[rows]
+            kept = wanted[rows]
             if several:
                 [filled] = (~_empty(data, starts, ends)).nonzero()
                 next_filled = filled[filled.searchsorted(np.arange(len(rows)))]
                 kept &= rows == rows[next_filled]
             else:
-                kept &= np.append(firsts, 0)[rows] == numbers
+                kept &= bounds[rows] == numbers
             if not before and data.startswith(_MARK):
                 starts[0] = len(_MARK)
             before += len(starts)
