@@ -37,7 +37,7 @@ SECONDS_A_MEGABYTE = 5.0
 _ROWS, _BYTES = 1000, 1 << 21
 _LOADED, _LOADED_BYTES = 1 << 16, 1 << 24
 # Rows that are copied together, if they aren't too large.
-_COPIED = 1 << 14
+_COPIED = 1 << 10
 # Rows that a file may have, for a start and for each byte: nulls and repeated values take hardly
 # any room in a file, but all the time of the process that makes records of them.
 _MOST_ROWS = 1_000_000
