@@ -363,6 +363,9 @@ def _field_columns(batch: "pyarrow.RecordBatch", number: int, largest: int | Non
     found.unusual.update({place: (found.row(place)[0], True) for place in replaced})
     for place in (sizes > largest).nonzero()[0].tolist() if largest else ():
         found.unusual[place] = f"holds more than {largest} bytes in one record", False
+    for place in found.unusual:  # their values aren't sent twice, or at all if they are too large
+        for values in found.columns.values():
+            values[place] = None
     return found
 
 
