@@ -11,7 +11,7 @@ import os
 import resource
 import signal
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import chain, islice
 from operator import lt
@@ -20,8 +20,9 @@ from typing import Any
 
 import numpy as np
 import xxhash
+from numpy.typing import NDArray
 
-from fpdb.arrays import Column, Marks, Places, Rows, differs, gathered, joined
+from fpdb.arrays import Column, Places, Rows, differs, gathered, joined
 from fpdb.documents.catalog import Catalog, View
 from fpdb.documents.keys import KEYS, key_bytes, key_pages
 from fpdb.documents.layout import check_files, database_names, layout, read_layout
@@ -104,14 +105,16 @@ def check(path: str | os.PathLike[str], *, deep: bool = False) -> Iterator[Probl
 def read_problems(directory: Path, *, deep: bool) -> Iterator[Problem]:
     """Yield everything that is wrong with a database, which this process reads within limits."""
     try:
-        _limit(directory)
-        faults: list[str] = []
+        size = os.lstat(directory / DATA_FILE).st_size
+        limit_resource(resource.RLIMIT_CPU, _SECONDS + _SECONDS_A_MEGABYTE * (size >> 20))
+        limit_resource(resource.RLIMIT_DATA, _MEMORY)
+        limit_resource(resource.RLIMIT_CORE, 0)
         if deep:
             # A snapshot keeps the pages that are read here from being used again.
-            with _opened(directory) as environment, environment.read():
+            with Environment.open(directory, readonly=True) as environment, environment.read():
                 faults = survey.structure_faults(directory)
-        yield from (Problem(DATA_FILE, fault) for fault in faults)
-        with _opened(directory) as environment:
+            yield from (Problem(DATA_FILE, fault) for fault in faults)
+        with Environment.open(directory, readonly=True) as environment:
             _, index, catalog = read_layout(environment)
             with environment.read() as txn:
                 yield from check_view(View(txn, index, catalog))
@@ -124,17 +127,6 @@ def read_problems(directory: Path, *, deep: bool) -> Iterator[Problem]:
         yield Problem(DATA_FILE, "reading it takes far more memory than an intact database needs")
     except Exception as error:  # whatever damage leads to is a problem of the database
         yield Problem(DATA_FILE, f"it can't be read to its end: {type(error).__name__}: {error}")
-
-
-def _opened(directory: Path) -> Environment:
-    return Environment.open(directory, readonly=True)
-
-
-def _limit(directory: Path) -> None:
-    size = os.lstat(directory / DATA_FILE).st_size
-    limit_resource(resource.RLIMIT_CPU, _SECONDS + _SECONDS_A_MEGABYTE * (size >> 20))
-    limit_resource(resource.RLIMIT_DATA, _MEMORY)
-    limit_resource(resource.RLIMIT_CORE, 0)
 
 
 def require_complete_copy(directory: Path) -> None:
@@ -191,54 +183,35 @@ def _check_lookups(txn: ReadTransaction, name: str, step: Meter) -> Iterator[Pro
     kinds = [kind for kind, there in database.flags().items() if there]
     if kinds:
         yield Problem(name, f"its entries are kept as {', '.join(sorted(kinds))}, expected none")
-    count = disordered = unfound = 0
-    last = first_disordered = first_unfound = b""
+    count, last = 0, b""
+    wrong: dict[str, list[bytes]] = {"in order": [], "found": []}
     with txn.cursor(name) as cursor:
         for key in map(bytes, step.count(cursor.iternext(keys=True, values=False))):
             if key <= last:
-                first_disordered = first_disordered or key
-                disordered += 1
+                wrong["in order"].append(key)
             if get(key, None, database) is None:
-                first_unfound = first_unfound or key
-                unfound += 1
+                wrong["found"].append(key)
             last = key
             count += 1
-    if disordered:
-        yield Problem(name, f"{disordered} keys aren't in order, first {first_disordered.hex()}")
-    if unfound:
-        yield Problem(name, f"{unfound} keys aren't found, first {first_unfound.hex()}")
+    for what, keys in wrong.items():
+        if keys:
+            yield Problem(name, f"{len(keys)} keys aren't {what}, first {keys[0].hex()}")
     if count != txn.entries(name):
         yield Problem(name, f"{count} entries, expected {txn.entries(name)}")
 
 
-class Digest:
-    """A digest of rows, in any order: in each bucket, their number and the sum of their mixes.
+def digest(blocks: Iterable[Rows]) -> NDArray[np.uint64]:
+    """Return a digest of rows, in any order: in each bucket, their number and a sum of mixes.
 
     Two sets of rows that differ have the same digest with a chance of one in 2**64. Nobody can
-    choose rows so that they do, because nobody can predict the seeds.
+    choose rows so that they do, because nobody can predict the seeds. Digests can be added up.
     """
-
-    def __init__(self, blocks: Iterable[Rows] = ()) -> None:
-        self.counts = np.zeros(_BUCKETS, np.int64)
-        self.sums = np.zeros(_BUCKETS, np.uint64)
-        for rows in blocks:
-            self.add(rows)
-
-    def add(self, rows: Rows) -> None:
-        """Add rows."""
+    found = np.zeros((2, _BUCKETS), np.uint64)
+    for rows in blocks:
         mixed, buckets = spread(rows)
-        self.counts += np.bincount(buckets, minlength=_BUCKETS)
-        np.add.at(self.sums, buckets, mixed)
-
-    @property
-    def count(self) -> int:
-        """The number of rows."""
-        return int(self.counts.sum())
-
-    def differs(self, other: "Digest") -> Marks:
-        """Mark the buckets with other rows."""
-        marks: Marks = (self.counts != other.counts) | (self.sums != other.sums)
-        return marks
+        found[0] += np.bincount(buckets, minlength=_BUCKETS).astype(np.uint64)
+        np.add.at(found[1], buckets, mixed)
+    return found
 
 
 def spread(rows: Rows) -> tuple[Column, Places]:
@@ -252,14 +225,6 @@ def spread(rows: Rows) -> tuple[Column, Places]:
 def hashed(texts: Iterable[bytes]) -> Column:
     """Return a number for each text, which represents it in rows."""
     return np.array([xxhash.xxh3_64_intdigest(text, _SEEDS[0]) for text in texts], np.uint64)
-
-
-class _RowSet:
-    """One of two sets of rows that are compared: its digest, and how to read it again."""
-
-    def __init__(self, read: Callable[[], Iterable[Rows]], digest: Digest | None = None) -> None:
-        self.read = read
-        self.digest = Digest(read()) if digest is None else digest
 
 
 class _Check:
@@ -276,23 +241,26 @@ class _Check:
         self._numbered = view.catalog.kind == "integer"
         self._home, self._by_key = view.index.home.name, view.catalog.by_key.name
         self._tables = {pages.name: pages for pages in _tables(view)}
+        self._further = {
+            pages.name: table.permutation
+            for pages, table in zip(view.index.further, view.index.plan.tables[1:], strict=True)
+        }
         self._problems: list[Problem] = []
         self._faulty: set[str] = set()  # sub-databases that aren't compared any more
         # The other tables are compared with the home table, which is read again for each.
-        read = [*self._tables, "short", "documents", *[self._home] * len(self._index.further)]
+        read = [*self._tables, "short", "documents", *[self._home] * len(self._further)]
         self._step = Meter("compare the tables", "entry", sum(map(self._txn.entries, read)))
 
     def problems(self) -> Iterator[Problem]:
         """Read everything once, and compare it."""
         found = {}
         for name in (*self._tables, "short"):
-            found[name] = _RowSet(partial(self._stored, name))
+            found[name] = digest(self._stored(name))
             yield from self._reported()
         yield from self._compare_documents(found)
-        for pages, table in zip(self._index.further, self._index.plan.tables[1:], strict=True):
-            if self._faulty.isdisjoint([self._home, pages.name]):
-                wanted = _RowSet(partial(self._permuted, table.permutation))
-                yield from self._compare(pages.name, found[pages.name], wanted)
+        for name in self._further:
+            if self._faulty.isdisjoint([self._home, name]):
+                yield from self._compare(name, found[name], digest(self._wanted(name)))
 
     def _report(self, where: str, what: str) -> None:
         self._problems.append(Problem(where, what))
@@ -385,16 +353,13 @@ class _Check:
                     documents = []
         yield documents
 
-    def _compare_documents(self, found: dict[str, _RowSet]) -> Iterator[Problem]:
+    def _compare_documents(self, found: dict[str, NDArray[np.uint64]]) -> Iterator[Problem]:
         """Compare the records, the home table, and `keys` or `ids` with each other."""
-        digests: dict[str, Digest] = defaultdict(Digest)
-        if self._numbered:
-            # All of `ids` are at home, but for the short texts, which only have a record.
-            digests[self._home] = found[self._home].digest
+        expected: dict[str, NDArray[np.uint64]] = defaultdict(lambda: digest(()))
         sketches = last = 0
         for block in self._records():
             for name, rows in self._rows_of(block).items():
-                digests[name].add(rows)
+                expected[name] += digest([rows])
             if self._numbered:
                 self._look_up(block)
             sketches += sum(bool(stored.sketch) for stored in block)
@@ -402,23 +367,34 @@ class _Check:
         yield from self._reported()
         if "documents" in self._faulty:
             return
-        expected = {
-            name: _RowSet(partial(self._recorded, name), digest) for name, digest in digests.items()
-        }
         if self._numbered:
-            home, short = found[self._home], expected[self._home]
-            both = _RowSet(lambda: chain(home.read(), short.read()), home.digest)
-            found, expected[self._home] = found | {self._home: both}, found[self._by_key]
+            # All of `ids` are at home, but for the short texts, which only have a record.
+            found |= {self._home: found[self._home] + expected[self._home]}
+            expected[self._home] = found[self._by_key]
+        # Without all keys, nothing says which documents there are at home.
+        keyless = self._numbered and self._by_key in self._faulty
         for name, wanted in expected.items():
-            # Without all keys, nothing says which documents there are at home.
-            if not (self._numbered and name == self._home and self._by_key in self._faulty):
+            if not (keyless and name == self._home):
                 yield from self._compare(name, found[name], wanted)
-        if not self._numbered:
-            yield from self._check_counters(expected, sketches, last)
-        elif self._by_key not in self._faulty:
-            yield from self._check_counters(expected, sketches, None)
+        if not (self._numbered and self._by_key in self._faulty):
+            documents = expected[self._home if self._numbered else self._by_key]
+            numbers = int(documents[0].sum()), int(expected["short"][0].sum()), sketches
+            yield from self._check_counters(*numbers, last)
 
-    def _recorded(self, name: str) -> Iterator[Rows]:
+    def _own(self, name: str) -> Iterator[Rows]:
+        """Yield the rows of a table that are compared with the wanted ones."""
+        if self._numbered and name == self._home:
+            return chain(
+                self._stored(name), (self._rows_of(some)[name] for some in self._records())
+            )
+        return self._stored(name)
+
+    def _wanted(self, name: str) -> Iterator[Rows]:
+        """Yield the rows that a table must have."""
+        if name in self._further:
+            return self._permuted(self._further[name])
+        if self._numbered and name == self._home:
+            return self._stored(self._by_key)
         return (self._rows_of(block)[name] for block in self._records())
 
     def _rows_of(self, block: list[Stored]) -> dict[str, Rows]:
@@ -456,36 +432,35 @@ class _Check:
                 self._report(self._by_key, _OTHER.format(number))
 
     def _check_counters(
-        self, expected: dict[str, _RowSet], sketches: int, last: int | None
+        self, documents: int, short: int, sketches: int, last: int
     ) -> Iterator[Problem]:
         try:
             counters = Counters.unpack(self._txn.get("counters", b"counters"))
         except DamagedError as error:
             yield Problem("counters", str(error))
             return
-        # With integer keys, `ids` are expected at home.
-        documents = expected[self._home if self._numbered else self._by_key].digest.count
         for what, found, counted in (
             ("documents", documents, counters.documents),
-            ("short documents", expected["short"].digest.count, counters.short),
+            ("short documents", short, counters.short),
             ("sketches", sketches if self._catalog.sketched else None, counters.sketches),
         ):
             if found != counted:
                 yield Problem("counters", f"{found} {what}, expected {counted}")
-        if last is not None and documents and last >= counters.next_id:
+        if not self._numbered and documents and last >= counters.next_id:
             yield Problem("counters", f"the id {last} is taken, the next is {counters.next_id}")
 
-    def _compare(self, name: str, found: _RowSet, expected: _RowSet) -> Iterator[Problem]:
+    def _compare(
+        self, name: str, found: NDArray[np.uint64], expected: NDArray[np.uint64]
+    ) -> Iterator[Problem]:
         """Report the rows that are on one side only, if both could be read."""
-        differ = found.digest.differs(expected.digest)
-        if not differ.any() or name in self._faulty:
+        [places] = (found != expected).any(axis=0).nonzero()
+        if not len(places) or name in self._faulty:
             return
         self._faulty.add(name)
-        places = differ.nonzero()[0]
-        sizes = (found.digest.counts + expected.digest.counts)[places]
+        sizes = (found[0] + expected[0])[places]
         chosen = places[: max(1, int(sizes.cumsum().searchsorted(COMPARED)))]
-        own, wanted = (_rows_in(chosen, side.read()) for side in (found, expected))
-        further = name in [pages.name for pages in self._index.further]
+        own, wanted = _rows_in(chosen, self._own(name)), _rows_in(chosen, self._wanted(name))
+        further = name in self._further
         for rows, words in (
             (wanted - own, _MISSING_ROW if further else _MISSING),
             (own - wanted, _STRANGE_ROW if further else _STRANGE),
@@ -494,7 +469,7 @@ class _Check:
             shown = [", ".join(map(str, row)) if further else row[-1] for row in sorted(rows)]
             yield from (Problem(name, words.format(each)) for each in dict.fromkeys(shown))
         if len(chosen) < len(places):
-            counts = f"it has {found.digest.count:,} rows, expected {expected.digest.count:,}"
+            counts = f"it has {found[0].sum():,} rows, expected {expected[0].sum():,}"
             yield Problem(name, f"{counts}; only some of the rows that differ are named")
 
 
