@@ -1,7 +1,6 @@
 """Files that are cut, lost or another program's, and limits; the file itself is never changed."""
 
 import os
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -102,10 +101,3 @@ def test_the_most_tables_that_a_plan_can_have(path: Path, tiny: Recipe) -> None:
     with fpdb.open(path) as db:
         assert replace(db.plan, bands=None) == plan
         assert db.plan.bands == choose_bands(0.8, 1_000_000)
-
-
-@pytest.mark.process
-def test_a_copy_of_a_quiet_directory_is_a_database(closed: Path, tmp_path: Path) -> None:
-    shutil.copytree(closed, tmp_path / "copy")
-    sound(tmp_path / "copy")
-    sound(closed)

@@ -252,12 +252,6 @@ def test_a_header_that_says_nonsense_is_refused(
         assert list(again.check()) == []
 
 
-def test_a_database_without_a_header_is_none(filled: Database) -> None:
-    with filled._environment.write() as txn:
-        txn.delete("header", b"header")
-    refused(NotADatabaseError, lambda: fpdb.open(filled.path))
-
-
 # Wrong arguments: of a database with either kind of keys
 
 
@@ -300,6 +294,18 @@ def wrong_uses(db: Database) -> list[tuple[type[FpdbError], Callable[[], Any]]]:
             uses.append((InputError, lambda d=wrong: list(db.add_many([d]))))
     for array in (np.zeros(1, np.int64), np.zeros((1, 2), np.uint64), np.zeros(1, np.float64)):
         uses.append((InputError, lambda a=array: db.add_fingerprints([good], a)))
+    for use in (
+        lambda some: db.add_fingerprints(some, [1, 2]),
+        lambda some: db.add_fingerprints([good, next(iter(db))], some),
+        lambda some: list(db.add_many([some])),
+        lambda some: list(db.query_many(some)),
+    ):
+        uses += [(InputError, lambda use=use, some=some: use(some)) for some in ("ab", b"ab", 3)]
+    for name, wrong in (("memory", 1000), ("memory", "1G"), ("memory", True), ("k", "5")):
+        uses.append((InputError, lambda o={name: wrong}: db.compact(f"{db.path}-new", **o)))
+    uses.append((InputError, lambda: db.add_fingerprints([good], [1], memory=1000)))
+    for name, value in (("k", 3.5), ("k", "3"), ("k", True), ("limit", 1.5)):
+        uses.append((InputError, lambda o={name: value}: db.query_fingerprint(0, **o)))
     for k in (-1, 65, 40):
         uses += [
             (PlanError, lambda k=k: db.query(TEXT, k=k)),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fpdb
-from fpdb import Database, InputError
+from fpdb import Database
 from fpdb.documents.prepare import LOAD
 from fpdb.storage.format import Counters
 from fpdb.tables import plans
@@ -100,32 +100,6 @@ def test_many_changes_are_made_in_portions(
 def _counters(db: Database) -> bytes:
     with db._environment.read() as txn:
         return bytes(txn.get("counters", b"counters") or b"")
-
-
-def test_arguments_of_the_wrong_type_are_refused(tmp_path: Path) -> None:
-    wrong: Any
-    with fpdb.create(tmp_path / "db") as db:
-        for wrong in ({"memory": 0}, {"memory": 1000}, {"memory": "4G"}, {"memory": True}):
-            with pytest.raises(InputError):
-                db.add_fingerprints(["a"], [1], **wrong)
-        for wrong in ({"capacity": "5"}, {"capacity": 0}, {"k": "5"}, {"memory": "1G"}):
-            with pytest.raises(InputError):
-                db.compact(tmp_path / "new", **wrong)
-        for wrong in ("ab", b"ab", 3, None):
-            with pytest.raises(InputError):
-                db.add_fingerprints(wrong, [1, 2])
-            with pytest.raises(InputError):
-                db.add_fingerprints(["a", "b"], wrong)
-        for wrong in ("abc", 7):
-            with pytest.raises(InputError):
-                list(db.add_many([wrong]))
-        with pytest.raises(InputError):
-            next(db.query_many("abc"))
-        with pytest.raises(InputError):
-            db.keys_of(["a"])  # type: ignore[list-item]
-        assert len(db) == 0
-    with pytest.raises(InputError), fpdb.build(tmp_path / "new", k="3"):  # type: ignore[arg-type]
-        raise AssertionError
 
 
 @pytest.mark.parametrize("keys", ["text", "integer"])

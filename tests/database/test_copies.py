@@ -1,6 +1,5 @@
 """Copies of a database that is written to: backups, and what other programs copy under a hold."""
 
-import errno
 import os
 import re
 import shutil
@@ -191,20 +190,3 @@ def test_a_hold_pins_no_more_than_pages(busy: Path) -> None:
         before = len(db)
         db.add("zzz", "a short text")
         assert len(db) > before
-
-
-def test_no_room_for_the_file_of_a_backup(
-    db: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened = os.open
-
-    def refuse(path: str, flags: int, *rest: int, **folder: int | None) -> int:
-        if str(path).endswith("data.mdb") and flags & os.O_CREAT:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return opened(path, flags, *rest, **folder)
-
-    with monkeypatch.context() as patch:
-        patch.setattr("os.open", refuse)
-        with pytest.raises(fpdb.DiskFullError, match="no room to write"):
-            db.backup(tmp_path / "copy")
-    assert os.listdir(tmp_path) == [db.path.name]

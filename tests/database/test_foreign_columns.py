@@ -1,6 +1,5 @@
 """Columns and tables of pandas, polars and pyarrow stand wherever lists and arrays do."""
 
-import subprocess
 import sys
 
 import numpy as np
@@ -185,10 +184,3 @@ def test_a_row_that_is_no_document_is_an_error(table, said):
 def test_what_is_no_table_is_refused():
     with pytest.raises(InputError, match="expected a table"):
         list(fpdb.documents_of([{"key": "a"}]))
-
-
-@pytest.mark.process
-def test_importing_fpdb_imports_none_of_them():
-    code = "import fpdb, sys; print(*{'pandas', 'polars', 'pyarrow'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "\n"

@@ -82,24 +82,6 @@ def test_a_secret_reaches_the_workers(tmp_path):
             assert sum(added.status == "added" for added in db.add_many(ready, jobs=jobs)) == 1100
 
 
-@pytest.mark.parametrize("keys", ["text", "integer"])
-def test_documents_prepared_elsewhere_are_added_as_they_are(tmp_path, keys):
-    key = str if keys == "text" else int
-    some = [Document(key(n), text_of(n), {"n": n}) for n in range(5)] + [
-        Document(key(9), "a very brief text")
-    ]
-    with fpdb.create(tmp_path / "db", keys=keys) as db, fpdb.create(tmp_path / "b", keys=keys) as b:
-        list(db.add_many(some))
-        assert [added.status for added in b.add_prepared(db.preparer.prepare(some))] == [
-            "added"
-        ] * 5 + ["short"]
-        assert rows_in(b) == rows_in(db)
-        assert {added.status for added in b.add_many(some)} == {"unchanged"}
-        again = b.preparer.prepare([Document(key(50), text_of(1))])
-        [added] = b.add_prepared(again, skip_duplicates=True)
-        assert (added.status, added.matches[0].key) == ("duplicate", key(1))
-
-
 def test_a_preparer_tells_good_documents_from_bad_ones(tmp_path):
     with fpdb.create(tmp_path / "db") as db:
         some = [Document(f"u{n}", text_of(n)) for n in range(9)]

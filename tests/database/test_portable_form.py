@@ -277,12 +277,6 @@ def test_another_kind_of_database_is_refused(data, tmp_path, options, message):
         assert len(there) == 0
 
 
-def test_another_k_is_fine(data, tmp_path):
-    with fpdb.create(tmp_path / "there", k=2) as there:
-        assert fpdb.load(tmp_path / "there", io.BytesIO(data)).read == 5
-        assert len(there) == 5
-
-
 def test_a_keyed_recipe_needs_no_secret(tmp_path):
     secret = fpdb.Secret(b"s" * 16)
     recipe = fpdb.recipe("web").replace(name="keyed", hash=fpdb.Hash(by="xxh3", secret=secret))

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiers import examples
 
@@ -21,10 +21,7 @@ from fpdb.errors import InputError
 from fpdb.fingerprint.sketches import least_estimate
 from fpdb.joins import pairs as joins
 from fpdb.storage.format import (
-    Counters,
     Stored,
-    pack_record,
-    unpack_record,
 )
 from fpdb.tables import Bands, bands, choose_bands
 
@@ -59,97 +56,6 @@ def estimated(first: bytes | None, second: bytes | None) -> float | None:
         return None
     apart = sum(a != b for a, b in zip(first.hex(), second.hex(), strict=True))
     return max(0.0, 1 - apart / 256 * 16 / 15)
-
-
-class Model(dict[Any, Stored]):
-    """What a database should hold, as it is prepared to be stored."""
-
-    def __init__(self, db: Database) -> None:
-        assert db.plan.bands
-        self.bands, self.preparer = db.plan.bands, db.preparer
-
-    def put(self, key: Any, text: str) -> None:
-        [self[key]] = self.preparer.prepare([Document(key, text)])
-
-    def similar(self, text: str, least: float) -> set[tuple[Any, float]]:
-        [asked] = self.preparer.questions([text], sketched=True)
-        found = resembling(asked, list(self.values()), self.bands, -1, least)
-        return {(key, -(share or 0.0)) for share, _, key in found}
-
-    def pairs(self, least: float) -> set[tuple[Any, Any, float]]:
-        found = set()
-        for one, other in itertools.combinations(self.values(), 2):
-            if one.fingerprint is not None:
-                near = resembling(one, [other], self.bands, -1, least)
-                found |= {(*sorted((one.key, key)), -(share or 0.0)) for share, _, key in near}
-        return found
-
-
-@pytest.mark.slow("each history is compared with brute force over all documents")
-@pytest.mark.parametrize("keys", ["text", "integer"])
-@settings(max_examples=examples(2), suppress_health_check=[HealthCheck.too_slow])
-@given(seed=st.integers(0, 2**32 - 1))
-def test_a_history_answers_as_brute_force_over_the_sketches(tmp_path_factory, keys, seed):
-    dice = random.Random(seed)
-    texts = [*families(dice, 60), "", "two words", "a b c d e f g h", "四個漢字"]
-    path = tmp_path_factory.mktemp("history") / "db"
-    with fpdb.create(path, similarity=0.7, keys=keys, capacity=1000) as db:
-        model = Model(db)
-        for _ in range(3):
-            batch = [
-                Document(n if keys == "integer" else f"{n:02}", dice.choice(texts))
-                for n in dice.sample(range(90), 30)
-            ]
-            list(db.add_many(batch))
-            for document in batch:
-                model.put(document.key, document.text)
-            for _ in range(10):
-                number = dice.randrange(90)
-                key = number if keys == "integer" else f"{number:02}"
-                action = dice.random()
-                if action < 0.3:
-                    text = dice.choice(texts)
-                    db.add(key, text)
-                    model.put(key, text)
-                elif action < 0.6:
-                    fingerprint = dice.choice([dice.getrandbits(64), WEB.fingerprint(texts[0])])
-                    db.add_fingerprints([key], [fingerprint])
-                    [model[key]] = db.preparer.prepare([Document(key, fingerprint=fingerprint)])
-                else:
-                    db.delete(key)
-                    model.pop(key, None)
-            compare_answers(db, model, dice, texts)
-        assert {d.key: d.sketch or b"" for d in db.scan()} == {
-            key: own.sketch or b"" for key, own in model.items()
-        }
-
-
-def compare_answers(db: Database, model: Model, dice: random.Random, texts: list[str]) -> None:
-    assert not list(db.check())
-    stats = db.stats()
-    assert stats.documents == len(model)
-    assert stats.sketches == sum(bool(own.sketch) for own in model.values())
-    asked = [*dice.sample(texts, 6), *texts[-4:]]
-    for least in (None, 0.55, 1.0):
-        similarity = least or 0.7
-        expected = [model.similar(text, similarity) for text in asked]
-        for ask in (
-            db.query_many(asked, similarity=least),
-            db.query_many(asked * 20, similarity=least),
-            (db.query(text, similarity=least) for text in asked),
-        ):
-            answers = list(itertools.islice(ask, len(asked)))
-            assert [{(m.key, m.similarity) for m in matches} for matches in answers] == expected
-            for matches in answers:
-                ranks = [(-match.similarity, match.distance, match.key) for match in matches]
-                assert ranks == sorted(ranks)
-                assert matches.complete != bool(db.shortfall(least))
-        found = list(db.pairs(similarity=least))
-        shown = {(*sorted((pair.key, pair.other)), pair.similarity) for pair in found}
-        assert shown == model.pairs(similarity)
-        assert len(shown) == len(found)
-        clusters = {cluster.keys for cluster in db.clusters(similarity=least)}
-        assert {frozenset(keys) for keys in clusters} == connected(shown)
 
 
 def connected(pairs: set[tuple[Any, Any, float]]) -> set[frozenset[Any]]:
@@ -221,7 +127,9 @@ def resembling(
 
 
 @pytest.mark.parametrize("similarity", [0.8, 0.5, None])
-def test_questions_of_every_kind_alone_and_together(tmp_path, monkeypatch, similarity):
+def test_questions_of_every_kind_and_pairs_are_those_of_brute_force(
+    tmp_path, monkeypatch, similarity
+):
     dice = random.Random(8)
     stored, asked = prepared(dice, 250), prepared(dice, 50)
     asked += dice.sample(stored, 10)
@@ -241,6 +149,16 @@ def test_questions_of_every_kind_alone_and_together(tmp_path, monkeypatch, simil
             monkeypatch.setattr(lookup, "FEW", 10)
             assert list(ask(asked * 2)) == alone * 2
         assert sum(map(len, alone)) > 20
+        if similarity:
+            pairs = {
+                (key, one.key, -(share or 0.0))
+                for number, one in enumerate(stored)
+                if one.fingerprint is not None
+                for share, _, key in resembling(one, stored[:number], db.plan.bands, -1, similarity)
+            }
+            found = list(db.pairs(similarity=similarity))
+            assert {(pair.key, pair.other, pair.similarity) for pair in found} == pairs
+            assert len(found) == len(pairs) > 100
 
 
 @pytest.mark.parametrize("popular", [10_000, 5])
@@ -534,14 +452,6 @@ def answers_of(db: Database, texts: list[str]) -> list[list[Any]]:
         [match._replace(id=0) for match in matches]
         for matches in db.query_many(texts * 3, similarity=0.7)
     ]
-
-
-def test_records_and_counters_without_sketches_are_as_they_were():
-    record = Stored(3, "key", 12345678, 1, b"d" * 16, b"", 5)
-    assert unpack_record(pack_record(record, 64), 3, 64) == record
-    assert len(Counters(1, 2, 3, 4).pack()) == 40
-    with_sketches = Counters(1, 2, 3, 4, 5)
-    assert Counters.unpack(with_sketches.pack()) == with_sketches
 
 
 def test_clusters_of_many_copies_are_those_of_all_pairs(tmp_path):

@@ -77,12 +77,6 @@ def test_it_ends_with_its_block(db):
         assert caught.value.hint
 
 
-def test_a_closed_database_gives_none(db):
-    db.close()
-    with pytest.raises(fpdb.ClosedError), db.snapshot():
-        pass
-
-
 @pytest.mark.process
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_forked_child_is_told_that_it_has_none(db):

@@ -2,7 +2,6 @@
 
 import io
 
-import numpy as np
 import pytest
 
 import fpdb
@@ -59,16 +58,3 @@ def test_a_scan_goes_on_after_a_key(tmp_path):
         ]
         with pytest.raises(fpdb.InputError):
             next(db.scan(after=7))
-
-
-def test_clusters_of_bits_as_columns(tmp_path):
-    with fpdb.create(tmp_path / "db", similarity=None, k=3, keys="integer") as db:
-        numbers = np.array([3, 1 << 40, 1, 1 << 63, 1 << 40, 0], np.uint64)
-        db.add_fingerprints(range(10, 16), numbers)
-        found = db.clustering()
-        ids = found.ids.tolist()
-        groups = {}
-        for place, first in enumerate(found.firsts.tolist()):
-            groups.setdefault(ids[first], []).append(ids[place])
-        assert list(groups.values()) == [list(each.keys) for each in db.clusters()]
-        assert found.shares.sum() == 0

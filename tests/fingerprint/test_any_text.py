@@ -1,7 +1,5 @@
 """Any text at all gives a result or an error of fpdb, never anything else."""
 
-import time
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -54,21 +52,3 @@ def test_every_preset_compares_any_texts(name, first, second):
     assert 0 <= found.jaccard <= 1
     assert 0 <= found.value_ratio <= 1
     assert found == fpdb.compare(recipe, second, first)
-
-
-@pytest.mark.parametrize("name", PRESETS)
-@pytest.mark.parametrize("character", ["a", "中", " ", "\x00", "\u0301", "😀", "<", "&"])
-def test_one_character_repeated_is_a_result_or_an_error_in_time(name, character):
-    # Tagging is linear, but takes jieba almost a millisecond for a character outside of words.
-    length = 500 if name == "tagged-title" else 200_000
-    before = time.process_time()
-    found = outcome(fpdb.recipe(name), character * length)
-    assert isinstance(found, int | fpdb.FpdbError)
-    assert time.process_time() - before < 3
-
-
-@pytest.mark.parametrize("name", ["words", "char-4"])
-def test_a_surrogate_pair_in_halves_is_not_the_character(name):
-    recipe = fpdb.recipe(name).replace(grams=fpdb.Grams(n=1, minimum=0), clean=())
-    whole, halves = (recipe.replace(segment="characters") for _ in range(2))
-    assert whole.fingerprint("\U0001f600") != halves.fingerprint("\ud83d\ude00")

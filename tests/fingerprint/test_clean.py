@@ -57,15 +57,6 @@ def test_an_invisible_character_doesn_t_keep_a_mark_from_its_letter():
     assert normalise_unicode("e\u200b\u0301") == "é"
 
 
-def test_visually_equal_texts_have_one_fingerprint():
-    plain = "Eight words are enough for a fingerprint of the web recipe: 新闻 café"
-    disguised = (
-        "Ｅight\u200b words a\u00adre enough for a fingerprint of the WEB recipe: 新闻 cafe\u0301"
-    )
-    recipe = fpdb.recipe("web")
-    assert recipe.fingerprint(plain) == recipe.fingerprint(disguised)
-
-
 @pytest.mark.parametrize("mark", ["\u0301", "\u0323", "\u0f71", "\u0f73", "\U0001e8d0"])
 def test_thirty_combining_marks_are_kept(mark):
     def capped(count):
@@ -211,12 +202,6 @@ def test_steps_run_in_the_order_of_the_recipe():
         "ABC": 1,
         "ＡＢＣ": 1,
     }
-
-
-def test_html_is_stripped_by_a_recipe_that_says_so():
-    page = "<html><head><title>T</title><script>x()</script></head><body>新闻 &amp; news</body>"
-    recipe = fpdb.Recipe("pages", clean=("tags", "unicode"))
-    assert recipe.features(page) == {"t": 1, "新闻": 1, "news": 1}
 
 
 @pytest.mark.parametrize(

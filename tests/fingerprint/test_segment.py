@@ -3,7 +3,6 @@
 import re
 import subprocess
 import sys
-import time
 
 import pytest
 from hypothesis import example, given
@@ -63,22 +62,10 @@ def test_hmm_finds_words_that_the_dictionary_lacks():
     assert CUTS["jieba"](text) == ["他", "来到", "了", "网易", "杭", "研", "大厦"]
 
 
-@pytest.mark.full
-def test_hmm_takes_linear_time_on_an_endless_run():
-    before = time.process_time()
-    assert "".join(CUTS["jieba-hmm"]("中" * 100_000)) == "中" * 100_000
-    assert time.process_time() - before < 10
-
-
 def test_hmm_cuts_many_short_runs_as_jieba_does():
     runs = ["他来到了网易杭研大厦", "小明硕士毕业于中国科学院计算所", "杭研"] * 200
     expected = [word for run in runs for word in segmentation.jieba_tokenizer().lcut(run, HMM=True)]
     assert CUTS["jieba-hmm"]("，".join(runs)) == expected
-
-
-def test_characters_are_segments_of_their_own():
-    recipe = fpdb.Recipe("own", clean=(), segment="characters")
-    assert recipe.features("a中a😀") == {"a": 2, "中": 1, "😀": 1}
 
 
 def test_tags_are_mapped_onto_nouns_and_punctuation():

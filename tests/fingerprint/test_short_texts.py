@@ -21,17 +21,6 @@ def test_a_text_with_fewer_features_than_the_minimum_is_short():
     assert isinstance(caught.value, fpdb.FpdbError)
 
 
-def test_repeated_words_are_one_feature():
-    for name in ("web", "words"):
-        with pytest.raises(ShortTextError, match="the text has 2 distinct features"):
-            fpdb.recipe(name).fingerprint("spam eggs " * 1000)
-
-
-def test_repeated_windows_are_one_feature():
-    with pytest.raises(ShortTextError, match="the text has 1 distinct features"):
-        fpdb.recipe("char-4").fingerprint("x" * 1000)
-
-
 @pytest.mark.parametrize("name", ["web", "web-128", "char-4", "bigram-32"])
 @pytest.mark.parametrize("text", ["", " \n"])
 def test_an_empty_text_is_short_and_never_silently_zero(name, text):
@@ -146,18 +135,6 @@ def test_one_string_is_not_many_texts():
 def test_weights_of_one_s_own_are_numbers_from_zero(weight):
     with pytest.raises(InputError, match="negative, too large or no number"):
         Recipe("own").fingerprint_features({"a": 1.0, "b": weight})
-
-
-def test_weights_too_large_to_be_added_exactly_are_refused():
-    with pytest.raises(InputError, match="too large"):
-        Recipe("own").fingerprint_features({"a": 1e306})
-    with pytest.raises(InputError, match="add up"):
-        Recipe("own").fingerprint_features({str(n): 2.0**39 for n in range(4)})
-
-
-def test_characters_cut_elsewhere_are_the_text_s_own():
-    recipe = fpdb.recipe("bigram-32")
-    assert recipe.fingerprint_segments(list("abcd")) == recipe.fingerprint("abcd")
 
 
 def test_weights_whose_sum_is_not_exact_are_refused():

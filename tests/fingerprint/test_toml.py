@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import fpdb
 from fpdb import Grams, Hash, IdfTable, Recipe, RecipeError, Secret, Weights, read_recipe
 from fpdb.fingerprint import PRESETS, write_recipe
 
@@ -54,38 +53,28 @@ def test_any_stop_words_survive_writing_and_reading(tmp_path_factory, words):
     assert read_recipe(path).id == recipe.id
 
 
-def test_an_empty_file_is_the_default_recipe_by_the_file_s_name(write):
-    recipe = read_recipe(write("", "Mine.toml"))
-    assert recipe == Recipe("mine")
-
-
-def test_a_file_may_name_its_recipe(write):
-    assert read_recipe(write('name = "other"')).name == "other"
-
-
-def test_a_base_is_changed_where_the_file_says_so(write):
-    path = write('base = "words"\nbits = 128\n[grams]\nn = 2\n[weights]\ncap = 4\n')
-    expected = Recipe("my", 128, grams=Grams(n=2, minimum=8), weights=Weights(by="log", cap=4))
-    expected = expected.replace(similarity=None)
-    assert read_recipe(path) == expected
-
-
-def test_parameters_of_the_base_s_choice_go_with_the_choice(write):
-    path = write('base = "news-md5"\n[hash]\nby = "xxh3"\n')
-    assert read_recipe(path).hash == Hash()
-    kept = write('base = "news-md5"\n[hash]\nby = "md5"\n')
-    assert read_recipe(kept).hash == Hash(by="md5", offset=32)
-
-
-def test_other_weights_than_the_base_s_keep_its_cap_and_tags(write):
-    path = write('base = "tagged-title"\n[weights]\nby = "binary"\n')
-    assert read_recipe(path).weights == Weights(by="binary", cap=6, tags=(("w", 0.0),))
-
-
-@pytest.mark.parametrize("name", PRESETS)
-def test_a_base_alone_is_the_preset_under_another_name(write, name):
-    recipe = read_recipe(write(f'base = "{name}"'))
-    assert (recipe.id, recipe.name) == (fpdb.recipe(name).id, "my")
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("", Recipe("my")),
+        ('name = "other"', Recipe("other")),
+        (
+            'base = "words"\nbits = 128\n[grams]\nn = 2\n[weights]\ncap = 4',
+            Recipe("my", 128, grams=Grams(n=2, minimum=8), weights=Weights(by="log", cap=4)),
+        ),
+        ('base = "news-md5"\n[hash]\nby = "xxh3"', Hash()),
+        ('base = "news-md5"\n[hash]\nby = "md5"', Hash(by="md5", offset=32)),
+        (
+            'base = "tagged-title"\n[weights]\nby = "binary"',
+            Weights(by="binary", cap=6, tags=(("w", 0.0),)),
+        ),
+    ],
+)
+def test_a_base_is_changed_where_the_file_says_so(write, content, expected):
+    """Parameters of the hash of the base go with it; those of weights stay."""
+    found = read_recipe(write(content, "My.toml"))
+    parts = {Hash: found.hash, Weights: found.weights}
+    assert parts.get(type(expected), found.replace(similarity=0.8)) == expected
 
 
 def test_stop_words_come_from_a_list_or_a_file(write):
@@ -127,57 +116,29 @@ def test_a_secret_comes_from_a_file_beside_the_recipe(write, tmp_path):
         read_recipe(tmp_path / "my.toml")
 
 
-def test_a_secret_s_bytes_are_in_no_error(write, tmp_path):
-    path = tmp_path / "my.key"
-    path.write_bytes(b"correct horse")
-    path.chmod(0o600)
-    with pytest.raises(RecipeError) as caught:
-        read_recipe(write('[hash]\nsecret_file = "my.key"'))
-    assert "horse" not in str(caught.value) + caught.value.hint
-
-
 REFUSED = {
     'base = "wep"': "found no recipe 'wep'",
     'base = ["web"]': "found no recipe",
     "base = {}": "found no recipe",
     "bits = 65": "bits is 65, expected 32, 64, 128",
-    "bits = 64.0": "bits is 64.0",
-    "bits = true": "bits is True",
     'colour = "red"': "colour",
     "[grams]\nsize = 3": "size",
-    "[weights]\nfunction = 3": "function",
-    "[hash]\nsalt = 3": "salt",
     "grams = 3": "grams is 3, expected a table",
-    'weights = "log"': "weights is 'log', expected a table",
     'hash = "md5"': "hash is 'md5', expected a table",
-    "grams = []": "grams is [], expected a table",
     '[[hash]]\nby = "md5"': "expected a table",
-    'segment = "jeiba"': "segment is 'jeiba', expected whitespace, words",
-    'segment = ["jieba"]': "segment is ['jieba'], expected whitespace",
-    'clean = ["strip"]': "a step of clean is 'strip', expected unicode",
     'clean = "unicode"': "clean is 'unicode', expected a list",
     "clean = 3": "can't be built",
-    '[weights]\nby = "tfidf"': "weights.by is 'tfidf'",
     '[weights]\nidf = "absent.tsv"': "the idf table can't be read",
     '[weights]\nidf = "a\\u0000b"': "the idf table can't be read",
-    '[weights]\nidf = ""': "the idf table can't be read",
     "[weights]\nidf = 3": "idf is 3",
     "[weights]\ntags = {n = nan}": "tags",
-    "[weights]\ntags = {n = 2}": "tags with segments that have none",
-    '[hash]\nby = "sha1"': "hash.by is 'sha1'",
-    '[hash]\nby = "md5"\npad = 3': "the hash md5 has no parameter pad, expected offset",
     "[hash]\noffset = 8": "the hash xxh3 has no parameter offset, expected secret",
     '[hash]\nsecret_file = "absent.key"': "the secret can't be read",
-    '[hash]\nsecret_file = "a\\u0000b"': "the secret can't be read",
     "[hash]\nsecret_file = 3": "the secret can't be read",
     '[hash]\nsecret = "00ff"': "is keyed; no secret was given",
     '[grams]\nstop_words = "absent.txt"': "the stop words can't be read",
-    '[grams]\nstop_words = "a\\u0000b"': "the stop words can't be read",
-    '[grams]\nstop_words = ""': "the stop words can't be read",
     "[grams]\nstop_words = 3": "can't be built",
-    "[grams]\nstop_words = [3]": "stop_words is no sequence of texts",
     "name = 3": "its name is unusable",
-    'name = "Über"': "its name is unusable",
     "bits = ": "can't be read",
     "bits = 64\nbits = 64": "can't be read",
     "\x00": "can't be read",
@@ -209,10 +170,6 @@ def test_a_file_of_many_megabytes_is_refused_unread(tmp_path):
         file.truncate((1 << 20) + 1)
     with pytest.raises(RecipeError, match="has more than 1,048,576 bytes"):
         read_recipe(path)
-
-
-def test_a_path_may_be_text(write):
-    assert read_recipe(str(write('base = "web"'))).id == fpdb.recipe("web").id
 
 
 def built_or_refused(build, source):

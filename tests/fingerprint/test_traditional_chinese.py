@@ -1,7 +1,6 @@
 """The step t2s: texts in traditional and in simplified characters get equal fingerprints."""
 
 import importlib
-import pickle
 import re
 import sys
 import time
@@ -122,21 +121,6 @@ def test_threads_share_the_converter():
     expected = [simplify_chinese(text) for text in texts]
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(simplify_chinese, texts * 5)) == expected * 5
-
-
-@pytest.mark.process
-def test_workers_load_it_themselves(tmp_path):
-    recipe = with_step("web")
-    assert pickle.loads(pickle.dumps(recipe)).fingerprint(TRADITIONAL) == recipe.fingerprint(
-        SIMPLIFIED
-    )
-    seen = []
-    for jobs in (1, 2):
-        with fpdb.create(tmp_path / str(jobs), recipe=recipe) as db:
-            numbered = (fpdb.Document(str(n), f"{BOTH[n % 2]}{n}") for n in range(1200))
-            list(db.add_many(numbered, jobs=jobs))
-            seen.append([document.fingerprint for document in db.scan()])
-    assert seen[0] == seen[1]
 
 
 def test_a_file_in_the_working_directory_is_not_read(tmp_path, monkeypatch, loaded_anew):

@@ -24,9 +24,7 @@ from fpdb.storage.format import (
     FileIdentity,
     FilePlace,
     StoredRun,
-    pack_record,
     renumbered,
-    unpack_record,
 )
 from fpdb.storage.number_pages import pack_rows, summed, unpack_rows
 from fpdb.tables.bits import as_words, to_array
@@ -190,21 +188,6 @@ def under(pages: NumberPages, key: bytes, other: bytes, value: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("table", [0, 2])
-def test_pages_out_of_order_are_reported(db: Database, table: int) -> None:
-    pages = tables(db)[table]
-
-    def exchange(txn: WriteTransaction) -> None:
-        with txn.cursor(pages.name) as cursor:
-            (first, one), (second, two), *_ = [(bytes(k), bytes(v)) for k, v in cursor]
-        txn.put(pages.name, first, under(pages, second, first, two))
-        txn.put(pages.name, second, under(pages, first, second, one))
-
-    found = problems(db, exchange)
-    assert places(found) == {pages.name}
-    assert "aren't in order" in found[-1].what
-
-
-@pytest.mark.parametrize("table", [0, 2])
 @pytest.mark.parametrize("by", [1, -1])
 def test_a_page_under_a_wrong_key_is_reported(db: Database, table: int, by: int) -> None:
     """Its rows are in order, but whoever looks for its first ones goes to another page."""
@@ -217,20 +200,6 @@ def test_a_page_under_a_wrong_key_is_reported(db: Database, table: int, by: int)
     found = problems(db, lambda txn: rewrite(txn, pages.name, shift))
     assert places(found) == {pages.name}
     assert "key" in found[0].what
-
-
-def test_a_table_that_lost_everything_is_reported(db: Database) -> None:
-    pages = db._index.further[1]
-
-    def empty(txn: WriteTransaction) -> None:
-        with txn.cursor(pages.name) as cursor:
-            page_keys = [bytes(key) for key, _ in cursor]
-        assert all(txn.delete(pages.name, key) for key in page_keys)
-
-    found = problems(db, empty)
-    assert places(found) == {pages.name}
-    distinct = {document.fingerprint for document in db.scan()} - {None}
-    assert len(found) == len(distinct)
 
 
 # Bands
@@ -356,19 +325,6 @@ def test_a_record_without_its_key_is_reported(db: Database) -> None:
         assert Problem("keys", MISSING.format(2**40)) in found
     else:
         assert Problem("ids", f"the row of the document {2**40} isn't that of its record") in found
-
-
-def test_a_record_with_another_fingerprint_is_reported(db: Database) -> None:
-    own = number_bytes(db, WITH_TEXT)
-
-    def change(txn: WriteTransaction) -> None:
-        bits = db.plan.bits
-        record = unpack_record(txn.get("documents", own) or b"", int.from_bytes(own), bits)
-        assert record.fingerprint is not None
-        other = record.fingerprint ^ 1 << (bits - 8)
-        txn.put("documents", own, pack_record(record._replace(fingerprint=other), bits))
-
-    assert "table-00" in places(problems(db, change))
 
 
 @pytest.mark.parametrize("column", [1, 2], ids=["fingerprint", "time"])

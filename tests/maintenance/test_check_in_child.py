@@ -11,7 +11,7 @@ import pytest
 
 import fpdb
 from fpdb import Grams, Recipe, processes
-from fpdb.errors import AccessError, DatabaseNotFoundError, NotADatabaseError, WorkerError
+from fpdb.errors import AccessError, WorkerError
 
 pytestmark = pytest.mark.process
 
@@ -60,13 +60,6 @@ def zero(path: Path, *pages: int) -> None:
         for page in pages:
             file.seek(page * PAGE)
             file.write(bytes(PAGE))
-
-
-def test_what_is_no_database_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(DatabaseNotFoundError):
-        next(fpdb.check(tmp_path / "absent"))
-    with pytest.raises(NotADatabaseError):
-        next(fpdb.check(tmp_path))
 
 
 def test_an_error_of_opening_comes_as_it_is(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,15 +184,6 @@ def test_a_keyed_database_needs_no_secret(tmp_path: Path) -> None:
     with fpdb.create(tmp_path / "db", recipe=keyed) as db:
         db.add("a", "one two three four five six seven eight nine ten eleven")
     assert list(fpdb.check(tmp_path / "db", deep=True)) == []
-
-
-def test_a_database_that_is_open_here_and_written_to(path: Path) -> None:
-    with fpdb.open(path) as db:
-        for deep in (False, True):
-            problems = fpdb.check(path, deep=deep)
-            for number in range(20):
-                db.add(f"more {number}", "one two three four five")
-            assert list(problems) == []
 
 
 WRITE = """

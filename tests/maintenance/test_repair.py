@@ -21,7 +21,7 @@ from fpdb.errors import (
 )
 from fpdb.maintenance import repair as maintenance_repair
 from fpdb.storage.format import unpack_record
-from fpdb.storage.lmdb_file import BRANCH, LEAF, REACHED, kind_of, number_of, parse_page
+from fpdb.storage.lmdb_file import BRANCH, REACHED, kind_of, parse_page
 from fpdb.storage.open_checks import open_data
 from fpdb.storage.survey import Survey
 
@@ -458,14 +458,6 @@ def test_what_stands_in_the_way(path: Path, tmp_path: Path) -> None:
         fpdb.repair(path, tmp_path / "new", memory=1)
 
 
-def test_a_file_that_is_no_database(tmp_path: Path) -> None:
-    (tmp_path / "odd").mkdir()
-    for content in (b"", b"x" * 100, os.urandom(5 * PAGE)):
-        (tmp_path / "odd" / "data.mdb").write_bytes(content)
-        with pytest.raises(DamagedError, match="meta pages"):
-            fpdb.repair(tmp_path / "odd", tmp_path / "new")
-
-
 def test_a_database_that_is_written_to_meanwhile(
     path: Path, tmp_path: Path, keys: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -480,14 +472,3 @@ def test_a_database_that_is_written_to_meanwhile(
     with pytest.raises(StorageError, match="was written to"):
         fpdb.repair(path, tmp_path / "new")
     assert not (tmp_path / "new").exists()
-
-
-def test_pages_are_read_as_lmdb_wrote_them(path: Path) -> None:
-    with survey_of(path) as survey:
-        file = survey.file
-        assert not survey.problems
-        for number in range(2, file.pages):
-            page = file.page(number) or b""
-            if file.reached[number] == REACHED and kind_of(page) in {BRANCH, LEAF}:
-                assert number_of(page) == number
-                assert parse_page(page).intact
