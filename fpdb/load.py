@@ -7,22 +7,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from tokenize import TokenError
 from typing import IO, Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from fpdb.database import Database
 from fpdb.documents.layout import new_database, new_header
 from fpdb.documents.prepare import GATHERED
 from fpdb.errors import InputError, RecipeMismatchError
-from fpdb.flow import Flow, Ingested, parse_key
+from fpdb.flow import Flow, Ingested
 from fpdb.io.arrow import fingerprint_blocks, spark_files
 from fpdb.io.decoding import FingerprintBlock, SparkSchema
 from fpdb.io.files import size_of
 from fpdb.io.records import BadRecord, Reading
-from fpdb.io.streams import check_file, chunks, named, read_lines, unpacked_name
+from fpdb.io.streams import check_file, chunks, named, unpacked_name
 from fpdb.maintenance import portable
 from fpdb.models import Document, Key
 from fpdb.scratch import remove_abandoned
@@ -30,7 +26,6 @@ from fpdb.storage import Environment
 from fpdb.storage.open_checks import is_vacant
 from fpdb.tables.bulk_load import MEMORY
 
-_CAPACITY = 1_000_000
 _CHUNK = 1 << 18
 # What a record takes, about, until it is stored with the others of its step.
 _RECORD_BYTES = 256
@@ -41,8 +36,6 @@ def load(
     source: str | IO[bytes],
     reading: Reading | None = None,
     *,
-    key_file: str | None = None,
-    first_key: int | None = None,
     memory: int = MEMORY,
     strict: bool = False,
     on_bad: Callable[[BadRecord], object] | None = None,
@@ -56,15 +49,11 @@ def load(
 
     Args:
         path: The directory of the database.
-        source: A file, or "-" for standard input: an array that numpy saved (.npy), records with
-            a key and a fingerprint (JSON lines, CSV, TSV, Parquet, Arrow), what `dump` wrote
-            (.fpdb.jsonl, or the format "portable"), or the Parquet file or directory that
-            `fpdb.integrations.spark` wrote. Or an open binary file, e.g. a pipe, with what `dump`
-            wrote.
+        source: A file, or "-" for standard input: records with a key and a fingerprint (JSON lines,
+            CSV, TSV, Parquet, Arrow), what `dump` wrote (.fpdb.jsonl, or the format "portable"), or
+            the Parquet file or directory that `fpdb.integrations.spark` wrote. Or an open binary
+            file, e.g. a pipe, with what `dump` wrote.
         reading: The format, and which fields of records mean what; "key" and "fingerprint".
-        key_file: A text file with the keys of an array's rows, a key a line.
-        first_key: The key of an array's first row; further rows count on. A new database counts
-            from 0.
         memory: About how many bytes to sort in, besides the fingerprints.
         strict: Raise InputError at the first bad record.
         on_bad: Called for each record that can't be used.
@@ -90,14 +79,7 @@ def load(
         return flow.counts
     flow.counts.bytes_total = size_of(source)
     name = unpacked_name(source.lower())
-    if name.endswith(".npy"):
-        run.array(source, key_file, first_key)
-    elif key_file is not None or first_key is not None:
-        raise InputError(
-            f"{source} holds records, found keys for the rows of an array",
-            hint="records have their keys in a field",
-        )
-    elif reading.format == "portable" or (not reading.format and name.endswith(".fpdb.jsonl")):
+    if reading.format == "portable" or (not reading.format and name.endswith(".fpdb.jsonl")):
         with named(source, "copy it again"):
             try:
                 run.dumped(chunks(source, flow.count_bytes))
@@ -150,38 +132,12 @@ class _Load:
             for place, error in bad:
                 raise InputError(f"line {line + place}: {error}", hint=error.hint)
 
-    def array(self, source: str, key_file: str | None, first_key: int | None) -> None:
-        """Add the rows of an array, under keys from a file or by their numbers."""
-        array = _read_array(source)
-        if key_file is not None and first_key is not None:
-            raise InputError(
-                "found a file of keys and a first key", hint="give the keys in one way only"
-            )
-        first = first_key or 0
-        if first + len(array) > 1 << 64:
-            raise InputError(
-                f"found {len(array):,} rows to number from {first} on, expected keys below 2**64",
-                hint="give a smaller first key",
-            )
-        self.flow.counts.read += len(array)
-        with self._database("text" if key_file else "integer", len(array)) as database:
-            if key_file:
-                keys: Any = [parse_key(line, database.keys) for line in read_lines(key_file)]
-            elif first_key is None and len(database):
-                raise InputError(
-                    f"{self.path} holds documents, and the keys of further ones aren't given",
-                    hint="give the key of the first row, or a file of keys",
-                )
-            else:
-                keys = np.arange(first, first + len(array), dtype=np.uint64)
-            self._add(database, keys, array)
-
     def columns(self, files: list[str], schema: SparkSchema) -> None:
         """Add the documents of Parquet files, as `fpdb.integrations.spark` computed them."""
         if is_vacant(self.path):
             self.new.setdefault("similarity", schema.similarity)
             self.new.setdefault("recipe", "web" if schema.recipe_id else "none")
-        with self._database(schema.keys, 0) as database:
+        with self._database(schema.keys) as database:
             if schema.recipe_id not in (None, database.recipe.id):
                 raise RecipeMismatchError(
                     f"{self.path} has the recipe {database.recipe.id}, found fingerprints by the "
@@ -219,7 +175,7 @@ class _Load:
             flow.reading = dataclasses.replace(flow.reading, fingerprint_field="fingerprint")
         parts = flow.parts([source])
         rows: list[tuple[Key, int | None]] = []
-        with self._database("text", 0) as database:
+        with self._database("text") as database:
             for found in flow.prepared(parts, database.preparer):
                 rows += [(each.key, each.fingerprint) for each in found.documents]
                 flow.counts.read += len(found.documents)
@@ -241,13 +197,12 @@ class _Load:
         self.flow.show()
 
     @contextlib.contextmanager
-    def _database(self, keys: str, count: int) -> Iterator[Database]:
+    def _database(self, keys: str) -> Iterator[Database]:
         """Open the database, or build one that appears at its path when the block ends."""
         new = self.new
         if is_vacant(self.path):
             usual: dict[str, Any] = {
                 "keys": keys,
-                "capacity": max(count, _CAPACITY),
                 "recipe": "none",
                 "similarity": None,
             }
@@ -268,20 +223,3 @@ class _Load:
                         hint=f"leave {name} out, or create another database",
                     )
             yield database
-
-
-def _read_array(path: str) -> NDArray[Any]:
-    """Read an array of a file; its parts are read when they are needed."""
-    try:
-        array: NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
-        len(array)
-    except OSError as error:
-        raise InputError(
-            f"{path} can't be read: {error.strerror or error}", hint="check the path and its rights"
-        ) from None
-    except (ValueError, TypeError, EOFError, OverflowError, MemoryError, SyntaxError, TokenError):
-        raise InputError(
-            f"{path} can't be read as an array of numbers",
-            hint="numpy.save writes such a file from an array",
-        ) from None
-    return array

@@ -24,36 +24,20 @@ if not hasattr(fpdb, "kernels_available"):
 
 # The base of all usage errors, which typer doesn't export.
 _UsageError: type[Any] = typer.BadParameter.mro()[1]
-_SHORT_MEMORY = "there isn't enough memory for this"
-_MORE_MEMORY = (
-    "raise the limit (ulimit -v, or that of the container), or use fewer jobs; what was "
-    "acknowledged is stored"
-)
 # Commands that go on until they are ended, or whose output is that of another program.
 _WITHOUT_JSON = {"serve", "explore", "follow", "hold"}
 # The panels of the help, with their commands; a command's module has its name, if not another one.
 _PANELS = {
-    "Find": "ingest query dedupe pairs clusters",
+    "Find": "ingest query dedupe pairs clusters copies",
     "Look": "report explore compare eval",
     "Connect": "serve follow load export",
     "Maintain": "create get delete stats check backup hold compact swap merge repair",
-    "Recipes": "fingerprint distance plan recipes",
+    "Recipes": "fingerprint plan recipes",
 }
 _COMMANDS = {name: panel for panel, names in _PANELS.items() for name in names.split()}
-_MODULES = {
-    "clusters": "pairs",
-    "eval": "evaluate",
-    "delete": "get",
-    "distance": "fingerprint",
-    "stats": "maintain",
-    "check": "maintain",
-    "backup": "maintain",
-    "hold": "maintain",
-    "compact": "maintain",
-    "swap": "maintain",
-    "merge": "maintain",
-    "repair": "maintain",
-}
+_MODULES = {"clusters": "pairs", "eval": "evaluate", "delete": "get"} | dict.fromkeys(
+    ("stats", "check", "backup", "hold", "compact", "swap", "merge", "repair"), "maintain"
+)
 
 
 def _print_version(wanted: bool) -> None:
@@ -102,28 +86,23 @@ def program(only: str | None = None) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_options)
-    if only != "--version":
+    names = [only] if only in _COMMANDS else [] if only == "--version" else list(_COMMANDS)
+    if names:
         _import_numpy()
-    chosen = {only} if only in _COMMANDS else set() if only == "--version" else set(_COMMANDS)
-    for name, panel in _COMMANDS.items():
-        if name not in chosen:
-            continue
-
+    for name in names:
         from fpdb.cli.options import with_common  # not for --version
 
         module = importlib.import_module(f"fpdb.cli.{_MODULES.get(name, name)}")
-        if hasattr(module, "app"):
-            for command in module.app.registered_commands:
-                command.callback = with_common(command.callback, json=True)
-            app.add_typer(module.app, name=name, rich_help_panel=panel)
+        panel = _COMMANDS[name]
+        if name == "recipes":
+            group = typer.Typer(help=module.HELP, rich_markup_mode="rich", no_args_is_help=True)
+            for each, function in module.COMMANDS.items():
+                group.command(each)(with_common(function, json=True))
+            app.add_typer(group, name=name, rich_help_panel=panel)
         else:
-            found = getattr(module, "evaluate" if name == "eval" else name)
-            app.command(
-                name,
-                rich_help_panel=panel,
-                # A fingerprint may be a negative number, which isn't an option.
-                context_settings={"ignore_unknown_options": name == "distance"},
-            )(with_common(found, json=name not in _WITHOUT_JSON))
+            function = getattr(module, "evaluate" if name == "eval" else name)
+            command = with_common(function, json=name not in _WITHOUT_JSON)
+            app.command(name, rich_help_panel=panel)(command)
     return app
 
 
@@ -156,40 +135,40 @@ def _run() -> int:
             command = typer.main.get_command(program(*sys.argv[1:2]))
             code: int = command(standalone_mode=False) or render.ExitCode.FINE
         render.flush()
-    except FpdbError as error:
-        render.fail(error)
-        code = render.ExitCode.ERROR
     except _UsageError as error:
         error.show()
         code = render.ExitCode.USAGE
     except Exception as error:
-        if _lacks_memory(error):
-            render.fail(FpdbError(_SHORT_MEMORY, hint=_MORE_MEMORY))
-        elif isinstance(error, OSError):
-            render.fail(_named(error))
-        else:
+        said = _said(error)
+        if said is None:
             raise
+        render.fail(said)
         code = render.ExitCode.ERROR
     return code
 
 
-def _named(error: OSError) -> FpdbError:
-    """Return an error of the system with the command and the file."""
+def _said(error: Exception) -> FpdbError | None:
+    """Return an error as it is printed, or None if it is a defect."""
+    if isinstance(error, FpdbError):
+        return error
+    if (
+        isinstance(error, MemoryError)
+        or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
+        or (isinstance(error, RuntimeError) and "can't start new thread" in str(error))
+        or (isinstance(error, ImportError) and "failed to map segment" in str(error))
+    ):
+        return FpdbError(
+            "there isn't enough memory for this",
+            hint="raise the limit (ulimit -v, or that of the container), or use fewer jobs; what "
+            "was acknowledged is stored",
+        )
+    if not isinstance(error, OSError):
+        return None
     try:
         render.flush()
     except FpdbError as unwritten:
         return unwritten
     act = " ".join(["fpdb", *(_COMMANDS.keys() & sys.argv[1:2])])
     files = [str(each) for each in (error.filename, error.filename2) if each is not None]
-    what = ": ".join([f"{act} can't go on", *files, error.strerror or str(error)])
-    return FpdbError(what, hint="look at the rights of these files, and at the room on their disks")
-
-
-def _lacks_memory(error: Exception) -> bool:
-    """Return whether an error is one of Python's reports of a failed allocation."""
-    return (
-        isinstance(error, MemoryError)
-        or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
-        or (isinstance(error, RuntimeError) and "can't start new thread" in str(error))
-        or (isinstance(error, ImportError) and "failed to map segment" in str(error))
-    )
+    said = ": ".join([f"{act} can't go on", *files, error.strerror or str(error)])
+    return FpdbError(said, hint="look at the rights of these files, and at the room on their disks")

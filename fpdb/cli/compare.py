@@ -1,4 +1,4 @@
-"""Compare texts: two, many pairs, or a file of texts with one."""
+"""Compare texts: two, many pairs, or a file of texts with one; or two fingerprints."""
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,6 +31,8 @@ def compare(
         list[str] | None, typer.Argument(metavar="FILE", help="Two files, or one to --rank.")
     ] = None,
     texts: options.TextOption = None,
+    fingerprints: options.FingerprintOption = None,
+    base: options.BaseOption = "hex",
     pairs: Annotated[
         str | None,
         option("--pairs FILE", "Compare the two texts of each line, a tab between."),
@@ -42,50 +44,56 @@ def compare(
     k: Annotated[
         int | None, option("--k -k K", "Print whether the distance is up to K.", min=0)
     ] = None,
-    below: Annotated[
-        int | None, option("--below N", "Print whether the distance is smaller than N.", min=1)
-    ] = None,
+    every: Annotated[bool, option("--all", "Print all measures of the two.")] = False,
     show: Annotated[bool, option("--show", "Print what is in both, and how much of each.")] = False,
 ) -> None:
-    """Compare two files or texts.
+    """Compare two files, texts or fingerprints.
 
     Example:
       fpdb compare essay.txt copy.txt --show
     """
-    given = len(files or ()) + len(texts or ())
+    given = [*(files or ()), *(texts or ())]
     require(
-        not (pairs and rank) and given == (0 if pairs else 1 if rank else 2),
-        "give two files or texts, or --pairs FILE, or one and --rank FILE",
+        not (pairs and rank)
+        and (len(given), len(fingerprints or ()))
+        in ({(0, 0)} if pairs else {(1, 0)} if rank else {(2, 0), (0, 2)}),
+        "give two files, texts or fingerprints, or --pairs FILE, or one and --rank FILE",
     )
-    require(not (show and (pairs or rank)), "--show prints what two files or texts share")
-    require(k is None or below is None, "-k and --below both limit the distance")
-    largest = k if below is None else below - 1
-    sides = [read_text(path) for path in files or ()] + (texts or [])
-    if not (pairs or rank):
-        found = fpdb.compare(recipe, *sides)
-        _report(recipe, found, _verdict(found, largest), sides if show else None)
+    require(not (show and (pairs or rank or fingerprints)), "--show prints what two texts share")
+    if fingerprints:
+        numbers = (fpdb.parse_fingerprint(each, recipe.bits, base) for each in fingerprints)
+        distance = fpdb.distance(*numbers)
+        near = {} if k is None else {"verdict": "duplicate" if distance <= k else "different"}
+        entries = {"distance": f"{distance} of {recipe.bits} bits"} | near
+        render.report(entries, {"distance": distance, "bits": recipe.bits} | near)
         return
+    sides = [read_text(path) for path in files or ()] + (texts or [])
+    if pairs or rank:
+        _compare_lines(recipe, pairs or rank or "", sides, k)
+    else:
+        _report(recipe, sides, k, every=every, show=show)
+
+
+def _compare_lines(recipe: fpdb.Recipe, path: str, sides: Sequence[str], k: int | None) -> None:
+    """Print how near the two texts of each line are; or rank the lines by one text, if given."""
     bad = BadRecords()
-    compared: Iterable[tuple[int, Comparison, str, str]] = _compared(
-        recipe, pairs or rank or "", sides, bad
-    )
-    if rank:
+    compared: Iterable[tuple[int, Comparison, str, str]] = _compared(recipe, path, sides, bad)
+    if sides:
         recipe.batch(sides)  # without it, a bad text would make every line a bad one
         compared = sorted(compared, key=lambda entry: (entry[1].distance, -entry[1].jaccard))
     shown = _SHOWN if render.shows_tables() else _COLUMNS
     render.columns(*shown, title="text")
     for line, found, left, right in compared:
         bad.good += 1
-        verdict = _verdict(found, largest)
-        plain = dataclasses.asdict(found) | {"verdict": verdict, "line": line}
+        verdict = _verdict(found, k)
         exact = (found.angle, found.cosine_estimate, found.cosine, found.jaccard)
         # The ratio of two values of 128 bits may be tiny, so no digit of it is left out.
         rest = (repr(found.value_ratio), verdict or "-", left, right)
-        cells = (str(found.distance), f"{found.percent:.2f}", *(f"{n:.4f}" for n in exact), *rest)
+        cells = (found.distance, f"{found.percent:.2f}", *(f"{n:.4f}" for n in exact), *rest)
         by_name = dict(zip(_COLUMNS, cells, strict=True))
-        first = "" if rank else f"{render.shortened(left, _FIRST)} | "
+        first = "" if sides else f"{render.shortened(left, _FIRST)} | "
         render.result(
-            plain | {"a": left, "b": right},
+            dataclasses.asdict(found) | {"verdict": verdict, "line": line, "a": left, "b": right},
             *(by_name[name] for name in shown),
             title=partial(str, first + right),
         )
@@ -93,21 +101,10 @@ def compare(
     bad.settle(hint="the reasons are above")
 
 
-def _verdict(found: Comparison, k: int | None) -> str | None:
-    if k is None:
-        return None
-    if found.short:
-        return "duplicate" if found.equal else "short"
-    return "duplicate" if found.distance <= k else "different"
-
-
 def _compared(
     recipe: fpdb.Recipe, path: str, sides: Sequence[str], bad: BadRecords
 ) -> Iterator[tuple[int, Comparison, str, str]]:
-    """Compare the texts of each line; or each line with the text that is given, if there is one.
-
-    Lines are numbered, since bad ones are left out.
-    """
+    """Yield the numbers of lines, since bad ones are left out, and their texts compared."""
     for number, line in enumerate(read_lines(path, progress=meter_of("compare", [path]).add), 1):
         texts = [sides[0], line] if sides else line.split("\t")
         wrong = f"found {len(texts) - 1} tabs, expected one between two texts"
@@ -120,49 +117,61 @@ def _compared(
         bad(BadRecord(f"{path}:{number}", wrong))
 
 
+def _verdict(found: Comparison, k: int | None) -> str | None:
+    if k is None:
+        return None
+    if found.short:
+        return "duplicate" if found.equal else "short"
+    return "duplicate" if found.distance <= k else "different"
+
+
 def _report(
-    recipe: fpdb.Recipe, found: Comparison, verdict: str | None, sides: Sequence[str] | None
+    recipe: fpdb.Recipe, sides: Sequence[str], k: int | None, *, every: bool, show: bool
 ) -> None:
-    """Print how similar two texts are, and of both sides what they share."""
+    """Print how similar two texts are, and with `show` the parts that they share."""
+    found = fpdb.compare(recipe, *sides)
+    verdict = _verdict(found, k)
     plain = dataclasses.asdict(found) | {"verdict": verdict}
-    shared = fpdb.overlap(recipe, *sides) if sides else None
-    if shared:
+    entries = {
+        "distance": f"{found.distance} of {recipe.bits} bits",
+        "equal bits": f"{found.percent:.2f}%",
+        "angle": f"{found.angle:.2f} degrees, estimated",
+        "cosine": f"{found.cosine:.4f} exact, {found.cosine_estimate:.4f} estimated",
+        "jaccard": f"{found.jaccard:.4f} of the features, exact",
+        "value ratio": repr(found.value_ratio),
+        "recipe": f"{recipe.name} ({recipe.id})",
+    }
+    if found.shingle_jaccard is not None:
+        estimate = f"{found.sketch_jaccard:.4f} ± {found.sketch_error:.4f} estimated"
+        entries = {
+            "similarity": f"{found.shingle_jaccard:.4f} exact, {estimate}",
+            "containment": f"{found.containment:.4f} of the smaller text, exact",
+        } | entries
+    if not every:
+        bits = recipe.similarity is None or k is not None or found.shingle_jaccard is None
+        likeness = "distance" if bits else "similarity"
+        entries = {likeness: entries[likeness]}
+    if verdict:
+        entries["verdict"] = verdict
+    if show:
+        shared = fpdb.overlap(recipe, *sides)
         plain |= {"share": shared.share, "other_share": shared.other_share}
         plain["passages"] = [
             passage._asdict() | {"text": shared.text[passage.start : passage.end]}
             for passage in shared.passages
         ]
-    entries = {
-        "recipe": f"{recipe.name} ({recipe.id})",
-        "distance": f"{found.distance} of {recipe.bits} bits",
-        "equal bits": f"{found.percent:.2f}%",
-        "angle": f"{found.angle:.2f} degrees, estimated",
-        "cosine": f"{found.cosine_estimate:.4f} estimated, {found.cosine:.4f} exact",
-        "Jaccard": f"{found.jaccard:.4f} exact",
-    }
-    if found.shingle_jaccard is not None:
-        entries["shingles"] = (
-            f"Jaccard {found.sketch_jaccard:.4f} ± {found.sketch_error:.4f} estimated, "
-            f"{found.shingle_jaccard:.4f} exact"
-        )
-        entries["containment"] = f"{found.containment:.4f} of the smaller set, exact"
-    entries["value ratio"] = repr(found.value_ratio)
-    if verdict:
-        entries["verdict"] = verdict
-    if shared:
         for name, share in (("first", shared.share), ("second", shared.other_share)):
             if share is not None:
                 entries[f"{name} text"] = f"{share:.4f} of its shingles are in the other, exact"
     render.report(entries, plain)
     if render.now.json:
         return
-    if shared:
-        if shared.passages:
-            render.columns("words", "first", "second", "passage")
+    if show and shared.passages:
+        render.columns("words", "first", "second", "passage")
         for words, start, end, other_start, other_end in shared.passages:
             passage = " ".join(shared.text[start:end].split())
             render.row(words, f"{start}-{end}", f"{other_start}-{other_end}", passage)
-        if not shared.passages:
-            render.note("the texts share no passage")
+    elif show:
+        render.note("the texts share no passage")
     if found.short:
         render.note("short: a text has too few features, so only equal texts count as duplicates")

@@ -3,16 +3,14 @@
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 import fpdb
 from fpdb.cli import options, render
-from fpdb.cli.options import option
 from fpdb.cli.output import stats_dict
 from fpdb.cli.plan import MANY
-from fpdb.errors import DatabaseExistsError, PlanError
+from fpdb.errors import DatabaseExistsError
 from fpdb.fingerprint import WIDTHS, Recipe
 from fpdb.models import Stats
 
@@ -23,10 +21,7 @@ def create(
     similarity: options.NewSimilarityOption = None,
     k: options.NewKOption = None,
     capacity: options.CapacityOption = 1_000_000,
-    key_type: options.KeyTypeOption = "text",
-    tables: Annotated[
-        int | None, option("--tables N", "The plan with N tables; see fpdb plan.", min=1)
-    ] = None,
+    key_type: options.KeyTypeOption = None,
 ) -> None:
     """Create a database.
 
@@ -35,16 +30,13 @@ def create(
 
     Similarity and k are the recipe's, unless they are given.
     """
-    wanted = recipe.k if k is None else k
-    plan = None if tables is None else _choose_plan(recipe.bits, wanted, capacity, tables)
     with fpdb.create(
         path,
         recipe=recipe,
         similarity="recipe" if similarity is None else similarity or None,
         k=k,
         capacity=capacity,
-        keys=key_type,
-        plan=plan,
+        keys=key_type or "text",
     ) as database:
         stats = database.stats()
         entries = {
@@ -71,18 +63,6 @@ def _warn_of_chance(stats: Stats) -> None:
             f"{stats.capacity:,} documents of {bits} bits and k={k}; {wider}create it with a "
             "smaller -k, or with the --capacity that you expect"
         )
-
-
-def _choose_plan(bits: int, k: int, capacity: int, tables: int) -> fpdb.Plan:
-    """Return the best plan that has that many tables."""
-    found = {len(plan.tables): plan for plan in reversed(fpdb.plans(bits, k, capacity))}
-    if tables not in found:
-        raise PlanError(
-            f"no plan for {bits} bits and k={k} has {tables} tables, "
-            f"expected one of {', '.join(map(str, sorted(found)))}",
-            hint="fpdb plan lists them with their costs",
-        )
-    return found[tables]
 
 
 @contextlib.contextmanager

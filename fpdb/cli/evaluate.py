@@ -8,10 +8,9 @@ import typer
 
 import fpdb
 from fpdb.cli import options, render
-from fpdb.cli.inputs import BadRecords, choose_reading
+from fpdb.cli.inputs import BadRecords, choose_reading, documents_of_files
 from fpdb.cli.options import bundled, choose_recipe, option
 from fpdb.fingerprint.stages import USUAL_SIMILARITY
-from fpdb.io.files import meter_of, read_records
 from fpdb.io.tables import read_pairs
 from fpdb.models import Evaluation, Rating
 
@@ -52,12 +51,8 @@ def evaluate(
     Rates the pairs that a database finds by their similarity, and those within
     each k. Without PAIRS, the truth is the exact similarity of all documents.
     """
-    bad, meter = BadRecords(), meter_of("read", [documents])
-    # Known pairs are read from a table, where every key is a text.
-    read = (
-        fpdb.Document(str(record.key), record.text)
-        for record in bad.among(read_records(documents, reading, progress=meter.add))
-    )
+    bad = BadRecords()
+    read = documents_of_files([documents], reading, bad)
     given = list(read) if report else read
     found = fpdb.evaluate(
         given,

@@ -1,4 +1,4 @@
-"""Fingerprint texts, and count the bits in which two fingerprints differ."""
+"""Fingerprint texts."""
 
 import dataclasses
 import os
@@ -7,13 +7,11 @@ from functools import partial
 from itertools import chain, islice
 from typing import Annotated
 
-import typer
-
 import fpdb
 from fpdb.cli import options, render
 from fpdb.cli.inputs import BadRecords, FilesArgument, choose_reading, not_utf8, typed
-from fpdb.cli.options import bundled, option, require
-from fpdb.fingerprint import WIDTHS, to_int
+from fpdb.cli.options import bundled, option
+from fpdb.fingerprint import to_int
 from fpdb.fingerprint.digits import Base
 from fpdb.io.records import BadRecord, Record
 from fpdb.io.streams import SUFFIXES, suffix_of
@@ -120,22 +118,6 @@ def _vote(found: Explanation, bit: int) -> str:
     """Format the votes on a bit with a sign and two decimals, and 0 without a sign."""
     vote = found.votes[bit]
     return f"{round(vote, 2):+g}" if abs(vote) >= 0.01 else f"{vote:+.1g}" if vote else "0"
-
-
-def distance(
-    first: Annotated[str, typer.Argument(metavar="A", help="A fingerprint.")],
-    second: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
-    base: options.BaseOption = "hex",
-    bits: options.BitsOption = 64,
-) -> None:
-    """Count the bits in which fingerprints differ.
-
-    Example:
-      fpdb distance -502157718 -369049682 --base signed --bits 32
-    """
-    require(bits in WIDTHS, f"found {bits} bits, expected one of {WIDTHS}")
-    apart = fpdb.distance(*(fpdb.parse_fingerprint(each, bits, base) for each in (first, second)))
-    render.result({"distance": apart, "bits": bits}, apart)
 
 
 def _fingerprint(recipe: fpdb.Recipe, records: Sequence[Record]) -> fpdb.models.Batch:

@@ -11,7 +11,7 @@ import typer
 
 import fpdb
 from fpdb.cli import options, render
-from fpdb.cli.options import option, parse_bytes
+from fpdb.cli.options import option, parse_count
 from fpdb.io.records import BadRecord
 from fpdb.models import LARGEST_TEXT
 from fpdb.progress import WorkStep
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _FIELDS = "Fields"
 _INPUT = "Input"
 _TOO_LARGE = "holds more than "  # so a reason begins that is about the size of a record
-_SHOWN, _ALIKE = 100, 3
+_ALIKE, _MOST_KINDS = 3, 30
 _RECORDS = "the reasons are above; --format and the --*-field options say what a record is"
 # Reasons of one kind differ in numbers, and in the text between the first quote and the last.
 _OWN = re.compile(r"['\"].*['\"](?:, …)?|[0-9]+", re.DOTALL)
@@ -83,8 +83,8 @@ def choose_reading(
         int,
         option(
             "--max-bytes BYTES",
-            "Largest text or HTML page to accept; default 2M.",
-            parser=parse_bytes,
+            "Largest text or HTML page to accept; default 2**21.",
+            parser=parse_count,
             show_default=False,
             panel=_INPUT,
         ),
@@ -152,10 +152,10 @@ def outcomes(counts: "RecordCounts") -> str:
 
 
 class BadRecords:
-    """Prints the first records that can't be used, a few of each kind, and counts all of them."""
+    """Prints records that can't be used, the first ones of each kind, and counts all of them."""
 
     def __init__(self) -> None:
-        self.count = self.good = self._shown = 0
+        self.count = self.good = 0
         self._kinds: Counter[str] = Counter()
 
     def among(self, records: Iterable[Good | BadRecord]) -> Iterator[Good]:
@@ -170,17 +170,12 @@ class BadRecords:
     def __call__(self, bad: BadRecord) -> None:
         """Take a record that can't be used."""
         self.count += 1
-        if self._shown > _SHOWN:
-            return
         kind = _OWN.sub("", bad.reason)
-        self._kinds[kind] += 1
         alike = self._kinds[kind]
-        if alike > _ALIKE + 1:
+        if alike > _ALIKE or (not alike and len(self._kinds) == _MOST_KINDS):
             return
-        self._shown += 1
-        if self._shown > _SHOWN:
-            render.note("further bad records are only counted")
-        elif alike > _ALIKE:
+        self._kinds[kind] += 1
+        if alike == _ALIKE:
             render.note(f"further ones like this are only counted: {bad.reason}")
         else:
             render.note(f"{bad.source}: {bad.reason}")
@@ -194,6 +189,19 @@ class BadRecords:
         if self.count:
             none = "the record can't" if self.count == 1 else f"none of {self.count:,} records can"
             raise fpdb.InputError(f"{none} be used", hint=hint)
+
+
+def documents_of_files(
+    paths: Sequence[str], reading: fpdb.Reading, bad: BadRecords
+) -> Iterator[fpdb.Document]:
+    """Yield the texts of files under their keys as texts, and take the records that are bad."""
+    # What reads files takes as long to import as most other things together.
+    from fpdb.io.files import meter_of, read_records
+
+    meter = meter_of("read", paths)
+    for path in paths:
+        for record in bad.among(read_records(path, reading, progress=meter.add)):
+            yield fpdb.Document(str(record.key), record.text)
 
 
 def not_utf8(count: int, records: int) -> str:
@@ -212,13 +220,10 @@ def is_terminal() -> bool:
 
 
 def typed(paths: Sequence[str], reading: fpdb.Reading) -> fpdb.Reading:
-    """Say on a terminal that a command waits for typed input: by default one text.
-
-    Return how that is read.
-    """
+    """Say on a terminal that a command waits for typed input; return how it is read: as a text."""
     if list(paths) == ["-"] and is_terminal():
         if not reading.format and not reading.given:
             reading = dataclasses.replace(reading, format="text")
-        what = "a text" if reading.format == "text" else reading.format or "jsonl"
-        render.note(f"type or paste {what}; Ctrl-D on an empty line ends it")
+        form = "a text" if reading.format == "text" else reading.format or "jsonl"
+        render.note(f"type or paste {form}; Ctrl-D on an empty line ends it")
     return reading

@@ -10,8 +10,6 @@ from fpdb.cli import options, render
 from fpdb.cli.inputs import BadRecords, ProgressLine, StrictOption, choose_reading
 from fpdb.cli.options import bundled, option
 
-_PANEL = "Arrays"
-
 
 @bundled("key_field fingerprint_field base", reading=choose_reading)
 def load(
@@ -22,24 +20,11 @@ def load(
     reading: fpdb.Reading,
     recipe: options.AnyRecipeOption = None,
     k: options.NewKOption = None,
-    key_type: options.AnyKeyTypeOption = None,
+    key_type: options.KeyTypeOption = None,
     strict: StrictOption = False,
     form: Annotated[
         Literal["portable", "jsonl", "tsv", "csv", "parquet", "arrow"] | None,
         option("--format FORMAT", "portable, jsonl, tsv, csv, parquet or arrow; else by suffix."),
-    ] = None,
-    keys: Annotated[
-        str | None, option("--keys FILE", "The keys of an array's rows, one a line.", panel=_PANEL)
-    ] = None,
-    first_key: Annotated[
-        int | None,
-        option(
-            "--first-key N",
-            "Number the rows of an array from N.",
-            min=0,
-            max=2**64 - 1,
-            panel=_PANEL,
-        ),
     ] = None,
 ) -> None:
     """Load fingerprints or an exported database.
@@ -57,8 +42,6 @@ def load(
         path,
         source,
         dataclasses.replace(reading, format=form),
-        key_file=keys,
-        first_key=first_key,
         strict=strict,
         on_bad=bad,
         on_progress=progress,

@@ -2,8 +2,8 @@
 
 import functools
 import inspect
-import re
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -13,14 +13,9 @@ import fpdb
 from fpdb.cli import render
 from fpdb.fingerprint import PRESETS, Recipe
 from fpdb.fingerprint.digits import Base
-from fpdb.models import MOST_BYTES
 from fpdb.threads import MOST
 
 _LARGEST_COUNT = 1 << 63
-_BYTES = re.compile(r"([0-9]{1,19})([KMG]?)")
-_SHIFTS = {"": 0, "K": 10, "M": 20, "G": 30}
-
-KeyType = Literal["text", "integer"]
 
 
 def option(spec: str, text: str, *, panel: str | None = None, **more: Any) -> Any:
@@ -45,22 +40,13 @@ def parse_count(given: str | int) -> int:
     return int(number)
 
 
-def parse_bytes(given: str | int) -> int:
-    """Parse a number of bytes, e.g. 512K or 4M."""
-    found = _BYTES.fullmatch(str(given))
-    number = int(found[1]) << _SHIFTS[found[2]] if found else 0
-    if not 1 <= number <= MOST_BYTES:
-        raise typer.BadParameter(f"found {str(given)!r}, expected a number of bytes, e.g. 4M")
-    return number
-
-
 def parse_similarity(given: str | float) -> float:
     """Parse a similarity; "off" becomes 0, since typer takes None for a missing value."""
     try:
-        share = 0.0 if given == "off" else float(given)
+        share = 0.0 if given == "off" else float(given) or -1.0
     except ValueError:
         share = -1.0
-    if given != "off" and not 0 < share <= 1:
+    if not 0 <= share <= 1:
         raise typer.BadParameter(f"found {given!r}, expected a number above 0, at most 1, or off")
     return share
 
@@ -110,6 +96,9 @@ _RECIPE = option(
 RecipeOption = Annotated[Recipe, _RECIPE]
 AnyRecipeOption = Annotated[Recipe | None, _RECIPE]
 TextOption = Annotated[list[str] | None, option("--text -t TEXT", "A text, in place of a file.")]
+FingerprintOption = Annotated[
+    list[str] | None, option("--fingerprint DIGITS", "A fingerprint, in place of a text.")
+]
 SkipDuplicatesOption = Annotated[
     bool, option("--skip-duplicates", "Don't add near-duplicates of stored documents.")
 ]
@@ -127,18 +116,19 @@ ReportOption = Annotated[
 _CAPACITY = option("--capacity N", "How many documents to plan for, e.g. 5e6.", parser=parse_count)
 CapacityOption = Annotated[int, _CAPACITY]
 AnyCapacityOption = Annotated[int | None, _CAPACITY]
-_KEY_TYPE = option("--key-type text|integer", "Kind of keys; default text.")
-KeyTypeOption = Annotated[KeyType, _KEY_TYPE]
-AnyKeyTypeOption = Annotated[KeyType | None, _KEY_TYPE]
-BitsOption = Annotated[int, option("--bits 32|64|128", "The width of fingerprints.")]
+KeyTypeOption = Annotated[
+    Literal["text", "integer"] | None,
+    option("--key-type text|integer", "Kind of keys; default text."),
+]
 NewKOption = Annotated[
     int | None, option("--k -k K", "The largest distance where bits are compared.", min=0)
 ]
 KOption = Annotated[int | None, option("--k -k K", "Compare bits: the largest distance.", min=0)]
-SimilarityOption = Annotated[
-    float | None,
-    option("--similarity J", "Least similarity; default the stored one or 0.8.", min=0.0, max=1.0),
-]
+_SIMILARITY = option(
+    "--similarity J", "Least similarity; default the stored one or 0.8.", min=0.0, max=1.0
+)
+SimilarityOption = Annotated[float | None, _SIMILARITY]
+LeastOption = Annotated[float, _SIMILARITY]
 NewSimilarityOption = Annotated[
     float | None,
     option("--similarity J|off", "Least similarity; off: bits alone.", parser=parse_similarity),
@@ -155,9 +145,6 @@ BaseOption = Annotated[
     option("--base BASE", "Digits: hex (default), decimal, signed or binary.", show_default=False),
 ]
 
-_JSON = Annotated[bool, option("--json", "Write JSON, one object a line.")]
-_QUIET = Annotated[bool, option("--quiet -q", "Print no summary and no progress.")]
-
 
 def bundled(
     only: str | None = None, **bundles: Callable[..., Any]
@@ -170,11 +157,11 @@ def bundled(
             no such parameter; its own parameters become options of the command.
     """
     parts = {
-        name: {
-            option: parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-            for option, parameter in inspect.signature(make).parameters.items()
-            if only is None or option in only.split()
-        }
+        name: [
+            each
+            for each in inspect.signature(make).parameters.values()
+            if only is None or each.name in only.split()
+        ]
         for name, make in bundles.items()
     }
 
@@ -184,29 +171,29 @@ def bundled(
         @functools.wraps(command)
         def call(**values: Any) -> None:
             for name, make in bundles.items():
-                made = make(**{option: values.pop(option) for option in parts[name]})
+                made = make(**{each.name: values.pop(each.name) for each in parts[name]})
                 if name in own:
                     values[name] = made
             command(**values)
 
-        shown = [parameter for name, parameter in own.items() if name not in bundles]
-        shown += [option for options in parts.values() for option in options.values()]
+        shown = [each for name, each in own.items() if name not in bundles]
         call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-            [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in shown]
+            [each.replace(kind=each.KEYWORD_ONLY) for each in chain(shown, *parts.values())]
         )
         return call
 
     return expand
 
 
-def _choose_printing(as_json: _JSON = False, quiet: _QUIET = False) -> None:
+def _choose_printing(
+    as_json: Annotated[bool, option("--json", "Write JSON, one object a line.")] = False,
+    quiet: Annotated[bool, option("--quiet -q", "Print no summary and no progress.")] = False,
+) -> None:
     render.now.json, render.now.quiet = as_json, quiet
 
 
 def with_common(command: Callable[..., None], *, json: bool) -> Callable[..., None]:
     """Return a command with the option --quiet, and with --json if it has results to print."""
-    if "quiet" in inspect.signature(command).parameters:  # done before
-        return command
     return bundled("as_json quiet" if json else "quiet", printing=_choose_printing)(command)
 
 

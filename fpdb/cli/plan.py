@@ -2,11 +2,10 @@
 
 from dataclasses import asdict
 from math import log2
-from typing import Annotated
+from typing import Annotated, Any
 
-from fpdb.cli import options, render
+from fpdb.cli import render
 from fpdb.cli.options import option, parse_count, require
-from fpdb.errors import PlanError
 from fpdb.fingerprint import WIDTHS
 from fpdb.storage.open_checks import LARGEST_MAP
 from fpdb.tables import Estimate, Plan, chance_matches, estimate_cost, join_plans, plans
@@ -16,12 +15,11 @@ _CORES = 8
 MANY = 0.1
 # The recall of bands is shown at similarities that differ by these from the given one.
 _AROUND = (-0.05, 0, 0.05, 0.1, 0.15)
-_TIMES = ("query", "insert")
-_JOIN_FIELDS = ("name", "prefix", "rows", "shuffle_bytes", "candidates", "tasks", "seconds")
+_COSTS = ("bytes", "query", "insert")
 
 
 def plan(
-    bits: options.BitsOption = 64,
+    bits: Annotated[int, option("--bits 32|64|128", "The width of fingerprints.")] = 64,
     k: Annotated[int, option("--k -k K", "The largest distance.", min=0)] = 3,
     documents: Annotated[
         int,
@@ -48,85 +46,73 @@ def plan(
     """
     require(similarity is None or machines is None, "--similarity goes without --machines")
     asked = {"bits": bits, "k": k, "documents": documents}
-    if similarity is not None:
-        _show_bands(asked, similarity)
-    elif machines is not None:
+    if machines is not None:
         _compare_ways(asked, machines)
-    else:
-        _list_plans(asked)
-
-
-def _list_plans(asked: dict[str, int]) -> None:
-    bits, k, documents = asked.values()
-    found = [(each, estimate_cost(each, documents)) for each in plans(bits, k, documents)]
-    chance = chance_matches(bits, k, documents)
-    if render.now.json:
-        listed = [{"chosen": not place} | _plain(*each) for place, each in enumerate(found)]
-        render.record(asked | {"chance_matches": chance, "plans": listed})
         return
-    names = ("", "tables", "prefix", "probes", "candidates/probe", "candidates", "bytes")
-    rows: list[tuple[str, ...]] = [(*names, *_TIMES)]
+    listed = plans(bits, k, documents, similarity=similarity)
+    if similarity is not None:
+        del listed[1:]  # the bands are the same with other tables
+    found = [(each, estimate_cost(each, documents)) for each in listed]
+    facts, plain = _facts(*found[0], documents, k, similarity)
+    if render.now.json:
+        rows = [{"chosen": not place} | _plain(*each) for place, each in enumerate(found)]
+        render.record(asked | plain | {"plans": rows})
+        return
+    lines = []
     for place, (each, cost) in enumerate(found):
-        counts = (f"{len(each.tables):,}", f"{each.prefix}", f"{cost.probes:,}")
-        candidates = (_number(cost.candidates_per_probe), _number(cost.candidates))
-        rows.append(("" if place else "*", *counts, *candidates, *_bytes_and_times(cost)))
-    render.table(rows)
-    false = f"{_number(chance)} a query by chance, if fingerprints were random"
-    if chance >= MANY and bits < max(WIDTHS):
-        false += f"; with {2 * bits} bits {_number(chance_matches(2 * bits, k, documents))}"
+        counts = ("" if place else "*", f"{len(each.tables)}", f"{each.prefix}", f"{cost.probes:,}")
+        candidates = _number(cost.candidates_per_probe), _number(cost.candidates)
+        lines.append((*counts, *candidates, *_costs(cost)))
+    names = ("", "tables", "prefix", "probes", "candidates/probe", "candidates")
+    render.table((*names, *_COSTS), lines)
     render.row("")
-    render.report({"documents": f"{documents:,}, 2**{log2(documents):.3g}", "false matches": false})
+    render.report({"documents": f"{documents:,}, 2**{log2(documents):.3g}"} | facts)
 
 
-def _show_bands(asked: dict[str, int], similarity: float) -> None:
-    """Print the plan for texts of a similarity, its cost, and the shares that its bands find."""
-    bits, k, documents = asked.values()
-    chosen = plans(bits, k, documents, similarity=similarity)[0]
-    cost, bands = estimate_cost(chosen, documents), chosen.bands
-    if bands is None:
-        raise PlanError("the plan has no bands", hint="give a similarity above 0")
+def _facts(
+    plan: Plan, cost: Estimate, documents: int, k: int, similarity: float | None
+) -> tuple[dict[str, str], dict[str, Any]]:
+    """Return the matches by chance, and the recall of bands, in words and as plain data."""
+    if plan.bands is None or similarity is None:
+        chance = chance_matches(plan.bits, k, documents)
+        false = f"{_number(chance)} a query by chance, if fingerprints were random"
+        if chance >= MANY and plan.bits < max(WIDTHS):
+            fewer = _number(chance_matches(2 * plan.bits, k, documents))
+            false += f"; with {2 * plan.bits} bits {fewer}"
+        return {"false matches": false}, {"chance_matches": chance}
     shown = (round(max(0, min(similarity + apart, 1)), 2) for apart in _AROUND)
-    recall = {f"{each:.2f}": round(bands.recall(each), 4) for each in shown}
-    chance = bands.chance(documents)
-    plain = {"bands": asdict(bands), "recall": recall, "chance_candidates": chance}
+    recall = {f"{each:.2f}": round(plan.bands.recall(each), 4) for each in shown}
+    chance = plan.bands.chance(documents)
     total = cost.bytes + cost.key_bytes
-    entries = {
-        "plan": chosen.name,
+    facts = {
+        "bands": plan.bands.name,
         "recall": ", ".join(f"{share:.1%} at {each}" for each, share in recall.items()),
-        "candidates": f"{_number(chance)} unrelated documents a query",
-        "bytes": f"{total / documents:.0f} a document with a text key, {render.size(total)} in all",
-        "query": _time(cost.similar_seconds or 0.0),
-        "insert": _time(cost.insert_seconds),
+        "false matches": f"{_number(chance)} unrelated documents a query, compared by sketches",
+        "size": f"{total / documents:.0f} B a document with a text key, {render.size(total)}",
     }
-    render.report(entries, asked | {"similarity": similarity} | plain | _plain(chosen, cost))
+    plain = {"bands": asdict(plan.bands), "recall": recall, "chance_candidates": chance}
+    return facts, plain | {"similarity": similarity}
 
 
 def _compare_ways(asked: dict[str, int], machines: int) -> None:
-    """Print the cost of a database on each machine, of a join, and of one database of all."""
+    """Print the cost of a database on each machine, of one database of all, and of a join."""
     bits, k, documents = asked.values()
-    part = -(-documents // machines)
-    each, whole = (plans(bits, k, count)[0] for count in (part, documents))
-    costs = estimate_cost(each, part), estimate_cost(whole, documents)
+    rows: list[tuple[str, ...]] = []
+    plain: dict[str, Any] = asked | {"machines": machines, "cores": _CORES}
+    for way, count in (("each", -(-documents // machines)), ("one", documents)):
+        each = plans(bits, k, count)[0]
+        cost = estimate_cost(each, count)
+        plain[way] = {"documents": count} | _plain(each, cost)
+        work = (*_costs(cost), _time(cost.load_seconds))
+        rows.append((f"{way} machine", each.name, f"{count:,}", *work))
     join = join_plans(bits, k, documents, machines=machines, cores=_CORES)[0]
+    shuffle, seconds = render.size(join.shuffle_bytes), _time(join.seconds)
+    rows.append(("a join", join.name, f"{documents:,}", shuffle, "-", "-", seconds))
     if render.now.json:
-        ways = {
-            "each": {"documents": part} | _plain(each, costs[0]),
-            "join": {name: getattr(join, name) for name in _JOIN_FIELDS},
-            "whole": _plain(whole, costs[1]),
-        }
-        render.record(asked | {"machines": machines, "cores": _CORES} | ways)
+        render.record(plain | {"join": {"name": join.name, "prefix": join.prefix} | asdict(join)})
         return
-    rows: list[tuple[str, ...]] = [("way", "plan", "documents", "bytes", *_TIMES, "all")]
-    for way, chosen, count, cost in (
-        ("each machine", each, part, costs[0]),
-        ("one machine", whole, documents, costs[1]),
-    ):
-        work = (*_bytes_and_times(cost), _time(cost.load_seconds))
-        rows.append((way, chosen.name, f"{count:,}", *work))
-    shuffle = render.size(join.shuffle_bytes)
-    work = ("a join", join.name, f"{documents:,}", shuffle, "-", "-")
-    render.table([*rows, (*work, _time(join.seconds))])
-    if costs[1].bytes + costs[1].key_bytes > LARGEST_MAP:
+    render.table(("way", "plan", "documents", *_COSTS, "all"), rows)
+    if cost.bytes + cost.key_bytes > LARGEST_MAP:
         render.note(f"a database has at most {render.size(LARGEST_MAP)}")
 
 
@@ -134,8 +120,9 @@ def _plain(plan: Plan, cost: Estimate) -> dict[str, object]:
     return {"name": plan.name, "tables": len(plan.tables), "prefix": plan.prefix} | asdict(cost)
 
 
-def _bytes_and_times(cost: Estimate) -> tuple[str, ...]:
-    return render.size(cost.bytes), _time(cost.seconds), _time(cost.insert_seconds)
+def _costs(cost: Estimate) -> tuple[str, ...]:
+    seconds = cost.similar_seconds or cost.seconds
+    return render.size(cost.bytes), _time(seconds), _time(cost.insert_seconds)
 
 
 def _number(value: float) -> str:

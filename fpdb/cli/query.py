@@ -37,9 +37,7 @@ def query(
     target: Output,
     files: FilesArgument = None,
     texts: options.TextOption = None,
-    fingerprints: Annotated[
-        list[str] | None, option("--fingerprint DIGITS", "A fingerprint to look for.")
-    ] = None,
+    fingerprints: options.FingerprintOption = None,
     similarity: options.SimilarityOption = None,
     k: options.KOption = None,
     limit: Annotated[

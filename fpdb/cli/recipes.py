@@ -12,14 +12,9 @@ from fpdb.fingerprint import DESCRIPTIONS, PRESETS, Recipe, write_recipe
 from fpdb.io.files import meter_of
 from fpdb.io.streams import read_lines
 
-app = typer.Typer(
-    help="List, show and prepare recipes.\n\nExample:\n  fpdb recipes show web > my.toml",
-    rich_markup_mode="rich",
-    no_args_is_help=True,
-)
+HELP = "List, show and prepare recipes.\n\nExample:\n  fpdb recipes show web > my.toml"
 
 
-@app.command("list")
 def list_recipes() -> None:
     """List the recipes that come with fpdb.
 
@@ -33,7 +28,6 @@ def list_recipes() -> None:
         render.result(plain, *shown, DESCRIPTIONS[name])
 
 
-@app.command()
 def show(
     recipe: Annotated[
         Recipe,
@@ -50,10 +44,10 @@ def show(
     if render.now.json:
         render.record(recipe.to_dict() | {"id": recipe.id})
     else:
-        render.block(write_recipe(recipe))
+        for line in write_recipe(recipe).splitlines():
+            render.row(line)
 
 
-@app.command()
 def idf(
     files: Annotated[list[str], typer.Argument(metavar="FILE", help="Texts, one a line.")],
     output: Annotated[
@@ -73,3 +67,6 @@ def idf(
     counts = {"path": str(output), "features": len(table.values), "id": table.id}
     features = render.plural(len(table.values), "feature")
     render.summarise(counts, f"{output}: {features}, id {table.id}")
+
+
+COMMANDS = {"list": list_recipes, "show": show, "idf": idf}

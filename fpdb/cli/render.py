@@ -14,8 +14,9 @@ import stat
 import sys
 import time
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from shutil import get_terminal_size
 from typing import IO, Any
 
 import typer
@@ -26,7 +27,7 @@ from fpdb.progress import WorkStep
 _PLAIN = re.compile(r"[\x20-\x7e]*")
 # What may begin a formula; some spreadsheets accept the wide forms as well.
 _FORMULA = tuple("=+-@\t\r\n\0＝＋－＠")
-_NUMBER = re.compile(r"-?[0-9][0-9,.]*%?|-|")
+_NUMBER = re.compile(r"-?[0-9][0-9,.e-]*(%| [^\W\d]+)?|-|")
 # A table is printed from this number of rows on, or after these seconds.
 _MANY_ROWS, _LONG = 100, 0.5
 # Progress is shown after as many seconds, and then after each pause. The time that is left is
@@ -175,30 +176,26 @@ def _width(text: str) -> int:
     return cell_len(text)
 
 
-def _terminal_width() -> int:
-    from shutil import get_terminal_size  # which imports much
-
-    return get_terminal_size().columns
-
-
 def _styled(text: str, style: str, stream: IO[str]) -> str:
     """Return a text in a colour or weight, where a person sees it who wants that."""
-    plain = not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return text if plain or not text else f"\x1b[{style}m{text}\x1b[0m"
+    if not style or not text or not stream.isatty():
+        return text
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return text if plain else f"\x1b[{style}m{text}\x1b[0m"
 
 
 class _AlignedRows:
     """Rows in aligned columns under a header, as wide as the first rows need."""
 
-    def __init__(self, names: Sequence[str], title: str) -> None:
+    def __init__(self, names: Sequence[str], title: str = "") -> None:
         self._titled = bool(title)
         self._names = [*names, title] if title else list(names)
-        self._waiting: list[list[str]] = []
+        self._waiting: list[Sequence[str]] = []
         self._since = 0.0
         self._widths: list[int] = []
         self._right: list[bool] = []
 
-    def add(self, cells: list[str]) -> None:
+    def add(self, cells: Sequence[str]) -> None:
         """Hold a row until there are many, or the first one has waited for long."""
         moment = time.monotonic()
         self._since = self._since if self._waiting else moment
@@ -208,20 +205,11 @@ class _AlignedRows:
 
     def print(self) -> None:
         """Print the rows that wait, the first ones under the header."""
-        if not self._waiting:
-            return
-        if not self._widths:
+        if self._waiting and not self._widths:
             self._measure()
-            names = [
-                name if wide else "" for name, wide in zip(self._names, self._widths, strict=True)
-            ]
-            _write(_styled(self._line(names), _BOLD, sys.stdout))
+            _write(_styled(self._line(self._names), _BOLD, sys.stdout))
         for cells in self._waiting:
-            title = ""
-            if self._titled:
-                title = cells[-1] = shortened(cells[-1].strip(), self._widths[-1])
-            line = self._line(cells)
-            _write(line[: len(line) - len(title)] + _styled(title, _DIM, sys.stdout))
+            _write(self._line(cells, _DIM))
         self._waiting.clear()
 
     def _measure(self) -> None:
@@ -231,25 +219,29 @@ class _AlignedRows:
         named = zip(self._names, by_column, strict=True)
         self._widths = [max(map(_width, (name, *column))) for name, column in named]
         if self._titled:
-            room = _terminal_width() - sum(self._widths[:-1]) - 2 * len(self._widths) + 2
-            shown = room >= _LEAST_TITLE and any(by_column[-1])
-            self._widths[-1] = min(self._widths[-1], room) if shown else 0
+            room = get_terminal_size().columns - sum(self._widths[:-1]) - 2 * len(self._widths) + 2
+            self._widths[-1] = min(self._widths[-1], room) if room >= _LEAST_TITLE else 0
             self._right[-1] = False
 
-    def _line(self, cells: Sequence[str]) -> str:
+    def _line(self, cells: Sequence[str], title_style: str = "") -> str:
         """Return aligned cells as a line: numbers to the right, texts to the left."""
+        rest = ""
+        if self._titled:
+            rest = _styled(shortened(cells[-1].strip(), self._widths[-1]), title_style, sys.stdout)
+            cells = cells[:-1]
         padded = (
             " " * (wide - _width(cell)) + cell if right else cell + " " * (wide - _width(cell))
-            for cell, wide, right in zip(cells, self._widths, self._right, strict=True)
+            for cell, wide, right in zip(cells, self._widths, self._right, strict=False)
         )
-        return "  ".join(padded).rstrip()
+        return ("  ".join(padded) + "  " + rest).rstrip()
 
 
-def table(rows: Sequence[Sequence[str]]) -> None:
-    """Print rows in aligned columns, numbers to the right under their names."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for fields in rows:
-        _write("  ".join(map(str.rjust, map(safe, fields), widths)).rstrip())
+def table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print some rows in aligned columns under their names, not on a terminal only."""
+    aligned = _AlignedRows(names)
+    for each in rows:
+        aligned.add(each)
+    aligned.print()
 
 
 def report(entries: Mapping[str, object], plain: Mapping[str, Any] | None = None) -> None:
@@ -399,19 +391,15 @@ class StepLine:
 
     def __init__(self) -> None:
         self._since = self._shown = time.monotonic()
-        # Where and when each step began, and how far it is; several may take turns.
-        self._steps: dict[str, tuple[int, float, int]] = {}
+        # Where and when each step began; several may take turns.
+        self._steps: dict[str, tuple[int, float]] = {}
 
     def show(self, step: WorkStep, share: float | None = None, more: str = "") -> None:
         """Show a step from the command's second second on, a few times a second."""
         name, done, total, unit = step
-        share = done / total if total else share
         moment = time.monotonic()
-        first, began, before = self._steps.get(name, (done, moment, -1))
-        if done < before:  # the step is done again
-            first, began = done, moment
-        self._steps[name] = first, began, done
-        due = before < 0 or moment - self._shown >= _PAUSE
+        due = name not in self._steps or moment - self._shown >= _PAUSE
+        first, began = self._steps.setdefault(name, (done, moment))
         if now.quiet or moment - self._since < _QUICK or not due or not _shows_progress():
             return
         self._shown, lasted = moment, max(moment - began, 1e-9)
@@ -420,6 +408,7 @@ class StepLine:
         if unit == "byte":
             amount, pace = size(done), f"{size(rate)}/s"
         parts = [f"{name + ': ' if name else ''}{amount}{more}"]
+        share = done / total if total else share
         if share is not None:
             parts.append(f"{min(share, 1):.0%}")
         if rate >= 1:
@@ -442,7 +431,7 @@ def _shows_progress() -> bool:
 
 
 def _show_progress(message: str) -> None:
-    line = shortened(safe(message), _terminal_width() - 1)
+    line = shortened(safe(message), get_terminal_size().columns - 1)
     sys.stderr.write("\r" + line + " " * (now.progress_width - _width(line)))
     sys.stderr.flush()
     now.progress_width = _width(line)

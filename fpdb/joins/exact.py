@@ -44,9 +44,8 @@ def exact_pairs(
     documents: Iterable[Document],
     similarity: float | Fraction = 0.8,
     *,
-    of: Of = "shingles",
+    of: Of | None = None,
     recipe: Recipe | str = "web",
-    above: bool = False,
     containment: bool = False,
 ) -> Iterator[ExactPair]:
     """Find all pairs of documents that are similar enough, exactly, without a database.
@@ -60,9 +59,9 @@ def exact_pairs(
         documents: What is compared; each has a text.
         similarity: The least similarity; a fraction such as 2/3 is `fractions.Fraction(2, 3)`.
         of: What a document is the set of: the shingles of its text, in which order counts, or the
-            features of the recipe, which are words for most.
+            features of the recipe, which are words for most. By default the features of a recipe
+            without a similarity, and the shingles otherwise.
         recipe: How texts are cleaned and cut.
-        above: Yield only pairs that are more similar than `similarity`.
         containment: Take for similarity the share of the smaller set that is in the larger one,
             instead of the Jaccard similarity, the share of both together that is in both.
 
@@ -73,9 +72,12 @@ def exact_pairs(
         InputError: A document has no text, the similarity isn't above 0 and at most 1, or the texts
             have too many elements.
     """
+    recipe = preset(recipe) if isinstance(recipe, str) else recipe
+    if of is None:
+        of = "features" if recipe.similarity is None else "shingles"
     require_choice("of", of, ("shingles", "features"))
-    limit = Limit.of(similarity, above=above, containment=containment)
-    return _exact_pairs(documents, preset(recipe) if isinstance(recipe, str) else recipe, of, limit)
+    limit = Limit.of(similarity, containment=containment)
+    return _exact_pairs(documents, recipe, of, limit)
 
 
 def _exact_pairs(
@@ -107,20 +109,17 @@ def _exact_pairs(
 
 @dataclass(frozen=True)
 class Limit:
-    """How much two sets must share: at least a share, or more than it if `above`.
+    """How much two sets must share at least.
 
     It is a share of what either of them has, the Jaccard similarity; or, as `containment`, of what
     the smaller has.
     """
 
     share: Fraction
-    above: bool = False
     containment: bool = False
 
     @classmethod
-    def of(
-        cls, share: float | Fraction, *, above: bool = False, containment: bool = False
-    ) -> "Limit":
+    def of(cls, share: float | Fraction, *, containment: bool = False) -> "Limit":
         """Return a limit; a number such as 0.8 is taken as it is written, as 8/10.
 
         Raises:
@@ -130,21 +129,18 @@ class Limit:
             fraction = Fraction(str(share))
         except ValueError:
             fraction = Fraction(0)
-        if not 0 < fraction <= 1 or (above and fraction == 1):
+        if not 0 < fraction <= 1:
             raise InputError(
-                f"found the similarity {share!r}, expected a number above 0, "
-                + ("below 1" if above else "at most 1"),
+                f"found the similarity {share!r}, expected a number above 0, at most 1",
                 hint="0.8 is what near-duplicates usually have",
             )
-        return cls(fraction, above, containment)
+        return cls(fraction, containment)
 
     def least(self, sizes: Places, share: Fraction | None = None) -> Places:
         """Return the smallest numbers of elements that reach the limit, as shares of others."""
         share = self.share if share is None else share
         # Python's own numbers, because the products may exceed 64 bits.
         products = sizes.astype(object) * share.numerator
-        if self.above:
-            return np.asarray(products // share.denominator + 1, np.int64)
         return np.asarray(-(-products // share.denominator), np.int64)
 
 

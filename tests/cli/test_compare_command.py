@@ -10,7 +10,6 @@ import fpdb
 
 FIRST = "the cat sat on the mat and looked at the dog"
 SECOND = "the cat sat on a mat and looked at the dog"
-COLUMNS = ["distance", "bits_equal", "angle", "cosine_estimate", "cosine", "jaccard", "value_ratio"]
 
 
 def percent_of_java(distance):
@@ -19,54 +18,59 @@ def percent_of_java(distance):
     return float(share.quantize(Decimal("0.01"), ROUND_HALF_UP))
 
 
-def entries(done):
-    """The report of two texts as a mapping."""
-    return dict(line.split("  ", 1) for line in done.out.splitlines())
-
-
-def test_two_texts_are_reported_in_words(run):
+def test_one_likeness_of_two_texts_and_all_measures(run):
     found = fpdb.compare(fpdb.recipe("web"), FIRST, SECOND)
-    done = run("compare", "-t", FIRST, "-t", SECOND)
-    assert (done.code, done.err) == (0, "")
-    shown = {name.strip(): value.strip() for name, value in entries(done).items()}
-    assert shown == {
-        "recipe": f"web ({fpdb.recipe('web').id})",
-        "distance": f"{found.distance} of 64 bits",
-        "equal bits": f"{found.percent:.2f}%",
-        "angle": f"{found.angle:.2f} degrees, estimated",
-        "cosine": f"{found.cosine_estimate:.4f} estimated, {found.cosine:.4f} exact",
-        "Jaccard": f"{found.jaccard:.4f} exact",
-        "shingles": f"Jaccard {found.sketch_jaccard:.4f} ± {found.sketch_error:.4f} estimated, "
-        f"{found.shingle_jaccard:.4f} exact",
-        "containment": f"{found.containment:.4f} of the smaller set, exact",
-        "value ratio": repr(found.value_ratio),
-    }
+    likeness = (
+        f"similarity  {found.shingle_jaccard:.4f} exact, "
+        f"{found.sketch_jaccard:.4f} ± {found.sketch_error:.4f} estimated\n"
+    )
+    assert run("compare", "-t", FIRST, "-t", SECOND).out == likeness
+    every = run("compare", "-t", FIRST, "-t", SECOND, "--all", "-k", 64)
+    assert (every.code, every.err) == (0, "")
+    lines = [line.split(maxsplit=1) for line in every.out.splitlines()]
+    assert lines[0] == likeness.rstrip().split(maxsplit=1)
+    names = {name for name, _ in lines}
+    assert names >= {"containment", "distance", "angle", "cosine", "jaccard", "value", "verdict"}
+    bits = run("compare", "-t", FIRST, "-t", SECOND, "-r", "words").out
+    distance = fpdb.compare(fpdb.recipe("words"), FIRST, SECOND).distance
+    assert bits == f"distance  {distance} of 64 bits\n"
 
 
 def test_two_texts_as_json(run):
     found = fpdb.compare(fpdb.recipe("web"), FIRST, SECOND)
     shown = json.loads(run("compare", "--json", "-t", FIRST, "-t", SECOND).out)
-    shingled = ["shingle_jaccard", "containment", "sketch_jaccard", "sketch_error"]
-    assert list(shown) == [*COLUMNS, *shingled, "short", "equal", "verdict"]
     assert shown.pop("verdict") is None
     assert fpdb.models.Comparison(**shown) == found
 
 
-def test_k_gives_a_verdict_and_below_makes_it_strict(run):
+@pytest.mark.parametrize(
+    ("options", "first", "second", "distance", "bits"),
+    [
+        ([], "0xF", "0", 4, 64),
+        (["--base", "signed"], "-1", "0", 64, 64),
+        (["--base", "signed", "-r", "ascii-mt"], "-502157718", "-369049682", 8, 32),
+        (["--base", "binary", "-r", "web-128"], "1" * 128, "0" * 127 + "1", 127, 128),
+    ],
+)
+def test_two_fingerprints(run, options, first, second, distance, bits):
+    given = ["compare", "--fingerprint", first, "--fingerprint", second, *options]
+    assert run(*given).out == f"distance  {distance} of {bits} bits\n"
+    shown = json.loads(run(*given, "--json", "-k", 4).out)
+    verdict = "duplicate" if distance <= 4 else "different"
+    assert shown == {"distance": distance, "bits": bits, "verdict": verdict}
+
+
+def test_digits_that_are_wrong_are_an_error(run):
+    done = run("compare", "--fingerprint", "fg", "--fingerprint", "0")
+    assert (done.code, done.out, "'fg'" in done.err) == (3, "", True)
+
+
+def test_k_gives_a_verdict(run):
     distance = fpdb.compare(fpdb.recipe("web"), FIRST, SECOND).distance
-
-    def verdict(*limit):
-        return json.loads(run("compare", "--json", "-t", FIRST, "-t", SECOND, *limit).out)[
-            "verdict"
-        ]
-
-    assert distance > 1
-    assert verdict("-k", distance) == "duplicate"
-    assert verdict("-k", distance - 1) == "different"
-    assert verdict("--below", distance) == "different"
-    assert verdict("--below", distance + 1) == "duplicate"
-    shown = run("compare", "-t", FIRST, "-t", SECOND, "-k", distance).out
-    assert shown.splitlines()[-1].split() == ["verdict", "duplicate"]
+    texts = ["compare", "-t", FIRST, "-t", SECOND]
+    assert json.loads(run(*texts, "--json", "-k", distance).out)["verdict"] == "duplicate"
+    assert json.loads(run(*texts, "--json", "-k", distance - 1).out)["verdict"] == "different"
+    assert run(*texts, "-k", distance).out.splitlines()[-1].split() == ["verdict", "duplicate"]
 
 
 def test_short_texts_are_duplicates_only_if_they_are_equal(run):
@@ -97,7 +101,7 @@ def test_pairs_of_submissions_are_judged_as_by_the_cpp_class(run):
         ("int main(){return 0;}", sentence),
     ]
     stdin = "".join(f"{left}\t{right}\n" for left, right in pairs).encode()
-    options = ["--recipe", "ascii-mt", "--below", "3"]
+    options = ["--recipe", "ascii-mt", "-k", 2]
     done = run("compare", "--pairs", "-", *options, stdin=stdin)
     distances = [fpdb.distance(*map(fpdb.recipe("ascii-mt").fingerprint, pair)) for pair in pairs]
     assert distances[:3] == [1, 0, bin(0x9055E268 ^ 0xD255E208).count("1")]
@@ -221,9 +225,9 @@ def test_show_prints_what_both_texts_have(run):
     second = "the ferry at carrow [31mruns every hour, and more of it every year"
     shown = run("compare", "-t", first, "-t", second, "--show")
     found = fpdb.overlap(fpdb.recipe("web"), first, second)
-    *report, passage = shown.out.splitlines()
+    likeness, *report, passage = shown.out.splitlines()
+    assert likeness.startswith("similarity ")
     assert report == [
-        *run("compare", "-t", first, "-t", second).out.splitlines(),
         f"first text   {found.share:.4f} of its shingles are in the other, exact",
         f"second text  {found.other_share:.4f} of its shingles are in the other, exact",
     ]
@@ -238,6 +242,6 @@ def test_show_prints_what_both_texts_have(run):
 def test_texts_that_share_nothing_say_so(run):
     shown = run("compare", "-t", FIRST, "-t", "two words", "--show")
     assert (
-        shown.out.splitlines()[-1] == "first text   0.0000 of its shingles are in the other, exact"
+        shown.out.splitlines()[-1] == "first text  0.0000 of its shingles are in the other, exact"
     )
     assert "the texts share no passage" in shown.err

@@ -151,23 +151,6 @@ def test_fingerprints_as_strings_of_0_and_1_and_signed(run, name):
     assert json.loads(done.out)["fingerprint"] == int(signed)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "distance"),
-    [
-        (["c39497ab77e3fd7d", "c39497ab77e3fd7e"], 2),
-        (["0xF", "0"], 4),
-        (["-502157718", "-369049682", "--base", "signed", "--bits", "32"], 8),
-        (["-1", "0", "--base", "signed"], 64),
-        (["-1", "1", "--base", "signed", "--bits", "128"], 127),
-        (["01100011", "01000000", "--base", "binary"], 3),
-    ],
-)
-def test_the_distance_of_two_fingerprints(run, arguments, distance):
-    assert run("distance", *arguments).out == f"{distance}\n"
-    shown = json.loads(run("distance", *arguments, "--json").out)
-    assert shown["distance"] == distance
-
-
 def test_an_explanation_shows_features_hashes_votes_and_the_sign(run):
     text = "the cat sat on the mat"
     found = fpdb.recipe("bigram-32").explain(text)

@@ -200,13 +200,12 @@ def test_records_that_lack_a_field_are_bad_alike_whatever_else_they_have(run, pa
     assert last.startswith("further ones like this are only counted: found no key")
 
 
-def test_at_most_a_hundred_bad_records_are_shown(capsys):
+def test_bad_records_of_few_kinds_are_shown(capsys):
     bad = BadRecords()
     for number in range(250):
         bad(BadRecord("-", "x" * number))
-    lines = capsys.readouterr().err.splitlines()
-    assert (bad.count, len(lines)) == (250, 101)
-    assert lines[-1] == "further bad records are only counted"
+    assert bad.count == 250
+    assert len(capsys.readouterr().err.splitlines()) == 30
 
 
 @pytest.mark.parametrize("command", ["ingest", "query", "report"])

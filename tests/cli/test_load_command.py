@@ -1,7 +1,6 @@
 """Loading ready fingerprints in bulk and rebuilding, from the command line."""
 
 import json
-import os
 import signal
 import time
 
@@ -14,10 +13,14 @@ DICE = np.random.default_rng(17)
 
 
 @pytest.fixture
-def array(tmp_path):
-    numbers = DICE.integers(0, 2**64, 3000, np.uint64)
-    np.save(tmp_path / "ready.npy", numbers)
-    return numbers
+def prints(tmp_path):
+    """A file of 3,000 fingerprints under their numbers, and these."""
+    numbers = DICE.integers(0, 2**64, 3000, np.uint64).tolist()
+    lines = (
+        f'{{"key": {key}, "fingerprint": "{number:x}"}}\n' for key, number in enumerate(numbers)
+    )
+    (tmp_path / "ready.jsonl").write_text("".join(lines))
+    return tmp_path / "ready.jsonl", dict(enumerate(numbers))
 
 
 @pytest.fixture
@@ -35,15 +38,14 @@ def load(run, path, source, *options, **streams):
     return run("load", path, source, *options, **streams)
 
 
-def test_an_array_becomes_a_database(run, tmp_path, path, array):
-    done = load(run, path, tmp_path / "ready.npy")
+def test_records_become_a_database_of_integers(run, path, prints):
+    file, numbers = prints
+    done = load(run, path, file, "--key-type", "integer")
     assert (done.code, done.out) == (0, "")
     assert done.err.startswith("read 3,000, added 3,000; ")
-    assert stored(path) == dict(enumerate(array.tolist()))
+    assert stored(path) == numbers
     assert fpdb.open(path).stats().capacity == 1_000_000
-    assert load(run, path, tmp_path / "ready.npy", "--first-key", 0).err.startswith(
-        "read 3,000, unchanged 3,000"
-    )
+    assert load(run, path, file).err.startswith("read 3,000, unchanged 3,000")
 
 
 def test_records_that_are_all_bad_leave_no_database(run, tmp_path, path):
@@ -63,9 +65,10 @@ def test_records_that_are_all_bad_leave_no_database(run, tmp_path, path):
 TEXT = "Red kites nest above the quarry again: wardens counted eleven pairs in April, four more."
 
 
-def test_foreign_fingerprints_take_no_texts(run, tmp_path, path, array):
+def test_foreign_fingerprints_take_no_texts(run, tmp_path, path, prints):
     """They would be compared with fingerprints by web, with which they have nothing to do."""
-    assert load(run, path, tmp_path / "ready.npy", "-k", 4).code == 0
+    file, numbers = prints
+    assert load(run, path, file, "-k", 4, "--key-type", "integer").code == 0
     (tmp_path / "texts.jsonl").write_text(json.dumps({"key": 7, "text": TEXT}) + "\n")
     for refused in (
         run("query", path, "--text", TEXT),
@@ -74,16 +77,16 @@ def test_foreign_fingerprints_take_no_texts(run, tmp_path, path, array):
     ):
         assert refused.code == 3
         assert "expected a fingerprint: without a recipe, a text has none" in refused.err
-    assert stored(path) == dict(enumerate(array.tolist()))
+    assert stored(path) == numbers
     with fpdb.open(path) as db:
         assert (db.k, db.similarity, db.recipe.name) == (4, None, "none")
-        assert db.query_fingerprint(int(array[5]))[0].key == 5
+        assert db.query_fingerprint(numbers[5])[0].key == 5
         with pytest.raises(fpdb.InputError, match="without a recipe"):
             db.add(9000, TEXT)
-    again = load(run, path, tmp_path / "ready.npy", "--first-key", 0, "-k", 3)
+    again = load(run, path, file, "-k", 3)
     assert (again.code, "was created for k=4, found k=3" in again.err) == (3, True)
-    found = run("query", path, "--fingerprint", f"{array[5]:x}")
-    assert found.rows == [[f"{array[5]:x}", "5", "0"]]
+    found = run("query", path, "--fingerprint", f"{numbers[5]:x}")
+    assert found.rows == [[f"{numbers[5]:x}", "5", "0"]]
 
 
 def test_fingerprints_of_a_recipe_take_its_texts(run, tmp_path, path):
@@ -105,49 +108,6 @@ def test_foreign_fingerprints_of_any_width(run, tmp_path, path, name, bits):
     assert fpdb.open(tmp_path / "copy").recipe == fpdb.recipe(name)
 
 
-def test_rows_need_keys_where_there_are_documents(run, tmp_path, path, array):
-    load(run, path, tmp_path / "ready.npy", "--quiet")
-    refused = load(run, path, tmp_path / "ready.npy")
-    assert refused.code == 3
-    assert "the keys of further ones aren't given" in refused.err
-    assert "hint: give the key of the first row" in refused.err
-    done = load(run, path, tmp_path / "ready.npy", "--first-key", 3000)
-    assert done.err.startswith("read 3,000, added 3,000")
-    assert len(stored(path)) == 6000
-
-
-def test_row_numbers_never_wrap(run, tmp_path, path, array):
-    last = 2**64 - len(array)
-    assert load(run, path, tmp_path / "ready.npy", "--first-key", last + 1).code == 3
-    assert not path.exists()
-    assert load(run, path, tmp_path / "ready.npy", "--first-key", last).code == 0
-    assert min(stored(path)) == last
-
-
-def test_keys_come_from_a_file(run, tmp_path, path, array):
-    lines = tmp_path / "keys.txt"
-    lines.write_text("".join(f"{number}\n" for number in range(7, len(array) + 7)))
-    options = ("--keys", lines, "--key-type", "integer")
-    assert load(run, path, tmp_path / "ready.npy", *options).code == 0
-    assert stored(path) == dict(enumerate(array.tolist(), 7))
-    named = tmp_path / "named"
-    assert load(run, named, tmp_path / "ready.npy", "--keys", lines).code == 0
-    assert stored(named) == {str(key): number for key, number in stored(path).items()}
-    lines.write_text("1\n\n3\n")
-    refused = load(run, tmp_path / "no", tmp_path / "ready.npy", "--keys", lines)
-    assert refused.code == 3
-    assert not (tmp_path / "no").exists()
-
-
-def test_as_many_keys_as_fingerprints(run, tmp_path, path, array):
-    (tmp_path / "keys.txt").write_text("a\nb\n")
-    refused = load(run, path, tmp_path / "ready.npy", "--keys", tmp_path / "keys.txt")
-    assert refused.code == 3
-    assert "found 2 keys and 3000 fingerprints" in refused.err
-    assert not path.exists()
-    assert os.listdir(tmp_path) == ["ready.npy", "keys.txt"] or len(os.listdir(tmp_path)) == 2
-
-
 def test_records_become_a_database(run, tmp_path, path):
     lines = [json.dumps({"key": f"k{n}", "fingerprint": f"{n:016x}"}) for n in range(900)]
     lines[7:7] = ["{no json", json.dumps({"key": "wide", "fingerprint": "1" + "0" * 16})]
@@ -166,30 +126,6 @@ def test_records_become_a_database(run, tmp_path, path):
     assert not (tmp_path / "strict").exists()
 
 
-@pytest.mark.parametrize(
-    ("made", "reason"),
-    [
-        (None, "can't be read: No such file"),
-        (b"\x93NUMPY rubbish", "can't be read as an array"),
-        (np.array(["a", "b"], object), "can't be read as an array"),
-        (np.arange(5.0), "expected uint64[n]"),
-        (np.uint64(3), "can't be read as an array"),
-        (np.arange(6, dtype=np.uint64).reshape(3, 2), "expected uint64[n]"),
-    ],
-)
-def test_what_is_no_array_of_fingerprints(run, tmp_path, path, made, reason):
-    source = tmp_path / "wrong.npy"
-    if isinstance(made, bytes):
-        source.write_bytes(made)
-    elif made is not None:
-        np.save(source, made)
-    refused = load(run, path, source)
-    assert refused.code == 3
-    assert reason in refused.err
-    assert "hint: " in refused.err
-    assert not path.exists()
-
-
 def test_ctrl_c_leaves_no_half_of_a_database(start, tmp_path, path):
     process = start("load", path, "-")
     # More than a pipe holds: once it is written, some of it has been read.
@@ -205,8 +141,8 @@ def test_ctrl_c_leaves_no_half_of_a_database(start, tmp_path, path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_compact_writes_another_database(run, tmp_path, path, array):
-    load(run, path, tmp_path / "ready.npy", "--quiet")
+def test_compact_writes_another_database(run, tmp_path, path, prints):
+    load(run, path, prints[0], "--key-type", "integer", "--quiet")
     with fpdb.open(path) as db:
         db.delete_many(range(0, 3000, 2))
     before = stored(path)
@@ -226,8 +162,8 @@ def test_compact_writes_another_database(run, tmp_path, path, array):
     assert f"{path} is a database" in inside.err
 
 
-def test_compact_replaces_a_database_and_swap_exchanges_two(run, tmp_path, path, array):
-    load(run, path, tmp_path / "ready.npy", "--quiet")
+def test_compact_replaces_a_database_and_swap_exchanges_two(run, tmp_path, path, prints):
+    load(run, path, prints[0], "--key-type", "integer", "--quiet")
     backup = tmp_path / "backup"
     run("backup", path, "--output", backup)
     with fpdb.open(path) as db:

@@ -109,12 +109,6 @@ def toml(folder: Path) -> str:
     return "fine"
 
 
-def array(folder: Path) -> str:
-    """Load an array in bulk."""
-    code, said = _cli("load", str(folder / "x.fpdb"), str(folder / "input.npy"))
-    return said.strip() if code == 3 else f"exit {code}: {said}"
-
-
 def stored(folder: Path, kind: str) -> str:
     """Read bytes whose checksum is right."""
     body = (folder / "bytes").read_bytes()
@@ -140,7 +134,7 @@ def stored(folder: Path, kind: str) -> str:
     return "fine"
 
 
-FEEDS = {"ingest": ingest, "text": text, "toml": toml, "array": array, "stored": stored}
+FEEDS = {"ingest": ingest, "text": text, "toml": toml, "stored": stored}
 
 
 def _status(name: str) -> int:

@@ -477,37 +477,6 @@ INPUTS["a secret from a pipe without a writer"] = Hostile(
 )
 
 
-# Arrays that numpy saved.
-
-
-def _npy(header: bytes, body: bytes = bytes(64), version: bytes = b"\x01\x00") -> bytes:
-    size = struct.pack("<H" if version == b"\x01\x00" else "<I", len(header))
-    return b"\x93NUMPY" + version + size + header + body
-
-
-def _array(name: str, content: Callable[[], bytes]) -> None:
-    INPUTS[name] = Hostile(_file("input.npy", content), "array", r"error: ")
-
-
-for _name, _rows in (("2^60", 1 << 60), ("2^40", 1 << 40), ("-1", -1)):
-    _array(
-        f"an array that claims {_name} rows",
-        lambda rows=_rows: _npy(
-            b"{'descr': '<u8', 'fortran_order': False, 'shape': (%d,), }\n" % rows
-        ),
-    )
-_array(
-    "an array of pickles",
-    lambda: _npy(
-        b"{'descr': '|O', 'fortran_order': False, 'shape': (1,), }\n", b"cos\nsystem\n(S'true'\ntR."
-    ),
-)
-_array("an array header that is a program", lambda: _npy(b"__import__('os').abort()\n"))
-_array("an array header of 4 GiB", lambda: b"\x93NUMPY\x02\x00\xff\xff\xff\xff" + b"{" * 1000)
-_array("an array header of brackets", lambda: _npy(b"[" * 9000 + b"\n"))
-_array("a gzip bomb as an array", lambda: _zeros(128 * MIB))
-
-
 # Bytes of the store, as somebody could forge them with a checksum that is right.
 
 

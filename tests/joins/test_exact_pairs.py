@@ -40,7 +40,7 @@ def collections(draw):
     return sets
 
 
-limits = st.builds(Limit, st.sampled_from(SHARES), st.booleans(), st.booleans())
+limits = st.builds(Limit, st.sampled_from(SHARES), st.booleans())
 
 
 def arranged(sets, texts=None):
@@ -58,7 +58,7 @@ def expected(sets, limit):
     found = {}
     for one, other in combinations(sets, 2):
         share = share_of(one, other, containment=limit.containment)
-        if one and other and (share > limit.share if limit.above else share >= limit.share):
+        if one and other and share >= limit.share:
             found[frozenset([one, other])] = len(one & other)
     return found
 
@@ -99,8 +99,6 @@ WORDS = list("abcdefghijklmnopqrst")
 @given(st.lists(st.lists(st.sampled_from(WORDS), max_size=12), max_size=12), limits, st.data())
 def test_pairs_of_documents_are_those_of_their_words(texts, limit, data):
     texts += data.draw(st.lists(st.sampled_from(texts), max_size=4)) if texts else []
-    if limit.above and limit.share == 1:
-        return
     documents = [fpdb.Document(number, " ".join(words)) for number, words in enumerate(texts)]
     found = list(
         fpdb.exact_pairs(
@@ -108,7 +106,6 @@ def test_pairs_of_documents_are_those_of_their_words(texts, limit, data):
             limit.share,
             of="features",
             recipe="news-md5",
-            above=limit.above,
             containment=limit.containment,
         )
     )
@@ -121,7 +118,7 @@ def test_pairs_of_documents_are_those_of_their_words(texts, limit, data):
             share = Fraction(1)
         elif limit.containment and not (first and second):
             share = Fraction(0)
-        if share > limit.share if limit.above else share >= limit.share:
+        if share >= limit.share:
             row = (one, other, float(share), len(first & second), len(first), len(second))
             wanted.append(row)
     assert found == wanted
@@ -136,9 +133,14 @@ def test_the_limit_is_the_number_as_it_is_written():
         return [pair.similarity for pair in pairs]
 
     assert found(0.8) == found(Fraction(4, 5)) == [0.8]
-    assert found(0.8, above=True) == found(0.8000000000000002) == []
-    assert found(0.7999999999999999, above=True) == [0.8]
+    assert found(0.8000000000000002) == []
     assert found(1, containment=True) == [1.0]
+
+
+def test_a_recipe_without_a_similarity_compares_its_features():
+    documents = [fpdb.Document("one", "a b c"), fpdb.Document("other", "c b a")]
+    assert [pair.common for pair in fpdb.exact_pairs(documents, recipe="news-md5")] == [3]
+    assert list(fpdb.exact_pairs(documents, recipe="web")) == []
 
 
 def test_shingles_are_those_that_compare_counts():
@@ -179,8 +181,6 @@ def test_a_limit_that_no_share_has_is_an_error(similarity):
 
 
 def test_other_wrong_arguments_are_errors_at_once():
-    with pytest.raises(InputError, match="above 0, below 1"):
-        fpdb.exact_pairs([], 1, above=True)
     with pytest.raises(InputError, match="expected one of shingles, features"):
         fpdb.exact_pairs([], of="words")
     with pytest.raises(InputError, match="'a' has no text"):

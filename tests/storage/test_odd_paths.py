@@ -7,7 +7,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
 import fpdb
@@ -37,7 +36,7 @@ BAD = {
 @pytest.fixture
 def made(tmp_path: Path) -> Any:
     os.symlink("loop", tmp_path / "loop")
-    np.save(tmp_path / "a.npy", np.arange(5, dtype=np.uint64))
+    (tmp_path / "a.jsonl").write_text('{"key": "a", "fingerprint": "00"}\n')
     with fpdb.create(tmp_path / "made") as database:
         database.add("a", TEXT)
         yield database
@@ -76,7 +75,7 @@ USES: dict[str, Callable[[Database, str], object]] = {
     "repair from": lambda db, path: fpdb.repair(path, db.path.with_name("r")),
     "ingest": fpdb.ingest,
     "follow": lambda db, path: list(fpdb.follow(db, path)),
-    "load": lambda db, path: fpdb.load(path, str(db.path.with_name("a.npy"))),
+    "load": lambda db, path: fpdb.load(path, str(db.path.with_name("a.jsonl"))),
     "load from": lambda db, path: fpdb.load(db.path.with_name("l"), path),
     "load from Parquet": lambda db, path: fpdb.load(db.path.with_name("l"), f"{path}.parquet"),
     "recipe": lambda _, path: fpdb.read_recipe(path),

@@ -26,7 +26,7 @@ TEXT = "Red kites nest above the quarry again: wardens counted {} pairs in April
 # A command that runs what it is given.
 _LEFT_OUT = {"hold"}
 _GOOD = {"path": "a.fpdb", "db": "a.fpdb", "database": "a.fpdb", "text": "some words of a text"}
-_FILES = ("a.jsonl", "a.tsv", "a.npy", "a.toml", "a.warc", "a.parquet", "a.txt", "folder", "-")
+_FILES = ("a.jsonl", "a.tsv", "a.toml", "a.warc", "a.parquet", "a.txt", "folder", "-")
 _NUMBERS = ("0", "1", "-1", "3", "0.5", "1.5", "64", "1e400", "nan", "-inf", "9" * 20, "9" * 400)
 _PATHS = (
     *("a.fpdb", "new", "none/new", "a.fpdb/new", ".", "/dev/null", "none/", "loop"),
@@ -90,7 +90,6 @@ def _prepare(folder):
     (folder / "folder" / "b.jsonl").write_text("".join(lines))
     (folder / "a.tsv").write_text("key\ttext\n" + "".join(f"k{t}\t{t}\n" for t in text))
     (folder / "a.txt").write_text(text[0])
-    (folder / "a.npy").write_bytes(b"PK\x03\x04 no array")
     (folder / "a.toml").write_text('base = "web"\n[weights]\nidf = "a.txt"\n')
     (folder / "a.warc").write_bytes(b"WARC/1.0\r\nContent-Length: 9\r\n\r\nx")
     (folder / "a.parquet").write_bytes(b"PAR1 no table PAR1")

@@ -32,7 +32,7 @@ _ACTS = {
     "export.jsonl": "export base.fpdb -o",
     "export.fpdb.jsonl.gz": "export base.fpdb --output-format portable -o",
     "pairs.parquet": "pairs base.fpdb -o",
-    "pairs.csv": "pairs --exact texts.jsonl -o",
+    "pairs.csv": "copies texts.jsonl -o",
     "report.html": "report texts.jsonl -o",
     "idf.tsv": "recipes idf texts.jsonl -o",
     "copy.fpdb": "backup base.fpdb -o",

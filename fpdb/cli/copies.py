@@ -1,0 +1,62 @@
+"""Find pairs of similar texts in files, exactly, without a database."""
+
+import time
+from typing import Annotated
+
+import typer
+
+import fpdb
+from fpdb.cli import options, render
+from fpdb.cli.inputs import BadRecords, choose_reading, documents_of_files
+from fpdb.cli.options import bundled, option
+from fpdb.cli.output import Output
+
+
+@bundled(
+    "key_field text_field input_format html output output_format",
+    reading=choose_reading,
+    target=Output,
+)
+def copies(
+    reading: fpdb.Reading,
+    target: Output,
+    files: Annotated[
+        list[str],
+        typer.Argument(metavar="FILE|DIR|-", help="The texts; - is standard input."),
+    ],
+    similarity: options.LeastOption = 0.8,
+    containment: Annotated[
+        bool, option("--containment", "Compare by the share of the smaller text.")
+    ] = False,
+    recipe: options.RecipeOption = options.WEB,
+) -> None:
+    """Find copies in files, exactly.
+
+    Example:
+      fpdb copies submissions --recipe code --similarity 0.7
+
+    Compares the shingles of all texts, or with a recipe without a similarity,
+    such as code, its features. None is missed, and nothing is estimated. Prints
+    two keys and their similarity.
+    """
+    started, bad, count = time.monotonic(), BadRecords(), 0
+    found = fpdb.exact_pairs(
+        documents_of_files(files, reading, bad),
+        similarity,
+        recipe=recipe,
+        containment=containment,
+    )
+    names = {"key": "string", "other": "string", "similarity": "double"}
+    sizes = dict.fromkeys(("common", "size", "other_size"), "int64")
+    with target.opened(names | sizes, tuple(names)):
+        for pair in found:
+            count += 1
+            target.write(pair, (pair.key, pair.other, f"{pair.similarity:.4f}"))
+        if not bad.good:
+            bad.settle()  # an error, before the file takes the place of an older one
+    render.summarise(
+        None,
+        f"pairs {count:,}; {time.monotonic() - started:.2f} s",
+        render.counted("bad records", bad.count),
+    )
+    bad.settle()
