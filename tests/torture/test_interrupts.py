@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import _base, thread
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 
@@ -114,9 +113,3 @@ def test_an_interrupt_at_any_place_of_a_map_ends_it(
             break
     assert found == [(-1, 1), (2, 2), (-3, 3)]
     assert place > 10
-
-
-@pytest.mark.full
-def test_random_interrupts(run_torment: Callable[..., Any]) -> None:
-    figures = run_torment("interrupts", 1500, 1)
-    assert figures.rounds >= 1500

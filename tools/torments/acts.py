@@ -3,20 +3,20 @@
 import contextlib
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
 from oracle import Oracle, contents, flaws
-from workload import WORDS, Operation, Script, perform
+from workload import BUILT, WORDS, Operation, Script, built, make, perform
 
 import fpdb
 from fpdb.load import load  # now: what is opened to import it is no call of the storage
 from fpdb.storage.drafts import seal
 
-LOAD = 4000
 OTHER, DUMPED, PRINTS = "other", "dumped", "prints.tsv"
+COPIES = {"compact", "backup"}
 
 
 class Act(NamedTuple):
@@ -39,7 +39,7 @@ def acts(seed: int) -> list[Act]:
     known = next(iter(row for op in stored for row in op.get("documents", ())))[0]
     text = " ".join(random.Random(seed).choices(WORDS.split(), k=40))
     numbers = random.Random(seed)
-    rows = [[f"load {n}", None, numbers.getrandbits(64), None] for n in range(LOAD)]
+    rows = [[f"load {n}", None, numbers.getrandbits(64), None] for n in range(BUILT)]
     batch = [script.document() for _ in range(300)] + script.twins()
     return [
         Act("create"),
@@ -67,14 +67,11 @@ class Place:
         self.work, self.folder = work, work / "place"
         self._oracles: dict[str, Oracle] = {}
         for stage, count, start in (("empty", 0, 0), ("stored", 60, 0), (OTHER, 40, 10)):
-            with fpdb.create(work / stage) as db:
-                oracle = self._oracles[stage] = Oracle(db)
-                for operation, _ in zip(Script(seed, start=start), range(count), strict=False):
-                    oracle.hear({"begin": operation})
-                    oracle.hear({"done": perform(db, operation)})
+            self._oracles[stage] = filled(work / stage, Script(seed, start=start), count)
         with fpdb.open(work / "stored") as db, open(work / DUMPED, "wb") as file:
             db.dump(file)
-        write_prints(work / PRINTS)
+        lines = [f"{key}\t{number:016x}\n" for key, number in built()]
+        (work / PRINTS).write_text("key\tfingerprint\n" + "".join(lines), "utf-8")
 
     @property
     def path(self) -> Path:
@@ -105,7 +102,7 @@ class Place:
         elif acknowledged:
             problems.append("what was acknowledged isn't there")
         with contextlib.suppress(fpdb.DatabaseExistsError):
-            make(act.name, self.path, self.target)
+            make_at(act.name, self.path, self.target)
         problems += self._flaws_of_made(act)
         if drafts := self.drafts():
             problems.append(f"the next one left {[draft.name for draft in drafts]}")
@@ -123,50 +120,39 @@ class Place:
         return [file for file in self.folder.iterdir() if file not in (self.path, self.target)]
 
     def _flaws_of_made(self, act: Act) -> list[str]:
-        with fpdb.open(self.target, readonly=True) as made:
-            problems = flaws(made)
-            found = contents(made)
-        expected = expected_of(act.name, self.path)
-        if found != expected:
-            problems.append(f"found {len(found)} documents, expected {len(expected)}, or others")
-        return problems
+        return flaws_of_made(act.name, self.path, self.target)
 
 
-def expected_of(name: str, path: Path) -> dict[Any, Any]:
-    """Return what the database must hold that an act makes."""
-    if name == "create":
-        return {}
+def filled(path: Path, script: Script, count: int) -> Oracle:
+    """Make a database by some operations; return an oracle that heard of them."""
+    with fpdb.create(path) as db:
+        oracle = Oracle(db)
+        for operation, _ in zip(script, range(count), strict=False):
+            oracle.hear({"begin": operation})
+            oracle.hear({"done": perform(db, operation)})
+    return oracle
+
+
+def flaws_of_made(name: str, path: Path, target: Path) -> list[str]:
+    """Compare the database that an act made with what it must hold."""
+    with fpdb.open(target, readonly=True) as made:
+        problems, found = flaws(made), contents(made)
+    expected: dict[Any, Any] = {}
     if name in {"build", "load fingerprints"}:
-        return {key: (number, None) for key, number in _built()}
-    found = {}
-    if name == "merge":
-        with fpdb.open(path.parent.parent / OTHER, readonly=True) as db:
-            found = contents(db)
-    with fpdb.open(path, readonly=True) as db:
-        return found | contents(db)
+        expected = {key: (number, None) for key, number in built()}
+    elif name != "create":
+        others = [path.parent.parent / OTHER] if name == "merge" else []
+        for each in (*others, path):
+            with fpdb.open(each, readonly=True) as db:
+                expected |= contents(db)
+    if found != expected:
+        problems.append(f"found {len(found)} documents, expected {len(expected)}, or others")
+    return problems
 
 
-def _built() -> Iterator[tuple[str, int]]:
-    chance = random.Random(7)
-    for number in range(LOAD):
-        yield f"built {number}", chance.getrandbits(64)
-
-
-def write_prints(path: Path) -> None:
-    """Write what is built as a table of keys and fingerprints."""
-    lines = [f"{key}\t{number:016x}\n" for key, number in _built()]
-    path.write_text("key\tfingerprint\n" + "".join(lines), "utf-8")
-
-
-def make(name: str, path: Path, target: Path) -> None:
+def make_at(name: str, path: Path, target: Path) -> None:
     """Make another database."""
-    if name == "create":
-        fpdb.create(target).close()
-    elif name == "build":
-        keys, fingerprints = zip(*_built(), strict=True)
-        with fpdb.Database.build(target) as built:
-            built.add_fingerprints(keys, fingerprints)
-    elif name == "merge":
+    if name == "merge":
         # What another process calls would be counted as if it was called by this one.
         with mock.patch("fpdb.maintenance.merge.check", return_value=()):
             fpdb.merge([path, path.parent.parent / OTHER], target, on_conflict="first")
@@ -176,18 +162,23 @@ def make(name: str, path: Path, target: Path) -> None:
     elif name == "load fingerprints":
         load(target, str(path.parent.parent / PRINTS))
     else:
-        with fpdb.open(path, readonly=True) as db:
-            (db.compact if name == "compact" else db.backup)(target)
+        with fpdb.open(path, readonly=True) if name in COPIES else contextlib.nullcontext() as db:
+            make(name, db, target)
+
+
+def outcome(do: Callable[[], object], fine: str = "done") -> str:
+    """Do something; return how it ended."""
+    try:
+        do()
+    except fpdb.FpdbError as error:
+        return type(error).__name__ if error.hint else f"{type(error).__name__} without a hint"
+    except BaseException as error:
+        return f"bare {type(error).__name__}: {error}"
+    return fine
 
 
 def act(
-    channel: Any,
-    path: str,
-    target: str,
-    *,
-    name: str,
-    operation: Operation | None,
-    flaw: str = "",
+    channel: Any, path: str, target: str, name: str, operation: Operation | None, flaw: str
 ) -> None:
     """Do an act at an order; report how it ended, and how it ended when it was tried again.
 
@@ -195,23 +186,16 @@ def act(
     errors.
     """
 
-    def once() -> str:
-        try:
+    def once() -> None:
+        with contextlib.suppress(*[fpdb.FpdbError] * (flaw == "deaf")):
             if operation is None:
-                make(name, Path(path), Path(target))
+                make_at(name, Path(path), Path(target))
             else:
                 with fpdb.open(path) as db:
                     perform(db, operation, split=flaw == "split")
-        except fpdb.FpdbError as error:
-            if flaw == "deaf":
-                return "done"
-            return type(error).__name__ if error.hint else f"{type(error).__name__} without a hint"
-        except BaseException as error:
-            return f"bare {type(error).__name__}: {error}"
-        return "done"
 
     channel.tell(ready=True)
     channel.hear()
-    channel.tell(ended=once())
+    channel.tell(ended=outcome(once))
     channel.hear()
-    channel.tell(again="done" if operation is None and Path(target).exists() else once())
+    channel.tell(again="done" if operation is None and Path(target).exists() else outcome(once))

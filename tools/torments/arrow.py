@@ -1,6 +1,5 @@
 """Parquet and Arrow files with changed bytes, each given to an ingest before a good one."""
 
-import collections
 import datetime
 import decimal
 import importlib.util
@@ -12,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from figures import ControlError, Figures, going
+from frame import ControlError, Figures, caught, going
 
 import fpdb
 from fpdb.errors import WorkerError
@@ -21,20 +20,9 @@ from fpdb.io.records import Reading
 from fpdb.io.streams import StreamError
 from fpdb.processes import Worker
 
-ROUNDS = 10_000
 _ROWS = 12
-_SECONDS = 60.0
 _CONTROLS = 2000
 _VALUES = (0, 1, 127, 128, 255)
-
-
-class Trial(NamedTuple):
-    """A file with changed bytes, the good one after it, and the key of what that holds."""
-
-    database: str
-    changed: str
-    good: str
-    key: str
 
 
 class Outcome(NamedTuple):
@@ -45,9 +33,9 @@ class Outcome(NamedTuple):
 
     error: str
     reasons: list[str]
-    stored: bool
-    processor: float
-    memory: int
+    stored: bool = False
+    processor: float = 0
+    memory: int = 0
 
 
 def missing() -> str:
@@ -55,34 +43,34 @@ def missing() -> str:
     return "" if importlib.util.find_spec("pyarrow") else "pyarrow isn't installed"
 
 
-class Caller:
-    """Ingests files in a process of its own, whose death is counted.
+class Ingesting:
+    """Ingests a changed file and a good one in a process of its own, whose death is counted.
 
     With a `flaw`, the files are decoded in that very process, and what they say isn't validated.
     """
 
-    def __init__(self, *, flaw: bool = False) -> None:
-        self._flaw = flaw
+    def __init__(self, database: Path, *, flaw: bool = False) -> None:
+        self._database, self._flaw = str(database), flaw
+        fpdb.create(database).close()
 
-    def __call__(self, trial: Trial) -> Outcome:
+    def __call__(self, files: tuple[str, str, str]) -> Outcome:
+        *paths, key = files
         if self._flaw:
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             arrow._decoded = _decoded_here
             decoding._require_valid = lambda batch: batch
-        began = time.process_time()
-        reasons: list[str] = []
-        error = ""
-        with fpdb.open(trial.database) as database:
+        began, reasons, error = time.process_time(), [], ""
+        with fpdb.open(self._database) as database:
             try:
                 fpdb.ingest(
                     database,
-                    [trial.changed, trial.good],
+                    paths,
                     Reading(meta_field="*"),
                     on_bad=lambda bad: reasons.append(bad.reason),
                 )
             except BaseException as found:
                 error = f"{type(found).__name__}: {found}"
-            stored = trial.key in database
+            stored = key in database
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
         return Outcome(error, reasons, stored, time.process_time() - began, memory)
 
@@ -94,51 +82,44 @@ def _decoded_here(file: Any) -> Any:
         yield block
 
 
-def run(rounds: int, seed: int, work: Path) -> Figures:
+def run(figures: Figures, rounds: int, seed: int, work: Path) -> None:
     """Change one to three bytes of a file in each round, and ingest it before a good file."""
-    dice = random.Random(seed)
     sources = _sources(work)
-    control = _control(sources, random.Random(seed), work)
-    database = work / "db"
-    fpdb.create(database).close()
-    counts: collections.Counter[str] = collections.Counter()
-    notes: dict[str, object] = {}
-    wrong = lost = total = 0
-    slowest, largest = 0.0, 0
-    caller = Worker(Caller(), subprocess.DEVNULL)
+    figures.control = _control(sources, random.Random(seed), work)
+    dice, slowest, largest = random.Random(seed), 0.0, 0
+    ingesting = Ingesting(work / "db")
+    caller = Worker(ingesting, subprocess.DEVNULL)
     for name, data in sources.items():
         whole = _trial(name, data, dice, work, "whole", changes=0)
         if (found := caller.call(whole)).reasons:
             raise ControlError(f"{name} can't be read before it is changed: {found.reasons}")
     for number in going(rounds):
-        total += 1
         name = dice.choice(list(sources))
         trial = _trial(name, sources[name], dice, work, f"good {number}")
         try:
             outcome = caller.call(trial)
         except WorkerError as error:
             caller.close()
-            caller = Worker(Caller(), subprocess.DEVNULL)
-            outcome = Outcome(str(error), [], stored=False, processor=0, memory=0)
-            counts["deaths of the calling process"] += 1
-        lost += not outcome.stored
+            caller = Worker(ingesting, subprocess.DEVNULL)
+            outcome = Outcome(f"the calling process died: {error}", [])
+        wrong = f"wrong-{number}-{name}"
         if outcome.error:
-            wrong += 1
-            kept = work / f"wrong-{number}-{name}"
-            kept.write_bytes(Path(trial.changed).read_bytes())
-            notes[kept.name] = outcome.error
-        counts[_kind(outcome)] += 1
-        slowest = max(slowest, outcome.processor)
-        largest = max(largest, outcome.memory)
+            (work / wrong).write_bytes(Path(trial[0]).read_bytes())
+        figures.add(
+            wrong, [outcome.error] * bool(outcome.error), lost=not outcome.stored,
+            acknowledged=outcome.stored,
+        )  # fmt: skip
+        figures.count("files", _kind(outcome))
+        slowest, largest = max(slowest, outcome.processor), max(largest, outcome.memory)
     caller.close()
-    with fpdb.open(database) as stored:
+    with fpdb.open(work / "db") as stored:
         problems = [str(problem) for problem in stored.check()]
-    wrong += bool(problems)
-    notes |= dict(counts.most_common())
-    notes["problems of the database"] = problems[:5]
-    notes["most seconds of processor time in the calling process"] = round(slowest, 2)
-    notes["most MiB of the calling process"] = largest >> 20
-    return Figures(total, total - lost, lost, wrong, control=control, notes=notes)
+    figures.inconsistent += bool(problems)
+    figures.notes |= {
+        "problems of the database": problems[:5],
+        "most seconds of processor time in the calling process": round(slowest, 2),
+        "most MiB of the calling process": largest >> 20,
+    }
 
 
 def _kind(outcome: Outcome) -> str:
@@ -155,7 +136,8 @@ def _kind(outcome: Outcome) -> str:
 
 def _trial(
     name: str, data: bytes, dice: random.Random, work: Path, key: str, changes: int | None = None
-) -> Trial:
+) -> tuple[str, str, str]:
+    """Write a file with changed bytes, and the good one after it, which holds a key."""
     changed = bytearray(data)
     for _ in range(dice.choice((1, 1, 2, 3)) if changes is None else changes):
         value = dice.choice((*_VALUES, dice.randrange(256)))
@@ -163,27 +145,26 @@ def _trial(
     path, good = work / name, work / f"good-{name}"
     path.write_bytes(changed)
     _write({"key": [key], "text": ["what the good file says"]}, good)
-    return Trial(str(work / "db"), str(path), str(good), key)
+    return str(path), str(good), key
 
 
 def _control(sources: dict[str, bytes], dice: random.Random, work: Path) -> str:
     """Ingest in a process that decodes by itself, until it dies."""
-    fpdb.create(work / "db-of-control").close()
     names = [name for name in sources if name.endswith(".arrow")]
-    caller = Worker(Caller(flaw=True), subprocess.DEVNULL)
+    caller = Worker(Ingesting(work / "db-of-control", flaw=True), subprocess.DEVNULL)
+
+    def attempt(number: int) -> str:
+        name = dice.choice(names)
+        try:
+            outcome = caller.call(_trial(name, sources[name], dice, work, f"good {number}"))
+        except WorkerError:
+            return f"killed by {signal.Signals(-(caller.exit_code or -1)).name}"
+        return outcome.error or "the good file wasn't stored" * (not outcome.stored)
+
     try:
-        for number in range(_CONTROLS):
-            name = dice.choice(names)
-            trial = _trial(name, sources[name], dice, work, f"good {number}")
-            outcome = caller.call(trial._replace(database=str(work / "db-of-control")))
-            if outcome.error or not outcome.stored:
-                return f"decoding in the calling process failed in round {number}: {outcome.error}"
-    except WorkerError:
-        how = signal.Signals(-(caller.exit_code or -1)).name
-        return f"decoding in the calling process killed it by {how} in round {number}"
+        return caught("decoding in the calling process", _CONTROLS, attempt)
     finally:
         caller.close()
-    raise ControlError("decoding in the calling process wasn't caught")
 
 
 def _sources(work: Path) -> dict[str, bytes]:

@@ -1,19 +1,21 @@
 """A kill, EIO and ENOSPC at every system call with which an act changes the disk."""
 
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import strace
 from acts import Act, Place, acts
-from figures import ControlError, Figures, going
+from frame import Figures, caught, going
 from oracle import Verdict
 from strace import Call
 from worker import Worker, Workers
 
-ROUNDS = 1_000_000  # more calls than there are: all of them
 SECONDS = 60
 
 _EXPECTED = {"EIO": {"done", "DamagedError"}, "ENOSPC": {"done", "DiskFullError"}}
+
+missing = strace.missing
 
 
 class Outcome(NamedTuple):
@@ -24,51 +26,27 @@ class Outcome(NamedTuple):
     problems: list[str]
 
 
-def missing() -> str:
-    """Return what this torment lacks here."""
-    return strace.missing()
-
-
-def run(rounds: int, seed: int, work: Path, names: list[str] | None = None) -> Figures:
-    """Kill and fail at every call of all acts, or of some; `rounds` bounds the calls of each."""
+def run(figures: Figures, rounds: int, seed: int, work: Path) -> None:
+    """Kill and fail at every call of all acts; `rounds` bounds the calls of each."""
     with Workers() as workers:
         torment = Torment(Place(work, seed), workers)
-        control = torment.control(acts(seed))
-        lost = inconsistent = acknowledged = total = 0
-        notes: dict[str, object] = {}
+        figures.control = torment.control(acts(seed))
         for act in acts(seed):
-            if names and act.name not in names:
-                continue
             found = torment.calls(act)
+            figures.count(f"calls of {act.name}", *(call.name for call in found))
             faults = [("KILL", call) for call in found]
             faults += [("EIO", call) for call in found if call.name not in strace.CREATES]
             grows = [*strace.WRITES, *strace.CREATES, "mkdir", "rename"]
             faults += [("ENOSPC", call) for call in found if call.name in grows]
-            counts: dict[str, int] = {}
-            chosen = _spread(faults, rounds)
-            for place in going(len(chosen)):
-                fault, call = chosen[place]
-                total += 1
-                outcome = torment.round(act, fault, call)
-                ended = f"{fault}: {outcome.ended or 'killed'}"
-                counts[ended] = counts.get(ended, 0) + 1
-                lost += outcome.lost
-                inconsistent += bool(outcome.problems)
-                acknowledged += outcome.ended == "done"
-                if outcome.problems:
-                    notes[f"{act.name}, {fault} at {call}"] = outcome.problems
-            called = [call.name for call in found]
-            notes[act.name] = {
-                "calls": {name: called.count(name) for name in dict.fromkeys(called)},
-                **counts,
-            }
-    return Figures(total, acknowledged, lost, inconsistent, control=control, notes=notes)
-
-
-def _spread(faults: list[tuple[str, Call]], rounds: int) -> list[tuple[str, Call]]:
-    """Choose N, spread over all of them."""
-    step = max(1, -(-len(faults) // rounds))
-    return faults[::step]
+            chosen = faults[:: max(1, -(-len(faults) // rounds))]  # spread over all of them
+            for number in going(len(chosen)):
+                fault, call = chosen[number]
+                ended, lost, problems = torment.round(act, fault, call)
+                done = ended == "done"
+                figures.add(
+                    f"{act.name}, {fault} at {call}", problems, lost=lost, acknowledged=done
+                )
+                figures.count(act.name, f"{fault}: {ended or 'killed'}")
 
 
 class Torment:
@@ -146,15 +124,9 @@ class Torment:
 
     def _start(self, act: Act, flaw: str = "") -> Worker:
         worker = self._workers.take()
-        worker.begin(
-            "acts.act",
-            path=str(self._place.path),
-            target=str(self._place.target),
-            name=act.name,
-            operation=act.operation,
-            flaw=flaw,
-        )
-        worker.ready()
+        path, target = str(self._place.path), str(self._place.target)
+        worker.begin("acts.act", path, target, act.name, act.operation, flaw)
+        worker.expect(ready=True)
         return worker
 
     def control(self, everything: list[Act]) -> str:
@@ -163,17 +135,14 @@ class Torment:
         small = act._replace(operation={**(act.operation or {}), "skip": False})
         assert small.operation is not None
         small.operation["documents"] = small.operation["documents"][-4:]
-        said = []
-        for fault, flaw in (("KILL", "split"), ("EIO", "deaf")):
-            for number in range(1, 20):
-                call = Call("fdatasync", number)
-                outcome = self.round(small, fault, call, flaw)
-                if outcome.problems:
-                    said.append(
-                        f"a writer that is {flaw} was caught by {fault} at {call}: "
-                        f"{outcome.problems[0]:.60}"
-                    )
-                    break
-            else:
-                raise ControlError(f"a writer that is {flaw} wasn't caught by {fault}")
-        return "; ".join(said)
+
+        def attempt(fault: str, flaw: str, number: int) -> str:
+            call = Call("fdatasync", number + 1)
+            problems = self.round(small, fault, call, flaw).problems
+            return f"{fault} at {call}: {problems[0]:.60}" if problems else ""
+
+        known_bad = (("KILL", "split"), ("EIO", "deaf"))
+        return "; ".join(
+            caught(f"a {flaw} writer", 19, partial(attempt, fault, flaw))
+            for fault, flaw in known_bad
+        )

@@ -6,7 +6,6 @@ copy that mixes two states can't go unnoticed.
 """
 
 import contextlib
-import multiprocessing
 import os
 import random
 import shutil
@@ -14,28 +13,38 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from figures import ControlError, Figures, going
+from frame import ControlError, Figures, apart, command, going
 from oracle import Contents, contents, flaws
 from worker import Workers
-from workload import LARGEST_DELETION, SCALE, TRANSACTION
+from workload import LARGEST_DELETION, TRANSACTION
 
 import fpdb
 from fpdb.storage.format import Counters
 
-ROUNDS = 100  # of each kind
 WRITERS = 2
 KEYS = 5_000  # of each writer
-LARGEST_BATCH = min(30 * SCALE, KEYS // 2)
+LARGEST_BATCH = 30
 LONGEST_META = 400
 LONGEST_REST = 3600.0  # seconds
 PAUSE = 0.1  # seconds of undisturbed writing before each copy
 PLAIN, SLOW = "plain cp", "plain copy at the pace of a network"
 KNOWN_BAD = (SLOW, PLAIN)  # their database is another, since a hold leaves many free pages
-SECONDS = 0.5  # for a slow copy
+# Takes half a second.
+SLOW_COPY = """
+import os, sys, time
+with open(sys.argv[1], 'rb') as source, open(sys.argv[2], 'xb') as copy:
+    chunk = os.fstat(source.fileno()).st_size // 50
+    while data := source.read(chunk):
+        copy.write(data)
+        time.sleep(0.5 / 50)
+"""
+# The ways to copy: commands and their words, to which the paths come.
+COPIERS = [SLOW, PLAIN, "backup", "hold cp"]
+COPIERS += ["hold rsync"] if shutil.which("rsync") else ["hold tar"] * bool(shutil.which("tar"))
 # What becomes of a copy; the last three must not be.
 WHOLE, REFUSED, REPORTED = "whole", "refused", "reported"
 MISTAKEN, SERVED, DIED = "reported though whole", "served though broken", "killed its reader"
@@ -43,11 +52,6 @@ BAD = {MISTAKEN, SERVED, DIED}
 _SHOWN = 5
 
 Step = tuple[list[fpdb.Document], list[str]]
-
-
-def missing() -> str:
-    """Return what this torment lacks here: nothing, since it skips what this machine lacks."""
-    return ""
 
 
 class Script:
@@ -130,100 +134,61 @@ class Follower:
         return script.done
 
 
-def copiers() -> dict[str, Callable[[Path, Path], None]]:
-    """Return the ways to copy."""
-    found = {SLOW: _slow, PLAIN: _plain, "backup": _back_up, "hold cp": _hold_cp}
-    if shutil.which("rsync"):
-        found["hold rsync"] = _hold_rsync
-    elif shutil.which("tar"):
-        found["hold tar"] = _hold_tar
-    return found
+def copy_by(name: str, path: Path, copy: Path) -> None:
+    """Copy a database in one of the ways."""
+    fpdb = (sys.executable, "-m", "fpdb")
+    hold = (*fpdb, "hold", str(path), "--")
+    match name:
+        case "plain cp":
+            command("cp", "-r", str(path), str(copy))
+        case "backup":
+            command(*fpdb, "backup", str(path), "-o", str(copy))
+        case "hold cp":
+            command(*hold, "cp", "-r", str(path), str(copy))
+        case "hold rsync":
+            command(*hold, "rsync", "-a", f"{path}/", f"{copy}/")
+        case "hold tar":
+            with contextlib.suppress(subprocess.CalledProcessError):  # the file changed meanwhile
+                command(*hold, "tar", "-cf", f"{copy}.tar", "-C", str(path), ".")
+            copy.mkdir()
+            command("tar", "-xf", f"{copy}.tar", "-C", str(copy))
+            Path(f"{copy}.tar").unlink()
+        case _:
+            copy.mkdir()
+            files = [str(folder / "data.mdb") for folder in (path, copy)]
+            command(sys.executable, "-c", SLOW_COPY, *files)
 
 
-def _back_up(path: Path, copy: Path) -> None:
-    _fpdb("backup", str(path), "-o", str(copy))
-
-
-def _hold_cp(path: Path, copy: Path) -> None:
-    _fpdb("hold", str(path), "--", "cp", "-r", str(path), str(copy))
-
-
-def _hold_rsync(path: Path, copy: Path) -> None:
-    _fpdb("hold", str(path), "--", "rsync", "-a", f"{path}/", f"{copy}/")
-
-
-def _hold_tar(path: Path, copy: Path) -> None:
-    packed = copy.with_suffix(".tar")
-    # It ends with 1 because the file changed while it was read.
-    tar = ["tar", "-cf", str(packed), "-C", str(path), "."]
-    _fpdb("hold", str(path), "--", *tar, allowed=1)
-    copy.mkdir()
-    _command("tar", "-xf", str(packed), "-C", str(copy))
-    packed.unlink()
-
-
-def _plain(path: Path, copy: Path) -> None:
-    _command("cp", "-r", str(path), str(copy))
-
-
-def _slow(path: Path, copy: Path) -> None:
-    script = (
-        "import os, sys, time\n"
-        "with open(sys.argv[1], 'rb') as source, open(sys.argv[2], 'xb') as copy:\n"
-        "    chunk = os.fstat(source.fileno()).st_size // 50\n"
-        "    while data := source.read(chunk):\n"
-        "        copy.write(data)\n"
-        f"        time.sleep({SECONDS} / 50)\n"
-    )
-    copy.mkdir()
-    _command(sys.executable, "-c", script, str(path / "data.mdb"), str(copy / "data.mdb"))
-
-
-def _fpdb(*words: str, allowed: int = 0) -> None:
-    _command(sys.executable, "-m", "fpdb", *words, allowed=allowed)
-
-
-def _command(*words: str, allowed: int = 0) -> None:
-    done = subprocess.run(words, check=False, stdin=subprocess.DEVNULL, capture_output=True)
-    if done.returncode not in {0, allowed}:
-        done.check_returncode()
-
-
-def run(rounds: int, seed: int, work: Path, names: Iterable[str] = ()) -> Figures:
+def run(
+    figures: Figures, rounds: int, seed: int, work: Path, names: Iterable[str] = COPIERS
+) -> None:
     """Copy a database in each way while it is written to, and judge each copy."""
-    chosen = {name: copier for name, copier in copiers().items() if name in names or not names}
-    outcomes: dict[str, dict[str, int]] = {name: {} for name in chosen}
-    wrong: dict[str, object] = {}
+    broken = dict.fromkeys(KNOWN_BAD, 0)
     done = 0
     with Workers() as workers:
         plain, other = (Source(workers, work / name, seed) for name in ("plain", "other"))
         for number in going(rounds):
-            for name, copier in chosen.items():
+            done += 1
+            for name in names:
                 source = plain if name in KNOWN_BAD else other
                 copy = work / f"copy-{number}"
                 with source.busy() as path:
-                    copier(path, copy)
+                    copy_by(name, path, copy)
                 outcome, problems = source.judge(copy)
-                outcomes[name][outcome] = outcomes[name].get(outcome, 0) + 1
-                if outcome in BAD or (outcome != WHOLE and name not in KNOWN_BAD):
-                    wrong[f"{name} {number}"] = problems[:_SHOWN]
+                figures.count(name, outcome)
+                wrong = outcome in BAD or (outcome != WHOLE and name not in KNOWN_BAD)
+                figures.add(f"{name} {number}", problems[:_SHOWN] * wrong)
+                if wrong:
                     copy.rename(work / f"bad-{name.replace(' ', '-')}-{number}")
                 else:
                     shutil.rmtree(copy)
-            done += 1
-        transactions = plain.end() + other.end()
-    broken = {name: done - outcomes[name].get(WHOLE, 0) for name in KNOWN_BAD if name in outcomes}
+                if name in KNOWN_BAD:
+                    broken[name] += outcome != WHOLE
+                    figures.refused += outcome == REFUSED
+        figures.acknowledged = plain.end() + other.end()
     if broken[SLOW] * 2 < done:
         raise ControlError(f"of {done} plain copies only {broken[SLOW]} were broken")
-    return Figures(
-        done * len(outcomes),
-        acknowledged=transactions,
-        lost=0,
-        inconsistent=len(wrong),
-        refused=sum(outcomes[name].get(REFUSED, 0) for name in broken),
-        control=f"without a hold were broken, of {done} each: {broken}",
-        notes={**outcomes, **wrong},
-    )
+    figures.control = f"without a hold were broken, of {done} each: {broken}"
 
 
 class Source:
@@ -241,8 +206,8 @@ class Source:
             self._before = _writes(db)
         self._writers = [workers.take() for _ in range(WRITERS)]
         for number, writer in enumerate(self._writers):
-            writer.begin("copies.write", path=str(path), seed=seed, writer=number)
-            writer.hear(60)
+            writer.begin("copies.write", str(path), seed, number)
+            writer.expect(began=True)
         self._signal(signal.SIGSTOP)
 
     @contextlib.contextmanager
@@ -275,21 +240,12 @@ class Source:
 
     def judge(self, copy: Path) -> tuple[str, list[str]]:
         """Return what became of a copy; another process reads it, as reading may end that."""
-        context = multiprocessing.get_context("fork")
-        ours, theirs = context.Pipe(duplex=False)
-        process = context.Process(target=_read, args=(copy, theirs))
-        process.start()
-        theirs.close()
-        try:
-            answer = ours.recv()
-        except EOFError:
-            answer = None
-        process.join()
-        if answer is None:
-            return DIED, [f"exit code {process.exitcode}"]
-        if isinstance(answer, str):
-            return REFUSED, [answer]
+        answer, died, error = apart(lambda: _read(copy))
+        if died or error:
+            return DIED, [died or error]
         problems, found, writes = answer
+        if writes is None:
+            return REFUSED, problems
         if found is None:
             return REPORTED, problems
         strange = self._compare(found, writes)
@@ -315,23 +271,20 @@ def _writes(db: fpdb.Database) -> int:
         return Counters.unpack(txn.get("counters", b"counters")).writes
 
 
-def _read(copy: Path, end: Any) -> None:
+def _read(copy: Path) -> tuple[list[str], Contents | None, int | None]:
+    """Return the problems of a copy, its contents and its number of transactions."""
     try:
         db = fpdb.open(copy)
     except fpdb.FpdbError as error:
-        end.send(f"{type(error).__name__}: {error}")
-        return
-    problems: list[str] = []
-    found, writes = None, 0
+        return [f"{type(error).__name__}: {error}"], None, None
     with db:
         try:
-            problems, found, writes = flaws(db), contents(db), _writes(db)
+            return flaws(db), contents(db), _writes(db)
         except fpdb.FpdbError as error:
-            problems = [f"{type(error).__name__}: {error}"]
-    end.send((problems, found, writes))
+            return [f"{type(error).__name__}: {error}"], None, 0
 
 
-def write(channel: Any, path: str, *, seed: int, writer: int) -> None:
+def write(channel: Any, path: str, seed: int, writer: int) -> None:
     """Write as fast as possible until killed."""
     script = Script(seed, writer)
     script.first()

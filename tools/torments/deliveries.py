@@ -15,17 +15,17 @@ import tempfile
 from collections.abc import Callable, Iterator, Set
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any, NamedTuple
+from typing import NamedTuple
+from unittest import mock
 
 import pyarrow as pa
-from figures import ControlError, Figures, going
+from frame import Figures, caught, going
 
 import fpdb
 from fpdb.dedupe import decide
 from fpdb.documents.runs import Runs
 from fpdb.scratch import Drafts
 
-ROUNDS = 50  # of each way
 CONTROL_ROUNDS = 50
 RECORDS, COPIES, WORDS = 250, 50, 30
 END = 150  # calls of a run that are made when its documents are stored, or nearly
@@ -37,11 +37,6 @@ _LAST_STEPS = {Runs.begin.__code__, Runs.finish.__code__}
 _MOVES = {Drafts.__exit__.__code__}
 
 
-def missing() -> str:
-    """Return what this torment lacks here: nothing."""
-    return ""
-
-
 class Moments(NamedTuple):
     """How many calls of functions a whole run makes, and with which it begins its last steps."""
 
@@ -49,26 +44,19 @@ class Moments(NamedTuple):
     last: int
 
 
-def run(rounds: int, seed: int, work: Path) -> Figures:
-    """Kill runs and go on, in each way, and look for texts that are nowhere."""
+def run(figures: Figures, rounds: int, seed: int, work: Path) -> None:
+    """Kill runs and go on, in each way N times, and look for texts that are nowhere."""
     records = corpus(seed)
     chance = random.Random(seed)
-    control = _control(chance, records, work)
-    notes: dict[str, object] = {}
-    done = lost = inconsistent = 0
+    figures.control = _control(chance, records, work)
     for name, way in WAYS.items():
-        counts = {"not begun": 0, "unfinished": 0, "finished": 0}
         moments = _measure(way.first, records, work)
-        for _ in going(rounds):
+        for number in going(rounds):
             with _folder(work, records) as folder:
                 state = _killed(way.first, folder, _moment(chance, moments))
-                counts[state] += 1
+                figures.count(name, state)
                 gone, problems = way.go_on(folder, records, state)
-            done, lost, inconsistent = done + 1, lost + gone, inconsistent + bool(problems)
-            if gone or problems:
-                notes[f"{name}, round {done}"] = f"{gone} missing; {problems}"
-        notes[name] = counts
-    return Figures(done, done * len(records), lost, inconsistent, control=control, notes=notes)
+            figures.add(f"{name}, round {number}", problems, lost=gone, acknowledged=len(records))
 
 
 def corpus(seed: int) -> list[dict[str, str]]:
@@ -104,43 +92,43 @@ def _measure(
 ) -> Moments:
     """Count the calls of a run in a process of its own."""
     with _folder(work, records) as folder:
-        result = folder / "calls"
-        _forked(lambda: result.write_text(json.dumps(_count(lambda: first(folder), steps))))
+        result, last = folder / "calls", [0]
+
+        def note(calls: int, frame: FrameType) -> None:
+            if not last[0] and frame.f_code in steps:
+                last[0] = calls
+
+        def count() -> None:
+            result.write_text(json.dumps((_profiled(lambda: first(folder), note), *last)))
+
+        _forked(count)
         return Moments(*json.loads(result.read_text()))
 
 
-def _count(work: Callable[[], None], steps: Set[CodeType]) -> Moments:
-    calls = last = 0
+def _profiled(work: Callable[[], object], called: Callable[[int, FrameType], object]) -> int:
+    """Do something, and name each call of a function by its number; return how many there are."""
+    calls = 0
 
-    def count(frame: FrameType, event: str, _: Any) -> None:
-        nonlocal calls, last
+    def count(frame: FrameType, event: str, _: object) -> None:
+        nonlocal calls
         if event == "call":
             calls += 1
-            if not last and frame.f_code in steps:
-                last = calls
+            called(calls, frame)
 
     sys.setprofile(count)
     work()
     sys.setprofile(None)
-    return Moments(calls, last)
+    return calls
 
 
 def _killed(first: Run, folder: Path, moment: int) -> str:
     """Run a first run until a call; return how far it came."""
 
-    def work() -> None:
-        calls = 0
+    def end(calls: int, _: FrameType) -> None:
+        if calls == moment:
+            os.kill(os.getpid(), signal.SIGKILL)
 
-        def count(_: FrameType, event: str, __: Any) -> None:
-            nonlocal calls
-            calls += event == "call"
-            if calls == moment:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        sys.setprofile(count)
-        first(folder)
-
-    _forked(work)
+    _forked(lambda: _profiled(lambda: first(folder), end))
     if not (folder / "db" / "data.mdb").exists():
         return "not begun"
     with fpdb.open(folder / "db") as db:
@@ -204,18 +192,18 @@ def _renamed(folder: Path, records: list[dict[str, str]], state: str) -> tuple[i
 def _copied(folder: Path, records: list[dict[str, str]], state: str) -> tuple[int, list[str]]:
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as place:
-        copy = Path(place) / "copy"
-        shutil.copytree(folder, copy)
-        return _again(copy, records, state)
+        return _again(Path(shutil.copytree(folder, Path(place) / "copy")), records, state)
 
 
 def _again(folder: Path, records: list[dict[str, str]], state: str) -> tuple[int, list[str]]:
-    code = _ENDED if state == "finished" else _forked(lambda: _by_file(folder))
+    code = _ENDED
     if state == "finished":
         # The very same run is refused, because its output is there.
         with contextlib.suppress(fpdb.InputError):
             _by_file(folder)
             return 0, ["a finished run was run again"]
+    else:
+        code = _forked(lambda: _by_file(folder))
     return _judged(folder, records, "out.jsonl", code)
 
 
@@ -302,19 +290,14 @@ WAYS = {
 
 def _control(chance: random.Random, records: list[dict[str, str]], work: Path) -> str:
     """Kill runs that add what they keep before their output is in its place."""
-    real = decide.Decider.begin, decide.Decider.finish
-    decide.Decider.begin, decide.Decider.finish = (  # type: ignore[method-assign]
-        decide.Decider.finish,
-        lambda _: None,
-    )
-    try:
+    early = {"begin": decide.Decider.finish, "finish": lambda _: None}
+    with mock.patch.multiple(decide.Decider, **early):
         moments = _measure(_by_file, records, work, _MOVES)
-        for number in range(CONTROL_ROUNDS):
+
+        def attempt(_: int) -> str:
             with _folder(work, records) as folder:
                 state = _killed(_by_file, folder, moments.last + chance.randint(-5, 15))
-                gone, _ = _other_output(folder, records, state)
-            if gone:
-                return f"a run that adds too early lost {gone} texts at kill {number + 1}"
-    finally:
-        decide.Decider.begin, decide.Decider.finish = real  # type: ignore[method-assign]
-    raise ControlError(f"adding too early lost nothing in {CONTROL_ROUNDS} kills")
+                gone, _problems = _other_output(folder, records, state)
+            return f"{gone} texts lost" if gone else ""
+
+        return caught("a run that adds too early", CONTROL_ROUNDS, attempt)

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from figures import ControlError, Figures, going
+from frame import ControlError, Figures, going
 from oracle import Contents, contents
 from worker import Worker, Workers
 from workload import SIMILARITIES, sketch_of
@@ -17,7 +17,6 @@ from workload import SIMILARITIES, sketch_of
 import fpdb
 from fpdb.storage import shared_environment
 
-ROUNDS = 1_000_000  # replacements, with each kind of keys
 DOCUMENTS = 100_000
 BATCHES = [1, 10, 100, 300]
 SHARE = 300  # no transaction replaces more than this part of all documents
@@ -28,38 +27,35 @@ STEPS = 10
 HELD = 5_000  # replacements while a reader never ends
 
 
-def missing() -> str:
-    """Return what this torment lacks here: nothing."""
-    return ""
-
-
 def run(
-    rounds: int, seed: int, work: Path, documents: int = DOCUMENTS, readers: int = READERS
-) -> Figures:
-    """Replace documents again and again, and compare the file with a compacted one."""
-    replaced = lost = inconsistent = 0
-    notes: dict[str, object] = {}
-    controls = []
+    figures: Figures, rounds: int, seed: int, work: Path, documents: int = DOCUMENTS,
+    readers: int = READERS,
+) -> None:  # fmt: skip
+    """Replace documents again and again, and compare the file with a compacted one.
+
+    Rounds are replacements, with each kind of keys.
+    """
     for kind in ("text", "integer"):
         churn = Churn(work / kind, kind, seed, documents)
         with Workers() as workers:
             for number in range(readers):
-                workers.take().begin("growth.read", path=str(churn.path), seed=seed + number)
+                workers.take().begin("growth.read", str(churn.path), seed + number)
             sizes = churn.go_through(rounds)
         if not sizes:  # an interrupt came
             break
         compacted = churn.compacted(work / f"{kind}-compacted")
         ratio = round(sizes[-1] / compacted, 2)
-        replaced += churn.replaced
-        lost += churn.lost()
-        inconsistent += ratio > LARGEST_RATIO
+        replaced, lost = churn.replaced, churn.lost()
         with Workers() as workers:
             held, after = churn.hold(workers.take(), min(HELD, rounds))
         if held < 2 * sizes[-1]:
             raise ControlError(f"a reader that never ends kept the file at {held:,} bytes")
-        inconsistent += after > held
-        controls.append(f"{kind} keys: {round(held / compacted, 1)} times")
-        notes[f"{kind} keys"] = {
+        problems = [f"{ratio} times as large"] * (ratio > LARGEST_RATIO)
+        problems += ["it grew without a reader"] * (after > held)
+        figures.add(f"{kind}, wrong", problems, lost=lost, acknowledged=replaced)
+        times = round(held / compacted, 1)
+        figures.control += f"a reader that never ends: {kind} keys, {times} times as large; "
+        figures.notes[f"{kind} keys"] = {
             "times compacted": ratio,
             "over time": [round(size / compacted, 2) for size in sizes],
             "compacted bytes": compacted,
@@ -67,10 +63,6 @@ def run(
             "bytes after it was killed": after,
         }
         churn.close()
-    control = f"while a reader never ended the file grew to, {', '.join(controls)}"
-    return Figures(
-        replaced, replaced, lost=lost, inconsistent=inconsistent, control=control, notes=notes
-    )
 
 
 class Churn:
@@ -111,8 +103,8 @@ class Churn:
 
     def hold(self, reader: Worker, count: int) -> tuple[int, int]:
         """Write while a reader never ends, then kill it; return the sizes of the file."""
-        reader.begin("growth.stay", path=str(self.path))
-        reader.hear(60)
+        reader.begin("growth.stay", str(self.path))
+        reader.expect(staying=True)
         self.replace_until(self.replaced + count)
         held = self._bytes()
         list(reader.kill())
@@ -160,7 +152,7 @@ def _bytes(path: Path) -> int:
     return (path / "data.mdb").stat().st_size
 
 
-def read(_: Any, path: str, *, seed: int) -> None:
+def read(_: Any, path: str, seed: int) -> None:
     """Open and close snapshots until killed."""
     chance = random.Random(seed)
     with fpdb.open(path, readonly=True) as db:

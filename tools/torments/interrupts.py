@@ -20,13 +20,12 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from figures import ControlError, Figures, going
-from worker import Channel, Worker, Workers
+from frame import Figures, caught, going
+from worker import Channel, Workers
 
 import fpdb
 from fpdb.storage import environment, lock, shared_environment
 
-ROUNDS = 100_000  # interrupts
 TIMEOUT = 5.0  # seconds after which a lock counts as stuck
 SHORT = 0.3
 THREADS = 2
@@ -110,39 +109,35 @@ def raising() -> Iterator[None]:
         signal.signal(SIGNAL, before)
 
 
-def missing() -> str:
-    """Return what this torment lacks here: nothing."""
-    return ""
+def run(figures: Figures, rounds: int, seed: int, work: Path) -> None:
+    """Interrupt a process again and again, and write from this one after each interrupt."""
+    work.mkdir(exist_ok=True)
 
+    def attempt(_: int) -> str:
+        result = _watch(work / "control", "every place", seed, 1_000, "kept")
+        return f"stuck after {result['interrupts']} interrupts" if result["stuck"] else ""
 
-def run(rounds: int, seed: int, work: Path) -> Figures:
-    """SignalError a process again and again, and write from this one after each interrupt."""
-    control = _control(work / "control", seed)
-    total = {"rounds": 0, "acknowledged": 0, "lost": 0, "inconsistent": 0}
-    notes: dict[str, object] = {}
+    figures.control = caught("a lock that outlives its owner", 1, attempt)
     shares = {"every place": 4, "random moments": 3, "random moments, threads": 3}
     for name, tenths in shares.items():
         path = work / name.replace(",", "").replace(" ", "-")
-        fpdb.create(path).close()
-        with Workers() as workers:
-            result = _watch(workers.take(), path, name, seed, rounds * tenths // 10)
+        result = _watch(path, name, seed, rounds * tenths // 10)
         lost, problems = _judge(path, result)
-        total["rounds"] += result["interrupts"]
-        total["acknowledged"] += result["acknowledged"]
-        total["lost"] += lost
-        total["inconsistent"] += result["stuck"] + len(result["errors"]) + len(problems)
+        figures.rounds += result["interrupts"]
+        figures.acknowledged += result["acknowledged"]
+        figures.lost += lost
+        figures.inconsistent += result["stuck"] + len(result["errors"]) + len(problems)
         told = ("interrupts", "operations", "places", "stuck", "errors")
-        notes[name] = {each: result[each] for each in told} | {"problems": problems[:5]}
-    return Figures(**total, control=control, notes=notes)
+        figures.notes[name] = {each: result[each] for each in told} | {"problems": problems[:5]}
 
 
-def _watch(
-    victim: Worker, path: Path, how: str, seed: int, rounds: int, flaw: str = ""
-) -> dict[str, Any]:
+def _watch(path: Path, how: str, seed: int, rounds: int, flaw: str = "") -> dict[str, Any]:
     """Have a process interrupted, and write after each interrupt; return what it reports."""
-    victim.begin("interrupts.suffer", path=str(path), how=how, seed=seed, rounds=rounds, flaw=flaw)
+    fpdb.create(path).close()
     stuck, numbers = 0, going(rounds + 1)
-    with fpdb.open(path, timeout=SHORT if flaw else TIMEOUT) as db:
+    with Workers() as workers, fpdb.open(path, timeout=SHORT if flaw else TIMEOUT) as db:
+        victim = workers.take()
+        victim.begin("interrupts.suffer", str(path), how, seed, rounds, flaw)
         while message := victim.hear(120):
             if "interrupts" in message:
                 return message | {"stuck": stuck + message["stuck"]}
@@ -169,20 +164,7 @@ def _judge(path: Path, result: dict[str, Any]) -> tuple[int, list[str]]:
         return lost, [f"{problem.where}: {problem.what}" for problem in db.check()]
 
 
-def _control(path: Path, seed: int) -> str:
-    """SignalError a process whose lock doesn't end with its owner, until it is stuck."""
-    fpdb.create(path).close()
-    with Workers() as workers:
-        result = _watch(workers.take(), path, "every place", seed, 1_000, "kept")
-    if not result["stuck"]:
-        raise ControlError("a lock that outlives its owner wasn't stuck at any place")
-    return (
-        "a lock that outlives its owner was stuck for another process after "
-        f"{result['interrupts']} interrupts"
-    )
-
-
-def suffer(channel: Channel, path: str, *, how: str, seed: int, rounds: int, flaw: str) -> None:
+def suffer(channel: Channel, path: str, how: str, seed: int, rounds: int, flaw: str) -> None:
     """Be interrupted, and report it."""
     if flaw:
         lock.WriteLock._dropped = lambda *_: None  # type: ignore[method-assign]
@@ -209,7 +191,7 @@ class _Victim:
         self._stop = threading.Event()
 
     def go_through_places(self, rounds: int) -> None:
-        """SignalError each act at each place where a signal is heeded, again and again."""
+        """Interrupt each act at each place where a signal is heeded, again and again."""
         acts = (self._add, self._delete, self._query, self._open, self._snapshot)
         place = dict.fromkeys(acts, 0)
         while self._counts["interrupts"] < rounds and not self._last:
@@ -223,7 +205,7 @@ class _Victim:
                     place[act] = 0  # it has fewer places than that
 
     def wait_for_timers(self, rounds: int) -> None:
-        """SignalError acts at random moments."""
+        """Interrupt acts at random moments."""
         signal.signal(signal.SIGALRM, signal.getsignal(SIGNAL))
         acts = (self._add, self._add, self._delete, self._query, self._open, self._snapshot)
         usual = dict.fromkeys(acts, 0.001)
@@ -332,7 +314,7 @@ class _Victim:
 
 
 def _timed(act: Act, delay: float) -> None:
-    """SignalError an act after some time, unless it has ended by then."""
+    """Interrupt an act after some time, unless it has ended by then."""
     try:
         signal.setitimer(signal.ITIMER_REAL, delay)
         act()

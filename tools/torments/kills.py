@@ -1,96 +1,181 @@
-"""One writer, killed at random moments."""
+"""Writers and readers of one database; a random one of them is killed each round, and judged.
+
+Alone, a writer is killed with nobody to go on; in half of the rounds its database is one of bits.
+"""
 
 import random
+import select
+import time
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from figures import ControlError, Figures, going
+from frame import Figures, caught, going
 from oracle import Oracle, Verdict
-from worker import Workers
-from workload import LONGEST, MOST, SIMILARITIES
+from worker import Worker, Workers
+from workload import LONGEST, MOST, SIMILARITIES, key_of
 
 import fpdb
 
-ROUNDS = 1000
 CONTROL_ROUNDS = 50
 OPENING = 10  # one of N is killed while it opens the database, or soon after
 
 
-def missing() -> str:
-    """Return what this torment lacks here: nothing."""
-    return ""
+class Member(NamedTuple):
+    """A process of a crowd; a writer has keys that only it writes."""
+
+    number: int
+    worker: Worker
+    writes: bool
 
 
-def run(rounds: int, seed: int, work: Path) -> Figures:
-    """Kill a writer again and again, and judge its database each time; half of them of bits."""
-    control = _control(seed, work)
-    total = {"rounds": 0, "acknowledged": 0, "lost": 0, "inconsistent": 0}
-    notes: dict[str, object] = {}
-    for kind, share in (("text", (rounds + 1) // 2), ("integer", rounds // 2)):
-        path = work / kind
+class Crowd:
+    """The processes, and what they have said."""
+
+    def __init__(
+        self, path: Path, kind: str, workers: Workers, seed: int, *, writers: int, readers: int = 0,
+        flaw: str = "",
+    ) -> None:  # fmt: skip
+        self.path, self.flaw, self.kind = path, flaw, kind
+        self.checked = self.torn = self.operations = 0
+        self.examples: list[str] = []
+        self.chance = random.Random(f"{seed} {kind}")
+        self._workers, self._seed, self._starts, self._writers = workers, seed, 0, writers
         with fpdb.create(path, keys=kind, similarity=SIMILARITIES[kind]) as db:
-            oracle = Oracle(db)
-        chance, kills, operations, idle = random.Random(f"{seed} {kind}"), 0, 0, 0
+            self.oracle = Oracle(db, alone=writers == 1)
+        self.members = [self._start(number) for number in range(writers + readers)]
+
+    def _start(self, number: int) -> Member:
+        member = Member(number, self._workers.take(), number < self._writers)
+        self._starts += 1
+        path, seed = str(self.path), self._seed
+        if member.writes:
+            member.worker.begin(
+                *("workload.write", path, seed),
+                start=self._starts * 100_000,
+                writer=number,
+                skip="batches" if self._writers == 1 else "single",
+                flaw=self.flaw,
+            )
+        else:
+            member.worker.begin("workload.read", path, seed + self._starts, self._writers)
+        return member
+
+    def work(self, number: int) -> None:
+        """Take down all reports until enough was done, and for a moment more."""
+        # Operations are counted, and seconds only within the last: a slow machine has no say.
+        most = 0 if number % OPENING == 0 else self.chance.randint(1, MOST)
+        wanted = self.operations + most
+        while self.operations < wanted:
+            self.listen(0.02)
+        self.listen(self.chance.random() * LONGEST)
+
+    def listen(self, seconds: float) -> None:
+        """Take down what all say for some time."""
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            ends = {member.worker.end: member for member in self.members}
+            for end in select.select(list(ends), [], [], left)[0]:
+                member = ends[end]
+                while (message := member.worker.hear(0)) is not None:
+                    self._note(member, [message])
+                if member.worker.ended:
+                    raise RuntimeError(f"{member} ended by itself: {member.worker.errors()}")
+
+    def _note(self, member: Member, messages: Iterable[dict[str, Any]]) -> None:
+        for message in messages:
+            if member.writes:
+                self.operations += self.oracle.hear(message, member.number)
+            else:
+                self.checked += message["checked"]
+                self.torn += message["torn"]
+                self.examples += [message["example"]] * bool(message["torn"])
+
+    def kill(self, place: int) -> Member:
+        """Kill one, and take down what it had still said."""
+        member = self.members[place]
+        self._note(member, member.worker.kill())
+        if member.worker.errors():
+            raise RuntimeError(member.worker.errors())
+        self._workers.drop(member.worker)
+        return member
+
+    def judge(self, member: Member) -> Verdict:
+        """Judge what a killed writer has written, while the others go on."""
+        with fpdb.open(self.path) as db:
+            if len(self.members) == 1:
+                return self.oracle.judge(db)
+            # If it was killed between its commit and telling of it, which is a number in memory
+            # that LMDB's readers share, then its commit shows with the next one. So make one.
+            db.delete("nobody's")
+            start = str(key_of(self.kind, member.number, 1))[:-1]
+            return self.oracle.judge(
+                db, whose=lambda key: key.startswith(start), writers=[member.number]
+            )
+
+    def round(self, number: int, place: int) -> tuple[Member, Verdict]:
+        """Let all work, kill one, judge it if it wrote, and start another one in its place."""
+        self.work(number)
+        member = self.kill(place)
+        verdict = self.judge(member) if member.writes else Verdict()
+        self.members[place] = self._start(member.number)
+        return member, verdict
+
+
+def run(
+    figures: Figures, rounds: int, seed: int, work: Path, writers: int = 1, readers: int = 0,
+    kinds: Iterable[str] = ("text", "integer"),
+) -> None:  # fmt: skip
+    """Kill a random process each round, with each kind of keys."""
+    figures.control = _early(seed, work, writers)
+    if readers:
+        figures.control += f"; {_split(seed, work, writers, readers)}"
+    kinds = list(kinds)
+    for place, kind in enumerate(kinds):
         with Workers() as workers:
-            for number in going(share):
-                done, verdict = _round(path, oracle, workers, seed, number, "", chance)
-                kills += 1
-                operations += done
-                idle += not done
-                total["lost"] += verdict.lost
-                total["inconsistent"] += bool(verdict.problems)
-                if not verdict.good:
-                    notes[f"{kind} {number}"] = verdict.problems
-        total["acknowledged"] += oracle.acknowledged
-        total["rounds"] += kills
-        notes[f"{kind} keys"] = {
-            "kills": kills,
-            "operations": operations,
-            "kills before the first": idle,
-            "documents at the end": len(oracle.documents),
+            crowd = Crowd(work / kind, kind, workers, seed, writers=writers, readers=readers)
+            for number in going((rounds + place) // len(kinds)):
+                before = crowd.operations
+                killed, verdict = crowd.round(number, crowd.chance.randrange(writers + readers))
+                figures.add(f"{kind} {number}", verdict.problems, lost=verdict.lost)
+                idle = ["before the first operation"] * (crowd.operations == before)
+                figures.count("killed", "writers" if killed.writes else "readers", *idle)
+            for member in range(writers + readers):
+                crowd.kill(member)
+        verdict = crowd.oracle.judge_file(crowd.path)
+        figures.lost += verdict.lost
+        figures.inconsistent += bool(verdict.problems) + crowd.torn
+        figures.acknowledged += crowd.oracle.acknowledged
+        figures.notes[f"{kind} keys"] = {
+            "operations": crowd.operations,
+            "documents at the end": len(crowd.oracle.documents),
+            "documents that readers looked at": crowd.checked,
+            "torn views": crowd.torn,
+            "wrong at the end": verdict.problems + crowd.examples[:3],
         }
-    return Figures(**total, control=control, notes=notes)
 
 
-def _round(
-    path: Path,
-    oracle: Oracle,
-    workers: Workers,
-    seed: int,
-    number: int,
-    flaw: str,
-    chance: random.Random,
-) -> tuple[int, Verdict]:
-    """Run some operations in a writer, kill it in the next one, and check what it leaves."""
-    worker = workers.take()
-    worker.begin("workload.write", path=str(path), seed=seed, start=number * 100_000, flaw=flaw)
-    # Operations are counted, and seconds only within the last, so that a slow machine has no say.
-    wanted = 0 if number % OPENING == 0 else chance.randint(1, MOST)
-    done = 0
-    while done < wanted:
-        message = worker.hear(60)
-        if message is None:
-            raise RuntimeError(f"a writer ended by itself: {worker.errors()}")
-        done += oracle.hear(message)
-    done += oracle.hear_all(worker.listen(chance.random() * LONGEST))
-    done += oracle.hear_all(worker.kill())
-    if worker.errors():
-        raise RuntimeError(worker.errors())
-    workers.drop(worker)
-    return done, oracle.judge_file(path)
-
-
-def _control(seed: int, work: Path) -> str:
-    """Kill a writer that acknowledges too early, until it loses something."""
-    path = work / "control"
-    with fpdb.create(path) as db:
-        oracle = Oracle(db)
-    chance = random.Random(seed)
+def _early(seed: int, work: Path, writers: int) -> str:
+    """Kill writers that acknowledge too early, until one of them loses something."""
     with Workers() as workers:
-        for number in range(CONTROL_ROUNDS):
-            _, verdict = _round(path, oracle, workers, seed, number, "early", chance)
-            if verdict.lost:
-                return (
-                    f"a writer that acknowledges before it writes lost {verdict.lost} documents "
-                    f"at kill {number + 1}"
-                )
-    raise ControlError(f"acknowledging too early lost nothing in {CONTROL_ROUNDS} kills")
+        crowd = Crowd(work / "early", "text", workers, seed, writers=writers, flaw="early")
+
+        def attempt(number: int) -> str:
+            _, verdict = crowd.round(number, crowd.chance.randrange(writers))
+            return f"{verdict.lost} documents lost" if verdict.lost else ""
+
+        return caught("acknowledging before writing", CONTROL_ROUNDS, attempt)
+
+
+def _split(seed: int, work: Path, writers: int, readers: int) -> str:
+    """Write in several transactions what belongs together, until a reader sees it."""
+    with Workers() as workers:
+        crowd = Crowd(
+            work / "split", "text", workers, seed, writers=writers, readers=readers, flaw="split"
+        )
+
+        def attempt(_: int) -> str:
+            crowd.listen(0.2)
+            return f"{crowd.torn} torn views" if crowd.torn else ""
+
+        return caught("writing in two steps", 100, attempt)

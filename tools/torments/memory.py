@@ -9,11 +9,10 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from figures import ControlError, Figures, going
+from frame import Figures, caught, going
 
 import fpdb
 
-ROUNDS = 300
 DOCUMENTS = 3000
 SECONDS = 300
 _MIB = 1 << 20
@@ -46,42 +45,31 @@ class Ended(NamedTuple):
     errors: str
 
 
-def missing() -> str:
-    """Return what this torment lacks here."""
-    return ""
-
-
-def run(rounds: int, seed: int, work: Path) -> Figures:
+def run(figures: Figures, rounds: int, seed: int, work: Path) -> None:
     """Run commands with random limits on their address space, and judge what they leave."""
     chance = random.Random(seed)
     _prepare(work)
-    control = _control(work)
-    acknowledged = lost = inconsistent = 0
-    notes: dict[str, object] = {}
-    ends: dict[str, dict[str, int]] = {}
-    total = 0
+
+    def attempt(number: int) -> str:
+        limit = _CONTROL_LEAST + 20 * number
+        problems = _faults(_command(work, _RUN_UNGUARDED, _ACTS["ingest"][0], limit))
+        return f"with {limit} MiB, {problems[0]:.60}" if problems else ""
+
+    controls = (_ENOUGH - _CONTROL_LEAST) // 20
+    figures.control = caught("a command that doesn't explain its errors", controls, attempt)
     for number in going(rounds):
-        total += 1
         name = list(_ACTS)[number % len(_ACTS)]
         low, high = (_LEAST, _ENOUGH) if chance.random() < 0.6 else (_ENOUGH, _MOST)
         limit = chance.randrange(low, high)
         words, whole = _ACTS[name]
         ended = _command(work, _RUN, words, limit)
-        problems = _faults(ended)
-        counted, stored, found = _judge(work, ended, whole)
-        problems += found
-        acknowledged += counted
-        lost += max(0, counted - stored)
-        inconsistent += bool(problems)
-        if problems:
-            notes[f"{name}, {limit} MiB"] = problems
+        counted, stored, problems = _judge(work, ended, whole)
+        figures.add(
+            f"{name}, {limit} MiB", _faults(ended) + problems, lost=max(0, counted - stored),
+            acknowledged=counted,
+        )  # fmt: skip
         how = "done" if ended.code == 0 else ended.errors.partition("error: ")[2][:30]
-        how = re.sub(r"[\d,]+.*", "", how).strip()
-        counts = ends.setdefault(name, {})
-        counts[how] = counts.get(how, 0) + 1
-    return Figures(
-        total, acknowledged, lost, inconsistent, control=control, notes={**ends, **notes}
-    )
+        figures.count(name, re.sub(r"[\d,]+.*", "", how).strip())
 
 
 def _prepare(work: Path) -> None:
@@ -146,12 +134,3 @@ def _judge(work: Path, ended: Ended, whole: int | None) -> tuple[int, int, list[
     if whole is not None and stored != (whole if ended.code == 0 else 0):
         problems.append(f"it ended with {ended.code} and {stored} documents")
     return counted, stored, problems
-
-
-def _control(work: Path) -> str:
-    """Run a command that doesn't explain its errors, until one is noticed."""
-    words, _ = _ACTS["ingest"]
-    for mebibytes in range(_CONTROL_LEAST, _ENOUGH, 20):
-        if problems := _faults(_command(work, _RUN_UNGUARDED, words, mebibytes)):
-            return f"a command without a handler was caught with {mebibytes} MiB: {problems[0]:.60}"
-    raise ControlError("a command that doesn't explain its errors wasn't caught")

@@ -4,22 +4,18 @@ The database is removed and a torn copy of all its files, the seal included, is 
 The copy may get the number of the inode that the seal names; it must be refused all the same.
 """
 
-import contextlib
-import os
 import shutil
-import subprocess
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Self
 
-from figures import ControlError, Figures, going
-from power import Disk, kinds
+import disks
+from disks import Disk
+from frame import ControlError, Figures, command, going
 
 import fpdb
 from fpdb.storage.drafts import SEAL_FILE, seal
 
-ROUNDS = 20  # of each way, on each file system
+# Rounds are of each way, on each file system.
 DOCUMENTS, REWRITTEN, TURNS = 500, 400, 20
 FILES, FOLDER, RESTARTED = "cp saved/*", "cp -r saved", "restart; cp saved/*"
 WAYS = (FILES, FOLDER, RESTARTED)
@@ -27,115 +23,29 @@ WAYS = (FILES, FOLDER, RESTARTED)
 
 def missing() -> str:
     """Return what this torment lacks here."""
-    if os.geteuid():
-        return "only root may mount"
-    try:
-        with tempfile.TemporaryDirectory() as folder, Overlay(Path(folder)), Memory(Path(folder)):
-            return ""
-    except (subprocess.CalledProcessError, OSError) as error:
-        return f"nothing can be mounted: {error}"
+    return disks.missing("overlay") or disks.missing("tmpfs")
 
 
-class _Mount:
-    """A file system that is mounted until the end of a block, and again by a restart."""
-
-    place: Path
-    _arguments: tuple[str, ...]
-
-    def __enter__(self) -> Self:
-        self.place.mkdir(exist_ok=True)
-        self._mount()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        _command("umount", "--lazy", str(self.place))
-
-    def restart(self) -> None:
-        """Mount it again, as when a container or the machine is started again."""
-        _command("umount", str(self.place))
-        self._mount()
-
-    def _mount(self) -> None:
-        _command("mount", *self._arguments, "fpdb-torture", str(self.place))
-
-
-class Overlay(_Mount):
-    """An overlay, the file system of containers; its layers survive a restart."""
-
-    def __init__(self, work: Path) -> None:
-        self.place = work / "merged"
-        lower, upper, inner = (work / name for name in ("lower", "upper", "inner"))
-        for folder in (lower, upper, inner):
-            folder.mkdir(exist_ok=True)
-        layers = f"lowerdir={lower},upperdir={upper},workdir={inner}"
-        self._arguments = ("-t", "overlay", "-o", layers)
-
-
-class Memory(_Mount):
-    """A tmpfs; it is empty after a restart."""
-
-    def __init__(self, work: Path) -> None:
-        self.place = work / "memory"
-        self._arguments = ("-t", "tmpfs", "-o", "size=128m")
-
-
-Mounted = Disk | Overlay | Memory
-
-
-def systems() -> list[str]:
-    """Name the file systems that can be mounted here."""
-    return [*kinds(), "overlay", "tmpfs"]
-
-
-@contextlib.contextmanager
-def mounted(kind: str, work: Path) -> Iterator[Mounted]:
-    """Mount a file system for a block."""
-    with tempfile.TemporaryDirectory(dir=work) as folder:
-        disk: Mounted
-        match kind:
-            case "overlay":
-                disk = Overlay(Path(folder))
-            case "tmpfs":
-                disk = Memory(Path(folder))
-            case _:
-                disk = Disk(Path(folder), kind)
-        with disk:
-            yield disk
-
-
-def _command(*words: str) -> None:
-    subprocess.run(words, check=True, stdin=subprocess.DEVNULL, capture_output=True)
-
-
-def run(rounds: int, seed: int, work: Path, only: str = "") -> Figures:
+def run(figures: Figures, rounds: int, seed: int, work: Path) -> None:
     """Restore torn copies in each way on each file system, and open them."""
     sound, torn = work / "sound", work / "torn"
     _make(sound, torn, seed)
-    notes: dict[str, object] = {}
-    done = refused = served = 0
-    controls = []
-    for kind in [only] if only else systems():
-        with mounted(kind, work) as disk:
+    for kind in disks.KINDS:
+        if disks.missing(kind):
+            continue
+        with tempfile.TemporaryDirectory(dir=work) as folder, Disk(Path(folder), kind) as disk:
             path = disk.place / "db"
             _restore(sound, path, FILES)
             seal(path)
-            controls.append(f"{kind}: {_control(disk, torn)}")
+            figures.control = f"{_control(disk, torn)} on each file system"
             for way in WAYS:
-                results = [_round(disk, path, sound, torn, way) for _ in going(rounds)]
-                here = sum(not opened for opened, _ in results)
-                same = sum(again for _, again in results)
-                notes[f"{kind}, {way}"] = f"{here} of {len(results)} refused, inode again {same}"
-                done, refused = done + len(results), refused + here
-                served += len(results) - here
-    return Figures(
-        done,
-        acknowledged=0,
-        lost=0,
-        inconsistent=served,
-        refused=refused,
-        control="; ".join(controls),
-        notes=notes,
-    )
+                for number in going(rounds):
+                    opened, again = _round(disk, path, sound, torn, way)
+                    problems = ["a torn copy was opened"] * opened
+                    figures.add(f"{kind}, {way}, {number}", problems)
+                    figures.refused += not opened
+                    outcomes = ["opened" if opened else "refused", *["inode again"] * again]
+                    figures.count(f"{kind}, {way}", *outcomes)
 
 
 def _make(sound: Path, torn: Path, seed: int) -> None:
@@ -158,7 +68,7 @@ def _make(sound: Path, torn: Path, seed: int) -> None:
     (torn / "data.mdb").write_bytes(late)
 
 
-def _control(disk: Mounted, torn: Path) -> str:
+def _control(disk: Disk, torn: Path) -> str:
     """Seal a torn copy, which must then be opened: nothing but the seal keeps it from that."""
     path = disk.place / "control"
     shutil.copytree(torn, path)
@@ -169,7 +79,7 @@ def _control(disk: Mounted, torn: Path) -> str:
     return "a torn copy with a seal of its own was opened"
 
 
-def _round(disk: Mounted, path: Path, sound: Path, torn: Path, way: str) -> tuple[bool, bool]:
+def _round(disk: Disk, path: Path, sound: Path, torn: Path, way: str) -> tuple[bool, bool]:
     """Return whether a torn copy was opened, and whether it has the inode of the sound one."""
     shutil.rmtree(path)
     if way == RESTARTED:
@@ -187,10 +97,10 @@ def _round(disk: Mounted, path: Path, sound: Path, torn: Path, way: str) -> tupl
 
 def _restore(saved: Path, path: Path, way: str) -> None:
     if way == FOLDER:
-        _command("cp", "-r", str(saved), str(path))
+        command("cp", "-r", str(saved), str(path))
         return
     path.mkdir()
-    _command("cp", *(str(file) for file in sorted(saved.iterdir())), str(path))
+    command("cp", *(str(file) for file in sorted(saved.iterdir())), str(path))
 
 
 def _opens(path: Path) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workload import is_whole, sketch_of
+from workload import is_whole, not_found, sketch_of
 
 import fpdb
 from fpdb.fingerprint.sketches import BINS, BITS, least_estimate
@@ -49,7 +49,7 @@ def flaws(db: fpdb.Database, whose: Callable[[Any], bool] = lambda _: True) -> l
     problems = [f"{problem.where}: {problem.what}" for problem in db.check()]
     with db.snapshot() as snapshot:
         documents = [d for d in snapshot.scan() if d.fingerprint is not None and whose(d.key)]
-        hits = snapshot.query_fingerprints([d.fingerprint for d in documents], k=0)
+        problems += not_found(snapshot, documents)
         sketched = [document for document in documents if document.sketch]
         some = sketched[:: 1 + len(sketched) // _ASKED]
         answers = snapshot.query_prepared(db.preparer.prepare(some)) if some else iter(())
@@ -59,12 +59,6 @@ def flaws(db: fpdb.Database, whose: Callable[[Any], bool] = lambda _: True) -> l
             if document.key not in {match.key for match in matches}
         ]
     problems += [f"{each.key} isn't whole" for each in documents if not is_whole(db, each)]
-    found = set(zip(hits.queries.tolist(), hits.ids.tolist(), strict=True))
-    problems += [
-        f"{document.key} isn't found by its fingerprint"
-        for place, document in enumerate(documents)
-        if (place, document.id) not in found
-    ]
     return problems[:_SHOWN]
 
 

@@ -3,33 +3,54 @@
 import argparse
 import importlib
 import json
-import os
+import shutil
 import sys
 import tempfile
 import time
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from figures import heed_interrupts
+from frame import Figures, heed_interrupts
+
+
+class Torment(NamedTuple):
+    """A torment: what it does, its module, and the options of the module's function `run`."""
+
+    what: str
+    module: str
+    rounds: int
+    options: dict[str, Any] = {}  # noqa: RUF012 - nobody changes it
+
 
 TORMENTS = {
-    "kills": "kill -9 of one writer at random moments",
-    "processes": "kill -9 among three writers and two readers",
-    "calls": "a kill, EIO and ENOSPC at every storage system call",
-    "interrupts": "exceptions out of signal handlers at any moment",
-    "full": "a full disk, four ways",
-    "power": "power cuts",
-    "copies": "copies of a database under load",
-    "swaps": "swaps, moves and removals of a database in use",
-    "mounts": "torn copies in the place of a database, on several file systems",
-    "growth": "a million replacements",
-    "damage": "damaged data files: read, checked, repaired",
-    "mutations": "changes aimed at the structure of a data file: noticed when, or not",
-    "arrow": "Parquet and Arrow files with changed bytes",
-    "outputs": "kill -9 of commands that write files",
-    "deliveries": "kill -9 of dedupe with a database, and all ways to go on",
-    "memory": "commands with little address space",
-    "greedy": "clients of a server that send and take what they like",
+    "kills": Torment("kill -9 of one writer at random moments", "kills", 1000),
+    "processes": Torment(
+        "kill -9 among three writers and two readers",
+        *("kills", 1000, {"writers": 3, "readers": 2, "kinds": ["text"]}),
+    ),
+    "calls": Torment("a kill, EIO and ENOSPC at every storage system call", "calls", 1_000_000),
+    "interrupts": Torment("exceptions out of signal handlers at any moment", "interrupts", 100_000),
+    "full": Torment("a full disk, four ways", "full", 5),
+    "power": Torment("power cuts", "power", 100),
+    "copies": Torment("copies of a database under load", "copies", 100),
+    "swaps": Torment("swaps, moves and removals of a database in use", "swaps", 300),
+    "mounts": Torment(
+        "torn copies in the place of a database, on several file systems", "mounts", 20
+    ),
+    "growth": Torment("a million replacements", "growth", 1_000_000),
+    "damage": Torment("damaged data files: read, checked, repaired", "damage", 2000),
+    "mutations": Torment(
+        "changes aimed at the structure of a data file: noticed when, or not",
+        *("damage", 384, {"aimed": True}),
+    ),
+    "arrow": Torment("Parquet and Arrow files with changed bytes", "arrow", 10_000),
+    "outputs": Torment("kill -9 of commands that write files", "outputs", 300),
+    "deliveries": Torment(
+        "kill -9 of dedupe with a database, and all ways to go on", "deliveries", 50
+    ),
+    "memory": Torment("commands with little address space", "memory", 300),
+    "greedy": Torment("clients of a server that send and take what they like", "greedy", 18),
 }
 
 
@@ -38,64 +59,64 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="tools/torture",
         description=__doc__,
-        epilog="; ".join(f"{name}: {what}" for name, what in TORMENTS.items()),
+        epilog="; ".join(f"{name}: {each.what}" for name, each in TORMENTS.items()),
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(TORMENTS)}: all")
     parser.add_argument("--rounds", type=int, help="rounds of each: as many as the docs speak of")
     parser.add_argument("--seed", type=int, help="what is random follows from it: the time")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="work there, and keep the files")
-    parser.add_argument(
-        "--scale",
-        type=int,
-        default=1,
-        metavar="N",
-        help="transactions N times as large, in kills, processes, copies and full",
-    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to this file")
     options = parser.parse_args()
     names = options.names or list(TORMENTS)
     if unknown := set(names) - set(TORMENTS):
         parser.error(f"found {', '.join(sorted(unknown))}, expected {', '.join(TORMENTS)}")
     seed = int(time.time()) if options.seed is None else options.seed
-    os.environ["TORTURE_SCALE"] = str(options.scale)
     heed_interrupts()
     results = {}
     for name in names:
-        if result := _torment(name, seed, options.rounds, options.keep):
+        if result := _shown(name, seed, options.rounds, options.keep):
             results[name] = result
         if options.json:  # an hour of work shouldn't hang on the last minute
             options.json.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
     return 0 if all(result["good"] for result in results.values()) else 1
 
 
-def _torment(name: str, seed: int, rounds: int | None, keep: Path | None) -> dict[str, Any] | None:
-    torment = importlib.import_module(name)
-    if missing := torment.missing():
-        print(f"{name}: skipped, {missing}", flush=True)
+def missing(name: str) -> str:
+    """Return what a torment lacks here."""
+    module = importlib.import_module(TORMENTS[name].module)
+    return str(module.missing()) if hasattr(module, "missing") else ""
+
+
+def torment(name: str, rounds: int, seed: int, work: Path, **options: Any) -> Figures:
+    """Run a torment; return its figures."""
+    own, figures = TORMENTS[name], Figures()
+    run = importlib.import_module(own.module).run
+    run(figures, rounds, seed, work, **{**own.options, **options})
+    return figures
+
+
+def _shown(name: str, seed: int, rounds: int | None, keep: Path | None) -> dict[str, Any] | None:
+    """Run a torment in a new folder, and print its figures."""
+    if lack := missing(name):
+        print(f"{name}: skipped, {lack}", flush=True)
         return None
-    rounds = torment.ROUNDS if rounds is None else rounds
-    print(f"{name}: {TORMENTS[name]}; {rounds} rounds, --seed {seed}", flush=True)
+    rounds = TORMENTS[name].rounds if rounds is None else rounds
+    print(f"{name}: {TORMENTS[name].what}; {rounds} rounds, --seed {seed}", flush=True)
     if keep:
         keep.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     # No context manager: what went wrong should be there to be looked at.
     work = Path(tempfile.mkdtemp(prefix=f"torture-{name}-", dir=keep))
-    figures = torment.run(rounds, seed, work)
+    figures = torment(name, rounds, seed, work)
     seconds = round(time.monotonic() - began, 1)
     if figures.good and not keep:
-        _remove(work)
+        shutil.rmtree(work)
     else:
         print(f"{name}: the files are in {work}", file=sys.stderr)
-    result = {**figures._asdict(), "good": figures.good, "seed": seed, "seconds": seconds}
+    result = {**asdict(figures), "good": figures.good, "seed": seed, "seconds": seconds}
     for what, value in result.items():
         print(f"{name}: {what} {value}", flush=True)
     return result
-
-
-def _remove(folder: Path) -> None:
-    import shutil
-
-    shutil.rmtree(folder)
 
 
 if __name__ == "__main__":

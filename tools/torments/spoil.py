@@ -1,87 +1,159 @@
 """Ways to spoil a data file, and what in it each document depends on."""
 
 import random
+import struct
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 import fpdb
-from fpdb.storage.lmdb_file import NODE_HEAD, PAGE_HEAD, REACHED, LmdbFile, number_of, parse_page
+from fpdb.storage.lmdb_file import (
+    BRANCH,
+    NODE_HEAD,
+    PAGE_HEAD,
+    REACHED,
+    LmdbFile,
+    kind_of,
+    number_of,
+    parse_page,
+)
+from fpdb.storage.number_pages import unpack_rows
 from fpdb.storage.open_checks import open_data
 from fpdb.storage.survey import Survey
 
 PAGE = 4096
+_META = range(16, 152)  # what a meta page holds after its head
+_ROOTS = (80, 128)  # of its trees
+_TREE = 48  # bytes of the description of a tree, the last 8 of which are its root
 
 
 class Parts(NamedTuple):
-    """The bytes that make up each document; the leaves, and the pages that aren't even that."""
+    """Where what is in an undamaged file: the bytes of each document, and the pages by their kind.
+
+    `special` are the pages that are neither leaves nor values.
+    """
 
     documents: dict[Any, list[range]]
+    pages: list[int]  # that are reached from the roots
     special: list[int]
     leaves: list[int]
+    branches: list[int]
+    values: list[list[int]]  # the overflow pages of values, those of the same length together
+    trees: list[int]  # where the descriptions of the trees end
 
 
-Spoil = Callable[[bytearray, random.Random, Parts], str]
+Spoil = Callable[[bytearray, random.Random, Parts], None]
 
 
-def flip(data: bytearray, dice: random.Random, _: Parts) -> str:
+def _flip(data: bytearray, dice: random.Random, place: int) -> None:
+    if place < len(data):
+        data[place] ^= 1 << dice.randrange(8)
+
+
+def flip(data: bytearray, dice: random.Random, _: Parts) -> None:
     """Change one bit."""
-    place = dice.randrange(len(data))
-    data[place] ^= 1 << dice.randrange(8)
-    return f"a bit of byte {place}"
+    _flip(data, dice, dice.randrange(len(data)))
 
 
-def flip_structure(data: bytearray, dice: random.Random, known: Parts) -> str:
+def flip_structure(data: bytearray, dice: random.Random, known: Parts) -> None:
     """Change one bit of meta pages, branches, names, free pages, or at the head of a leaf."""
     if dice.random() < 0.5:
         page = dice.choice(known.special)
         width = 160 if page < 2 else PAGE  # after it, a meta page is empty
     else:
         page, width = dice.choice(known.leaves), 160
-    place = page * PAGE + dice.randrange(width)
-    if place < len(data):
-        data[place] ^= 1 << dice.randrange(8)
-    return f"a bit of byte {place}, page {page}"
+    _flip(data, dice, page * PAGE + dice.randrange(width))
 
 
-def zeros(data: bytearray, dice: random.Random, _: Parts) -> str:
+def _range(data: bytearray, dice: random.Random) -> slice:
+    start = dice.randrange(len(data))
+    return slice(start, min(start + int(2 ** dice.uniform(0, 15)), len(data)))
+
+
+def zeros(data: bytearray, dice: random.Random, _: Parts) -> None:
     """Lose a range."""
-    start, stop = _range(data, dice)
-    data[start:stop] = bytes(stop - start)
-    return f"zeros from {start} to {stop}"
+    place = _range(data, dice)
+    data[place] = bytes(place.stop - place.start)
 
 
-def garbage(data: bytearray, dice: random.Random, _: Parts) -> str:
+def garbage(data: bytearray, dice: random.Random, _: Parts) -> None:
     """Overwrite a range."""
-    start, stop = _range(data, dice)
-    data[start:stop] = dice.randbytes(stop - start)
-    return f"garbage from {start} to {stop}"
+    place = _range(data, dice)
+    data[place] = dice.randbytes(place.stop - place.start)
 
 
-def swap(data: bytearray, dice: random.Random, _: Parts) -> str:
+def _page(number: int) -> slice:
+    return slice(number * PAGE, (number + 1) * PAGE)
+
+
+def swap(data: bytearray, dice: random.Random, _: Parts) -> None:
     """Exchange two pages."""
-    one, other = _two_pages(data, dice)
-    data[one : one + PAGE], data[other : other + PAGE] = (
-        data[other : other + PAGE],
-        data[one : one + PAGE],
-    )
-    return f"pages {one // PAGE} and {other // PAGE} exchanged"
+    one, other = map(_page, dice.sample(range(len(data) // PAGE), 2))
+    data[one], data[other] = data[other], data[one]
 
 
-def double(data: bytearray, dice: random.Random, _: Parts) -> str:
+def double(data: bytearray, dice: random.Random, _: Parts) -> None:
     """Write a page in the place of another one, too."""
-    one, other = _two_pages(data, dice)
-    data[other : other + PAGE] = data[one : one + PAGE]
-    return f"page {one // PAGE} also in the place of {other // PAGE}"
+    one, other = map(_page, dice.sample(range(len(data) // PAGE), 2))
+    data[other] = data[one]
 
 
-def cut(data: bytearray, dice: random.Random, _: Parts) -> str:
+def cut(data: bytearray, dice: random.Random, _: Parts) -> None:
     """Cut the end off."""
     length = dice.randrange(len(data))
+    del data[length // PAGE * PAGE if dice.random() < 0.5 else length :]
+
+
+def meta(data: bytearray, dice: random.Random, _: Parts) -> None:
+    """Change a bit of a meta page."""
+    _flip(data, dice, dice.randrange(2) * PAGE + dice.choice(_META))
+
+
+def page_head(data: bytearray, dice: random.Random, known: Parts) -> None:
+    """Change a bit in the head of a page."""
+    _flip(data, dice, dice.choice(known.pages) * PAGE + dice.randrange(PAGE_HEAD.size))
+
+
+def node(data: bytearray, dice: random.Random, known: Parts) -> None:
+    """Change a bit of a node: of its head, or of its key."""
+    page = dice.choice([*known.leaves, *known.branches])
+    at, key = dice.choice(_nodes(data, page))
+    _flip(data, dice, page * PAGE + at + dice.randrange(NODE_HEAD.size + len(key)))
+
+
+def root(data: bytearray, dice: random.Random, known: Parts) -> None:
+    """Let a tree begin at another page."""
+    places = [slot * PAGE + at for slot in (0, 1) for at in _ROOTS]
+    at = dice.choice([*places, *(end - 8 for end in known.trees)])
+    data[at : at + 8] = dice.choice(known.pages).to_bytes(8, "little")
+
+
+def values(data: bytearray, dice: random.Random, known: Parts) -> None:
+    """Exchange the pages of two values of the same length, or write one in both places."""
+    first, second = dice.sample(dice.choice(known.values), 2)
+    before, after = bytes(data[_page(first)]), bytes(data[_page(second)])
+    # As two misdirected writes would: each page says the number of the place where it is.
+    data[_page(first)] = first.to_bytes(8, "little") + after[8:]
     if dice.random() < 0.5:
-        length = length // PAGE * PAGE
-    del data[length:]
-    return f"cut at {length}"
+        data[_page(second)] = second.to_bytes(8, "little") + before[8:]
+
+
+def cycle(data: bytearray, dice: random.Random, known: Parts) -> None:
+    """Let a branch lead to itself, or to another page."""
+    page = dice.choice(known.branches)
+    at = page * PAGE + dice.choice(_nodes(data, page))[0]
+    target = page if dice.random() < 0.5 else dice.choice([*known.leaves, *known.branches])
+    data[at : at + 6] = target.to_bytes(6, "little")
+
+
+def _nodes(data: bytearray, page: int) -> list[tuple[int, bytes]]:
+    """Return where the nodes of a page begin, and their keys."""
+    own = bytes(data[_page(page)])
+    found = parse_page(own).nodes
+    slots = struct.unpack_from(f"={len(found)}H", own, PAGE_HEAD.size)
+    return [(slot, each.key) for slot, each in zip(slots, found, strict=True)]
 
 
 SPOILS: dict[str, Spoil] = {
@@ -93,35 +165,36 @@ SPOILS: dict[str, Spoil] = {
     "doubled pages": double,
     "truncation": cut,
 }
+# These are aimed at the structure, and happen once.
+AIMED: dict[str, Spoil] = {
+    "bits": flip,
+    "meta pages": meta,
+    "page heads": page_head,
+    "nodes": node,
+    "roots": root,
+    "values": values,
+    "cycles": cycle,
+}
 
 
-def _range(data: bytearray, dice: random.Random) -> tuple[int, int]:
-    length = int(2 ** dice.uniform(0, 15))
-    start = dice.randrange(len(data))
-    return start, min(start + length, len(data))
-
-
-def _two_pages(data: bytearray, dice: random.Random) -> tuple[int, int]:
-    one, other = dice.sample(range(len(data) // PAGE), 2)
-    return one * PAGE, other * PAGE
-
-
-def spoil(whole: bytes, kind: str, dice: random.Random, known: Parts) -> tuple[bytes, str]:
+def spoil(whole: bytes, kind: str, dice: random.Random, known: Parts) -> bytes:
     """Spoil a file once, or sometimes twice or three times."""
-    data, changes = bytearray(whole), ""
+    data = bytearray(whole)
+    if kind in AIMED:
+        while data == whole:
+            AIMED[kind](data, dice, known)
+        return bytes(data)
     for _ in range(dice.choice([1, 1, 1, 2, 3])):
         if len(data) > 2 * PAGE:
-            changes += SPOILS[kind](data, dice, known) + "; "
-    return bytes(data), changes
+            SPOILS[kind](data, dice, known)
+    return bytes(data)
 
 
 def parts(path: Path) -> Parts:
-    """Find the bytes of each document in an undamaged file."""
+    """Find out where what is in an undamaged file."""
     with fpdb.open(path, readonly=True) as db:
         keys = {document.id: document.key for document in db.scan()}
         home, catalog = db._index.home, db._catalog
-    from fpdb.storage.number_pages import unpack_rows
-
     with Survey(open_data(path)) as survey:
         file = survey.file
         found: dict[Any, list[range]] = {key: [] for key in keys.values()}
@@ -137,14 +210,24 @@ def parts(path: Path) -> Parts:
                     for number in rows[column].tolist():
                         if number not in recorded:
                             found[number] += ranges_of[entry.key]
-        nodes = [node for leaf in leaves for node in file.nodes(leaf)]
-        others = {*leaves, *(number for node in nodes for number in file.run(node))}
-        special = [
-            number
-            for number in range(2, len(file.reached))
-            if file.reached[number] == REACHED and number not in others
+        lengths: dict[int, list[int]] = {}
+        others = set(leaves)
+        for each in (node for leaf in leaves for node in file.nodes(leaf)):
+            run = file.run(each)
+            others.update(run)
+            if len(run) == 1:
+                lengths.setdefault(each.length, []).append(each.number)
+        reached = [n for n in range(2, len(file.reached)) if file.reached[n] == REACHED]
+        special = [number for number in reached if number not in others]
+        branches = [n for n in special if (page := file.page(n)) and kind_of(page) == BRANCH]
+        trees = [
+            leaf * PAGE + at + len(name) + _TREE
+            for leaf in survey.leaves["names"]
+            for name in survey.trees
+            if (at := (file.page(leaf) or b"").find(name.encode())) > 0
         ]
-    return Parts(found, [0, 1, *special], leaves)
+    same = [numbers for numbers in lengths.values() if len(numbers) > 1]
+    return Parts(found, reached, [0, 1, *special], leaves, branches, same, trees)
 
 
 def _values(file: LmdbFile, leaves: Iterable[int]) -> Iterator[tuple[bytes, list[range]]]:
@@ -168,16 +251,18 @@ def _values(file: LmdbFile, leaves: Iterable[int]) -> Iterator[tuple[bytes, list
             yield node.key, ranges
 
 
+def changed(whole: bytes, spoilt: bytes) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Mark the bytes of a file that have changed or are missing."""
+    length = min(len(whole), len(spoilt))
+    marks = np.ones(len(whole), bool)
+    one, other = (np.frombuffer(data[:length], np.uint8) for data in (whole, spoilt))
+    marks[:length] = one != other
+    return marks
+
+
 def intact(documents: dict[Any, list[range]], whole: bytes, spoilt: bytes) -> set[Any]:
     """Return the documents of which no byte has changed."""
-    import numpy as np
-
-    length = min(len(whole), len(spoilt))
-    same = np.ones(len(whole) + 1, np.int64)
-    one, other = (np.frombuffer(data[:length], np.uint8) for data in (whole, spoilt))
-    same[:length] = one == other
-    same[length:] = 0
-    wrong = np.concatenate(([0], np.cumsum(1 - same)))
+    wrong = np.concatenate(([0], np.cumsum(changed(whole, spoilt))))
     return {
         key
         for key, ranges in documents.items()

@@ -10,19 +10,16 @@ import random
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from figures import ControlError, Figures, going
+from frame import Figures, caught, going
 from oracle import flaws
 from worker import Channel, Worker, Workers
 
 import fpdb
 from fpdb.storage import Environment
 
-ROUNDS = 300
 CONTROL_ROUNDS = 20
 FORKING, THREADED = 2, 1  # servers
 CHILDREN = 2  # of a forking server at a time
@@ -33,11 +30,6 @@ LONGEST = 0.25  # seconds until a process that replaces the database is killed
 _SHOWN = 5
 
 _refusal: type[fpdb.FpdbError] = fpdb.MovedError
-
-
-def missing() -> str:
-    """Return what this torment lacks here: nothing."""
-    return ""
 
 
 def serve(channel: Channel, path: str, name: str, flaw: str = "") -> None:
@@ -85,19 +77,14 @@ def serve_threads(channel: Channel, path: str, name: str, flaw: str = "") -> Non
         thread.join()
 
 
-def compact(channel: Channel, path: str) -> None:
-    """Compact a database in its place."""
+def replace(channel: Channel, path: str, other: str = "") -> None:
+    """Exchange two databases, or compact one in its place."""
     with fpdb.open(path) as db:
         channel.tell(ready=True)
-        db.compact()
-    channel.tell(done=True)
-
-
-def swap(channel: Channel, path: str, other: str) -> None:
-    """Exchange two databases."""
-    with fpdb.open(path) as db:
-        channel.tell(ready=True)
-        db.swap(other)
+        if other:
+            db.swap(other)
+        else:
+            db.compact()
     channel.tell(done=True)
 
 
@@ -132,42 +119,32 @@ def _use(db: fpdb.Database, channel: Channel, key: str) -> None:
     channel.tell(key=key, began=began, ended=ended, refused=refused, torn=int(torn))
 
 
-@dataclass
 class Stage:
     """The database, the others that take its place, and what the servers have said."""
 
-    work: Path
-    workers: Workers
-    seed: int
-    flaw: str = ""
-    pending: dict[str, tuple[float, float]] = field(default_factory=dict)
-    stored: set[str] = field(default_factory=set)
-    elsewhere: set[str] = field(default_factory=set)
-    excused: list[tuple[float, float]] = field(default_factory=list)
-    absent: list[tuple[float, float]] = field(default_factory=list)
-    acknowledged: int = 0
-    refused: int = 0
-    torn: int = 0
-    kills: int = 0
-    lost: int = 0
-    problems: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        """Make the databases, and start the servers."""
+    def __init__(self, work: Path, workers: Workers, seed: int, flaw: str = "") -> None:
+        self.work, self.workers, self.chance = work, workers, random.Random(seed)
+        self.pending: dict[str, tuple[float, float]] = {}
+        self.stored: set[str] = set()
+        self.elsewhere: set[str] = set()
+        # When a database was there that was removed with all in it, and when there was none.
+        self.excused: list[tuple[float, float]] = []
+        self.absent: list[tuple[float, float]] = []
+        self.acknowledged = self.refused = self.torn = self.kills = self.lost = 0
+        self.problems: list[str] = []
         self.work.mkdir()
         self.path, self.other = self.work / "db", self.work / "other"
-        self.chance = random.Random(self.seed)
         fpdb.create(self.path).close()
         self.stranger = self.work / "stranger"
         with fpdb.create(self.stranger, recipe="char-4", k=5) as db:
             db.add("its own", "the only document that it may have")
         jobs = ["swaps.serve"] * FORKING + ["swaps.serve_threads"] * THREADED
-        self.servers = [self._begin(job, name=f"{n}", flaw=self.flaw) for n, job in enumerate(jobs)]
+        self.servers = [self._begin(job, str(number), flaw) for number, job in enumerate(jobs)]
 
-    def _begin(self, job: str, **arguments: Any) -> Worker:
+    def _begin(self, job: str, *words: str) -> Worker:
         worker = self.workers.take()
-        worker.begin(job, path=str(self.path), **arguments)
-        worker.ready()
+        worker.begin(job, str(self.path), *words)
+        worker.expect(ready=True)
         return worker
 
     def listen(self, seconds: float = SETTLING) -> None:
@@ -185,54 +162,47 @@ class Stage:
             if server.ended:
                 raise RuntimeError(f"a server ended by itself: {server.errors()}")
 
-    def act(self, job: str, **arguments: Any) -> bool:
-        """Let another process replace the database; kill every second one. Return if it did."""
-        worker = self._begin(job, **arguments)
-        if kill := self.chance.random() < 0.5:
+    def replaced(self, *other: str) -> None:
+        """Let another process replace the database; kill every second one."""
+        worker = self._begin("swaps.replace", *other)
+        if self.chance.random() < 0.5:
             time.sleep(self.chance.random() * LONGEST)
-            done = {"done": True} in list(worker.kill())
+            list(worker.kill())
             self.kills += 1
         else:
-            done = worker.hear(60) == {"done": True}
-        if worker.errors() or not (kill or done):
-            raise RuntimeError(f"{job} failed: {worker.errors()}")
+            worker.expect(done=True)
+        if worker.errors():
+            raise RuntimeError(worker.errors())
         self.workers.drop(worker)
-        return done
 
     def compacted(self) -> None:
         """Compact the database in its place."""
-        self.act("swaps.compact")
+        self.replaced()
         self.judge()
 
     def swapped(self) -> None:
         """Swap the database with a copy of it for a moment."""
-        own = self.path.stat().st_ino
         with fpdb.open(self.path, readonly=True) as db:
             db.compact(self.other)
-        self.act("swaps.swap", other=str(self.other))
-        self.listen()
-        if self.path.stat().st_ino != own:
-            self.act_back(self.other)
+        self._swapped_with(self.other)
         self.judge(also=self.other)
         shutil.rmtree(self.other)
 
     def estranged(self) -> None:
         """Swap the database with one of another recipe for a moment."""
-        own = self.path.stat().st_ino
-        self.act("swaps.swap", other=str(self.stranger))
-        self.listen()
-        if self.path.stat().st_ino != own:
-            self.act_back(self.stranger)
+        self._swapped_with(self.stranger)
         with fpdb.open(self.stranger, readonly=True) as db:
-            foreign = set(db) - {"its own"}
-        if foreign:
-            self.problems.append(f"{len(foreign)} documents were written by another recipe")
+            if foreign := set(db) - {"its own"}:
+                self.problems.append(f"{len(foreign)} documents were written by another recipe")
         self.judge()
 
-    def act_back(self, other: Path) -> None:
-        """Swap back, in this process."""
-        with fpdb.open(self.path) as db:
-            db.swap(other)
+    def _swapped_with(self, other: Path) -> None:
+        own = self.path.stat().st_ino
+        self.replaced(str(other))
+        self.listen()
+        if self.path.stat().st_ino != own:
+            with fpdb.open(self.path) as db:
+                db.swap(other)
 
     def moved(self) -> None:
         """Move the database away for a moment, without waiting for writers."""
@@ -267,9 +237,8 @@ class Stage:
     def judge(self, *, also: Path | None = None) -> None:
         """Compare what is stored with what was acknowledged, by now or by a late message.
 
-        It may also be in another database that was at the path. It is `excused` if it was added
-        while a database was there that was removed with all in it. While there was none, which is
-        `absent`, nothing may be acknowledged.
+        It may also be in another database that was at the path, or `excused`. While there was no
+        database, nothing may be acknowledged.
         """
         self.listen()
         with fpdb.open(self.path, readonly=True) as db:
@@ -295,18 +264,13 @@ class Stage:
         self.problems += [f"lost: {key}" for key in wrong[:_SHOWN]]
 
     def finish(self) -> None:
-        """End the servers, judge for the last time, and let the drafts be removed."""
+        """End the servers, and find drafts that the next maker doesn't remove."""
         for server in self.servers:
             server.kill()
-        self.judge_drafts()
-
-    def judge_drafts(self) -> None:
-        """Find drafts that the next maker doesn't remove."""
         time.sleep(SETTLING)  # children end by themselves
         with fpdb.open(self.path) as db:
             db.compact()
-        left = [draft.name for draft in self.work.glob(".*")]
-        if left:
+        if left := [draft.name for draft in self.work.glob(".*")]:
             self.problems.append(f"left: {left}")
 
 
@@ -319,58 +283,34 @@ def _remove(folder: Path) -> None:
     shutil.rmtree(folder)
 
 
-@contextlib.contextmanager
-def _staged(work: Path, seed: int, flaw: str = "") -> Iterator[Stage]:
-    with Workers() as workers:
-        yield Stage(work, workers, seed, flaw)
-
-
-def run(rounds: int, seed: int, work: Path) -> Figures:
+def run(figures: Figures, rounds: int, seed: int, work: Path) -> None:
     """Replace the database again and again, in each way, and judge it each time."""
-    control = _control(seed, work)
+    with Workers() as workers:
+        blind = Stage(work / "control", workers, seed, "blind")
+
+        def attempt(_: int) -> str:
+            blind.removed()
+            return f"{blind.lost} documents lost" if blind.lost else ""
+
+        what = "a server that doesn't compare what is at its path"
+        figures.control = caught(what, CONTROL_ROUNDS, attempt)
     acts: tuple[Callable[[Stage], None], ...] = (
-        *(Stage.compacted, Stage.swapped, Stage.estranged),
-        *(Stage.moved, Stage.removed),
+        *(Stage.compacted, Stage.swapped, Stage.estranged, Stage.moved, Stage.removed),
     )
-    counts: dict[str, int] = {}
-    notes: dict[str, object] = {}
-    inconsistent = 0
-    with _staged(work / "stage", seed) as stage:
+    with Workers() as workers:
+        stage = Stage(work / "stage", workers, seed)
         for number in going(rounds):
             act = stage.chance.choice(acts)
             act(stage)
-            counts[act.__name__] = counts.get(act.__name__, 0) + 1
-            if stage.problems:
-                inconsistent += 1
-                notes[f"round {number}"] = stage.problems[:_SHOWN]
-                stage.problems = []
+            figures.count("acts", act.__name__)
+            figures.add(f"round {number}", stage.problems[:_SHOWN])
+            stage.problems = []
         stage.finish()
-        inconsistent += bool(stage.problems)
-    notes |= {
-        "acts": counts,
+    figures.lost, figures.acknowledged = stage.lost, stage.acknowledged
+    figures.inconsistent += bool(stage.problems) + stage.torn
+    figures.notes |= {
         "kills": stage.kills,
         "calls refused": stage.refused,
         "torn snapshots": stage.torn,
         "wrong at the end": stage.problems,
     }
-    return Figures(
-        sum(counts.values()),
-        stage.acknowledged,
-        stage.lost,
-        inconsistent + stage.torn,
-        control=control,
-        notes=notes,
-    )
-
-
-def _control(seed: int, work: Path) -> str:
-    """Remove the database of servers that don't look at their path, until something is lost."""
-    with _staged(work / "control", seed, "blind") as stage:
-        for number in range(CONTROL_ROUNDS):
-            stage.removed()
-            if stage.lost:
-                return (
-                    f"servers that don't compare what is at their path lost {stage.lost} documents "
-                    f"at removal {number + 1}"
-                )
-    raise ControlError(f"blind servers lost nothing in {CONTROL_ROUNDS} removals")

@@ -64,14 +64,14 @@ class Worker(Channel):
             self.pid = nursery.fork([other.fileno(), self._errors.fileno()])
         self._ends = os.pidfd_open(self.pid)
 
-    def begin(self, job: str, **arguments: Any) -> None:
+    def begin(self, job: str, *given: Any, **named: Any) -> None:
         """Begin a job, a function that is named as module.function and gets a channel first."""
-        self.tell(job=job, arguments=arguments)
+        self.tell(job=job, given=given, named=named)
 
-    def ready(self) -> None:
-        """Wait until the job says that it is ready."""
-        if self.hear(60) != {"ready": True}:
-            raise RuntimeError(f"a worker didn't start: {self.errors()}")
+    def expect(self, **message: Any) -> None:
+        """Receive a message that must be this one."""
+        if (found := self.hear(60)) != message:
+            raise RuntimeError(f"a worker said {found}, not {message}: {self.errors()}")
 
     def listen(self, seconds: float) -> Iterator[dict[str, Any]]:
         """Yield the messages of some time, or until the process ends."""
@@ -84,7 +84,9 @@ class Worker(Channel):
 
     def kill(self) -> Iterator[dict[str, Any]]:
         """Kill the process; give what it had still said."""
-        self._kill()
+        if self._code is None:  # else the number may be another's by now
+            os.kill(self.pid, signal.SIGKILL)
+            self.wait(60)
         return self.listen(60)
 
     @property
@@ -107,15 +109,10 @@ class Worker(Channel):
 
     def close(self) -> None:
         """End the process, whatever it is doing."""
-        self._kill()
+        self.kill()
         os.close(self._ends)
         self.end.close()
         self._errors.close()
-
-    def _kill(self) -> None:
-        if self._code is None:  # else the number may be another's by now
-            os.kill(self.pid, signal.SIGKILL)
-            self.wait(60)
 
 
 class Nursery(Channel):
@@ -216,7 +213,8 @@ def _work(talk: int, errors: int) -> None:
     message = channel.hear()
     if message is not None:
         module, _, function = message["job"].rpartition(".")
-        getattr(importlib.import_module(module), function)(channel, **message["arguments"])
+        job = getattr(importlib.import_module(module), function)
+        job(channel, *message["given"], **message["named"])
 
 
 if __name__ == "__main__":

@@ -7,22 +7,23 @@ process needs to know nothing of what is stored, only its seed.
 """
 
 import itertools
-import os
 import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+
+import lmdb
 
 import fpdb
 
-# How many times as large transactions are, and the space of keys; workers inherit it.
-SCALE = int(os.environ.get("TORTURE_SCALE", "1"))
-KEYS = 1500 * SCALE  # of each writer
-CENTRES = 400 * SCALE
+KEYS = 1500  # of each writer
+BUILT = 4000
+CENTRES = 400
 LARGEST_BATCH = 40
-LARGEST_LOAD = 200 * SCALE
-LARGEST_DELETION = min(20 * SCALE, 1000)  # more are several transactions
-MOST = max(12 // SCALE, 2)  # operations from one kill to the next
-LONGEST = 0.02 * SCALE  # seconds from the last acknowledgement to the kill
+LARGEST_LOAD = 200
+LARGEST_DELETION = 20
+MOST = 12  # operations from one kill to the next
+LONGEST = 0.02  # seconds from the last acknowledgement to the kill
 TRANSACTION = 1 << 20  # documents: more than there are in any operation
 # What a database of each kind of keys is queried for: similar texts, or bits.
 SIMILARITIES = {"text": 0.8, "integer": None}
@@ -92,28 +93,20 @@ class Script:
 
     def _batch(self) -> Operation:
         skip = self._skip == "batches" and self._random.random() < 0.3
-        # The oracle compares what is skipped with everything, so that isn't scaled.
-        largest = LARGEST_BATCH if skip else LARGEST_BATCH * SCALE
-        documents = [self.document() for _ in range(self._random.randint(2, largest))]
+        documents = [self.document() for _ in range(self._random.randint(2, LARGEST_BATCH))]
         return {"op": "add", "documents": documents + self.twins(), "skip": skip}
 
     def _delete(self) -> Operation:
         return {"op": "delete", "keys": [self._key()]}
 
     def _delete_many(self) -> Operation:
-        return {
-            "op": "delete",
-            "keys": [self._key() for _ in range(self._random.randint(2, LARGEST_DELETION))],
-        }
+        count = self._random.randint(2, LARGEST_DELETION)
+        return {"op": "delete", "keys": [self._key() for _ in range(count)]}
 
     def _load(self) -> Operation:
         keys = {self._key() for _ in range(self._random.randint(1, LARGEST_LOAD))}
-        fingerprints = [self._random.getrandbits(64) for _ in keys]
-        documents = [list(row) for row in zip(sorted(keys), fingerprints, strict=True)]
-        return {
-            "op": "load",
-            "documents": [[key, None, number, None] for key, number in documents],
-        }
+        rows = [[key, None, self._random.getrandbits(64), None] for key in sorted(keys)]
+        return {"op": "load", "documents": rows}
 
 
 def sketch_of(fingerprint: int) -> bytes:
@@ -150,34 +143,57 @@ def perform(db: fpdb.Database, operation: Operation, *, split: bool = False) -> 
 
 
 def write(
-    channel: Any,
-    path: str,
-    *,
-    seed: int,
-    start: int = 0,
-    writer: int = 0,
-    skip: str = "batches",
-    flaw: str = "",
-    count: int | None = None,
-) -> None:
+    channel: Any, path: str, seed: int, *, start: int = 0, writer: int = 0, skip: str = "batches",
+    flaw: str = "", count: int | None = None, copies: bool = False,
+) -> None:  # fmt: skip
     """Write until killed: announce each operation, do it, acknowledge it.
 
-    `start` makes the operations of each round others. A `flaw` makes a known-bad writer: "early"
-    acknowledges before it writes, "split" writes what belongs together in several transactions.
+    `start` makes the operations of each round others; with `copies`, other databases are made
+    between them. A `flaw` makes a known-bad writer: "early" acknowledges before it writes, "split"
+    writes what belongs together in several transactions, "careless" opens LMDB without syncing.
     """
+    if flaw == "careless":
+        careful = lmdb.open
+        lmdb.open = lambda *given, **named: careful(*given, **{**named, "sync": False})
+    makers = itertools.cycle(["backup", "build", "create"])
     with fpdb.open(path) as db:
         script = Script(seed, db.keys, writer, skip, start)
-        for operation in itertools.islice(script, count):
+        for number, operation in enumerate(itertools.islice(script, count)):
             channel.tell(begin=operation)
             if flaw == "early":
                 channel.tell(done=None)
                 perform(db, operation)
             else:
                 channel.tell(done=perform(db, operation, split=flaw == "split"))
+            if copies and number % 10 == 9:
+                name = next(makers)
+                copy = Path(path).with_name(f"{name}-{number}")
+                channel.tell(copying=copy.name)
+                make(name, db, copy)
+                channel.tell(copied=copy.name)
     channel.tell(end=True)
 
 
-def read(channel: Any, path: str, *, seed: int, writers: int) -> None:
+def make(name: str, db: fpdb.Database | None, copy: Path) -> None:
+    """Make another database: a copy of one, or a new one that is empty or built."""
+    if name == "create":
+        fpdb.create(copy).close()
+    elif name == "build":
+        keys, fingerprints = zip(*built(), strict=True)
+        with fpdb.build(copy) as new:
+            new.add_fingerprints(keys, fingerprints)
+    elif db:
+        (db.compact if name == "compact" else db.backup)(copy)
+
+
+def built() -> Iterator[tuple[str, int]]:
+    """Yield the keys and fingerprints of which a database is built."""
+    chance = random.Random(7)
+    for number in range(BUILT):
+        yield f"built {number}", chance.getrandbits(64)
+
+
+def read(channel: Any, path: str, seed: int, writers: int) -> None:
     """Read until killed: what a snapshot shows must be whole. Report every now and then."""
     chance = random.Random(seed)
     with fpdb.open(path, readonly=True) as db:
@@ -195,16 +211,21 @@ def read(channel: Any, path: str, *, seed: int, writers: int) -> None:
                     ]
                     found = [d for d in map(snapshot.get, keys) if d is not None]
                     torn += [f"not whole: {each}" for each in found if not is_whole(db, each)]
-                    found = [d for d in found if d.fingerprint is not None]
-                    hits = snapshot.query_fingerprints([d.fingerprint for d in found], k=0)
-                    seen = set(zip(hits.queries.tolist(), hits.ids.tolist(), strict=True))
-                    torn += [
-                        f"not found by its fingerprint: {document}"
-                        for place, document in enumerate(found)
-                        if (place, document.id) not in seen
-                    ]
+                    torn += not_found(snapshot, found)
                 checked += len(keys)
             channel.tell(checked=checked, torn=len(torn), example="".join(torn[:1]))
+
+
+def not_found(snapshot: Any, documents: list[fpdb.Document]) -> list[str]:
+    """Name the documents that aren't found by their fingerprints."""
+    asked = [document for document in documents if document.fingerprint is not None]
+    hits = snapshot.query_fingerprints([document.fingerprint for document in asked], k=0)
+    seen = set(zip(hits.queries.tolist(), hits.ids.tolist(), strict=True))
+    return [
+        f"{document.key} isn't found by its fingerprint"
+        for place, document in enumerate(asked)
+        if (place, document.id) not in seen
+    ]
 
 
 def is_whole(db: fpdb.Database, document: fpdb.Document) -> bool:

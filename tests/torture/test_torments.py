@@ -1,0 +1,82 @@
+"""Short versions of all torments, whose controls must be caught; nothing may be lost or wrong."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+GREEDY = {"seconds": 2.0, "connections": 200, "patience": 4}
+# How long a snapshot lasts depends on what else the machine is doing, so nobody reads.
+GROWTH = {"documents": 10_000, "readers": 0}
+# Rounds, options, how many rounds are counted then at least, and words of its notes.
+SHORT: dict[str, tuple[int, dict[str, Any], int, list[str]]] = {
+    "kills": (30, {}, 30, ["text keys", "integer keys"]),
+    "processes": (10, {}, 10, ["killed"]),
+    "calls": (3, {}, 30, ["create", "add", "delete", "build", "compact", "merge", "backup"]),
+    "interrupts": (1500, {}, 1500, ["every place", "random moments, threads"]),
+    "full": (1, {}, 10, []),
+    "power": (2, {}, 2, ["acknowledged"]),
+    "copies": (2, {"names": ["plain copy at the pace of a network", "backup", "hold cp"]}, 6, []),
+    "swaps": (10, {}, 10, ["calls refused"]),
+    "mounts": (1, {}, 6, ["overlay, cp saved/*", "tmpfs, cp -r saved"]),
+    "growth": (800, GROWTH, 2, ["text keys", "integer keys"]),
+    "damage": (28, {}, 28, ["truncation"]),
+    "mutations": (42, {}, 42, ["values", "meta pages"]),
+    "arrow": (2000, {}, 2000, ["files"]),
+    "outputs": (16, {}, 16, ["files and folders left"]),
+    "deliveries": (3, {}, 18, ["abandoned"]),
+    "memory": (30, {}, 30, ["ingest"]),
+    "greedy": (18, GREEDY, 18, ["bodies, with a token"]),
+}
+IN_THE_GATE = {"kills": 5, "arrow": 60}
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("name", "rounds"),
+    [
+        *(
+            pytest.param(name, rounds, marks=pytest.mark.slow("it starts and kills processes"))
+            for name, rounds in IN_THE_GATE.items()
+        ),
+        *(pytest.param(name, own[0], marks=pytest.mark.full) for name, own in SHORT.items()),
+    ],
+)
+def test_torment(
+    torment: Callable[[str], ModuleType], tmp_path: Path, name: str, rounds: int
+) -> None:
+    run, seed = torment("run"), random.randrange(10**6)
+    assert set(run.TORMENTS) == set(SHORT)
+    if missing := run.missing(name):
+        pytest.skip(missing)
+    _, options, least, notes = SHORT[name]
+    figures = run.torment(name, rounds, seed, tmp_path, **options)
+    again = f"tools/torture {name} --rounds {rounds} --seed {seed}; the files are in {tmp_path}"
+    assert figures.good, f"{figures}\n{again}"
+    assert figures.control
+    assert figures.rounds >= min(rounds, least)
+    assert all(figures.notes[each] for each in notes)
+
+
+def test_calls_are_counted_as_strace_counts_them(
+    torment: Callable[[str], ModuleType], tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    log.write_text(
+        "getpid() = 5\n"
+        '5  openat(AT_FDCWD, "a", O_RDONLY) = 3\n'
+        '5  openat(AT_FDCWD, "b", O_RDWR|O_CREAT, 0600) = 4\n'
+        '5  pwrite64(4, "x"..., 1, 0) = 1\n'
+        '6  write(4, "x"..., 1) = 1\n'
+        '7  openat(AT_FDCWD, "c", O_WRONLY|O_CREAT) = 3\n'
+        "5  flock(4, LOCK_EX) = 0\n"
+        '5  pwrite64(4, "y"..., 1, 0 <unfinished ...>\n'
+        "5  <... pwrite64 resumed>) = 1\n"
+        "5  fdatasync(4) = 0\n"
+    )
+    strace = torment("strace")
+    found = list(map(str, strace.calls(log, strace.STORAGE)))
+    assert found == ["openat 2", "pwrite64 1", "write 1", "pwrite64 2", "fdatasync 1"]
