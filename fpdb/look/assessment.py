@@ -7,7 +7,7 @@ from functools import partial
 from fpdb.errors import InputError
 from fpdb.fingerprint import preset
 from fpdb.look.listing import LEAST_BYTES, MOST_GROUPS, ListedGroup, ListedText, rendered
-from fpdb.look.page import ReportPage, cards, first_line, folded, percent, plural
+from fpdb.look.page import first_line, percent, plural, report_page
 from fpdb.look.pair import ComparedTexts
 from fpdb.markup import Markup, element, table
 from fpdb.models import Document, Evaluation, Key, Mistake, Rating, RecipeQuality
@@ -52,82 +52,53 @@ def report_evaluation(
             for recipe, mistake in named
         ]
     )
-    page = ReportPage(
-        title="Near-duplicates found and missed",
-        subtitle=f"{plural(found.documents, 'document')}, "
+    page = report_page(
+        "Near-duplicates found and missed",
+        f"{plural(found.documents, 'document')}, "
         + plural(found.true, "pair that should be found", "pairs that should be found"),
-        top=list(_top(found)),
-        least=0.0,
-        kinds={"wrong": "wrong", "missed": "missed", "open": "no verdict yet"},
-        groups=groups,
+        _ratings(found),
+        groups,
+        {"wrong": "wrong", "missed": "missed", "open": "no verdict yet"},
         noun="pair",
-        notes=list(_notes(found, len(groups))),
+        notes=_notes(found, len(groups)),
         footer="Made by fpdb with "
         + ", ".join(f"{each.recipe} ({each.recipe_id})" for each in found.recipes)
         + ".",
     )
     with draft_file(output) as file:
-        file.write(page.render())
+        file.write(page)
     return len(groups)
 
 
-def _top(found: Evaluation) -> Iterator[Markup]:
+def _ratings(found: Evaluation) -> Iterator[Markup]:
+    """Yield what is true, and the ratings of all recipes."""
     limits = found.thresholds
-    for quality in found.recipes:
-        rating = _main(quality)
-        missed = found.true - rating.found
-        recall = f"{rating.found:,} of {found.true:,} pairs, similar from"
-        right = f"{rating.right:,} are right, similar from {percent(limits.right_from)}"
-        wrong = f"{rating.wrong:,} wrong, below {percent(limits.wrong_below)}"
-        equal = f"{rating.equal:,} more of equal texts count for nothing"
-        yield element("h2", f"Recipe {quality.recipe}")
-        yield cards(
-            [
-                (
-                    _share(rating.recall),
-                    "found",
-                    f"the recall: {recall} {percent(limits.truth_from)}.",
-                ),
-                (
-                    _share(rating.precision),
-                    "right",
-                    f"the precision: of the reported pairs, {right}, and {wrong}.",
-                ),
-                (f"{rating.wrong:,}", "wrong pairs", "were reported, but are hardly similar."),
-                (f"{missed:,}", "missed pairs", "are similar, but weren't reported."),
-                (f"{rating.reported:,}", "reported pairs", f"of texts that differ; {equal}."),
-            ]
-        )
+    truth = "by the exact similarity of all texts" if found.exact else "as they were listed"
+    said = (
+        f"Pairs should be found that are similar from {percent(limits.truth_from)} on, {truth}. "
+        "Recall is the share of these that a recipe finds. Precision counts the reported pairs: "
+        f"they are right from {percent(limits.right_from)} on, wrong below "
+        f"{percent(limits.wrong_below)}, and pairs of equal texts count for nothing."
+    )
     rows = [
         (
             quality.recipe,
             f"within {rating.k} bits" if rating.k is not None else f"from {found.similarity:.0%}",
             *(f"{count:,}" for count in rating[1:6]),
-            *map(_share, rating[6:]),
+            f"{found.true - rating.found:,}",
+            *("–" if share is None else percent(share) for share in rating[6:]),
         )
         for quality in found.recipes
         for rating in (*filter(None, [quality.similar]), *quality.ratings)
     ]
-    head = ("recipe", "near", *Rating._fields[1:])
-    truth = "the exact similarity of all texts" if found.exact else "the pairs that were listed"
-    said = (
-        f"The truth is {truth}. Recall counts the found among the true pairs, precision the right "
-        "among the right and wrong ones."
-    )
-    yield folded(
-        "Details: similarity, and all distances of fingerprints",
-        element("p", said),
-        table(head, rows, "Similarity and all distances"),
-    )
+    head = "recipe", "near", *Rating._fields[1:6], "missed", *Rating._fields[6:]
+    yield table(head, rows, "Ratings")
+    yield element("p", said, class_="soft")
 
 
 def _main(quality: RecipeQuality) -> Rating:
     """Return the rating whose mistakes are named."""
     return quality.similar or quality.ratings[-1]
-
-
-def _share(share: float | None) -> str:
-    return "–" if share is None else percent(share)
 
 
 def _notes(found: Evaluation, shown: int) -> Iterator[str]:

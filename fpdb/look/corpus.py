@@ -9,25 +9,18 @@ import contextlib
 import dataclasses
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
-from fpdb.arrays import Marks
+from fpdb.arrays import Marks, Places
 from fpdb.database import Database
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe, least_estimate
-from fpdb.flow import Flow, Ingested, parse_key
-from fpdb.io.files import (
-    FORMATS,
-    Part,
-    Paths,
-    check_path,
-    meter_of,
-    path_names,
-    read_parts,
-)
+from fpdb.flow import Flow, Ingested
+from fpdb.io.files import FORMATS, Paths, check_path, meter_of, path_names, read_parts
 from fpdb.io.records import BadRecord, Reading, Record
 from fpdb.look.figures import figures, numbers_of
 from fpdb.look.groups import NO_DAY, Groups
@@ -39,10 +32,10 @@ from fpdb.look.listing import (
     ListedText,
     rendered,
 )
-from fpdb.look.page import ReportPage, cards, first_line, percent, plural
+from fpdb.look.page import cards, first_line, percent, plural, report_page
 from fpdb.look.pair import ComparedTexts
 from fpdb.look.texts import TextFile, Texts
-from fpdb.models import Document, Key, require_similarity, require_whole, title_in
+from fpdb.models import require_similarity, require_whole, title_in
 from fpdb.scratch import draft_file, scratch_folder
 from fpdb.threads import mapped
 
@@ -144,22 +137,33 @@ def report(
     with contextlib.ExitStack() as stack:
         scratch = stack.enter_context(scratch_folder())
         if (store := database) is None:
-            index = scratch.path / "index"
-            store = stack.enter_context(_built(index, paths, flow, recipe, similarity))
+            store = stack.enter_context(
+                Database.build(
+                    scratch.path / "index",
+                    recipe=recipe,
+                    similarity=similarity or "recipe",
+                    keys="integer",
+                )
+            )
+            _fill(store, flow, paths)
         if (limit := similarity or store.similarity) is None:
             raise InputError(
                 "found a database of bits, expected one that finds texts by their similarity",
                 hint="create it with a similarity, 0.8 for instance",
             )
-        _require_documents(store, path, flow.counts)
-        documents = len(store)
+        if not len(store):
+            bad = plural(flow.counts.bad, "record")
+            raise InputError(
+                f"found no document for {path}"
+                + (f": none of {bad} can be used" if flow.counts.bad else ""),
+                hint="name files with texts; are the format and the fields right?",
+            )
         groups = Groups(store.clustering(similarity=similarity, jobs=jobs), limit)
         texts = Texts(store, reading, TextFile(scratch.path / "texts"), paths, packed=True)
-        search = _ChosenGroups(groups, texts, (date_field, host_field))
-        search.choose(min(top, MOST_GROUPS), kept)
-        search.read(paths, jobs, numbered=database is None)
-        first = "first" if kept is None else "first that stays"
-        data, shown = _page(search, flow.counts, _name(paths), first)
+        chosen = _ChosenGroups(groups, texts, kept, min(top, MOST_GROUPS))
+        chosen.read((date_field, host_field), jobs)
+        data, shown = _page(chosen, flow.counts, len(store))
+        documents = len(store)
     with draft_file(path) as file:
         file.write(data)
     return Reported(
@@ -170,71 +174,48 @@ def report(
         identical=groups.identical,
         edited=groups.edited,
         shown=shown,
-        missing=search.missing,
+        missing=chosen.missing,
         size=len(data),
     )
 
 
-def _name(paths: Sequence[str]) -> str:
-    names = ", ".join(Path(path).name or path for path in paths[:3])
-    return names + (f" and {len(paths) - 3:,} more" if len(paths) > 3 else "")
+def _fill(database: Database, flow: Flow[Ingested], paths: Sequence[str]) -> None:
+    """Bring the documents of all sources into a database, numbered in the order of reading."""
+    preparer = database.preparer.adapted(flow.reading.max_bytes)
+    first = 0
+    for found in flow.prepared(flow.parts(paths), preparer, texts_only=True):
+        good = (n for n, each in enumerate(found.records, first) if isinstance(each, Record))
+        first += len(found.records)
+        numbered = zip(found.documents, good, strict=True)
+        added = database.add_prepared([each._replace(id=n, key=n) for each, n in numbered])
+        flow.counts.count(added)
+        flow.show()
 
 
-@contextlib.contextmanager
-def _built(
-    path: Path,
-    paths: Sequence[str],
-    flow: Flow[Ingested],
-    recipe: str | Recipe,
-    similarity: float | None,
-) -> Iterator[Database]:
-    """Yield a database of the documents of all sources, numbered in the order of reading."""
-    with Database.build(
-        path, recipe=recipe, similarity=similarity or "recipe", keys="integer"
-    ) as database:
-        preparer = database.preparer.adapted(flow.reading.max_bytes)
-        first = 0
-        for found in flow.prepared(flow.parts(paths), preparer, texts_only=True):
-            good = (n for n, each in enumerate(found.records, first) if isinstance(each, Record))
-            first += len(found.records)
-            documents = zip(found.documents, good, strict=True)
-            flow.counts.count(
-                database.add_prepared([each._replace(id=n, key=n) for each, n in documents])
-            )
-            flow.show()
-        yield database
-
-
-def _require_documents(store: Database, path: Path, counts: Ingested) -> None:
-    if not len(store):
-        bad = counts.bad
-        reason = f": none of {plural(bad, 'record')} can be used" if bad else ""
-        raise InputError(
-            f"found no document for {path}{reason}",
-            hint="name files with texts; are the format and the fields right?",
-        )
-
-
-def _page(search: "_ChosenGroups", counts: Ingested, name: str, first: str) -> tuple[bytes, int]:
+def _page(chosen: "_ChosenGroups", counts: Ingested, documents: int) -> tuple[bytes, int]:
     """Return the page, and how many groups it shows."""
-    store, groups = search.texts.database, search.groups
-    limit, documents = groups.similarity or 0.0, len(store)
-    rooms = [(search.weight(group), partial(search.listed, group)) for group in search.chosen]
-    listed, cut = rendered(rooms)
+    groups, paths = chosen.groups, chosen.texts.files
+    recipe, limit = chosen.texts.database.recipe, groups.similarity or 0.0
+    listed, cut = rendered(
+        [(chosen.weight(group), partial(chosen.listed, group)) for group in chosen.groups_shown]
+    )
+    name = ", ".join(Path(path).name or path for path in paths[:3])
+    name += f" and {len(paths) - 3:,} more" if len(paths) > 3 else ""
+    first = "first" if chosen.kept is None else "first that stays"
     compared = f"were compared: {_read(counts)}."
     numbers = [(f"{documents:,}", "documents", compared), *numbers_of(groups, documents, first)]
-    page = ReportPage(
-        title=f"Duplicates in {name}",
-        subtitle=f"{plural(len(groups.starts), 'group')} among {plural(documents, 'document')}, "
+    page = report_page(
+        f"Duplicates in {name}",
+        f"{plural(len(groups.starts), 'group')} among {plural(documents, 'document')}, "
         f"with the limit {percent(limit)}",
-        top=[cards(numbers), *figures(groups)],
-        least=min([limit, *search.shares]),
-        kinds=_KINDS,
-        groups=listed,
-        notes=list(_notes(groups, len(listed), search.missing, cut)),
-        footer=f"Made by fpdb with the recipe {store.recipe.name} ({store.recipe.id}).",
+        [cards(numbers), *figures(groups)],
+        listed,
+        _KINDS,
+        least=min(limit, chosen.lowest),
+        notes=_notes(len(groups.starts), len(listed), chosen.missing, cut),
+        footer=f"Made by fpdb with the recipe {recipe.name} ({recipe.id}).",
     )
-    return page.render(), len(listed)
+    return page, len(listed)
 
 
 def _read(counts: Ingested) -> str:
@@ -251,8 +232,7 @@ def _read(counts: Ingested) -> str:
     return "; ".join(notes)
 
 
-def _notes(groups: Groups, shown: int, missing: int, cut: int) -> Iterator[str]:
-    every = len(groups.starts)
+def _notes(every: int, shown: int, missing: int, cut: int) -> Iterator[str]:
     if not every:
         yield "No document is a near-duplicate of another one."
     elif shown < every:
@@ -272,67 +252,53 @@ def _notes(groups: Groups, shown: int, missing: int, cut: int) -> Iterator[str]:
         )
 
 
-@dataclass
-class _Version(ListedText):
-    """A text of a group, where its documents are, and what was read of them.
+class _Named(NamedTuple):
+    """What the sources say of a document that is shown."""
 
-    If one of them stays, its name is the first. `document` is the first that has the text, None if
-    it was deleted.
-    """
-
-    document: Document | None = None
-    row: int = 0
-    stays: int = 0
-    title: str = ""
+    key: str
+    source: str
+    title: str
+    size: int
 
 
-@dataclass
 class _ChosenGroups:
     """The groups to show, and what the sources say of them: their texts, keys and fields."""
 
-    groups: Groups
-    texts: Texts
-    fields: tuple[str | None, str | None]
-    chosen: list[int] = field(default_factory=list)
-    shares: list[float] = field(default_factory=list)
-    missing: int = 0
-    _versions: dict[int, list[_Version]] = field(default_factory=dict)
-    _wanted: dict[int, _Version] = field(default_factory=dict)
+    def __init__(self, groups: Groups, texts: Texts, kept: Marks | None, top: int) -> None:
+        self.groups, self.texts = groups, texts
+        self.kept = None if kept is None else kept[groups.ids.astype(int)]
+        # Edited groups before those of copies alone, and the least similar first.
+        self.groups_shown: list[int] = groups.ordered()[:top].tolist()
+        self.lowest, self.missing = 1.0, 0
+        self._named: dict[int, _Named] = {}
+        self._keys = texts.database.keys_of(groups.ids)
+        self._wanted: set[int] = set()
+        for group in self.groups_shown:
+            for rows in self._versions(group):
+                self._wanted.update(rows[:_MOST_NAMED].tolist(), [int(groups.originals[rows[0]])])
 
-    def choose(self, top: int, kept: Marks | None) -> None:
-        """Choose groups: edited ones before those of copies alone, and the least similar first."""
-        groups, database = self.groups, self.texts.database
-        if kept is not None:
-            kept = kept[groups.ids.astype(int)]
-        self.chosen = groups.ordered()[:top].tolist()
-        for group in self.chosen:
-            self._versions[group] = versions = []
-            for rows in groups.versions(group, MOST_VERSIONS, kept):
-                row = int(groups.originals[rows[0]])
-                [key] = database.keys_of(groups.ids[[row]])
-                document = None if key is None else database.get(key)
-                version = _Version([], len(rows), "", None, document, row, int(rows[0]))
-                versions.append(version)
-                self._wanted |= dict.fromkeys((row, *rows[:_MOST_NAMED].tolist()), version)
+    def _versions(self, group: int) -> list[Places]:
+        return self.groups.versions(group, MOST_VERSIONS, self.kept)
 
-    def read(self, paths: Sequence[str], jobs: int, *, numbered: bool) -> None:
-        """Read the sources, whose documents go by their numbers, or else by their keys."""
-        groups, keys = self.groups, self.texts.database.keys_of(self.groups.ids)
-        rows = {key: row for row, key in enumerate(keys) if key is not None}
+    def read(self, fields: tuple[str | None, str | None], jobs: int) -> None:
+        """Read the sources, whose documents go by their keys, or else by their numbers."""
+        groups, paths = self.groups, self.texts.files
+        rows = {key: row for row, key in enumerate(self._keys) if key is not None}
         meter = meter_of("read the texts again", paths)
         found = (read_parts(path, self._fields_of(path), progress=meter.add) for path in paths)
-        parts = chain.from_iterable(found)
-        records = chain.from_iterable(found for _, found in mapped(_records, parts, jobs))
+        parts = mapped(lambda part: list(part()), chain.from_iterable(found), jobs)
         names: set[str] = set()
         with self.texts.file.written() as add:
-            for number, record in enumerate(records):
+            for number, record in enumerate(chain.from_iterable(part for _, part in parts)):
                 if isinstance(record, Record):
-                    row = rows.get(number if numbered else self._key(record))
-                    if row is not None:
+                    key = self.texts.key_of(record) if self.texts.reading.keyed else number
+                    if key in rows:
                         names.update(record.meta or {})
-                        self._note(row, record, add)
+                        self._note(rows[key], record, fields)
+                        if rows[key] in self._wanted:
+                            add(str(key), record.text or "")
         given = (groups.days < NO_DAY).any(), (groups.hosts >= 0).any()
-        for kind, name, there in zip(("date", "host"), self.fields, given, strict=True):
+        for kind, name, there in zip(("date", "host"), fields, given, strict=True):
             if name and len(groups.ids) and not there:
                 raise InputError(
                     f"found no {kind} in the field {name!r}, expected one in some document",
@@ -347,72 +313,66 @@ class _ChosenGroups:
             return reading
         return dataclasses.replace(reading, meta_field=(*reading.kept, "*"))
 
-    def _key(self, record: Record) -> Key:
-        with contextlib.suppress(InputError):
-            return parse_key(record.key or 0, self.texts.database.keys)
-        return ""  # which no document has
-
-    def _note(self, row: int, record: Record, add: Callable[[str, str], None]) -> None:
-        """Keep the fields of a document, and its text if it is to be shown."""
+    def _note(self, row: int, record: Record, fields: Sequence[str | None]) -> None:
+        """Keep the day and the host of a document, and its names if it is to be shown."""
         # The field of the key isn't among the metadata.
         meta = dict.fromkeys(self.texts.reading.keys, record.key) | (record.meta or {})
-        self.groups.note(row, *(meta.get(name or "") for name in self.fields))
-        version = self._wanted.get(row)
-        if version is None:
-            return
-        # As a text, since a browser rounds large numbers; a path need not be Unicode.
-        key = str(record.source if record.key is None else record.key)
-        key = key.encode("utf-8", "replace").decode()
-        if key not in version.keys:
-            version.keys.insert(0 if row == version.stays else len(version.keys), key)
-            if version.keys[0] == key:
-                version.source = record.source
-        if row == version.row and version.document:
-            add(str(version.document.key), record.text or "")
-            version.title = title_in(record.meta)
+        self.groups.note(row, *(meta.get(name or "") for name in fields))
+        if row in self._wanted:
+            # As a text, since a browser rounds large numbers; a path need not be Unicode.
+            key = str(record.source if record.key is None else record.key)
+            key = key.encode("utf-8", "replace").decode()
+            text = record.text or ""
+            title = first_line(title_in(record.meta) or text)
+            self._named[row] = _Named(key, record.source, title, len(text))
 
     def weight(self, group: int) -> int:
         """Return about how many bytes a group takes: no more, if its texts are alike as usual."""
-        found = [each.document for each in self._versions[group][1:]]
-        sizes = (each.characters * 3 // 2 for each in found if each)
+        rows = [int(self.groups.originals[rows[0]]) for rows in self._versions(group)[1:]]
+        sizes = (self._named[row].size * 3 // 2 for row in rows if row in self._named)
         return LEAST_BYTES + sum(min(size, LARGEST_PAIR) for size in sizes)
 
     def listed(self, group: int) -> ListedGroup:
         """Return a group, whose texts are compared with that of the kept document."""
-        groups, versions = self.groups, self._versions.pop(group)
-        first, *others = [self._text(each) for each in versions]
-        lowest, every = 1.0, int(groups.texts[group])
-        for version, other in zip(versions[1:], others, strict=True):
+        groups, recipe = self.groups, self.texts.database.recipe
+        found, bodies, titles = [], [], []
+        for rows in self._versions(group):
+            row = int(groups.originals[rows[0]])
+            named = [
+                self._named[each] for each in rows[:_MOST_NAMED].tolist() if each in self._named
+            ]
+            keys = list(dict.fromkeys(each.key for each in named))
+            found.append(ListedText(keys, len(rows), named[0].source if named else ""))
+            bodies.append(self._text(row))
+            titles.append(self._named[row].title if row in self._named else "")
+        first, lowest, every = bodies[0], 1.0, int(groups.texts[group])
+        for text, other in zip(found[1:], bodies[1:], strict=True):
             if first is not None and other is not None:
-                recipe = self.texts.database.recipe
-                version.pair = ComparedTexts(recipe, first, other, first="kept")
-                lowest = min(lowest, version.pair.share)
-        compared = sum(each.pair is not None for each in versions)
+                text.pair = ComparedTexts(recipe, first, other, first="kept")
+                lowest = min(lowest, text.pair.share)
+        compared = sum(each.pair is not None for each in found)
         least = lowest if compared == every - 1 else min(lowest, float(groups.weakest[group]))
-        self.shares.append(least)
+        self.lowest = min(self.lowest, least)
         size = int(groups.sizes[group])
-        label = plural(size, "document") + (f", {every} texts" if 1 < every < size else "")
         return ListedGroup(
-            title=first_line(versions[0].title or first or ""),
+            title=titles[0],
             kind="edited" if every > 1 else "identical",
-            label=label,
+            label=plural(size, "document") + (f", {every} texts" if 1 < every < size else ""),
             documents=size,
             least=least,
-            texts=versions,
-            more=every - len(versions),
+            texts=found,
+            more=every - len(found),
             # Two texts alone may be less similar than estimated, but are no chain.
             chain=every > 2 and lowest < least_estimate(groups.similarity or 0.0),
-            copied=None if others else first,
+            copied=first if every == 1 else None,
         )
 
-    def _text(self, version: _Version) -> str | None:
+    def _text(self, row: int) -> str | None:
         """Return a text as it was when it was stored, and count it if it isn't there."""
-        text, note = self.texts.of(version.document) if version.document else (None, "")
+        key = self._keys[row]
+        document = None if key is None else self.texts.database.get(key)
+        text, note = self.texts.of(document) if document else (None, "")
         if text is None or note:
             self.missing += 1
             return None
         return text
-
-
-def _records(part: Part) -> list[Record | BadRecord]:
-    return list(part())

@@ -3,14 +3,18 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, timedelta
+from itertools import pairwise
 
+import numpy as np
+
+from fpdb.arrays import Places
 from fpdb.fingerprint import least_estimate
 from fpdb.look.groups import Groups
 from fpdb.look.page import folded, percent, plural
 from fpdb.markup import Markup, element, table
 
 _WIDTH, _HEIGHT = 420, 150
-_SIZES = ((2, 2), (3, 3), (4, 4), (5, 9), (10, 19), (20, 49), (50, 99), (100, 999), (1000, 0))
+_SIZES = (2, 3, 4, 5, 10, 20, 50, 100, 1000)
 _MOST_BARS = 60
 _MOST_HOSTS = 20
 
@@ -51,7 +55,7 @@ def figures(groups: Groups, *more: Markup) -> Iterator[Markup]:
             "words, or five Chinese characters, that is in both.",
             class_="soft",
         )
-    found = [_by_nearness(groups), _by_size(Counter(groups.sizes.tolist())), *more]
+    found = [_by_nearness(groups), _by_size(groups.sizes), *more]
     if copies := groups.copies_by_day():
         said = (
             f"{plural(copies.total(), 'document')} with a date that came after the first one of "
@@ -71,14 +75,7 @@ def _by_nearness(groups: Groups) -> Markup:
     shares: list[int] = groups.shares.tolist()
     least = min(int(groups.similarity * 100), 99)
     first = min(next((share for share, count in enumerate(shares) if count), least), least)
-    width = 1 if 100 - first <= 24 else 5
-    bins: Counter[int] = Counter()
-    for share, count in enumerate(shares):
-        bins[share // width * width] += count
-    rows = [
-        (f"{low}–{low + width - 1}" if width > 1 and low < 100 else f"{low}", bins[low])
-        for low in range(first // width * width, 101, width)
-    ]
+    rows = [(f"{share}", count) for share, count in enumerate(shares)][first:]
     said = (
         f"{plural(sum(shares), 'pair')} of different texts by how similar they are. It is "
         "estimated, within a few percent; so pairs from "
@@ -88,16 +85,12 @@ def _by_nearness(groups: Groups) -> Markup:
     return bars("Pairs by similarity, in percent", said, rows, "pairs")
 
 
-def _by_size(sizes: Mapping[int, int]) -> Markup:
-    rows = []
-    for low, high in _SIZES:
-        count = sum(n for size, n in sizes.items() if low <= size and (size <= high or not high))
-        label = f"{low:,}" if low == high else f"{low:,}–{high:,}" if high else f"{low:,}+"
-        rows.append((label, count))
-    while len(rows) > 3 and not rows[-1][1]:
-        rows.pop()
+def _by_size(sizes: Places) -> Markup:
+    counts = np.bincount(np.searchsorted(_SIZES, sizes, "right"), minlength=4)[1:].tolist()
+    names = [f"{low}" if high == low + 1 else f"{low}–{high - 1}" for low, high in pairwise(_SIZES)]
+    rows = list(zip([*names, f"{_SIZES[-1]:,}+"], counts, strict=False))
     said = "How many groups have two documents, three, and more. The largest has "
-    said += f"{max(sizes, default=0):,}."
+    said += f"{sizes.max(initial=0):,}."
     return bars("Groups by number of documents", said, rows, "groups")
 
 

@@ -9,7 +9,6 @@ import hashlib
 import importlib.resources
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 
 from fpdb.markup import Markup, element
@@ -101,90 +100,88 @@ def cards(given: Iterable[tuple[str, str, str]]) -> Markup:
     return element("section", *found, class_="cards")
 
 
-@dataclass(frozen=True)
-class ReportPage:
-    """A page: its title, its content above the groups, and the groups, as they are rendered.
+def report_page(
+    title: str,
+    subtitle: str,
+    top: Iterable[Markup],
+    groups: Sequence[Markup],
+    kinds: Mapping[str, str],
+    *,
+    noun: str = "group",
+    least: float = 0.0,
+    notes: Iterable[str] = (),
+    footer: str = "",
+) -> bytes:
+    """Return a page with content at its top, and groups as they are rendered.
 
     `kinds` are the kinds of groups, with the words for them.
     """
+    style, program = resource("page.css"), resource("page.js")
+    policy = (
+        f"default-src 'none'; script-src {allowed(program)}; style-src {allowed(style)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    return whole_page(
+        title,
+        style,
+        element("header", element("h1", title), element("p", subtitle)),
+        element(
+            "main",
+            *top,
+            element("h2", f"{noun.capitalize()}s", id="groups"),
+            *(element("p", note, class_="note") for note in notes),
+            *([_sortable(groups, noun, kinds, least)] if groups else []),
+        ),
+        element("footer", element("p", footer)),
+        element("script", Markup(program)),
+        policy=policy,
+    )
 
-    title: str
-    subtitle: str
-    top: Sequence[Markup]
-    least: float
-    kinds: Mapping[str, str]
-    groups: Sequence[Markup]
-    noun: str = "group"
-    notes: Sequence[str] = ()
-    footer: str = ""
 
-    def render(self) -> bytes:
-        """Return the page as a file."""
-        style, program = resource("page.css"), resource("page.js")
-        policy = (
-            f"default-src 'none'; script-src {allowed(program)}; style-src {allowed(style)}; "
-            "base-uri 'none'; form-action 'none'"
+def _sortable(
+    groups: Sequence[Markup], noun: str, kinds: Mapping[str, str], least: float
+) -> Markup:
+    """Return a list of groups with what the program of the page needs."""
+    search = "Search keys and titles"
+    low, high = (
+        entry(label, name, value, "number", min=0, max=100, aria_label=said)
+        for label, name, value, said in (
+            ("Similarity", "from", int(least * 100), "Least similarity in percent"),
+            ("to", "to", 100, "Largest similarity in percent"),
         )
-        return whole_page(
-            self.title,
-            style,
-            element("header", element("h1", self.title), element("p", self.subtitle)),
-            element(
-                "main",
-                *self.top,
-                element("h2", f"{self.noun.capitalize()}s", id="groups"),
-                *(element("p", note, class_="note") for note in self.notes),
-                *([self._list()] if self.groups else []),
-            ),
-            element("footer", element("p", self.footer)),
-            element("script", Markup(program)),
-            policy=policy,
-        )
-
-    def _list(self) -> Markup:
-        search = "Search keys and titles"
-        least, most = (
-            entry(label, name, value, "number", min=0, max=100, aria_label=said)
-            for label, name, value, said in (
-                ("Similarity", "from", int(self.least * 100), "Least similarity in percent"),
-                ("to", "to", 100, "Largest similarity in percent"),
-            )
-        )
-        tools = [
-            entry("", "search", "", "search", placeholder=search, aria_label=search),
-            choice("Show", "kind", "", {"": "all", **self.kinds}),
-            least,
-            most,
-            choice("Sort", "order", "given", _ORDERS),
-            _button("Save verdicts", id="save"),
-            element("span", class_="total", role="status"),
-        ]
-        keys = [
-            element("span", *(f for key in keys for f in (element("kbd", key), " ")), f"{said}; ")
-            for *keys, said in _KEYS
-        ]
-        more = "a further press of a verdict takes it back."
-        name = hashlib.sha256("".join(self.groups).encode("utf-8", "replace")).hexdigest()[:16]
-        script = f"The {self.noun}s are opened by a script of this page."
-        # The bar above each pair, of which the program takes a copy.
-        verdict = [
-            element("span", class_="soft"),
-            *(_button(word.capitalize(), data_verdict=word) for word in _VERDICTS),
-            element("span", class_="spread"),
-            _button("Show all", data_view="fold"),
-            _button("Side by side", data_view="beside"),
-        ]
-        return element(
-            "div",
-            element("noscript", element("p", script)),
-            element("div", *tools, class_="tools"),
-            folded("Keyboard", *keys, more, class_="help"),
-            element("div", *self.groups, id="list"),
-            element("template", *verdict, id="verdict"),
-            id="app",
-            data_name=name,
-            data_noun=self.noun,
-        )
+    )
+    tools = [
+        entry("", "search", "", "search", placeholder=search, aria_label=search),
+        choice("Show", "kind", "", {"": "all", **kinds}),
+        low,
+        high,
+        choice("Sort", "order", "given", _ORDERS),
+        _button("Save verdicts", id="save"),
+        element("span", class_="total", role="status"),
+    ]
+    keys = [
+        element("span", *(f for key in keys for f in (element("kbd", key), " ")), f"{said}; ")
+        for *keys, said in _KEYS
+    ]
+    # The bar above each pair, of which the program takes a copy.
+    verdict = [
+        element("span", class_="soft"),
+        *(_button(word.capitalize(), data_verdict=word) for word in _VERDICTS),
+        element("span", class_="spread"),
+        _button("Show all", data_view="fold"),
+        _button("Side by side", data_view="beside"),
+    ]
+    return element(
+        "div",
+        element("noscript", element("p", f"The {noun}s are opened by a script of this page.")),
+        element("div", *tools, class_="tools"),
+        folded("Keyboard", *keys, "a further press of a verdict takes it back.", class_="help"),
+        element("div", *groups, id="list"),
+        element("template", *verdict, id="verdict"),
+        id="app",
+        data_name=hashlib.sha256("".join(groups).encode("utf-8", "replace")).hexdigest()[:16],
+        data_noun=noun,
+    )
 
 
 def _button(text: str, **attributes: object) -> Markup:

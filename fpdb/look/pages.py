@@ -33,7 +33,7 @@ from fpdb.look.visit import (
 )
 from fpdb.look.why import ComparedSide, comparison
 from fpdb.markup import Markup, element, table
-from fpdb.models import Document, Key, Match
+from fpdb.models import Document, Key
 
 _WEAKEST_LINK = (
     "A group is as near as its weakest link: of its pairs that are near enough to connect it, the "
@@ -62,6 +62,7 @@ _FILTERS = (
     ("to", "last_day", "date"),
 )
 _FAR = 1 << 40
+_NEAR = "Documents that are near"
 _SHOWN = 20
 # Documents that a request deletes, of whose time that takes a third at most on slow disks.
 _DELETED = 50_000
@@ -123,7 +124,7 @@ def groups_page(visit: Visit) -> ServedPage:
 def _line(visit: Visit, groups: Groups, group: int) -> Markup:
     rows = groups.rows(group)
     ids = groups.ids[rows[:3]].tolist()
-    found = visit.documents(ids)
+    found = visit.documents(visit.database.keys_of(ids))
     days = dict.fromkeys(
         date.fromordinal(int(day)).isoformat()
         for day in (groups.first_days[group], groups.last_days[group])
@@ -149,7 +150,7 @@ def group_page(visit: Visit) -> ServedPage:
     groups, group = visit.group()
     rows = groups.rows(group)
     ids = groups.ids[[int(same[0]) for same in groups.versions(group, 2)]].tolist()
-    shown = visit.documents(ids)
+    shown = visit.documents(visit.database.keys_of(ids))
     if not shown or shown[0].id != ids[0]:
         raise DocumentNotFoundError("the first document of this group was deleted")
     said = f"{plural(len(rows), 'document')} with "
@@ -162,54 +163,66 @@ def group_page(visit: Visit) -> ServedPage:
         element("p", f"{said}."),
         *(_pair(visit, *shown) if len(shown) > 1 else excerpt(visit.side(shown[0]).text)),
         element("h2", "Documents"),
-        _members(visit, visit.documents(groups.ids[rows[seen]].tolist()), shown[0]),
+        _members(visit, groups.ids[rows[seen]].tolist(), shown[0]),
         links,
     )
 
 
-def _members(visit: Visit, documents: Sequence[Document], first: Document) -> Markup:
+def _members(visit: Visit, ids: Sequence[int], first: Document) -> Markup:
     """Show documents of a group, to be marked if decisions may be made."""
-    lines = []
-    for each in documents:
-        compare = link("compare", "compare", key=first.key, other=each.key)
-        line = [
-            key_link(each.key),
-            moment(each.added),
-            f"{each.characters:,}",
-            *_apart(visit, first, each),
-            "the first" if each.key == first.key else compare,
-        ]
-        if visit.may_write:
-            said = f"Mark {each.key}"
-            line.insert(0, entry("", "key", each.key, "checkbox", aria_label=said))
-        lines.append(line)
-    near = ["distance"] if visit.database.similarity is None else ["similarity", "distance"]
-    head = [*["mark"] * visit.may_write, "key", "added", "characters", *near, "texts"]
-    inner = table(head, lines, "Documents of the group")
+    found = visit.documents(visit.database.keys_of(ids))
+    shown = _table(visit, "Documents of the group", found, first, marked=visit.may_write)
     if not visit.may_write:
-        return inner
-    others = "Keep the marked, delete the others …"
+        return shown
     return visit.form(
         "delete",
-        inner,
+        shown,
         *hidden(of=visit.whole("of")),
         _delete_button("Delete the marked …", "marked"),
-        _delete_button(others, "others"),
+        _delete_button("Keep the marked, delete the others …", "others"),
         class_="members",
     )
 
 
-def _delete_button(text: str, which: str) -> Markup:
-    return button(text, name="which", value=which, class_="danger")
+def _table(
+    visit: Visit,
+    title: str,
+    documents: Sequence[Document],
+    origin: Document | ComparedSide | None = None,
+    *,
+    marked: bool = False,
+) -> Markup:
+    """Show documents, and how near they are to another one or to a text."""
+    if not documents:
+        return element("p", "There are none.")
+    near = ("similarity", "distance", "texts") if origin else ("fingerprint",)
+    rows = []
+    for each in documents:
+        row = [key_link(each.key), moment(each.added), f"{each.characters:,}"]
+        if marked:
+            said = f"Mark {each.key}"
+            row.insert(0, entry("", "key", each.key, "checkbox", aria_label=said))
+        row += _apart(origin, each) if origin else [_digits(visit, each)]
+        rows.append(row)
+    return table([*["mark"] * marked, "key", "added", "characters", *near], rows, title)
 
 
-def _apart(visit: Visit, first: Document, other: Document) -> Iterator[str]:
-    """Yield how near two documents are: by their sketches, and by their fingerprints."""
-    if visit.database.similarity is not None:
-        share = sketch_jaccard(first.sketch, other.sketch) if first.sketch and other.sketch else -1
-        yield percent(share) if share >= 0 else "–"
+def _apart(first: Document | ComparedSide, other: Document) -> Iterator[Markup | str]:
+    """Yield how near two documents are by sketches and by fingerprints, and what compares them."""
+    share = sketch_jaccard(first.sketch, other.sketch) if first.sketch and other.sketch else -1
+    yield percent(share) if share >= 0 else "–"
     known = first.fingerprint is not None and other.fingerprint is not None
     yield str(distance(first.fingerprint or 0, other.fingerprint or 0)) if known else "–"
+    if isinstance(first, ComparedSide):
+        yield button("show", name="match", value=other.key)
+    elif first.key == other.key:
+        yield "the first"
+    else:
+        yield link("compare", "compare", key=first.key, other=other.key)
+
+
+def _delete_button(text: str, which: str) -> Markup:
+    return button(text, name="which", value=which, class_="danger")
 
 
 def _pair(visit: Visit, first: Document, second: Document) -> Iterator[Markup]:
@@ -242,10 +255,6 @@ def documents_page(visit: Visit) -> ServedPage:
         first = int(parse_key(prefix, kind)) if prefix else 0
         start, prefix = start or (first - 1 if first else None), ""
     found = list(islice(visit.database.scan(prefix=prefix, after=start), ROWS))
-    rows = [
-        (key_link(each.key), moment(each.added), f"{each.characters:,}", _digits(visit, each))
-        for each in found
-    ]
     label, given = "Keys from" if kind == "integer" else "Keys that begin with", visit.get("prefix")
     more = None
     if len(found) == ROWS:
@@ -253,8 +262,7 @@ def documents_page(visit: Visit) -> ServedPage:
     return visit.framed(
         "Documents",
         search_form("documents", entry(label, "prefix", given, "search"), button("Show")),
-        table(("key", "added", "characters", "fingerprint"), rows, "Documents"),
-        element("p", "" if rows else "There are none."),
+        _table(visit, "Documents", found),
         pager(more),
     )
 
@@ -271,7 +279,7 @@ def document_page(visit: Visit) -> ServedPage:
     document, database = visit.document("key"), visit.database
     text = visit.side(document)
     [found] = database.query_prepared(database.preparer.prepare([document]), limit=ROWS)
-    matches = [match for match in found if match.key != document.key]
+    keys = [match.key for match in found if match.key != document.key]
     meta = "" if document.meta is None else json.dumps(document.meta, ensure_ascii=False)
     given = {
         "key": str(document.key),
@@ -290,23 +298,8 @@ def document_page(visit: Visit) -> ServedPage:
         element("p", text.note, class_="soft"),
         *excerpt(text.text),
         element("h2", "Near it"),
-        _matches(matches, lambda each: link("compare", "compare", key=document.key, other=each)),
+        _table(visit, _NEAR, visit.documents(keys), document),
     )
-
-
-def _matches(matches: Sequence[Match], action: Callable[[Key], Markup]) -> Markup:
-    if not matches:
-        return element("p", "No other stored document is near.")
-    rows = [
-        (
-            "–" if match.similarity is None else percent(match.similarity),
-            str(match.distance),
-            key_link(match.key),
-            action(match.key),
-        )
-        for match in matches
-    ]
-    return table(("similarity", "distance", "key", "texts"), rows, "Documents that are near")
 
 
 def near_page(visit: Visit) -> ServedPage:
@@ -345,19 +338,15 @@ def _answers(visit: Visit, kind: str, given: str) -> Iterator[Markup]:
         number = None if batch.short[0] else to_int(batch.fingerprints[0])
         sketch = None if batch.sketches is None else batch.sketches[0].tobytes()
         matches = database.query(text, limit=ROWS)
-    near = {str(match.key): match.key for match in matches}
-    chosen = near.get(visit.get("match"), next(iter(near.values()), None))
-
-    def action(key: Key) -> Markup:
-        return button("show", name="match", value=key, aria_pressed=str(key == chosen).lower())
-
+    keys = [match.key for match in matches]
+    chosen = next((key for key in keys if str(key) == visit.get("match")), (keys or [""])[0])
+    own = ComparedSide(element("span", "What you pasted"), text, number, sketch)
     yield element("h2", "Near it")
     if not matches.complete:
         yield element("p", "A budget ended the search, so there may be more.", class_="warn")
-    again, found = hidden(text=given, kind=kind), _matches(matches, action)
-    yield visit.form("near", *again, found, class_="members")
-    if chosen is not None:
-        own = ComparedSide(element("span", "What you pasted"), text, number, sketch)
+    found = _table(visit, _NEAR, visit.documents(keys), own)
+    yield visit.form("near", *hidden(text=given, kind=kind), found, class_="members")
+    if keys:
         yield comparison(database.recipe, own, visit.side(database[chosen]))
     elif kind == "html":
         yield from excerpt(text)
@@ -372,34 +361,32 @@ def verdict_page(visit: Visit) -> ServedPage:
 
 def delete_page(visit: Visit) -> ServedPage:
     """Delete documents after a confirmation, at most as many as a request has time for."""
-    keys = _marked(visit)
-    content: list[Markup] = []
-    again = {name: list(visit.fields.get(name, ())) for name in ("of", "which", "key")}
+    every = _marked(visit)
+    keys = every[:_DELETED]
+    back = link("Go back", "group" if visit.get("of") else "documents", of=visit.get("of"))
     if visit.get("sure") == str(len(keys)):
-        deleted, path = visit.decisions.delete(keys[:_DELETED])
+        deleted, path = visit.decisions.delete(keys)
         said = f"{plural(deleted, 'document')} deleted. This brings them back:"
-        command = f"fpdb load {visit.database.path} {path}"
-        content = [element("p", said, role="status"), element("p", element("code", command))]
-        keys = keys[_DELETED:]
-        if not keys:
-            return visit.framed("Deleted", *content)
-        if visit.get("which") == "marked":
-            again["key"] = [str(key) for key in keys]
-    some, more = plural(min(len(keys), _DELETED), "document"), len(keys) - _SHOWN
+        command = element("code", f"fpdb load {visit.database.path} {path}")
+        content = element("p", said, role="status"), element("p", command), element("p", back)
+        return visit.framed("Deleted", *content)
+    some = plural(len(keys), "document")
     said = "Before they are deleted, a file beside the database gets what brings them back."
-    if len(keys) > _DELETED:
-        said += f" A step deletes {_DELETED:,} of them."
+    if len(every) > len(keys):
+        said += f" Of {len(every):,}, a step deletes {_DELETED:,}; repeat it for the others."
+    shown = [element("li", key_link(key)) for key in keys[:_SHOWN]]
+    if len(keys) > _SHOWN:
+        shown.append(element("li", f"and {len(keys) - _SHOWN:,} more"))
+    again = {name: list(visit.fields.get(name, ())) for name in ("of", "which", "key")}
     return visit.framed(
         f"Delete {some}?",
-        *content,
-        element("ul", *(element("li", key_link(key)) for key in keys[:_SHOWN])),
-        element("p", f"and {more:,} more" if more > 0 else ""),
+        element("ul", *shown),
         element("p", said),
         visit.form(
             "delete",
             *hidden(**again, sure=len(keys)),
             button(f"Delete {some}", class_="danger"),
-            link("No, go back", "group" if visit.get("of") else "documents", of=visit.get("of")),
+            back,
         ),
     )
 

@@ -18,7 +18,7 @@ from fpdb.flow import parse_key
 from fpdb.io.files import read_records
 from fpdb.io.html import html_text, is_html
 from fpdb.io.records import Reading, Record
-from fpdb.models import Document
+from fpdb.models import Document, Key
 from fpdb.scratch import new_file
 
 _SECONDS = 2.0
@@ -82,9 +82,14 @@ class Texts:
             found = chain.from_iterable(read_records(path, self.reading) for path in self.files)
             for number, record in enumerate(found):
                 yield number
-                if isinstance(record, Record) and record.key is not None:
-                    with contextlib.suppress(InputError):
-                        add(str(parse_key(record.key, self.database.keys)), record.text or "")
+                if isinstance(record, Record) and (key := self.key_of(record)) is not None:
+                    add(str(key), record.text or "")
+
+    def key_of(self, record: Record) -> Key | None:
+        """Return the key of a document that a record would be, if it has one."""
+        with contextlib.suppress(InputError):
+            return None if record.key is None else parse_key(record.key, self.database.keys)
+        return None
 
     def of(self, document: Document) -> tuple[str | None, str]:
         """Return the text of a document, or None, and a note on it."""

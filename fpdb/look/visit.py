@@ -1,7 +1,7 @@
 """A visit to a page of the explorer, the frame of the pages, and their links and forms."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from urllib.parse import urlencode
@@ -78,9 +78,8 @@ class Visit:
         """Return the document with the key in a field, or raise DocumentNotFoundError."""
         return self.database[parse_key(self.get(name), self.database.keys)]
 
-    def documents(self, ids: Sequence[int]) -> list[Document]:
-        """Return the documents with some ids that are still there."""
-        keys = self.database.keys_of(ids)
+    def documents(self, keys: Iterable[Key | None]) -> list[Document]:
+        """Return the documents with some keys that are still there."""
         found = [None if key is None else self.database.get(key) for key in keys]
         return [document for document in found if document is not None]
 

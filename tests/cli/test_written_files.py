@@ -77,7 +77,7 @@ def explore():
     database = fpdb.open("a.fpdb", readonly=True)
     explorer = Explorer(database, texts=["good.jsonl"])
     for _ in range(1000):
-        if explorer._context.texts.packed:
+        if explorer._work.texts.packed:
             return explorer
         time.sleep(0.01)
     raise AssertionError

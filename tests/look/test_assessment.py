@@ -75,7 +75,7 @@ def test_the_page_has_the_mistakes(tmp_path):
     outline = Outline((tmp_path / "eval.html").read_text())
     assert outline.elements["script"] == 1
     rating = found.recipes[0].similar
-    assert f"{rating.wrong:,}" in outline.content["b"]
+    assert f"{rating.wrong:,}" in outline.content["td"]
 
 
 def test_an_evaluation_without_mistakes(tmp_path):

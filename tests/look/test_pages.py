@@ -209,7 +209,7 @@ def test_the_votes_of_bits_that_differ(reader):
 def test_long_texts_show_no_features(reader):
     long = " ".join(f"{word}x{number}" for number in range(2) for word in WORDS)
     seen = reader.post("near", text=f"{' '.join(WORDS[:200])} {long}", kind="text", match="")
-    assert "No other stored document is near" in seen
+    assert "There are none." in seen
     pair = [ComparedSide(Markup(), long, 0, None), ComparedSide(Markup(), f"new {long}", 1, None)]
     shown = comparison(fpdb.recipe("web"), *pair)
     assert "<ins>new </ins>" in shown
@@ -226,7 +226,7 @@ def test_documents_are_listed_by_prefix_and_shown(reader):
     seen = reader.get(reader.links("document")[0])
     assert '<dd dir="auto">https://d.example/alone </dd>' in seen
     assert "word799" in seen
-    assert "No other stored document is near." in seen
+    assert "There are none." in seen
     seen = reader.get("document?key=https://a.example/story")
     assert reader.links("compare") == [
         "compare?key=https%3A%2F%2Fa.example%2Fstory&other=https%3A%2F%2Fb.example%2Fstory"
@@ -251,7 +251,7 @@ def test_what_is_near_a_text_html_or_a_fingerprint(reader):
     seen = reader.post("near", text=f"{number:x}", kind="fingerprint")
     assert len(set(reader.links("document"))) == 3
     reader.post("near", 400, text="no hex", kind="fingerprint")
-    assert "No other stored document is near" in reader.post("near", text="a b c d", kind="text")
+    assert "There are none." in reader.post("near", text="a b c d", kind="text")
 
 
 def test_hostile_texts_keys_and_metadata_bring_no_markup(reader):
@@ -322,17 +322,12 @@ def test_many_documents_are_deleted_in_steps(visitor, database, tmp_path, monkey
     keys = [f"https://c.example/{copy}" for copy in range(3)]
     group = str(database[keys[0]].id)
     more = {"of": group, "which": "others", "key": "https://a.example/story"}
-    assert "A step deletes 2 of them" in visitor.post("delete", **more)
-    seen = visitor.post("delete", **more, sure="3")
-    assert "2 documents deleted" in seen
-    assert "Delete 1 document?" in seen
-    seen = visitor.post("delete", **more, sure="1")
-    assert "Delete 1" not in seen
+    assert "Of 3, a step deletes 2" in visitor.post("delete", **more)
+    assert "2 documents deleted" in visitor.post("delete", **more, sure="2")
+    assert "Delete 1 document?" in visitor.post("delete", **more)
+    assert "1 document deleted" in visitor.post("delete", **more, sure="1")
     assert not {*keys} & {*database}
-    some = ["https://a.example/story", "https://b.example/story", "https://news.example/1"]
-    seen = visitor.post("delete", key=some, which="marked", sure="3")
-    assert re.findall('name="key" value="([^"]*)"', seen) == some[2:]
-    assert len(list(tmp_path.glob("crawl.fpdb-deleted-*"))) == 3
+    assert len(list(tmp_path.glob("crawl.fpdb-deleted-*"))) == 2
 
 
 def test_verdicts_are_kept_in_a_file(visitor, database, source, tmp_path):
