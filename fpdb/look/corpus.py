@@ -252,7 +252,7 @@ def _notes(every: int, shown: int, missing: int, cut: int) -> Iterator[str]:
         )
 
 
-class _Named(NamedTuple):
+class _SourceNames(NamedTuple):
     """What the sources say of a document that is shown."""
 
     key: str
@@ -270,7 +270,7 @@ class _ChosenGroups:
         # Edited groups before those of copies alone, and the least similar first.
         self.groups_shown: list[int] = groups.ordered()[:top].tolist()
         self.lowest, self.missing = 1.0, 0
-        self._named: dict[int, _Named] = {}
+        self._named: dict[int, _SourceNames] = {}
         self._keys = texts.database.keys_of(groups.ids)
         self._wanted: set[int] = set()
         for group in self.groups_shown:
@@ -324,7 +324,7 @@ class _ChosenGroups:
             key = key.encode("utf-8", "replace").decode()
             text = record.text or ""
             title = first_line(title_in(record.meta) or text)
-            self._named[row] = _Named(key, record.source, title, len(text))
+            self._named[row] = _SourceNames(key, record.source, title, len(text))
 
     def weight(self, group: int) -> int:
         """Return about how many bytes a group takes: no more, if its texts are alike as usual."""
