@@ -1,7 +1,7 @@
 """Arrays: columns of numbers and what is done with them everywhere, and columns of other libraries.
 
 A block of rows is a list of columns of equal length. Columns of pandas, polars and Arrow are taken
-through their protocols, without importing them.
+by slices as arrays of numpy, without importing them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -109,35 +109,24 @@ def column(values: Any, what: str) -> Any:
     errors.
 
     Raises:
-        InputError: There is a null or a masked value, or the values are a table.
+        InputError: There is a null among numbers or a masked value, or the values are a table.
     """
     if isinstance(values, np.ndarray):
         return _unmasked(values, what)
-    chunks = _imported(values)
-    if chunks is None and not hasattr(values, "__array__"):
+    if not hasattr(values, "__array__") or isinstance(values, np.generic):
         if isinstance(values, str | bytes) or not isinstance(values, Iterable):
             raise InputError(
                 f"found {values!r:.40}, expected several {what}", hint="give a list or an array"
             )
         return values
-    if chunks is not None:
-        from pyarrow import types
-
-        if types.is_struct(chunks.type):
-            raise _table(what)
-        if chunks.null_count:
-            raise InputError(
-                f"found {chunks.null_count} nulls in a column of {what}",
-                hint="drop these rows, or fill them: an empty text is a text",
-            )
-        if types.is_dictionary(chunks.type):
-            chunks = chunks.cast(chunks.type.value_type)
-        if not types.is_integer(chunks.type) and not types.is_floating(chunks.type):
-            return _values(chunks)
-        values = chunks.to_numpy()
-    array = np.asarray(values)
-    if array.ndim != 1:
-        raise _table(what)
+    rows = getattr(values, "iloc", values)  # by place, whatever index a Series of pandas has
+    kind = np.asarray(rows[:1])
+    if kind.ndim != 1:
+        raise InputError(
+            f"found a table, expected one column of {what}",
+            hint='take a column: table["text"]; fpdb.documents_of takes documents from a table',
+        )
+    array = np.asarray(values) if kind.dtype.kind in "iuf" else kind
     if array.dtype.kind == "f":
         raise InputError(
             f"found a column of fractions, expected {what}",
@@ -145,7 +134,8 @@ def column(values: Any, what: str) -> Any:
             "first",
         )
     if array.dtype.kind not in "iu":
-        return iter(array.tolist())
+        starts = range(0, len(values), _SLICE)
+        return (each for at in starts for each in _listed(rows[at : at + _SLICE]))
     if array.dtype.kind == "i" and (array < 0).any():
         raise InputError(
             f"found a negative number in a column of {what}",
@@ -173,28 +163,9 @@ def _unmasked(array: NDArray[Any], what: str) -> NDArray[Any]:
     return np.asarray(array)
 
 
-def _imported(values: Any) -> Any:
-    """Convert a column to Arrow; return None if it can't be, or without pyarrow."""
-    stream = hasattr(values, "__arrow_c_stream__")
-    if not stream and not hasattr(values, "__arrow_c_array__"):
-        return None
-    try:
-        import pyarrow
-    except ImportError:
-        return None
-    try:
-        return pyarrow.chunked_array(values if stream else [pyarrow.array(values)])
-    except (ImportError, TypeError, ValueError, OverflowError, pyarrow.ArrowException):
-        return None
-
-
-def _values(chunks: Any) -> Iterator[Any]:
-    for start in range(0, len(chunks), _SLICE):
-        yield from chunks.slice(start, _SLICE).to_pylist()
-
-
-def _table(what: str) -> InputError:
-    return InputError(
-        f"found a table, expected one column of {what}",
-        hint='take a column: table["text"]; fpdb.documents_of takes documents from a table',
-    )
+def _listed(values: Any) -> Any:
+    """Return the values of a short column; to iterate over the column takes far longer."""
+    for name in ("to_pylist", "to_list"):  # of Arrow; of pandas and polars
+        if hasattr(values, name):
+            return getattr(values, name)()
+    return np.asarray(values).tolist()
