@@ -161,20 +161,18 @@ class Queries(ABC):
         search = self._search(k, limit, similarity)
         source = iter(each(texts, "texts"))
         blocks = iter(lambda: list(islice(source, BATCH)), [])
-        return Results(self._ask_texts(blocks, search, jobs), MATCHES, self.keys)
 
-    def _ask_texts(
-        self, blocks: Iterator[list[str]], search: Search, jobs: int
-    ) -> Generator[Matches]:
-        """Answer blocks of texts; the rest of a block with too many matches comes afterwards."""
-        for _, (questions, found) in mapped(partial(self._begun, search=search), blocks, jobs):
-            yield from found
-            yield from self._ask(questions[len(found) :], search)
+        def begun(texts: list[str]) -> tuple[list[Stored], list[Matches]]:
+            """Prepare texts in any thread, answer the first ones if it may have a transaction."""
+            questions = self._preparer.questions(texts, sketched=search.similarity is not None)
+            return questions, self._first_answers(questions, search) if self._threaded else []
 
-    def _begun(self, texts: list[str], search: Search) -> tuple[list[Stored], list[Matches]]:
-        """Prepare texts in any thread, and answer the first ones if it may have a transaction."""
-        questions = self._preparer.questions(texts, sketched=search.similarity is not None)
-        return questions, self._first_answers(questions, search) if self._threaded else []
+        def answered() -> Generator[Matches]:
+            for _, (questions, found) in mapped(begun, blocks, jobs):
+                yield from found
+                yield from self._ask(questions[len(found) :], search)
+
+        return Results(answered(), MATCHES, self.keys)
 
     def query_prepared(
         self,

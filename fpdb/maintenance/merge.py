@@ -61,7 +61,7 @@ def merge(
     on disk, and checked deeply. If the merge fails or is killed, nothing appears.
 
     Raises:
-        InputError: The sources have other kinds of keys, another similarity or another k.
+        RecipeMismatchError: The sources have different recipes, kinds of keys, similarities or k.
         DamagedError: A source is damaged.
     """
     require_whole("memory", memory, LEAST_MEMORY)
@@ -119,21 +119,18 @@ def _open(path: str | os.PathLike[str], held: contextlib.ExitStack) -> CopySourc
 
 
 def _require_alike(opened: Sequence[CopySource]) -> None:
-    first, *others = opened
-    for other in others:
-        for name, error in (
-            ("recipe_id", RecipeMismatchError),
-            ("keys", InputError),
-            ("similarity", InputError),
-        ):
-            one, two = (each.header.get(name) for each in (first, other))
+    first, *others = ({**each.header, "k": each.header["plan"]["k"]} for each in opened)
+    for source, other in zip(opened[1:], others, strict=True):
+        for name in ("recipe_id", "keys", "similarity", "k"):
+            one, two = first.get(name), other.get(name)
             if one != two:
-                names = [each.header["recipe"].get("name") for each in (first, other)]
-                raise error(
-                    f"{first.path} (recipe {names[0]}) was created with {name}={one}, "
-                    f"{other.path} (recipe {names[1]}) with {name}={two}",
-                    hint="compact one of them with the similarity of the other"
-                    if name == "similarity" and None not in (one, two)
+                again = name in {"similarity", "k"} and None not in (one, two)
+                raise RecipeMismatchError(
+                    f"{opened[0].path} (recipe {first['recipe'].get('name')}) was created with "
+                    f"{name}={one}, {source.path} (recipe {other['recipe'].get('name')}) with "
+                    f"{name}={two}",
+                    hint=f"compact one of them with the {name} of the other"
+                    if again
                     else "ingest the texts of one of them again, with the options of the other",
                 )
 
@@ -142,12 +139,6 @@ def _header(opened: Sequence[CopySource], capacity: int | None) -> Header:
     """Describe the new database: as the sources, with tables that suit all their documents."""
     first = opened[0]
     stored = [source.view.index.plan for source in opened]
-    ks = sorted({each.k for each in stored})
-    if len(ks) > 1:
-        raise InputError(
-            f"the databases were created for k={', '.join(map(str, ks))}",
-            hint="compact them with one k",
-        )
     total = sum(source.view.counters.documents for source in opened)
     room = max(source.header["capacity"] for source in opened)
     if capacity is None and total <= room and all(each == stored[0] for each in stored):

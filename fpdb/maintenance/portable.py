@@ -69,29 +69,23 @@ class Head:
                 f"line 1 doesn't begin with {BEGINNING.decode()}, as the portable form does",
                 hint="db.dump and `fpdb export` write it",
             )
-        # What follows the version is as that version has it.
-        version = line[len(BEGINNING) :].partition(b",")[0].strip()
-        if not version.isdigit():
-            _parsed(line, 1)  # a line that isn't JSON has errors of its own
-        if version != b"%d" % VERSION:
+        found = _parsed(line, 1)
+        version = found.pop(PORTABLE)
+        if version != VERSION:
             raise FormatError(
-                f"the portable form has version {version.decode(errors='replace')!s:.40}, "
-                f"this fpdb reads {VERSION}",
+                f"the portable form has version {version!r:.40}, this fpdb reads {VERSION}",
                 hint="load it with a newer fpdb, or export it with one that writes this version",
             )
-        found = _parsed(line, 1)
-        found.pop(PORTABLE)
         names = frozenset(cls.__dataclass_fields__)
         _require_fields(found, 1, names, names)
         try:
             recipe, recipe_id = canonical(found["recipe"])
         except RecipeError as error:
             raise InputError(f"line 1: {error}", hint=error.hint) from None
-        expected = {"recipe_id": recipe_id, "bits": recipe["bits"]}
-        for name, value in expected.items():
+        for name, value in (("recipe_id", recipe_id), ("bits", recipe["bits"])):
             if found[name] != value:
                 raise _wrong(1, f"has {name} {found[name]!r:.40}", f"{value}, that of its recipe")
-        return cls(**found | expected | {"recipe": recipe})
+        return cls(**found | {"recipe": recipe, "bits": recipe["bits"]})
 
     def require_fit(self, other: "Head", place: str) -> None:
         """Raise RecipeMismatchError if a database can't take everything of these documents."""
