@@ -26,7 +26,7 @@ def report(
         option("--db DB", "Show the groups of a database, by its keys.", callback=require_name),
     ] = None,
     similarity: options.SimilarityOption = None,
-    top: Annotated[int, option("--top N", "The most groups to show, up to 1,200.", min=1)] = 500,
+    top: Annotated[int, option("--top N", "The most groups to show.", min=1)] = 500,
     date_field: options.DateFieldOption = None,
     host_field: options.HostFieldOption = None,
     recipe: options.AnyRecipeOption = None,

@@ -6,12 +6,15 @@ from functools import partial
 
 from fpdb.errors import InputError
 from fpdb.fingerprint import preset
-from fpdb.look.listing import LEAST_BYTES, MOST_GROUPS, ListedGroup, ListedText, rendered
+from fpdb.look.listing import ListedGroup, ListedText, rendered
 from fpdb.look.page import first_line, percent, plural, report_page
 from fpdb.look.pair import ComparedTexts
 from fpdb.markup import Markup, element, table
 from fpdb.models import Document, Evaluation, Key, Mistake, Rating, RecipeQuality
 from fpdb.scratch import draft_file
+
+# The characters of a text that are compared.
+_COMPARED = 40_000
 
 
 def report_evaluation(
@@ -39,17 +42,11 @@ def report_evaluation(
             f"found no document with the key {min(map(str, lost))!r}, which was evaluated",
             hint="give the documents that were evaluated",
         )
-    most = MOST_GROUPS // max(len(found.recipes), 1)
-    named = [
-        (quality.recipe, each) for quality in found.recipes for each in quality.mistakes[:most]
-    ]
-    groups, _ = rendered(
+    groups = rendered(
         [
-            (
-                LEAST_BYTES + len(texts[mistake.other].encode("utf-8", "replace")),
-                partial(_listed, recipe, mistake, texts),
-            )
-            for recipe, mistake in named
+            partial(_listed, quality.recipe, mistake, texts)
+            for quality in found.recipes
+            for mistake in quality.mistakes
         ]
     )
     page = report_page(
@@ -117,7 +114,7 @@ def _listed(recipe: str, mistake: Mistake, texts: dict[Key, str]) -> ListedGroup
     """Return a pair that was found wrongly or missed."""
     first, second = (ListedText([str(key)]) for key in (mistake.key, mistake.other))
     text, other = texts[mistake.key], texts[mistake.other]
-    second.pair = ComparedTexts(preset("web"), text, other)
+    second.pair = ComparedTexts(preset("web"), text, other, most=_COMPARED)
     kind = "wrong" if mistake.wrong else "missed"
     return ListedGroup(
         title=first_line(text),

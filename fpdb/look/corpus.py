@@ -24,14 +24,7 @@ from fpdb.io.files import FORMATS, Paths, check_path, meter_of, path_names, read
 from fpdb.io.records import BadRecord, Reading, Record
 from fpdb.look.figures import figures, numbers_of
 from fpdb.look.groups import NO_DAY, Groups
-from fpdb.look.listing import (
-    LARGEST_PAIR,
-    LEAST_BYTES,
-    MOST_GROUPS,
-    ListedGroup,
-    ListedText,
-    rendered,
-)
+from fpdb.look.listing import ListedGroup, ListedText, rendered
 from fpdb.look.page import cards, first_line, percent, plural, report_page
 from fpdb.look.pair import ComparedTexts
 from fpdb.look.texts import TextFile, Texts
@@ -42,6 +35,8 @@ from fpdb.threads import mapped
 # Of a group, the different texts that are compared, and the copies of each that are named.
 MOST_VERSIONS = 10
 _MOST_NAMED = 20
+# The characters of a text that are compared.
+_COMPARED = 100_000
 _KINDS = {
     "edited": "edited",
     "identical": "identical only",
@@ -100,8 +95,8 @@ def report(
             their keys.
         recipe: How texts are cleaned, if no database is given.
         similarity: The least similarity of near-duplicates; default 0.8, or that of the database.
-        top: The most groups that the page shows, up to 1,200: edited ones first, the least similar
-            first.
+        top: The most groups that the page shows, if they have room: edited ones first, the least
+            similar first.
         date_field: A field with a date, to show when copies appeared.
         host_field: A field with a host or a URL, to show who copies whom.
         kept: Which records stay, as `dedupe` returns it for the same files: of each group the first
@@ -160,7 +155,7 @@ def report(
             )
         groups = Groups(store.clustering(similarity=similarity, jobs=jobs), limit)
         texts = Texts(store, reading, TextFile(scratch.path / "texts"), paths, packed=True)
-        chosen = _ChosenGroups(groups, texts, kept, min(top, MOST_GROUPS))
+        chosen = _ChosenGroups(groups, texts, kept, top)
         chosen.read((date_field, host_field), jobs)
         data, shown = _page(chosen, flow.counts, len(store))
         documents = len(store)
@@ -174,7 +169,7 @@ def report(
         identical=groups.identical,
         edited=groups.edited,
         shown=shown,
-        missing=chosen.missing,
+        missing=len(chosen.missing),
         size=len(data),
     )
 
@@ -196,9 +191,7 @@ def _page(chosen: "_ChosenGroups", counts: Ingested, documents: int) -> tuple[by
     """Return the page, and how many groups it shows."""
     groups, paths = chosen.groups, chosen.texts.files
     recipe, limit = chosen.texts.database.recipe, groups.similarity or 0.0
-    listed, cut = rendered(
-        [(chosen.weight(group), partial(chosen.listed, group)) for group in chosen.groups_shown]
-    )
+    listed = rendered([partial(chosen.listed, group) for group in chosen.numbers])
     name = ", ".join(Path(path).name or path for path in paths[:3])
     name += f" and {len(paths) - 3:,} more" if len(paths) > 3 else ""
     first = "first" if chosen.kept is None else "first that stays"
@@ -212,7 +205,7 @@ def _page(chosen: "_ChosenGroups", counts: Ingested, documents: int) -> tuple[by
         listed,
         _KINDS,
         least=min(limit, chosen.lowest),
-        notes=_notes(len(groups.starts), len(listed), chosen.missing, cut),
+        notes=_notes(len(groups.starts), len(listed), len(chosen.missing)),
         footer=f"Made by fpdb with the recipe {recipe.name} ({recipe.id}).",
     )
     return page, len(listed)
@@ -232,7 +225,7 @@ def _read(counts: Ingested) -> str:
     return "; ".join(notes)
 
 
-def _notes(every: int, shown: int, missing: int, cut: int) -> Iterator[str]:
+def _notes(every: int, shown: int, missing: int) -> Iterator[str]:
     if not every:
         yield "No document is a near-duplicate of another one."
     elif shown < every:
@@ -245,11 +238,6 @@ def _notes(every: int, shown: int, missing: int, cut: int) -> Iterator[str]:
             f"{plural(missing, 'text of these groups is', 'texts of these groups are')} "
             "missing here: the sources don't hold them, or they have changed."
         )
-    if cut:
-        yield (
-            f"{plural(cut, 'group has', 'groups have')} long texts, of which parts are left out "
-            "where the page says so, because a file holds at most 5 MB."
-        )
 
 
 class _SourceNames(NamedTuple):
@@ -258,7 +246,6 @@ class _SourceNames(NamedTuple):
     key: str
     source: str
     title: str
-    size: int
 
 
 class _ChosenGroups:
@@ -268,12 +255,13 @@ class _ChosenGroups:
         self.groups, self.texts = groups, texts
         self.kept = None if kept is None else kept[groups.ids.astype(int)]
         # Edited groups before those of copies alone, and the least similar first.
-        self.groups_shown: list[int] = groups.ordered()[:top].tolist()
-        self.lowest, self.missing = 1.0, 0
+        self.numbers: list[int] = groups.ordered()[:top].tolist()
+        self.lowest = 1.0
+        self.missing: set[int] = set()
         self._named: dict[int, _SourceNames] = {}
         self._keys = texts.database.keys_of(groups.ids)
         self._wanted: set[int] = set()
-        for group in self.groups_shown:
+        for group in self.numbers:
             for rows in self._versions(group):
                 self._wanted.update(rows[:_MOST_NAMED].tolist(), [int(groups.originals[rows[0]])])
 
@@ -322,15 +310,8 @@ class _ChosenGroups:
             # As a text, since a browser rounds large numbers; a path need not be Unicode.
             key = str(record.source if record.key is None else record.key)
             key = key.encode("utf-8", "replace").decode()
-            text = record.text or ""
-            title = first_line(title_in(record.meta) or text)
-            self._named[row] = _SourceNames(key, record.source, title, len(text))
-
-    def weight(self, group: int) -> int:
-        """Return about how many bytes a group takes: no more, if its texts are alike as usual."""
-        rows = [int(self.groups.originals[rows[0]]) for rows in self._versions(group)[1:]]
-        sizes = (self._named[row].size * 3 // 2 for row in rows if row in self._named)
-        return LEAST_BYTES + sum(min(size, LARGEST_PAIR) for size in sizes)
+            title = first_line(title_in(record.meta) or record.text or "")
+            self._named[row] = _SourceNames(key, record.source, title)
 
     def listed(self, group: int) -> ListedGroup:
         """Return a group, whose texts are compared with that of the kept document."""
@@ -348,7 +329,7 @@ class _ChosenGroups:
         first, lowest, every = bodies[0], 1.0, int(groups.texts[group])
         for text, other in zip(found[1:], bodies[1:], strict=True):
             if first is not None and other is not None:
-                text.pair = ComparedTexts(recipe, first, other, first="kept")
+                text.pair = ComparedTexts(recipe, first, other, first="kept", most=_COMPARED)
                 lowest = min(lowest, text.pair.share)
         compared = sum(each.pair is not None for each in found)
         least = lowest if compared == every - 1 else min(lowest, float(groups.weakest[group]))
@@ -373,6 +354,6 @@ class _ChosenGroups:
         document = None if key is None else self.texts.database.get(key)
         text, note = self.texts.of(document) if document else (None, "")
         if text is None or note:
-            self.missing += 1
+            self.missing.add(row)
             return None
         return text

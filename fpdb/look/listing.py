@@ -1,23 +1,20 @@
-"""The groups of a report, as its program takes them, and cut to what a file of 5 MB holds."""
+"""The groups of a report as HTML, at most what a file of 5 MB holds."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from fpdb.look.page import facts, folded, language_of, percent, plural
 from fpdb.look.pair import ALL, ComparedTexts, text_cell
 from fpdb.markup import Markup, element
 
 MOST_BYTES = 5_000_000
-# Of these, the page without its groups, and the least that each group may take.
+# Of these, the page without its groups.
 _FRAME = 200_000
-LEAST_BYTES = 4_000
-# So that each has that, a page shows at most this many groups.
-MOST_GROUPS = (MOST_BYTES - _FRAME) // LEAST_BYTES
-LARGEST_PAIR = 200_000
+# Of long equal passages, the characters at both ends that stay where the file would be too large.
+_KEPT = 150
+_LONGEST_KEY = 1_000
 _EXCERPT = 1_500
-_NAMED = 5
 
 
 @dataclass
@@ -55,70 +52,45 @@ class ListedGroup:
     facts: dict[str, str] = field(default_factory=dict)
 
 
-class _Fit(NamedTuple):
-    """How much of a group is rendered: characters of a text, keys, and texts."""
+def rendered(groups: Sequence[Callable[[], ListedGroup]]) -> list[Markup]:
+    """Render groups, the least similar first, without the last ones that have no room.
 
-    kept: int = ALL
-    characters: int = ALL
-    key: int = 1_000
-    keys: int = 20
-    texts: int = 10
-    title: int = 120
-
-
-def rendered(
-    groups: Sequence[tuple[int, Callable[[], ListedGroup]]],
-) -> tuple[list[Markup], int]:
-    """Render groups, each with about its bytes; return also how many of them are cut.
-
-    They are made one by one, the small ones first, which leave what they don't need to the others.
+    They are made one by one, so that few texts are in memory; and once more without the middles of
+    long equal passages, if all would be too large.
     """
-    found: list[tuple[bool, float, Markup]] = []
-    left, cut = MOST_BYTES - _FRAME, 0
-    for number, (_, make) in enumerate(sorted(groups, key=lambda each: each[0])):
-        group = make()
-        html, whole = fitted(group, left // (len(groups) - number))
-        left -= len(html.encode("utf-8", "replace"))
-        cut += not whole
-        found.append((group.kind == "identical", group.least, html))
-    return [html for _, _, html in sorted(found, key=lambda each: each[:2])], cut
-
-
-def fitted(group: ListedGroup, room: int) -> tuple[Markup, bool]:
-    """Render a group, with less of its texts and its keys until it fits; return if it is whole."""
-    pairs = max(sum(each.pair is not None for each in group.texts), 1)
-    room = min(room, LEAST_BYTES + pairs * LARGEST_PAIR)
-    share = room // pairs
-    fits = [
-        *(_Fit(), _Fit(1500), _Fit(150)),
-        *(_Fit(150, share // part) for part in (2, 4, 8, 16)),
-        *(_Fit(150, room // part, 100, 1, 2) for part in (4, 16)),
-        _Fit(0, 0, 20, 1, 2, 20),
-    ]
-    for limits in fits:
-        html = _render(group, limits)
-        if len(html.encode("utf-8", "replace")) <= room:
+    for kept in (ALL, _KEPT):
+        found: list[tuple[bool, float, Markup]] = []
+        left = MOST_BYTES - _FRAME
+        for make in groups:
+            group = make()
+            html = _render(group, kept)
+            size = len(html.encode("utf-8", "replace"))
+            if size <= left:
+                left -= size
+                found.append((group.kind == "identical", group.least, html))
+            elif kept == ALL:
+                break
+        if len(found) == len(groups):
             break
-    return html, limits == fits[0]
+    return [html for _, _, html in sorted(found, key=lambda each: each[:2])]
 
 
-def _render(group: ListedGroup, limits: _Fit) -> Markup:
-    texts = group.texts[: limits.texts]
-    # What is too long isn't saved with a verdict.
-    keys = [next(iter(each.keys), None) for each in texts]
-    saved = [key if key and len(key) <= limits.key else None for key in keys]
+def _render(group: ListedGroup, kept: int) -> Markup:
+    keys = [next(iter(each.keys), None) for each in group.texts]
     head = heading(
         percent(group.least) if group.kind != "identical" else "same",
-        group.title[: limits.title] or "(no title)",
+        group.title or "(no title)",
         group.label,
-        [key[: min(limits.key, 100)] if key else "?" for key in keys],
+        [key[:100] if key else "?" for key in keys],
         element("span", "chain", class_="tag") if group.chain else "",
     )
     button = element("button", *head, type="button", class_="head", aria_expanded="false")
+    # What is too long isn't saved with a verdict.
+    saved = [key if key and len(key) <= _LONGEST_KEY else None for key in keys]
     return element(
         "article",
         element("h3", button),
-        element("template", *_body(group, texts, limits)),
+        element("template", *_body(group, kept)),
         class_=f"group {group.kind}",
         data_low=round(group.least, 4),
         data_size=group.documents,
@@ -137,33 +109,30 @@ def heading(share: str, title: str, size: str, keys: Sequence[str], marks: str) 
     ]
 
 
-def _body(group: ListedGroup, texts: Sequence[ListedText], limits: _Fit) -> Iterator[Markup]:
-    first, *others = texts
+def _body(group: ListedGroup, kept: int) -> Iterator[Markup]:
+    first, *others = group.texts
     if group.chain:
         said = (
             "A chain: not all of these documents are near-duplicates of the kept one; the least "
             f"similar is {percent(group.least)} similar. Documents between them connect them."
         )
         yield element("p", said, class_="warn")
-    more = group.more + len(group.texts) - len(texts)
-    if len(others) > 1 or more:
-        yield _tabs(others, more)
-    names = [_names(group.names[0] if others else "Kept and copies", first, limits)]
+    if len(others) > 1 or group.more:
+        yield _tabs(others, group.more)
+    names = [_names(group.names[0] if others else "Kept and copies", first)]
     for number, each in enumerate(others, 1):
-        names.append(_names(group.names[1], each, limits, data_text=number))
+        names.append(_names(group.names[1], each, data_text=number))
     yield element("div", *names, class_="names" if others else "copies")
     for number, each in enumerate(others, 1):
-        content = _compared(group, first, each, limits)
-        yield element("section", *content, data_text=number)
+        yield element("section", *_compared(group, first, each, kept), data_text=number)
     if group.copied is not None:
-        text = group.copied[: min(_EXCERPT, limits.characters)]
         said = f"{plural(group.documents, 'document')} with exactly this text:"
         yield element("p", said, class_="facts")
-        yield text_cell(language_of(text), text)
-        if rest := len(group.copied) - len(text):
+        yield text_cell(language_of(group.copied), group.copied[:_EXCERPT])
+        if (rest := len(group.copied) - _EXCERPT) > 0:
             yield element("p", plural(rest, "further character"), class_="fold")
     elif not others:
-        yield _missing()
+        yield _MISSING
 
 
 def _tabs(others: Sequence[ListedText], more: int) -> Markup:
@@ -177,31 +146,26 @@ def _tabs(others: Sequence[ListedText], more: int) -> Markup:
     return element("div", *parts, class_="tabs", role="group", aria_label=said)
 
 
-def _names(role: str, text: ListedText, limits: _Fit, **more: object) -> Markup:
+def _names(role: str, text: ListedText, **more: object) -> Markup:
     """Return the keys of the documents that have a text."""
-    shown = [key if len(key) <= limits.key else f"{key[: limits.key]}…" for key in text.keys]
-    names = [element("span", key, class_="name", dir="auto") for key in shown[: limits.keys]]
     if text.documents > 1:
         role += f": {plural(text.documents, 'identical document')}"
-    parts = [element("b", role), *names[:_NAMED]]
-    unnamed = text.documents - len(names)
-    rest = f"and {plural(unnamed, 'further document')} with this text" if unnamed > 0 else ""
-    if names[_NAMED:]:
-        summary = plural(text.documents - _NAMED, "more document")
-        parts.append(folded(summary, *names[_NAMED:], rest))
-    elif rest:
+    parts = [element("b", role)]
+    for key in text.keys:
+        shown = key if len(key) <= _LONGEST_KEY else f"{key[:_LONGEST_KEY]}…"
+        parts.append(element("span", shown, class_="name", dir="auto"))
+    if (unnamed := text.documents - len(text.keys)) > 0:
+        rest = f"and {plural(unnamed, 'further document')} with this text"
         parts.append(element("span", rest, class_="soft"))
     return element("div", *parts, **more)
 
 
-def _compared(
-    group: ListedGroup, first: ListedText, other: ListedText, limits: _Fit
-) -> list[Markup]:
+def _compared(group: ListedGroup, first: ListedText, other: ListedText, kept: int) -> list[Markup]:
     if other.pair is None:
-        return [_missing()]
-    rows = other.pair.drawn(kept=limits.kept, most=limits.characters, both=False)
-    sources = [each.source[-limits.key :] for each in (first, other) if each.source]
+        return [_MISSING]
+    sources = [each.source[-_LONGEST_KEY:] for each in (first, other) if each.source]
     details = {**other.pair.facts, **group.facts, "read at": " and ".join(sources)}
+    rows = other.pair.drawn(kept=kept, both=False)
     return [
         element("p", other.pair.sentence, class_="facts"),
         element("div", *rows, class_="texts", data_lang=other.pair.languages[1]),
@@ -209,6 +173,4 @@ def _compared(
     ]
 
 
-def _missing() -> Markup:
-    said = "The texts weren't found in the sources, or have changed."
-    return element("p", said, class_="warn")
+_MISSING = element("p", "The texts weren't found in the sources, or have changed.", class_="warn")

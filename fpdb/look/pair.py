@@ -57,25 +57,19 @@ class ComparedTexts:
             "characters": " and ".join(f"{size:,}" for size in self._sizes),
         }
 
-    def drawn(self, *, kept: int = ALL, most: int = ALL, both: bool = True) -> list[Markup]:
+    def drawn(self, *, kept: int = ALL, both: bool = True) -> list[Markup]:
         """Return rows with both texts, which say how many characters aren't there.
 
-        Of folded passages, `kept` characters stay at both ends, and of all texts `most`. Unless
-        `both`, only one cell of each row is there, of which the program of a page makes the other.
+        Of folded passages, `kept` characters stay at both ends. Unless `both`, only one cell of
+        each row is there, of which the program of a page makes the other.
         """
         rows = _PairRows(self.languages if both else self.languages[:1], kept)
         last = len(self._found.pieces) - 1
-        cut = 0
         for number, piece in enumerate(self._found.pieces):
-            text, other = piece.text[:most], "" if piece.same else piece.other[:most]
-            size = len(text) + len(other)
-            cut += len(piece.text) + (0 if piece.same else len(piece.other)) - size
-            most = max(most - size, 0)
             if piece.same:
-                rows.equal(text, first=number == 0, last=number == last)
+                rows.equal(piece.text, first=number == 0, last=number == last)
             else:
-                rows.change(text, other)
-        rows.note(cut, "further character", _SMALL)
+                rows.change(piece.text, piece.other)
         rows.note(self._rest, "character", "at the end weren't compared")
         return rows.finished()
 
