@@ -7,11 +7,10 @@ from functools import partial
 from fpdb.errors import InputError
 from fpdb.fingerprint import preset
 from fpdb.look.listing import ListedGroup, ListedText, rendered
-from fpdb.look.page import first_line, percent, plural, report_page
+from fpdb.look.page import first_line, percent, plural, write_report
 from fpdb.look.pair import ComparedTexts
 from fpdb.markup import Markup, element, table
-from fpdb.models import Document, Evaluation, Key, Mistake, Rating, RecipeQuality
-from fpdb.scratch import draft_file
+from fpdb.models import Document, Evaluation, Key, Mistake, Rating
 
 # The characters of a text that are compared.
 _COMPARED = 40_000
@@ -30,11 +29,6 @@ def report_evaluation(
     Returns:
         The number of pairs in the page.
     """
-    if not found.documents:
-        raise InputError(
-            f"found no document for {os.fspath(output)}, expected at least one",
-            hint="give the documents that were evaluated",
-        )
     wanted = {key for recipe in found.recipes for each in recipe.mistakes for key in each[:2]}
     texts = {each.key: each.text or "" for each in documents if each.key in wanted}
     if lost := wanted - texts.keys():
@@ -49,21 +43,22 @@ def report_evaluation(
             for mistake in quality.mistakes
         ]
     )
-    page = report_page(
+    ratings = [quality.similar or quality.ratings[-1] for quality in found.recipes]
+    write_report(
+        output,
         "Near-duplicates found and missed",
         f"{plural(found.documents, 'document')}, "
         + plural(found.true, "pair that should be found", "pairs that should be found"),
         _ratings(found),
         groups,
-        {"wrong": "wrong", "missed": "missed", "open": "no verdict yet"},
+        kinds={"wrong": "wrong", "missed": "missed", "open": "no verdict yet"},
+        every=sum(rating.wrong + found.true - rating.found for rating in ratings),
+        none="No pair is wrong, and none is missed.",
         noun="pair",
-        notes=_notes(found, len(groups)),
         footer="Made by fpdb with "
         + ", ".join(f"{each.recipe} ({each.recipe_id})" for each in found.recipes)
         + ".",
     )
-    with draft_file(output) as file:
-        file.write(page)
     return len(groups)
 
 
@@ -91,23 +86,6 @@ def _ratings(found: Evaluation) -> Iterator[Markup]:
     head = "recipe", "near", *Rating._fields[1:6], "missed", *Rating._fields[6:]
     yield table(head, rows, "Ratings")
     yield element("p", said, class_="soft")
-
-
-def _main(quality: RecipeQuality) -> Rating:
-    """Return the rating whose mistakes are named."""
-    return quality.similar or quality.ratings[-1]
-
-
-def _notes(found: Evaluation, shown: int) -> Iterator[str]:
-    ratings = [_main(quality) for quality in found.recipes]
-    every = sum(rating.wrong + found.true - rating.found for rating in ratings)
-    if not every:
-        yield "No pair is wrong, and none is missed."
-    elif shown < every:
-        yield (
-            f"Of {every:,} wrong and missed pairs, {shown:,} are here: the least similar wrong "
-            "ones and the most similar missed ones."
-        )
 
 
 def _listed(recipe: str, mistake: Mistake, texts: dict[Key, str]) -> ListedGroup:

@@ -8,7 +8,7 @@ show are kept, on disk. So memory grows with the documents in groups, and not wi
 import contextlib
 import dataclasses
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -25,11 +25,11 @@ from fpdb.io.records import BadRecord, Reading, Record
 from fpdb.look.figures import figures, numbers_of
 from fpdb.look.groups import NO_DAY, Groups
 from fpdb.look.listing import ListedGroup, ListedText, rendered
-from fpdb.look.page import cards, first_line, percent, plural, report_page
+from fpdb.look.page import cards, first_line, percent, plural, write_report
 from fpdb.look.pair import ComparedTexts
 from fpdb.look.texts import TextFile, Texts
 from fpdb.models import require_similarity, require_whole, title_in
-from fpdb.scratch import draft_file, scratch_folder
+from fpdb.scratch import scratch_folder
 from fpdb.threads import mapped
 
 # Of a group, the different texts that are compared, and the copies of each that are named.
@@ -157,21 +157,7 @@ def report(
         texts = Texts(store, reading, TextFile(scratch.path / "texts"), paths, packed=True)
         chosen = _ChosenGroups(groups, texts, kept, top)
         chosen.read((date_field, host_field), jobs)
-        data, shown = _page(chosen, flow.counts, len(store))
-        documents = len(store)
-    with draft_file(path) as file:
-        file.write(data)
-    return Reported(
-        path=path,
-        counts=flow.counts,
-        documents=documents,
-        groups=len(groups.starts),
-        identical=groups.identical,
-        edited=groups.edited,
-        shown=shown,
-        missing=len(chosen.missing),
-        size=len(data),
-    )
+        return _written(chosen, flow.counts, path)
 
 
 def _fill(database: Database, flow: Flow[Ingested], paths: Sequence[str]) -> None:
@@ -187,28 +173,38 @@ def _fill(database: Database, flow: Flow[Ingested], paths: Sequence[str]) -> Non
         flow.show()
 
 
-def _page(chosen: "_ChosenGroups", counts: Ingested, documents: int) -> tuple[bytes, int]:
-    """Return the page, and how many groups it shows."""
-    groups, paths = chosen.groups, chosen.texts.files
-    recipe, limit = chosen.texts.database.recipe, groups.similarity or 0.0
+def _written(chosen: "_ChosenGroups", counts: Ingested, path: Path) -> Reported:
+    """Write the page of the groups."""
+    groups, paths, store = chosen.groups, chosen.texts.files, chosen.texts.database
+    every, documents, limit = len(groups.starts), len(store), groups.similarity or 0.0
     listed = rendered([partial(chosen.listed, group) for group in chosen.numbers])
     name = ", ".join(Path(path).name or path for path in paths[:3])
     name += f" and {len(paths) - 3:,} more" if len(paths) > 3 else ""
     first = "first" if chosen.kept is None else "first that stays"
     compared = f"were compared: {_read(counts)}."
     numbers = [(f"{documents:,}", "documents", compared), *numbers_of(groups, documents, first)]
-    page = report_page(
+    lost = ""
+    if missing := len(chosen.missing):
+        lost = (
+            f"{plural(missing, 'text of these groups is', 'texts of these groups are')} "
+            "missing here: the sources don't hold them, or they have changed."
+        )
+    size = write_report(
+        path,
         f"Duplicates in {name}",
-        f"{plural(len(groups.starts), 'group')} among {plural(documents, 'document')}, "
+        f"{plural(every, 'group')} among {plural(documents, 'document')}, "
         f"with the limit {percent(limit)}",
         [cards(numbers), *figures(groups)],
         listed,
-        _KINDS,
+        kinds=_KINDS,
+        every=every,
+        none="No document is a near-duplicate of another one.",
         least=min(limit, chosen.lowest),
-        notes=_notes(len(groups.starts), len(listed), len(chosen.missing)),
-        footer=f"Made by fpdb with the recipe {recipe.name} ({recipe.id}).",
+        note=lost,
+        footer=f"Made by fpdb with the recipe {store.recipe.name} ({store.recipe.id}).",
     )
-    return page, len(listed)
+    edited, shown = groups.edited, len(listed)
+    return Reported(path, counts, documents, every, groups.identical, edited, shown, missing, size)
 
 
 def _read(counts: Ingested) -> str:
@@ -223,21 +219,6 @@ def _read(counts: Ingested) -> str:
     if counts.bad:
         notes.append(f"{plural(counts.bad, 'record')} couldn't be read")
     return "; ".join(notes)
-
-
-def _notes(every: int, shown: int, missing: int) -> Iterator[str]:
-    if not every:
-        yield "No document is a near-duplicate of another one."
-    elif shown < every:
-        yield (
-            f"Of {every:,} groups, the {shown:,} with the least similar texts are here; "
-            f"{every - shown:,} more aren't in this file."
-        )
-    if missing:
-        yield (
-            f"{plural(missing, 'text of these groups is', 'texts of these groups are')} "
-            "missing here: the sources don't hold them, or they have changed."
-        )
 
 
 class _SourceNames(NamedTuple):

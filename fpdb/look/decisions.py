@@ -20,10 +20,10 @@ class Decisions:
         self._database = database
         self._lock = threading.Lock()
         self._pairs = self._beside("pairs.csv")
-        self._verdicts: dict[tuple[str, str], bool] = {}
+        self._verdicts: dict[tuple[str, ...], bool] = {}
         if self._pairs.exists():
             for key, other, same in read_pairs(str(self._pairs)):
-                self._verdicts[str(key), str(other)] = bool(same)
+                self._verdicts[_pair(key, other)] = bool(same)
 
     def _beside(self, ending: str) -> Path:
         path = self._database.path
@@ -31,23 +31,20 @@ class Decisions:
 
     def judge(self, key: Key, other: Key, *, same: bool | None) -> None:
         """Keep a verdict on two documents in the file, or take it back."""
-        pair = str(key), str(other)
         with self._lock:
-            for each in (pair, pair[::-1]):
-                self._verdicts.pop(each, None)
+            self._verdicts.pop(_pair(key, other), None)
             if same is not None:
-                self._verdicts[pair] = same
+                self._verdicts[_pair(key, other)] = same
             lines = io.StringIO()
             writer = csv.writer(lines, lineterminator="\n")
             writer.writerow(["key", "other", "same"])
-            writer.writerows((*each, int(kept)) for each, kept in self._verdicts.items())
+            writer.writerows((*pair, int(kept)) for pair, kept in self._verdicts.items())
             with draft_file(self._pairs) as file:
                 file.write(lines.getvalue().encode())
 
     def verdict(self, key: Key, other: Key) -> bool | None:
         """Return the verdict on two documents, if there is one."""
-        pair = str(key), str(other)
-        return self._verdicts.get(pair, self._verdicts.get(pair[::-1]))
+        return self._verdicts.get(_pair(key, other))
 
     def delete(self, keys: Sequence[Key]) -> tuple[int, Path]:
         """Delete documents; return how many there were, and the file that brings them back."""
@@ -59,3 +56,7 @@ class Decisions:
         finally:
             if not path.stat().st_size:  # nothing was deleted
                 path.unlink()
+
+
+def _pair(*keys: Key) -> tuple[str, ...]:
+    return tuple(sorted(map(str, keys)))

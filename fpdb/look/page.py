@@ -7,11 +7,13 @@ nothing be fetched.
 import base64
 import hashlib
 import importlib.resources
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 
 from fpdb.markup import Markup, element
+from fpdb.scratch import draft_file
 
 _SCRIPTS = {
     "ja": re.compile("[\u3040-\u30ff]"),
@@ -100,28 +102,33 @@ def cards(given: Iterable[tuple[str, str, str]]) -> Markup:
     return element("section", *found, class_="cards")
 
 
-def report_page(
+def write_report(
+    output: str | os.PathLike[str],
     title: str,
     subtitle: str,
     top: Iterable[Markup],
     groups: Sequence[Markup],
-    kinds: Mapping[str, str],
     *,
+    kinds: Mapping[str, str],
+    every: int,
+    none: str,
     noun: str = "group",
     least: float = 0.0,
-    notes: Iterable[str] = (),
+    note: str = "",
     footer: str = "",
-) -> bytes:
-    """Return a page with content at its top, and groups as they are rendered.
+) -> int:
+    """Write a page with content at its top and groups as they are rendered; return its bytes.
 
-    `kinds` are the kinds of groups, with the words for them.
+    `kinds` are the kinds of groups, with the words for them; `every` counts also the groups that
+    aren't there, and if there is none, the page says `none`.
     """
     style, program = resource("page.css"), resource("page.js")
     policy = (
         f"default-src 'none'; script-src {allowed(program)}; style-src {allowed(style)}; "
         "base-uri 'none'; form-action 'none'"
     )
-    return whole_page(
+    part = f"Of {plural(every, noun)}, {len(groups):,} are here." if len(groups) < every else ""
+    page = whole_page(
         title,
         style,
         element("header", element("h1", title), element("p", subtitle)),
@@ -129,13 +136,19 @@ def report_page(
             "main",
             *top,
             element("h2", f"{noun.capitalize()}s", id="groups"),
-            *(element("p", note, class_="note") for note in notes),
+            *(
+                element("p", said, class_="note")
+                for said in (part if every else none, note)
+                if said
+            ),
             *([_sortable(groups, noun, kinds, least)] if groups else []),
         ),
         element("footer", element("p", footer)),
         element("script", Markup(program)),
         policy=policy,
     )
+    with draft_file(output) as file:
+        return file.write(page)
 
 
 def _sortable(

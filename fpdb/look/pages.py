@@ -15,6 +15,7 @@ from fpdb.look.figures import by_day, figures, numbers_of
 from fpdb.look.groups import NO_DAY, Groups, parse_day
 from fpdb.look.listing import heading
 from fpdb.look.page import cards, choice, entry, facts, percent, plural
+from fpdb.look.pair import ComparedSide, comparison
 from fpdb.look.visit import (
     EXCERPT,
     ROWS,
@@ -27,11 +28,9 @@ from fpdb.look.visit import (
     key_link,
     link,
     moment,
-    pager,
     search_form,
     sent_to,
 )
-from fpdb.look.why import ComparedSide, comparison
 from fpdb.markup import Markup, element, table
 from fpdb.models import Document, Key
 
@@ -254,16 +253,15 @@ def documents_page(visit: Visit) -> ServedPage:
     if kind == "integer":
         first = int(parse_key(prefix, kind)) if prefix else 0
         start, prefix = start or (first - 1 if first else None), ""
-    found = list(islice(visit.database.scan(prefix=prefix, after=start), ROWS))
+    found = list(islice(visit.database.scan(prefix=prefix, after=start), ROWS + 1))
     label, given = "Keys from" if kind == "integer" else "Keys that begin with", visit.get("prefix")
-    more = None
-    if len(found) == ROWS:
-        more = link("After ›", "documents", prefix=given, after=found[-1].key)
+    last = found[ROWS - 1].key if found[ROWS:] else None
+    more = [link("After ›", "documents", prefix=given, after=last)] if found[ROWS:] else []
     return visit.framed(
         "Documents",
         search_form("documents", entry(label, "prefix", given, "search"), button("Show")),
-        _table(visit, "Documents", found),
-        pager(more),
+        _table(visit, "Documents", found[:ROWS]),
+        element("p", *more),
     )
 
 

@@ -3,14 +3,13 @@
 import contextlib
 import os
 import sqlite3
-import urllib.request
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from itertools import chain
 from pathlib import Path
-from urllib.error import URLError
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit, urlunsplit
 
 from fpdb.database import Database
 from fpdb.errors import FpdbError, InputError
@@ -99,7 +98,7 @@ class Texts:
             return None, "The texts are still being read."
         try:
             found = self.file.texts(str(document.key)) if self.files else self._fetched(document)
-        except (OSError, ValueError, FpdbError) as error:
+        except (OSError, ValueError, HTTPException, FpdbError) as error:
             return None, f"The text can't be read: {error}"
         short, digest = document.short, document.digest
         for text in found:
@@ -111,29 +110,22 @@ class Texts:
 
     def _fetched(self, document: Document) -> list[str]:
         """Fetch a text, by HTTP alone and without going where an answer leads."""
-        opener = urllib.request.OpenerDirector()
-        for handler in (
-            urllib.request.HTTPHandler,
-            urllib.request.HTTPSHandler,
-            urllib.request.HTTPErrorProcessor,
-            urllib.request.HTTPDefaultErrorHandler,
-        ):
-            opener.add_handler(handler())
-        address = self.address.replace(_FIELD, quote(str(document.key), safe=""))
+        address = urlsplit(self.address.replace(_FIELD, quote(str(document.key), safe="")))
+        kind = HTTPSConnection if address.scheme == "https" else HTTPConnection
         most = self.reading.max_bytes
-        try:
-            with opener.open(address, timeout=_SECONDS) as answer:
-                kind = answer.headers.get("Content-Type") or ""
-                data = answer.read(most + 1)
-        except URLError as error:
-            if getattr(error, "code", None) == 404:
-                return []
-            raise
-        if len(data) > most:
-            raise InputError(f"it has more than {most:,} bytes")
-        if is_html(kind):
+        with contextlib.closing(kind(address.netloc, timeout=_SECONDS)) as connection:
+            connection.request("GET", urlunsplit(("", "", address.path, address.query, "")))
+            answer = connection.getresponse()
+            data = answer.read(most + 1)
+        if answer.status == 404:
+            return []
+        if answer.status != 200 or len(data) > most:
+            more = f"it has more than {most:,} bytes" if len(data) > most else answer.reason
+            raise InputError(f"HTTP status {answer.status}, {more}")
+        content = answer.headers.get("Content-Type") or ""
+        if is_html(content):
             main = self.reading.html != "page"
-            return [html_text(data, content_type=kind, main=main, max_bytes=most).text]
+            return [html_text(data, content_type=content, main=main, max_bytes=most).text]
         return [data.decode("utf-8", "replace")]
 
 

@@ -13,8 +13,7 @@ from fpdb.look.background import Background
 from fpdb.look.decisions import Decisions
 from fpdb.look.groups import Groups
 from fpdb.look.page import allowed, first_line, language_of, plural, resource, whole_page
-from fpdb.look.pair import text_cell
-from fpdb.look.why import ComparedSide
+from fpdb.look.pair import ComparedSide, text_cell
 from fpdb.markup import Markup, element
 from fpdb.models import Document, Key, title_in
 
@@ -117,12 +116,13 @@ class Visit:
     def part(self, total: int, **fields: object) -> tuple[slice, Markup]:
         """Return which part of a list is seen, and links to the pages before and after it."""
         number, pages = max(self.whole("page"), 1), -(-total // ROWS)
-        links = pager(
-            link("‹ Before", self.page, page=number - 1, **fields) if number > 1 else None,
-            element("span", f"page {number:,} of {pages:,}", class_="soft"),
-            link("After ›", self.page, page=number + 1, **fields) if number < pages else None,
-        )
-        return slice((number - 1) * ROWS, number * ROWS), links if pages > 1 else Markup()
+        links = [element("span", f"page {number:,} of {pages:,}", class_="soft")]
+        if number > 1:
+            links.insert(0, link("‹ Before", self.page, page=number - 1, **fields))
+        if number < pages:
+            links.append(link("After ›", self.page, page=number + 1, **fields))
+        shown = element("nav", *links, class_="pager", aria_label="Pages of the list")
+        return slice((number - 1) * ROWS, number * ROWS), shown if pages > 1 else Markup()
 
     def status(self) -> Iterator[Markup]:
         """Say when the groups were found, and what is under way."""
@@ -147,10 +147,10 @@ class Visit:
     ) -> ServedPage:
         """Return a page, which runs no program and fetches nothing."""
         style = resource("page.css")
-        links = [
-            element("a", name, href=place, aria_current=_is_below(self.page, place))
-            for place, name in _PLACES.items()
-        ]
+        links = []
+        for place, name in _PLACES.items():
+            current = "page" if place in (self.page, f"{self.page}s") else None
+            links.append(element("a", name, href=place, aria_current=current))
         recipe = self.database.recipe
         footer = f"{self.database.path}, recipe {recipe.name} ({recipe.id}). " + (
             "Decisions may be made here." if self.may_write else "Nothing can be changed here."
@@ -173,11 +173,6 @@ class Visit:
             "Cross-Origin-Opener-Policy": "same-origin",
         }
         return ServedPage(html, status, headers | ({"Refresh": "2"} if refresh else {}))
-
-
-def _is_below(page: str, place: str) -> str | None:
-    """Mark the list of groups on the page of one, and that of documents."""
-    return "page" if place in (page, f"{page}s") else None
 
 
 def sent_to(place: str) -> ServedPage:
@@ -220,12 +215,6 @@ def button(text: str, **attributes: object) -> Markup:
 def search_form(page: str, *content: str) -> Markup:
     """Return a form that only chooses what is shown."""
     return element("form", *content, action=page, method="get", class_="tools")
-
-
-def pager(*given: Markup | None) -> Markup:
-    """Return links to other pages of a list."""
-    links = [each for each in given if each is not None]
-    return element("nav", *links, class_="pager", aria_label="Pages of the list")
 
 
 def moment(seconds: float | None) -> str:

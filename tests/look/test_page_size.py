@@ -109,4 +109,4 @@ def test_the_page_says_that_groups_are_left_out(tmp_path, monkeypatch):
                 file.write(json.dumps(record) + "\n")
     found = fpdb.report(str(source), tmp_path / "report.html")
     assert found.groups == 3 > found.shown > 0
-    assert f"Of 3 groups, the {found.shown} with the least similar" in found.path.read_text()
+    assert f"Of 3 groups, {found.shown} are here." in found.path.read_text()

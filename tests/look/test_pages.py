@@ -15,7 +15,7 @@ import fpdb
 from fpdb.io.tables import read_pairs
 from fpdb.joins import Clustering
 from fpdb.look.groups import Groups
-from fpdb.look.why import ComparedSide, comparison
+from fpdb.look.pair import ComparedSide, comparison
 from fpdb.markup import Markup, visible
 
 pytestmark = pytest.mark.process
@@ -435,7 +435,7 @@ def test_texts_are_fetched_from_where_a_crawler_has_them(database):
         assert "<del>word100 </del>" in seen
         seen = visitor.get("compare?key=https://c.example/0&other=https://c.example/2")
         assert "The same words in the same order" in seen
-        assert "can&#x27;t be read: HTTP Error 302" in visitor.get(
+        assert "can&#x27;t be read: HTTP status 302" in visitor.get(
             "document?key=https://c.example/1"
         )
         database.add("https://gone.example/", "a text that no server has any more, alas")

@@ -11,7 +11,7 @@ import pytest
 import fpdb
 from fpdb.io.tables import read_pairs
 from fpdb.look.listing import ListedGroup, ListedText, rendered
-from fpdb.look.page import report_page
+from fpdb.look.page import write_report
 from fpdb.look.pair import ComparedTexts
 
 pytestmark = [pytest.mark.browser, pytest.mark.process, pytest.mark.slow("it starts a browser")]
@@ -291,7 +291,8 @@ def test_five_hundred_groups_open_in_two_seconds(window, folder):
         return ListedGroup(f"Title {number}", "edited", "2 documents", 2, 0.9, texts)
 
     groups = rendered([partial(listed, number) for number in range(500)])
-    (folder / "many.html").write_bytes(report_page("Many", "500 groups", [], groups, {}))
+    named = {"kinds": {}, "every": 500, "none": ""}
+    write_report(folder / "many.html", "Many", "500 groups", [], groups, **named)
     assert 4_000_000 < (folder / "many.html").stat().st_size <= 5_000_000
     window.get(f"file://{folder}/many.html")
     timing = "const [entry] = performance.getEntriesByType('navigation'); return entry.loadEventEnd"
