@@ -73,8 +73,7 @@ def test_a_wrong_answer_is_reported(helper, tmp_path):
 @pytest.mark.process
 @pytest.mark.slow("it starts each side four times")
 def test_the_store_is_measured_beside_sqlite(helper):
-    found = []
-    records, versions = helper("store").run([5_000], ["uniform"], 1, ["sqlite"], found.append)
+    records, versions = helper("store").measure([5_000], ["uniform"], 1, ["sqlite"])
     rows = {(record["row"], record["side"], record["cores"]) for record in records}
     assert {("join", "sqlite", "one"), ("adds", "fpdb", "one"), ("load", "fpdb", "all")} <= rows
     assert [record for record in records if "stopped" in record] == []
@@ -126,7 +125,7 @@ def test_tables_have_figures_the_best_peer_and_targets(helper, records):
 def test_the_page_has_the_tables_of_the_kept_figures(helper):
     run = helper("run")
     kept, page = json.loads(run.RAW.read_text("utf-8")), run.PAGE.read_text("utf-8")
-    assert set(kept) == set(run.RUNS)
+    assert set(kept) == set(run.SUITES)
     assert [suite for suite in kept if run.body(kept[suite]) not in page] == []
     flat = " ".join(page.split())
     assert [suite for suite in kept if kept[suite]["machine"] not in flat] == []
@@ -135,21 +134,12 @@ def test_the_page_has_the_tables_of_the_kept_figures(helper):
 def test_similar_texts_are_measured_beside_bits(helper, monkeypatch):
     similarity = helper("similarity")
     monkeypatch.setattr(similarity, "BATCH", 100)
-    rows = similarity.run(500, 1)
+    rows = similarity.rows_of(500, 1)
     assert len({row["row"] for row in rows}) == len(rows) == 6
     assert all(row["target"] == "" for row in rows)
     [size] = [row for row in rows if row["row"].startswith("bytes")]
     similar, bits = (int(size[name].split()[0]) for name in ("similarity 0.8", "bits, k = 3"))
     assert similar > bits + 128
-
-
-def test_bands_alone_are_measured_in_two_sizes(helper, monkeypatch):
-    similarity = helper("similarity")
-    for name, small in (("SINGLES", 20), ("BLOCK", 100), ("MEMORY", 1 << 16), ("COLD", 2)):
-        monkeypatch.setattr(similarity, name, small)
-    rows = similarity.run_bands([(300, 300), (2000, 10**6)], 1)
-    assert [row["target"] == "" for row in rows] == [True] * 4 + [False] * 2 + [True] * 2
-    assert all(float(row["similarity 0.8"].split()[0].replace(",", "")) > 0 for row in rows)
 
 
 @pytest.fixture

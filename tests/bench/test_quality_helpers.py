@@ -136,7 +136,7 @@ def test_answers_are_rated_by_the_similarity_of_their_shingles(helper, folder, m
             text = ". ".join(" ".join(words[at + n : at + n + 10]) for n in range(0, 300, 10))
             file.write(json.dumps({"id": at, "text": text}) + "\n")
     monkeypatch.setattr(copies, "Database", lambda path: Everything())
-    monkeypatch.setattr(copies.peers, "indexes", lambda similarity: {})
+    monkeypatch.setattr(copies.methods, "indexes", lambda similarity: {})
     rated = copies.measure("small-en", lambda words: None)
     assert rated["passages"] == 2
     assert sum(line["pairs"] for line in rated["edits"]) == sum(
@@ -149,7 +149,7 @@ def test_answers_are_rated_by_the_similarity_of_their_shingles(helper, folder, m
 
 
 def test_the_index_of_the_package_simhash_finds_what_is_within_k(helper):
-    index = helper("peers").SimHash()
+    index = helper("methods").SimHash()
     texts = ["the quick brown fox jumps over it", "no kin", "a" * 400]
     index.store([(text, frozenset()) for text in texts])
     assert index.ask(("The quick brown fox jumps over it!", frozenset())) == [0]

@@ -11,23 +11,23 @@ import array
 import collections
 import contextlib
 import itertools
-import os
 import random
 import re
 import shutil
 import statistics
 import subprocess
-import sys
 import tempfile
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
-import environments
+import paired
 import pyarrow as pa
 import pyarrow.parquet as pq
+from paired import SIDES, MissingError
 
-SCRIPTS = Path(__file__).parent / "sides"
+SIZES = [1_000_000]
 SIMILAR, WRONG = 0.8, 0.7
 WORDS = (60, 180)
 # Of a hundred documents: those that are equal to an earlier one, and those that are edited.
@@ -191,87 +191,81 @@ def _size(folder):
 
 
 def command(name, source, folder):
-    """Return what cleans a file with a tool, and what lists the ids that it keeps."""
-    if PEERS[name] is None:
+    """Return what cleans a file with a tool, and where it writes what it keeps."""
+    python, output = paired.python(PEERS[name]), folder / "out"
+    if name == "fpdb":
         output = folder / "out.parquet"
-        clean = [sys.executable, "-m", "fpdb", "dedupe", source, "-o", output, "--jobs", "0"]
-        return [*clean, "--key-field", "id", "--quiet"], [
-            sys.executable,
-            SCRIPTS / "kept.py",
-            output,
-        ]
-    python = environments.python(re.split(r"[=\[]", PEERS[name])[0], PEERS[name])
+        clean = [python, "-m", "fpdb", "dedupe", source, "-o", output, "--jobs", "0"]
+        return [*clean, "--key-field", "id", "--quiet"], output
     if name.startswith("text-dedup"):
-        output = folder / "out"
-        usual = ["--path", "parquet", "--data_files", source, "--split", "train"]
-        usual += ["--cache_dir", folder / "cache", "--output", output, "--column", "text"]
+        method = name.split()[1].lower()
+        clean = [python, "-m", f"text_dedup.{method}", "--path", "parquet", "--data_files", source]
+        clean += ["--split", "train", "--cache_dir", folder / "cache", "--output", output]
         own = ["--ngram", "3", "--threshold", str(SIMILAR), "--hash_func", "xxh3"]
-        method = "minhash" if name.endswith("MinHash") else "simhash"
-        clean = [
-            python,
-            "-m",
-            f"text_dedup.{method}",
-            *usual,
-            *(own if method == "minhash" else []),
-        ]
-        return clean, [python, SCRIPTS / "kept.py", output]
-    script = SCRIPTS / f"dedupe_with_{name.partition(',')[0].split()[0]}.py"
-    output = folder / "out"
-    return [python, script, source, output], [python, SCRIPTS / "kept.py", output]
+        return [*clean, "--column", "text", *(own if method == "minhash" else [])], output
+    script = SIDES / f"dedupe_with_{re.split(r'[ ,]', name)[0]}.py"
+    return [python, script, source, output], output
 
 
-def run(documents, rounds, names):
+def run(options):
+    """Measure all tools with corpora of several sizes; return what to keep."""
+    found = [measured(size, options.rounds) for size in options.sizes or SIZES]
+    rows = [row for rows, _ in found for row in rows]
+    return {"note": " ".join(note for _, note in found), "tables": [rows]}
+
+
+def measured(documents, rounds, names=PEERS):
     """Return a row for each tool, and what is to be said of the corpus."""
-    rows = []
     with tempfile.TemporaryDirectory() as place:
         source = Path(place) / "corpus.parquet"
         corpus = Corpus(source, documents)
-        size = source.stat().st_size / 1e6
         share = corpus.surplus(range(documents)) / documents
-        note = f"{documents:,} documents, {size:,.0f} MB of Parquet; {share:.1%} of them should go."
-        for name in names:
-            if documents > MOST.get(name, documents):
-                continue
-            seconds, memory, mapped, disk = [], [], [], []
-            for _ in range(rounds):
-                folder = Path(place) / "work"
-                folder.mkdir()
-                clean, listed = command(name, source, folder)
-                if taken := measure(name, clean, folder):
-                    for values, value in zip((seconds, memory, mapped, disk), taken, strict=True):
-                        values.append(value)
-                    found = subprocess.run(listed, check=True, capture_output=True, text=True)
-                    kept = set(map(int, found.stdout.split()))
-                shutil.rmtree(folder)
-            row = {"documents": f"{documents:,}", "tool": name, **dict.fromkeys(FIGURES, "-")}
-            if seconds:
-                middle = statistics.median(seconds)
-                shares = [f"{share:.3f}" for share in corpus.rate(kept)]
-                own, mapped, disk = (f"{max(each) / 1e6:,.0f}" for each in (memory, mapped, disk))
-                shown = [f"{documents / middle:,.0f}", f"{own} + {mapped}", disk, *shares]
-                row |= zip(FIGURES, shown, strict=True)
-            rows.append(row)
-            print(f"[bench] {' '.join(row.values())}", file=sys.stderr, flush=True)
+        note = (
+            f"{documents:,} documents, {source.stat().st_size / 1e6:,.0f} MB of Parquet; "
+            f"{share:.1%} of them should go."
+        )
+        measures = {
+            name: partial(measure, name, source, Path(place) / "work")
+            for name in names
+            if documents <= MOST.get(name, documents)
+        }
+        rows = []
+        for name, results in paired.in_turn(measures, rounds).items():
+            seconds, own, mapped, disk = zip(*(each for each, _ in results), strict=True)
+            most = [f"{max(each) / 1e6:,.0f}" for each in (own, mapped, disk)]
+            shares = [f"{share:.3f}" for share in corpus.rate(results[-1][1])]
+            shown = [f"{documents / statistics.median(seconds):,.0f}"]
+            shown += [f"{most[0]} + {most[1]}", most[2], *shares]
+            row = {"documents": f"{documents:,}", "tool": name}
+            rows.append(row | dict(zip(FIGURES, shown, strict=True)))
     return rows, note
 
 
-def measure(name, clean, folder):
-    """Run a tool; return its seconds, memory, mapped files and disk, or None if it failed."""
-    variables = {each: value for each, value in os.environ.items() if each != "VIRTUAL_ENV"}
-    variables |= {"TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1", "HF_HOME": str(folder)}
+def measure(name, source, folder):
+    """Run a tool; return its seconds, memory, mapped files and disk, and the ids that it kept."""
+    folder.mkdir()
+    clean, output = command(name, source, folder)
+    quiet = {"TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1", "HF_HOME": str(folder)}
     log = folder / "log.txt"
-    with log.open("wb") as output:
+    with log.open("wb") as said:
         started = time.perf_counter()
         process = subprocess.Popen(
-            clean, env=variables, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=folder
+            list(map(str, clean)),
+            env=paired.environment(**quiet),
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            cwd=folder,
         )
         watch = Watch(process.pid, folder)
         watch.start()
         code = process.wait()
         seconds = time.perf_counter() - started
     watch.end()
-    if code:
-        tail = log.read_text("utf-8", "replace")[-2000:]
-        print(f"[bench] {name} failed: {tail}", file=sys.stderr, flush=True)
-        return None
-    return seconds, watch.memory, watch.mapped, watch.disk
+    try:
+        if code:
+            raise MissingError(log.read_text("utf-8", "replace")[-2000:])
+        kept = paired.run([paired.python(PEERS[name]), SIDES / "kept.py", output])
+        return (seconds, watch.memory, watch.mapped, watch.disk), set(map(int, kept.split()))
+    finally:
+        shutil.rmtree(folder)

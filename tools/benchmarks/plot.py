@@ -1,7 +1,8 @@
 """Draw what a query costs against the number of documents, with both axes logarithmic."""
 
-import io
 import statistics
+
+import published
 
 TITLE = "What a query costs, against the number of documents"
 # panel -> the row, or that of prepared queries; how many queries a value is of
@@ -35,27 +36,20 @@ def costs(records, side, cores, row):
 
 def draw(records):
     """Return the picture as SVG."""
-    # Only who draws needs it.
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(11, 6.5), layout="constrained")
-    figure.suptitle(TITLE)
-    for axes, (title, (row, each)) in zip(
-        figure.subplots(1, 2, sharey=True), PANELS.items(), strict=True
-    ):
-        axes.set(title=title, xscale="log", yscale="log", xlabel="documents", ylabel="µs")
-        axes.grid(visible=True, which="both", alpha=0.3)
-        for (side, cores, own_row), (label, colour, line) in SERIES.items():
-            if own_row is None or each == 1:
-                points = costs(records, side, cores, own_row or row)
-                x, y = [n for n, _ in points], [1e6 * cost / each for _, cost in points]
-                axes.plot(x, y, line, color=colour, marker="o", label=label)
-    handles, labels = axes.get_legend_handles_labels()
-    first = figure.axes[0].get_legend_handles_labels()
-    named = dict(zip([*first[1], *labels], [*first[0], *handles], strict=True))
-    figure.legend(named.values(), named, loc="outside lower center", ncols=3)
-    output = io.StringIO()
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "fpdb"}):
-        figure.savefig(output, format="svg", metadata={"Date": None})
-    return output.getvalue()
+    def panels(figure):
+        figure.suptitle(TITLE)
+        named = {}
+        for axes, (title, (row, each)) in zip(
+            figure.subplots(1, 2, sharey=True), PANELS.items(), strict=True
+        ):
+            axes.set(title=title, xscale="log", yscale="log", xlabel="documents", ylabel="µs")
+            axes.grid(visible=True, which="both", alpha=0.3)
+            for (side, cores, own_row), (label, colour, line) in SERIES.items():
+                if own_row is None or each == 1:
+                    points = costs(records, side, cores, own_row or row)
+                    x, y = [n for n, _ in points], [1e6 * cost / each for _, cost in points]
+                    [named[label]] = axes.plot(x, y, line, color=colour, marker="o", label=label)
+        figure.legend(named.values(), named, loc="outside lower center", ncols=3)
+
+    return published.svg(panels, figsize=(11, 6.5))

@@ -9,20 +9,19 @@ import json
 import re
 import shutil
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
-import environments
+import paired
 import texts
-from tables import met
+from paired import answer_of, met
 
 import fpdb
 
-SIDES = Path(__file__).parent / "sides"
 DOCUMENTS, TOGETHER = 10_000, 1_000
 # Of what waits for the disk each time, and of a peer that is slow.
 FEW, PEER = 1_000, 1_000
@@ -30,6 +29,7 @@ CONNECTIONS = (1, 16, 64, 256)
 # (kind, row) -> documents a second, and the milliseconds of 99%
 GOALS = {("texts", "one in a request, connections: 64"): (5_000, 50)}
 KINDS = ("texts", "fingerprints")
+REDIS_PACKAGES = "datasketch==2.0.0 redis==7.0.1"
 REDIS = "datasketch on Redis, connections: 1"
 
 
@@ -56,13 +56,6 @@ def create(path, kind):
     return fpdb.create(path, **settings)
 
 
-def answer_of(script, *arguments, python=sys.executable):
-    done = subprocess.run(
-        [python, SIDES / script, *map(str, arguments)], check=True, capture_output=True, text=True
-    )
-    return json.loads(done.stdout)
-
-
 def over_http(folder, kind, connections, together):
     """Send documents to a server; return what the sender measured."""
     path = folder / f"{kind}{FEW if connections == 1 == together else ''}.jsonl"
@@ -85,14 +78,11 @@ def embedded(folder, kind, _, together):
             begun = time.perf_counter()
             list(db.add_many(documents[first : first + together], skip_duplicates=True))
             took.append(time.perf_counter() - begun)
-    took.sort()
-    p50, p99 = took[len(took) // 2], took[len(took) * 99 // 100]
-    return {"documents": len(documents), "seconds": sum(took), "p50": p50, "p99": p99}
+    return {"documents": len(documents), **paired.waits(took)}
 
 
 def peer(folder, *_):
     """Look texts up in datasketch on Redis, which writes its file only now and then."""
-    python = environments.python("datasketch on redis", "datasketch==2.0.0 redis==7.0.1")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -105,9 +95,8 @@ def peer(folder, *_):
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
                 break
             time.sleep(0.05)
-        return answer_of(
-            "datasketch_on_redis.py", port, folder / f"texts{PEER}.jsonl", python=python
-        )
+        path = folder / f"texts{PEER}.jsonl"
+        return answer_of("datasketch_on_redis.py", port, path, package=REDIS_PACKAGES)
     finally:
         redis.terminate()
         redis.wait()
@@ -145,42 +134,44 @@ def cases():
     yield REDIS, "texts", peer, ("texts", 1, 1)
 
 
-def run(rounds):
-    """Measure all rows in turn; return them, and a note."""
+def run(options):
+    """Measure all rows in turn; return what to keep."""
     with tempfile.TemporaryDirectory(prefix="fpdb-bench-") as name:
         folder = Path(name)
-        note = write_documents(folder)
-        measured = {}
-        for _ in range(rounds):
-            for row, kind, measure, arguments in cases():
-                try:
-                    measured.setdefault((row, kind), []).append(measure(folder, *arguments))
-                except (environments.MissingError, FileNotFoundError) as error:
-                    print(f"[bench] {row}: {error}", file=sys.stderr, flush=True)
-    return rows_of(measured), note
+        sentences = write_documents(folder)
+        measures = {
+            (row, kind): partial(measure, folder, *arguments)
+            for row, kind, measure, arguments in cases()
+        }
+        rows = rows_of(paired.in_turn(measures, options.rounds))
+        note = (
+            f"{DOCUMENTS:,} documents in a row, {FEW:,} where each waits for the disk; "
+            f"{sentences}; medians of {paired.rounds_of(options.rounds)}."
+        )
+        if options.sizes:
+            few, many = memory_after(folder, options.sizes[0])
+            note += (
+                f" Memory of the server's own: {few:,.0f} MiB after {10 * DOCUMENTS:,} "
+                f"requests, {many:,.0f} MiB after {options.sizes[0]:,}."
+            )
+    return {"note": note, "tables": [rows]}
 
 
 def rows_of(measured):
     """Make a row of each way in which both kinds of documents were measured."""
-    speeds = {
-        key: statistics.median(one["documents"] / one["seconds"] for one in found)
-        for key, found in measured.items()
-    }
+    found = {key: paired.median(results) for key, results in measured.items()}
+    speeds = {key: each["documents"] / each["seconds"] for key, each in found.items()}
     rows = []
-    for row in dict.fromkeys(row for row, _ in measured):
+    for row in dict.fromkeys(row for row, _ in found):
         cells, wanted = {"documents": row}, {}
         for kind in KINDS:
-            found, speed = measured.get((row, kind)), speeds.get((row, kind))
-            times = {
-                name: 1000 * statistics.median(one[name] for one in found or [{name: 0}])
-                for name in ("p50", "p99")
-            }
+            each, speed = found.get((row, kind)), speeds.get((row, kind))
             cells[f"{kind} a second"] = f"{speed:,.0f}" if speed else ""
-            shown = " / ".join(f"{time:.1f}" for time in times.values()) if speed else ""
+            shown = f"{1000 * each['p50']:.1f} / {1000 * each['p99']:.1f}" if each else ""
             cells[f"{kind}, p50 / p99, ms"] = shown
             if speed and (goal := GOALS.get((kind, row))):
                 wanted[f"{goal[0]:,} texts/s"] = [speed >= goal[0]]
-                wanted[f"p99 {goal[1]} ms"] = [times["p99"] <= goal[1]]
+                wanted[f"p99 {goal[1]} ms"] = [1000 * each["p99"] <= goal[1]]
                 if other := speeds.get((REDIS, kind)):
                     wanted["10 times datasketch"] = [speed >= 10 * other]
             elif speed and "lines in" in row:
@@ -191,16 +182,13 @@ def rows_of(measured):
     return rows
 
 
-def memory_after(requests):
+def memory_after(folder, requests):
     """Return the megabytes that a server has of its own after few requests, and after many."""
-    with tempfile.TemporaryDirectory(prefix="fpdb-bench-") as name:
-        folder = Path(name)
-        write_documents(folder)
-        with server(folder, "texts") as (port, process):
-            sizes = []
-            for count in (10 * DOCUMENTS, requests - 10 * DOCUMENTS):
-                for _ in range(count // DOCUMENTS):
-                    answer_of("load.py", port, 64, 1, folder / "texts.jsonl")
-                status = Path(f"/proc/{process.pid}/status").read_text("ascii")
-                sizes.append(int(re.search(r"RssAnon:\s+(\d+)", status)[1]) / 1024)
+    sizes = []
+    with server(folder, "texts") as (port, process):
+        for count in (10 * DOCUMENTS, requests - 10 * DOCUMENTS):
+            for _ in range(count // DOCUMENTS):
+                answer_of("load.py", port, 64, 1, folder / "texts.jsonl")
+            status = Path(f"/proc/{process.pid}/status").read_text("ascii")
+            sizes.append(int(re.search(r"RssAnon:\s+(\d+)", status)[1]) / 1024)
     return sizes

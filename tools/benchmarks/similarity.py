@@ -3,27 +3,20 @@
 Fingerprints and sketches are random and written as they are, so that no text is cut and hashed; in
 every tenth document both are those of the one before, but for a bit and six bytes. Queries are
 measured by the processor time of the thread, what waits for the disk by the clock.
-
-With --bands N, the bands alone are measured too, of a million documents and of N. Those of N have
-the shape for 100 million, however many N are.
 """
 
 import itertools
-import statistics
 import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
-import store
-from tables import met
+from paired import median, met, timed
 
 import fpdb
-from fpdb.storage import Environment
 from fpdb.storage.format import Stored
-from fpdb.tables import choose_bands
-from fpdb.tables.bands import BandTable, Sketches
 
+SIZES = [1_000_000]
 AT_ONCE = 50_000
 BATCH = 1_000
 SINGLES = 500
@@ -36,14 +29,6 @@ TARGETS = {
     "bytes a document, keys of 50 bytes": 420.0,
     "all pairs": 10.0,
 }
-
-
-# Of the bands alone: how many times as long a look-up may take in a large database as in the
-# first, the rows that are made at once, the memory for sorting, and the look-ups from the disk.
-TIMES = 3
-BLOCK = 1 << 18
-MEMORY = 4 << 30
-COLD = 30
 
 
 class Documents:
@@ -108,40 +93,43 @@ def measure(path, similarity, documents, rounds):
             answers = [next(db.query_prepared([each])) for each in asked[:TENTH]]
             if any(bool(found) != (row == "hit") for found in answers):
                 raise ValueError(f"the queries of the row {row} have other answers")
-            seconds = [timed(lambda own=own: list(db.query_prepared([own]))) for own in asked]
-            figures[f"query, {row}"] = 1e6 * statistics.median(seconds)
-        seconds = [timed(lambda: list(db.query_prepared(together))) for _ in range(rounds)]
-        figures["query_many, each of a thousand"] = 1e6 * statistics.median(seconds) / len(together)
+            each = iter(asked)
+            figures[f"query, {row}"] = 1e6 * processor(
+                len(asked), lambda each=each: list(db.query_prepared([next(each)]))
+            )
+        many = processor(rounds, lambda: list(db.query_prepared(together)))
+        figures["query_many, each of a thousand"] = 1e6 * many / len(together)
         batches = [source.take(BATCH) for _ in range(3 * rounds)]
-        added = iter(batches)
-        seconds = [
-            timed(lambda: db.add_prepared(next(added), skip_duplicates=True), time.perf_counter)
-            for _ in batches
-        ]
-        figures["add, each of a thousand, without duplicates"] = (
-            1e6 * statistics.median(seconds) / BATCH
+        seconds = median(
+            [timed(lambda own=own: db.add_prepared(own, skip_duplicates=True)) for own in batches]
         )
+        figures["add, each of a thousand, without duplicates"] = 1e6 * seconds / BATCH
         expected = documents + len(batches) * BATCH * (TENTH - 1) // TENTH
         if abs(len(db) - expected) > expected // 1000 + 2:
             raise ValueError(f"found {len(db)} documents, expected {expected}")
         figures["bytes a document, keys of 50 bytes"] = size
         pairs = []
-        seconds = [
-            timed(lambda: pairs.append(sum(1 for _ in db.pairs()))) for _ in range(min(rounds, 3))
-        ]
+        figures["all pairs"] = processor(
+            min(rounds, 3), lambda: pairs.append(sum(1 for _ in db.pairs()))
+        )
         if pairs[0] < 0.99 * (documents // TENTH):
             raise ValueError(f"found {pairs[0]} pairs, expected {documents // TENTH}")
-        figures["all pairs"] = statistics.median(seconds)
     return figures
 
 
-def timed(work, clock=time.thread_time):
-    started = clock()
-    work()
-    return clock() - started
+def processor(rounds, work):
+    """Return the median seconds of processor time that this thread takes."""
+    return median([timed(work, time.thread_time) for _ in range(rounds)])
 
 
-def run(documents, rounds):
+def run(options):
+    """Measure both kinds of databases; return what to keep."""
+    sizes = options.sizes or SIZES
+    rows = [row for size in sizes for row in rows_of(size, options.rounds)]
+    return {"note": "", "tables": [rows]}
+
+
+def rows_of(documents, rounds):
     """Measure both kinds of databases; return the rows of the table."""
     with tempfile.TemporaryDirectory(prefix="fpdb-bench-") as folder:
         similar, bits = (
@@ -162,106 +150,4 @@ def run(documents, rounds):
                 "target": f"{target:,.0f} {unit}: {met(own <= target)}" if target else "",
             }
         )
-    return rows
-
-
-class OnlyBands:
-    """The bands of random sketches, as many as there are documents, without the documents."""
-
-    def __init__(self, folder, documents, capacity):
-        self.documents = documents
-        self.table = BandTable(choose_bands(LEAST, capacity))
-        self._path = Path(folder) / f"bands of {documents}"
-        started = time.process_time()
-        with Environment.build(self._path, ["bands"]) as built, built.write() as txn:
-            self.table.load(txn, self._sketches, documents, documents - 1, MEMORY)
-        self.seconds = time.process_time() - started
-        first = next(iter(self._sketches())).sketches[:SINGLES]
-        other = np.random.default_rng(1).integers(256, size=first.shape, dtype=np.uint8)
-        self.asked = {"hit": [row.tobytes() for row in first], "miss": list(map(bytes, other))}
-        self._environment = Environment.open(self._path)
-
-    def _sketches(self):
-        """Make the same sketches each time, a block of them for each number."""
-        for start in range(0, self.documents, BLOCK):
-            count = min(BLOCK, self.documents - start)
-            made = np.random.Generator(np.random.SFC64(start)).bytes(128 * count)
-            yield Sketches(
-                np.arange(start, start + count, dtype=np.uint64),
-                np.frombuffer(made, np.uint8).reshape(-1, 128),
-                np.zeros((count, 2), np.uint64),
-            )
-
-    def check(self):
-        """Raise an error unless the first documents are found, and only they are."""
-        with self._environment.read() as txn:
-            for number, sketch in enumerate(self.asked["hit"]):
-                found, complete = self.table.near(txn, self.table.numbers(sketch, b""))
-                if number not in found or not complete or len(found) > TENTH:
-                    raise ValueError(f"{number} is looked up, found {found[:TENTH]}")
-
-    def cached(self, row):
-        """Return the median microseconds of a look-up, when all pages were read before."""
-        table, seconds = self.table, []
-        with self._environment.read() as txn:
-            for sketch in self.asked[row]:
-                table.near(txn, table.numbers(sketch, b""))
-            for sketch in self.asked[row]:
-                work = timed(lambda own=sketch: table.near(txn, table.numbers(own, b"")))
-                seconds.append(work)
-        return 1e6 * statistics.median(seconds)
-
-    def not_cached(self, number):
-        """Return the microseconds of one look-up after all pages were forgotten."""
-        self._environment.close()
-        store.forget(self._path)
-        self._environment = Environment.open(self._path)
-        numbers = self.table.numbers(self.asked["miss"][number], b"")
-        with self._environment.read() as txn:
-            return 1e6 * timed(lambda: self.table.near(txn, numbers), time.perf_counter)
-
-    def close(self):
-        self._environment.close()
-
-
-def _time(microseconds):
-    return f"{microseconds:,.1f} µs" if microseconds < 10_000 else f"{microseconds / 1e3:,.0f} ms"
-
-
-def run_bands(sizes, rounds):
-    """Measure look-ups in the bands alone, in turns.
-
-    Sizes are the number of documents and the capacity that the bands are planned for, those of the
-    database with which the others are compared first.
-    """
-    with tempfile.TemporaryDirectory(prefix="fpdb-bench-") as folder:
-        built = [OnlyBands(folder, *size) for size in sizes]
-        for each in built:
-            each.check()
-        figures = {}
-        for name in ("miss", "hit"):
-            found = [[each.cached(name) for each in built] for _ in range(rounds)]
-            medians = map(statistics.median, zip(*found, strict=True))
-            figures[f"bands alone, {name}, file cached"] = list(medians)
-        found = [[each.not_cached(number) for each in built] for number in range(COLD)]
-        medians = map(statistics.median, zip(*found, strict=True))
-        figures["bands alone, miss, file not cached"] = list(medians)
-        figures["bands alone, bulk load, each"] = [
-            1e6 * each.seconds / each.documents for each in built
-        ]
-        for each in built:
-            each.close()
-    rows = []
-    for place, each in enumerate(built):
-        for row, own in figures.items():
-            target = TIMES * own[0] if place and row.endswith("file cached") else None
-            rows.append(
-                {
-                    "row": row,
-                    "documents": f"{each.documents:,}, {each.table.shape.name}",
-                    f"similarity {LEAST}": _time(own[place]),
-                    "bits, k = 3": "-",
-                    "target": f"{_time(target)}: {met(own[place] <= target)}" if target else "",
-                }
-            )
     return rows

@@ -10,24 +10,21 @@ import select
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import environments
 import numpy as np
+import paired
+import tables
 import workloads
+from paired import QUIET, SIDES, MissingError, say
 
 import fpdb
 
-SIDES = Path(__file__).parent / "sides"
-# The bench sets the number of threads; no library chooses it.
-QUIET = dict.fromkeys(
-    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"), "1"
-)
+SIZES, KINDS = [1_000_000, 10_000_000], ["uniform", "clustered"]
 RESERVE = 1 << 30
 LARGE = 10_000_000
 PATIENCE = {False: 600, True: 1_800}  # seconds for one row, up to LARGE and above
@@ -35,7 +32,6 @@ SLOW = 120  # a side whose rows took N seconds runs once
 CHECKS = {False: 1_000, True: 200}
 HOT = 1_000_000
 MEMORY_OF = ("load", "join")
-BEGIN = time.perf_counter()
 
 
 @dataclass(frozen=True)
@@ -86,26 +82,26 @@ class StoppedError(Exception):
     """A side ended or gave other answers; the message says why."""
 
 
-def interpreter(side):
-    """Return the Python that a side runs under; install its package if it is missing."""
-    if side.package is None:
-        return Path(sys.executable)
-    return environments.python(side.package.split("==")[0], side.package)
-
-
 def run_phase(side, phase, workload, records):
     """Run one phase of a side and record its rows; return the version of its package."""
     folder = workload.folder / side.name
     options = workload.most if side.name == "pynear" else side.options
     limit = max(free_memory() - RESERVE, RESERVE)
-    words = [interpreter(side), SIDES / side.script, phase, workload.folder, folder, limit]
+    words = [
+        paired.python(side.package),
+        SIDES / side.script,
+        phase,
+        workload.folder,
+        folder,
+        limit,
+    ]
     version, row, cores, peak = "", "start", "one", 0
     with (workload.answers_of(side.name) / "stderr.txt").open("w+") as errors:
         process = subprocess.Popen(
             [*map(str, words), json.dumps(options)],
             stdout=subprocess.PIPE,
             stderr=errors,
-            env={**os.environ, **QUIET},
+            env=paired.environment(**QUIET),
             start_new_session=True,
         )
         try:
@@ -219,26 +215,34 @@ def forget(folder):
                 os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def run(sizes, kinds, rounds, peers, progress):
-    """Measure everything; return the records and versions; `progress` gets them so far."""
-    records, versions = Records(), set()
-    sides = []
+def run(options):
+    """Measure the store beside its peers; return what to keep."""
+    sizes = options.sizes or SIZES
+    records, versions = measure(sizes, KINDS, options.rounds, options.peers)
+    note = (
+        f"{', '.join(sorted(versions))}. Medians of {paired.rounds_of(options.rounds)}; "
+        f"a peer that takes more than {SLOW} s runs once."
+    )
+    return {"note": note, "versions": sorted(versions), "records": tables.Table(records).records}
+
+
+def measure(sizes, kinds, rounds, peers):
+    """Measure everything; return the records and versions."""
+    records, versions, sides = Records(), set(), []
     for side in CONTENDERS:
-        if side.name != "fpdb" and side.name not in peers:
-            continue
-        try:
-            interpreter(side)
-            sides.append(side)
-        except environments.MissingError as why:
-            where = {"data": "any", "documents": 0}
-            records.add(where, "install", side.name, stopped=f"not installed: {why}")
+        if side.name in ("fpdb", *peers):
+            try:
+                paired.python(side.package)
+                sides.append(side)
+            except MissingError as why:
+                where = {"data": "any", "documents": 0}
+                records.add(where, "install", side.name, stopped=f"not installed: {why}")
     with tempfile.TemporaryDirectory(prefix="fpdb-bench-") as folder:
         for documents in sizes:
             for data in kinds:
                 say(f"{documents:,} documents, {data}")
                 work = Path(folder) / "work"
-                checks = CHECKS[documents > LARGE]
-                workload = workloads.make(work, data, documents, checks=checks)
+                workload = workloads.make(work, data, documents, checks=CHECKS[documents > LARGE])
                 pairs = workloads.truth_of_join(work)
                 taking = [side for side in sides if documents <= side.cap]
                 for _ in range(rounds):
@@ -251,7 +255,6 @@ def run(sizes, kinds, rounds, peers, progress):
                             continue
                         if time.perf_counter() - begun > SLOW and side.name != "fpdb":
                             taking.remove(side)
-                progress(records)
                 shutil.rmtree(work)
         alone(records, Path(folder), min(HOT, max(sizes)), rounds)
     return records, versions
@@ -319,7 +322,3 @@ def hot_bucket(folder, copies, rounds):
         "matches": len(matches),
         "complete": matches.complete,
     }
-
-
-def say(words):
-    print(f"[bench] {time.perf_counter() - BEGIN:6.0f} s: {words}", file=sys.stderr, flush=True)

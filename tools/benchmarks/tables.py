@@ -1,7 +1,9 @@
 """Make the tables of the store from what was measured: figures of fpdb and its peers, targets."""
 
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from paired import met, written
 
 MILLION = 1_000_000
 KINDS = ("uniform", "clustered")
@@ -21,7 +23,9 @@ class Row:
     """A row: its name, and how a cost becomes a figure; the smaller cost is always better.
 
     A figure is `scale` times the cost or, of a rate, its inverse, for `each` of what the cost
-    is for; 0: the number of documents stored.
+    is for; 0: the number of documents stored. `targets` are the figures that fpdb should reach
+    with uniform fingerprints, by the number of documents in millions, `faster` how many times as
+    fast as FAISS it should be.
     """
 
     key: str
@@ -31,6 +35,8 @@ class Row:
     rate: bool = False
     cores: str = "one"
     peers_key: str = ""  # the peers' row that fpdb's is compared with, if another
+    targets: dict = field(default_factory=dict)
+    faster: dict = field(default_factory=dict)
 
     def figure(self, cost, documents):
         each = self.each or documents
@@ -38,51 +44,37 @@ class Row:
 
 
 ROWS = [
-    Row("load", "bulk load, M/s", 1e-6, 0, rate=True),
-    Row("load memory", "its peak memory, MB", 1e-6),
-    Row("load", "bulk load, all cores, M/s", 1e-6, 0, rate=True, cores="all"),
-    Row("adds", "adds by the 1,000, a second", 1, 1_000, rate=True),
-    Row("single p50", "query, p50, µs", 1e6),
+    Row("load", "bulk load, M/s", 1e-6, 0, rate=True, targets={10: 1.4}),
+    Row("load memory", "its peak memory, MB", 1e-6, targets={100: 4_295}),
+    Row(
+        *("load", "bulk load, all cores, M/s", 1e-6, 0),
+        rate=True,
+        cores="all",
+        targets={10: 2.0},
+    ),
+    Row("adds", "adds by the 1,000, a second", 1, 1_000, rate=True, targets={1: 10_000}),
+    Row("single p50", "query, p50, µs", 1e6, targets={1: 40, 10: 60}, faster={10: 3}),
     Row("single p99", "query, p99, µs", 1e6),
-    Row("prepared p50", "prepared, p50, µs", 1e6, peers_key="single p50"),
+    Row(
+        *("prepared p50", "prepared, p50, µs", 1e6),
+        peers_key="single p50",
+        targets={1: 25, 10: 35, 100: 130},
+    ),
     Row("prepared p99", "prepared, p99, µs", 1e6, peers_key="single p99"),
     Row("batch 1k", "each of a batch of 1,000, µs", 1e6, 1_000),
     Row("batch 1k", "the same, all cores, µs", 1e6, 1_000, cores="all"),
-    Row("batch 100k", "each of a batch of 100,000, µs", 1e6, 100_000),
-    Row("join", "self-join, s", 1),
-    Row("join memory", "its peak memory, MB", 1e-6),
-    Row("disk", "bytes a document on disk", 1, 0),
+    Row(
+        *("batch 100k", "each of a batch of 100,000, µs", 1e6, 100_000),
+        targets={1: 4, 10: 12},
+        faster={1: 1.6, 10: 12},
+    ),
+    Row("join", "self-join, s", 1, targets={10: 20, 100: 360}),
+    Row("join memory", "its peak memory, MB", 1e-6, targets={100: 6_442}),
+    Row("disk", "bytes a document on disk", 1, 0, targets={1: 45, 10: 45}),
     Row("memory", "resident memory, MB", 1e-6),
     Row("reopen", "reopen, file cached, ms", 1e3),
     Row("reopen cold", "the same, file not cached, ms", 1e3),
 ]
-# (documents, row, cores) -> the figure of fpdb to reach with uniform fingerprints
-TARGETS = {
-    (10 * MILLION, "load", "one"): 1.4,
-    (10 * MILLION, "load", "all"): 2.0,
-    (100 * MILLION, "load memory", "one"): 4_295,
-    (MILLION, "adds", "one"): 10_000,
-    (MILLION, "single p50", "one"): 40,
-    (10 * MILLION, "single p50", "one"): 60,
-    (MILLION, "prepared p50", "one"): 25,
-    (10 * MILLION, "prepared p50", "one"): 35,
-    (100 * MILLION, "prepared p50", "one"): 130,
-    (MILLION, "batch 100k", "one"): 4,
-    (10 * MILLION, "batch 100k", "one"): 12,
-    (10 * MILLION, "join", "one"): 20,
-    (100 * MILLION, "join", "one"): 360,
-    (100 * MILLION, "join memory", "one"): 6_442,
-    (MILLION, "disk", "one"): 45,
-    (10 * MILLION, "disk", "one"): 45,
-}
-# (documents, row) -> how many times as fast as FAISS
-FASTER = {
-    (10 * MILLION, "single p50"): 3,
-    (MILLION, "batch 100k"): 1.6,
-    (10 * MILLION, "batch 100k"): 12,
-}
-# row -> how many times its cost at a million documents it should stay below at 100 million
-GROWTH = {"batch 100k": 8}
 
 
 class Table:
@@ -96,10 +88,8 @@ class Table:
 
     def cost(self, data, documents, row, side="fpdb", cores="one"):
         """Return the median of a row, or None."""
-        record = self.found.get((data, documents, row, side, cores))
-        if record is None or "stopped" in record or not record["values"]:
-            return None
-        return statistics.median(record["values"])
+        record = self.found.get((data, documents, row, side, cores), {"stopped": ""})
+        return None if "stopped" in record else statistics.median(record["values"])
 
     def tables(self):
         """Return a table for each number of documents, and one of what concerns fpdb alone."""
@@ -107,26 +97,20 @@ class Table:
         for record in self.records:
             if record["data"] in KINDS:
                 groups.setdefault(record["documents"], {})[record["data"]] = True
-        return [self.sized(documents, list(kinds)) for documents, kinds in groups.items()] + [
-            rows for rows in [self.own()] if rows
-        ]
+        found = [self.sized(documents, list(kinds)) for documents, kinds in groups.items()]
+        return [*found, *filter(None, [self.own()])]
 
     def sized(self, documents, kinds):
         """Make the rows of one number of documents."""
-        rows = []
+        rows, size = [], short(documents)
         for row in ROWS:
             mine = [self.cost(data, documents, row.key, cores=row.cores) for data in kinds]
             if any(mine):
                 figures = [written(row.figure(cost, documents)) if cost else "-" for cost in mine]
-                peers = {
-                    heading: self.best(row, documents, kinds, mine, sides)
-                    for heading, sides in PEERS.items()
-                }
-                rows.append(
-                    {f"{short(documents)} documents": row.name, "fpdb": both(figures)}
-                    | peers
-                    | {"target": self.target(row, documents)}
-                )
+                cells = {f"{size} documents": row.name, "fpdb": both(figures)}
+                for heading, sides in PEERS.items():
+                    cells[heading] = self.best(row, documents, kinds, mine, sides)
+                rows.append(cells | {"target": self.target(row, documents)})
         return rows
 
     def best(self, row, documents, kinds, mine, sides):
@@ -153,36 +137,29 @@ class Table:
         if mine is None:
             return ""
         wanted, figure = [], row.figure(mine, documents)
-        if limit := TARGETS.get((documents, row.key, row.cores)):
-            wanted.append((f"{limit:,}", figure >= limit if row.rate else figure <= limit))
-        faiss = [self.cost("uniform", documents, row.key, side) for side in FAISS]
-        if row.cores == "one" and any(faiss) and (times := FASTER.get((documents, row.key))):
-            reached = min(filter(None, faiss)) >= times * mine
-            wanted.append((f"{times} times as fast as FAISS", reached))
-        first = self.cost("uniform", MILLION, row.key, cores=row.cores)
-        if documents == 100 * MILLION and first and (times := GROWTH.get(row.key)):
-            wanted.append((f"less than {times} times that at 1 M", mine < times * first))
-        return verdict(wanted)
+        if limit := row.targets.get(documents / MILLION):
+            reached = figure >= limit if row.rate else figure <= limit
+            wanted.append(f"{limit:,}: {met(reached)}")
+        faiss = list(filter(None, (self.cost("uniform", documents, row.key, s) for s in FAISS)))
+        if faiss and (times := row.faster.get(documents / MILLION)):
+            wanted.append(f"{times} times as fast as FAISS: {met(min(faiss) >= times * mine)}")
+        return ", ".join(wanted)
 
     def own(self):
         """Make the rows of fpdb alone."""
         rows = []
-
-        def add(name, shown, *wanted):
-            rows.append({"fpdb alone": name, "figure": shown, "target": verdict(wanted)})
-
         for (_, documents, row, _, _), record in self.found.items():
-            value, size = next(iter(record["values"]), None), short(documents)
-            if value is None:
-                if row in ("random inserts", "hot bucket"):
-                    add(f"{size}: {row}", record["stopped"])
-            elif row == "random inserts":
+            size = short(documents)
+            if row == "random inserts":
+                [value] = record["values"]
                 shown = f"{value['used']:.1f}, {value['file']:.1f} in the file"
-                limit = (f"{BYTES_RANDOM} in use", value["used"] <= BYTES_RANDOM)
-                add(f"{size} in batches of 1,000: bytes a document in use", shown, limit)
+                target = f"{BYTES_RANDOM} in use: {met(value['used'] <= BYTES_RANDOM)}"
+                name = f"{size} in batches of 1,000: bytes a document in use"
+                rows.append({"fpdb alone": name, "figure": shown, "target": target})
             elif row == "hot bucket":
-                for name, *figures in hot_rows(value):
-                    add(f"{size} copies, {size} random: {name}", *figures)
+                for name, *figures in hot_rows(*record["values"]):
+                    first = {"fpdb alone": f"{size} copies, {size} random: {name}"}
+                    rows.append(first | dict(zip(("figure", "target"), figures, strict=True)))
         return rows
 
 
@@ -193,34 +170,15 @@ def hot_rows(value):
     for kind, name in (("copies", "copies"), ("random", "random ones")):
         taken = medians[f"hot {kind}"]
         shown = f"{taken * 1e3:.1f} ms, {taken / usual:.2f} times as long as without copies"
-        yield f"add 1,000 {name}", shown, (f"{HOT_TIMES} times", taken <= HOT_TIMES * usual)
+        yield f"add 1,000 {name}", shown, f"{HOT_TIMES} times: {met(taken <= HOT_TIMES * usual)}"
     seconds = statistics.median(value["query"])
     complete = "" if value["complete"] else ", cut by its budget"
-    yield "query the copies", f"{seconds * 1e3:.1f} ms, {value['matches']:,} matches{complete}"
+    yield "query the copies", f"{seconds * 1e3:.1f} ms, {value['matches']:,} matches{complete}", ""
 
 
 def both(figures):
     """Write the figures of all kinds of fingerprints, or one if they are equal."""
     return " / ".join(figures if len(set(figures)) > 1 else figures[:1])
-
-
-def verdict(wanted):
-    """Write what is to be reached, and whether it is."""
-    return ", ".join(f"{name}: {met(done)}" for name, done in wanted)
-
-
-def met(reached):
-    """Write whether a target is reached."""
-    return "yes" if reached else "**no**"
-
-
-def written(number):
-    """Write a number with three digits, or two below one, and never with an exponent."""
-    if number >= 100:
-        return f"{number:,.0f}"
-    if number >= 10:
-        return f"{number:.1f}"
-    return f"{number:.2f}" if number >= 0.1 else f"{number:.2g}"
 
 
 def short(documents):

@@ -12,24 +12,20 @@ import os
 import random
 import re
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-import environments
+import paired
+from paired import QUIET, in_turn, median, met, timed, written
 from sides.texts_with import SIMILAR, shingles
-from store import QUIET
-from tables import met, written
 
 import fpdb
 from fpdb import kernels
 from fpdb.fingerprint.segmentation import jieba_tokenizer
 
-SIDE = Path(__file__).parent / "sides" / "texts_with.py"
 DOCUMENTS, LENGTH = 8_000, 3_000
 EDITED, MOST_EDITS, RECENT = 5, 6, 2_000
 WRONG = 0.7  # to find a text that is less similar is a mistake
@@ -59,6 +55,7 @@ ALONE = {
     ("web-128", False): {},
     ("words", False): {},
 }
+WAYS = ("in batches", "one by one", "with a thread for each core", "without kernels")
 MOST_FOR_SKETCH = 2  # times the time of the fingerprint
 ALONE_TEXTS = 1_000
 ENGLISH = "A short text about ten plain words that someone typed today"
@@ -149,50 +146,27 @@ def size_of(texts):
     return sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
 
 
-def timed(function):
-    start = time.perf_counter()
-    function()
-    return time.perf_counter() - start
-
-
 def look_and_add(name, language, path):
     """Run a side in its environment, and return what it prints."""
     _, package, kernel = SIDES[name]
-    python = (
-        environments.python(f"texts-{package.split('=')[0]}", package)
-        if package
-        else sys.executable
-    )
-    variables = {each: value for each, value in os.environ.items() if each != "VIRTUAL_ENV"}
-    variables |= QUIET | ({} if kernel else {"FPDB_KERNELS": "0"})
+    variables = QUIET | ({} if kernel else {"FPDB_KERNELS": "0"})
     with tempfile.TemporaryDirectory(prefix="fpdb-bench-") as folder:
-        command = [python, SIDE, name.removesuffix(" without"), language, path, folder]
-        done = subprocess.run(
-            command, check=False, env=variables, capture_output=True, text=True, timeout=PATIENCE
+        words = [name.removesuffix(" without"), language, path, folder]
+        return paired.answer_of(
+            "texts_with.py", *words, package=package, timeout=PATIENCE, **variables
         )
-    if done.returncode:
-        raise environments.MissingError(done.stderr.strip().rpartition("\n")[2])
-    return json.loads(done.stdout)
 
 
 def beside_peers(mixes, rounds):
     """Measure all sides in turn; return what each answered, by side and language."""
-    answers, failed = {}, set()
     with tempfile.TemporaryDirectory(prefix="fpdb-bench-") as folder:
+        measures = {}
         for language, mix in mixes.items():
             path = Path(folder) / f"{language}.jsonl"
             path.write_text("".join(f"{json.dumps(text)}\n" for text in mix.texts), "utf-8")
-            for _ in range(rounds):
-                for name in SIDES:
-                    taken = answers.setdefault((name, language), [])
-                    if name in failed or sum(each["seconds"] for each in taken) > SLOW:
-                        continue
-                    try:
-                        taken.append(look_and_add(name, language, path))
-                    except (environments.MissingError, subprocess.TimeoutExpired) as why:
-                        failed.add(name)
-                        print(f"[bench] {name}: {why}", file=sys.stderr, flush=True)
-    return answers
+            for name in SIDES:
+                measures[name, language] = partial(look_and_add, name, language, path)
+        return in_turn(measures, rounds, SLOW)
 
 
 def rows_of_peers(mixes, answers):
@@ -201,7 +175,6 @@ def rows_of_peers(mixes, answers):
         (name, language): len(mixes[language].texts)
         / statistics.median(each["seconds"] for each in taken)
         for (name, language), taken in answers.items()
-        if taken
     }
     rows = []
     for name, (label, *_) in SIDES.items():
@@ -222,67 +195,43 @@ def rows_of_peers(mixes, answers):
     return rows
 
 
-class Alone:
-    """A recipe over texts of one language, in each of the ways in which it is measured."""
+def ways_of(recipe, texts, pool, *, sketched):
+    """Return the ways in which a recipe is measured over texts, by their names."""
+    batch = partial(fpdb.recipe(recipe).batch, sketches=sketched)
+    threads = len(os.sched_getaffinity(0))
+    parts = [texts[at::threads] for at in range(threads)]
 
-    def __init__(self, recipe, texts, pool, threads, *, sketched):
-        self._recipe = fpdb.recipe(recipe)
-        self._sketched = sketched
-        self._texts = texts
-        self._parts = [texts[at::threads] for at in range(threads)]
-        self._pool = pool
-        # Loads dictionaries and fills caches.
-        self._texts, texts = texts[:20], self._texts
-        for way in WAYS:
-            way(self)
-        self._texts = texts
-
-    def _batch(self, texts):
-        return self._recipe.batch(texts, sketches=self._sketched)
-
-    def kernels(self):
-        self._batch(self._texts)
-
-    def single(self):
-        for text in self._texts:
-            self._batch([text])
-
-    def threads(self):
-        list(self._pool.map(self._batch, self._parts))
-
-    def python(self):
+    def without_kernels():
         before, kernels.enabled = kernels.enabled, False
         try:
-            self._batch(self._texts)
+            batch(texts)
         finally:
             kernels.enabled = before
 
-
-WAYS = (Alone.kernels, Alone.single, Alone.threads, Alone.python)
-WAYS_NAMED = ("in batches", "one by one", "with a thread for each core", "without kernels")
+    batch(texts[:20])  # loads dictionaries and fills caches
+    return {
+        "in batches": lambda: batch(texts),
+        "one by one": lambda: [batch([text]) for text in texts],
+        "with a thread for each core": lambda: list(pool.map(batch, parts)),
+        "without kernels": without_kernels,
+    }
 
 
 def alone(mixes, rounds):
     """Measure recipes alone; return the megabytes a second of each, by how they are run."""
-    threads = len(os.sched_getaffinity(0))
-    with ThreadPoolExecutor(threads) as pool:
-        works = {
-            (recipe, sketched, language): Alone(
-                recipe, mix.texts[:ALONE_TEXTS], pool, threads, sketched=sketched
-            )
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        measures = {
+            (recipe, sketched, language, way): partial(timed, work)
             for language, mix in mixes.items()
             for recipe, sketched in ALONE
+            for way, work in ways_of(
+                recipe, mix.texts[:ALONE_TEXTS], pool, sketched=sketched
+            ).items()
         }
-        seconds = {(*where, way.__name__): [] for where in works for way in WAYS}
-        for _ in range(rounds):
-            for where, work in works.items():
-                for way in WAYS:
-                    taken = seconds[*where, way.__name__]
-                    if sum(taken) < SLOW:
-                        taken.append(timed(partial(way, work)))
+        found = in_turn(measures, rounds, SLOW)
     return {
-        where: size_of(mixes[where[2]].texts[:ALONE_TEXTS]) / statistics.median(taken) / 1e6
-        for where, taken in seconds.items()
+        where: size_of(mixes[where[2]].texts[:ALONE_TEXTS]) / median(taken) / 1e6
+        for where, taken in found.items()
     }
 
 
@@ -290,24 +239,21 @@ def rows_alone(speeds):
     """Make the table of recipes alone."""
     rows = []
     for (recipe, sketched), targets in ALONE.items():
-        own = {
-            way.__name__: {each: speeds[recipe, sketched, each, way.__name__] for each in LANGUAGES}
-            for way in WAYS
-        }
-        kernels_of, wanted = own["kernels"], []
+        own = {way: [speeds[recipe, sketched, each, way] for each in LANGUAGES] for way in WAYS}
+        fast, slow = (dict(zip(LANGUAGES, own[way], strict=True)) for way in (WAYS[0], WAYS[-1]))
+        wanted = []
         for language, (target, times) in targets.items():
-            shown, least = f"{LANGUAGES[language][0]} {target}", times or 0
+            shown = f"{LANGUAGES[language][0]} {target}"
             shown += f" and {times} times without kernels" if times else ""
-            reached = kernels_of[language] >= max(target, least * own["python"][language])
+            reached = fast[language] >= max(target, (times or 0) * slow[language])
             wanted.append(f"{shown}: {met(reached)}")
         if sketched:
-            plain = {each: speeds[recipe, False, each, "kernels"] for each in LANGUAGES}
-            reached = all(kernels_of[each] >= plain[each] / MOST_FOR_SKETCH for each in LANGUAGES)
+            plain = {each: speeds[recipe, False, each, WAYS[0]] for each in LANGUAGES}
+            reached = all(fast[each] >= plain[each] / MOST_FOR_SKETCH for each in LANGUAGES)
             wanted.append(f"1/{MOST_FOR_SKETCH} of {recipe}: {met(reached)}")
-        cells = [" / ".join(written(speed) for speed in found.values()) for found in own.values()]
-        name = f"{recipe}{' and sketch' if sketched else ''}"
-        row = {"MB/s, English / Chinese": name} | dict(zip(WAYS_NAMED, cells, strict=True))
-        rows.append(row | {"target": ", ".join(wanted)})
+        cells = {way: " / ".join(map(written, found)) for way, found in own.items()}
+        name = {"MB/s, English / Chinese": f"{recipe}{' and sketch' if sketched else ''}"}
+        rows.append(name | cells | {"target": ", ".join(wanted)})
     return rows
 
 
@@ -322,11 +268,9 @@ def cold_starts(rounds):
             words = [path] if name == "query" else []
             command = [sys.executable, "-m", "fpdb", name, *words, "--text", ENGLISH]
 
-            def start(command=command):
-                subprocess.run(command, check=True, capture_output=True)
-
+            start = partial(paired.run, command)
             start()
-            seconds = statistics.median(timed(start) for _ in range(rounds))
+            seconds = median([timed(start) for _ in range(rounds)])
             rows.append(
                 {
                     "cold start": f"fpdb {name} --text",
@@ -337,22 +281,24 @@ def cold_starts(rounds):
     return rows
 
 
-def run(documents, rounds):
+def run(options):
     """Measure all; return the tables, what to keep of them, and what is to be said."""
+    documents, rounds = (options.sizes or [DOCUMENTS])[0], options.rounds
     mixes = {language: Mixes(language, documents) for language in LANGUAGES}
     cold = cold_starts(rounds)
     speeds = alone(mixes, rounds)
     answers = beside_peers(mixes, rounds)
-    raw = {
+    figures = {
         " ".join(where): [each["seconds"] for each in taken] for where, taken in answers.items()
     } | {" ".join(map(str, work)): speed for work, speed in speeds.items()}
     versions = {each["version"] for taken in answers.values() for each in taken}
     named = ", ".join(sorted(version for version in versions if not version.startswith("fpdb")))
     similar = sum(len(mix.similar) for mix in mixes.values()) / documents / len(mixes)
-    built = "" if kernels.available else "**not** "
-    notes = (
+    note = (
         f"{documents:,} texts of {LENGTH:,} bytes in each language; "
         f"{'; '.join(mix.note for mix in mixes.values())}. {similar:.1%} of the texts are "
-        f"similar to an earlier one. {named}; kernels {built}built."
+        f"similar to an earlier one. {named}; kernels {'' if kernels.available else '**not** '}"
+        f"built. Medians of {paired.rounds_of(rounds)}; what took {SLOW} s isn't repeated."
     )
-    return [rows_of_peers(mixes, answers), rows_alone(speeds), cold], raw, notes
+    found = [rows_of_peers(mixes, answers), rows_alone(speeds), cold]
+    return {"note": note, "tables": found, "figures": figures}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import corpora
 import edits
-import peers
+import methods
 
 import fpdb
 
@@ -60,11 +60,11 @@ def measure(name, say):
     origin = edits.source(corpus.texts, chinese=chinese, count=PASSAGES)
     stored = [(text, shingles(text)) for text in map("".join, origin.passages)]
     with tempfile.TemporaryDirectory() as folder:
-        methods = {"fpdb": Database(Path(folder) / "db"), **peers.indexes(SIMILARITY)}
-        for method in methods.values():
+        asked = {"fpdb": Database(Path(folder) / "db"), **methods.indexes(SIMILARITY)}
+        for method in asked.values():
             method.store(stored)
-        counts = {method: defaultdict(lambda: [0, 0]) for method in methods}
-        reports = {method: [0, 0, 0] for method in methods}
+        counts = {label: defaultdict(lambda: [0, 0]) for label in asked}
+        reports = {label: [0, 0, 0] for label in asked}
         for number, (edit, change) in enumerate(edits.EDITS.items()):
             editor = edits.Editor(origin, random.Random(number))
             for place, own in enumerate(origin.passages):
@@ -72,7 +72,7 @@ def measure(name, say):
                 sought = shingles(text)
                 similar = jaccard(stored[place][1], sought)
                 known = {place: similar}
-                for label, method in methods.items():
+                for label, method in asked.items():
                     answers = method.ask((text, sought))
                     if SIMILARITY <= similar < 1:
                         lower = max(edge for edge in EDGES if edge <= similar)

@@ -108,16 +108,20 @@ def folder():
         sys.exit("set FPDB_CORPORA to the folder of the corpora")
 
 
+def records(name, files="*"):
+    """Yield the records of a corpus."""
+    paths = sorted((folder() / name).glob(f"{files}.jsonl.gz"))
+    if not paths:
+        sys.exit(f"{folder() / name} has no documents ({files}.jsonl.gz)")
+    for path in paths:
+        with gzip.open(path, "rt", encoding="utf-8") as lines:
+            yield from map(json.loads, lines)
+
+
 def load(name):
     """Read a corpus."""
-    keys, raw = [], []
-    for path in sorted((folder() / name).glob("*.jsonl.gz")):
-        with gzip.open(path, "rt", encoding="utf-8") as file:
-            for record in map(json.loads, file):
-                keys.append(str(record["id"]))
-                # Where there is the text of an article as a person took it, it is used.
-                raw.append(next(record[each] for each in TEXTS if each in record))
-    if not keys:
-        sys.exit(f"{folder() / name} has no documents (*.jsonl.gz)")
+    found = list(records(name))
+    # Where there is the text of an article as a person took it, it is used.
+    raw = [next(record[each] for each in TEXTS if each in record) for record in found]
     texts = [extracted(page) for page in raw] if name.startswith("manual-html") else raw
-    return Corpus(name, keys, texts, raw)
+    return Corpus(name, [str(record["id"]) for record in found], texts, raw)

@@ -1,23 +1,19 @@
 """Measure how well the main content of real pages is found, and how fast: fpdb and others.
 
-Run it as `python tools/qualities/pages.py`; `--half` leaves out the pages on which the rules were
-made. The corpora are in the folder that the environment variable FPDB_CORPORA names: their pages
-come with the text of their articles. Each article is also put into two made designs of a site.
+`tools/quality pages --half` leaves out the pages on which the rules were made. The pages come with
+the text of their articles. Each article is also put into two made designs of a site.
 """
 
-import argparse
 import gc
-import gzip
-import json
-import os
 import random
 import re
 import time
 import zlib
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 
+import corpora
+from published import table
 from resiliparse.extract.html2text import extract_plain_text
 
 import fpdb
@@ -27,17 +23,7 @@ from fpdb.io.extraction import GARBAGE, extract
 # On a machine that has other work, the fastest run of a page says most.
 RUNS = 5
 SIMILAR, RECIPE = 0.8, fpdb.recipe("web")
-WORDS = (
-    "World",
-    "Business",
-    "Science",
-    "Culture",
-    "Sport",
-    "Travel",
-    "Opinion",
-    "Weather",
-    "Video",
-)
+WORDS = ["World", "Business", "Science", "Culture", "Sport", "Travel", "Opinion", "Weather"]
 
 
 def resiliparse(page):
@@ -73,12 +59,10 @@ class Page:
 
 
 def load(name):
-    path = Path(os.environ["FPDB_CORPORA"]) / name / "pages.jsonl.gz"
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        return [
-            Page(found["id"], found["html"], found["article_body"])
-            for found in map(json.loads, lines)
-        ]
+    return [
+        Page(found["id"], found["html"], found["article_body"])
+        for found in corpora.records(name, "pages")
+    ]
 
 
 def units(text, chinese):
@@ -175,28 +159,22 @@ def measured(method, pages, chinese):
     return [*means, same / len(pages), len(pages) / sum(times)]
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--half", action="store_true", help="only pages no rule was made on")
-    half = parser.parse_args().half
+def measure(options):
+    """Yield the table, and how many pages there are."""
     gc.set_threshold(GARBAGE)  # as in the process that reads pages
     english, chinese = (
-        [page for page in load(name) if page.held_out or not half]
+        [page for page in load(name) if page.held_out or not options.half]
         for name in ("html-en", "html-zh-articles")
     )
-    pairs = designs(english)
-    print("| | English: F1 | precision | recall | similar | pages/s ", end="")
-    print("| Chinese: F1 | precision | recall | similar | pages/s | two designs |")
-    print("|---|" + "---|" * 11)
+    pairs, rows = designs(english), []
     for name, method in METHODS.items():
-        cells = []
-        for pages, is_chinese in ((english, False), (chinese, True)):
-            *shares, speed = measured(method, pages, is_chinese)
-            cells += [*(f"{share:.3f}".lstrip("0") for share in shares), f"{speed:.0f}"]
+        row = {"": name}
+        for language, pages in (("English", english), ("Chinese", chinese)):
+            *shares, speed = measured(method, pages, language == "Chinese")
+            row[f"{language}: F1"], *others = (f"{share:.3f}".lstrip("0") for share in shares)
+            row[f"precision, recall, similar ({language})"] = ", ".join(others)
+            row[f"pages/s ({language})"] = f"{speed:.0f}"
         same = sum(alike(method(one), method(other)) for one, other in pairs)
-        print(f"| {name} | {' | '.join(cells)} | {same} of {len(pairs)} |", flush=True)
-    print(f"\n{len(english)} English and {len(chinese)} Chinese pages")
-
-
-if __name__ == "__main__":
-    main()
+        rows.append(row | {"two designs": f"{same} of {len(pairs)}"})
+    yield table(rows)
+    yield f"{len(english)} English and {len(chinese)} Chinese pages"

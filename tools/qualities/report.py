@@ -2,6 +2,8 @@
 
 from collections import defaultdict
 
+from published import table
+
 PRECISE = 0.95
 FOUND = ((0.8, 0.85), (0.85, 1.0))
 LEAST = 30  # a share of fewer copies says nothing
@@ -45,13 +47,6 @@ def body(raw):
         ]
         parts += [f"![Precision and recall on {name}](quality-{name}.svg)" for name in found]
     return "\n\n".join(parts)
-
-
-def table(rows):
-    """Write rows, which all have the same columns, as Markdown."""
-    columns = list(rows[0])
-    lines = [columns, ["---"] * len(columns), *([row[name] for name in columns] for row in rows)]
-    return "\n".join(f"| {' | '.join(map(str, cells))} |" for cells in lines)
 
 
 def method_rows(copies):

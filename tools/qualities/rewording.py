@@ -1,19 +1,18 @@
 """Measure how many reworded texts fpdb finds, by the share of words that are replaced.
 
-Run it as `python tools/qualities/rewording.py`. The corpora are in the folder that the environment
-variable FPDB_CORPORA names. Of each, 500 texts are stored; a copy of each, in which one word in N
-is replaced by a word of other texts, is looked up at a similarity of 0.8. In a last row, the copy
-has all sentences of its text in another order.
+`tools/quality rewording`: of each corpus, 500 texts are stored; a copy of each, in which one word
+in N is replaced by a word of other texts, is looked up at a similarity of 0.8. In a last row, the
+copy has all sentences of its text in another order.
 """
 
-import gzip
-import json
-import os
 import random
 import re
 import statistics
 import tempfile
 from pathlib import Path
+
+import corpora
+from published import table
 
 import fpdb
 from fpdb.fingerprint.segmentation import CUTS
@@ -25,31 +24,22 @@ INTERVALS = (100, 50, 33, 25, 20, 10, 5)
 SENTENCE_END = re.compile(r"(?<=[.!?。！？\n])\s*")
 
 
-def main():
-    folder = Path(os.environ["FPDB_CORPORA"])
+def measure(_):
+    """Yield a table for each corpus."""
     for name, shortest, space in CORPORA:
         rng = random.Random(7)
-        texts = read(folder / name / "documents.jsonl.gz", shortest)
+        found = [each["text"] or "" for each in corpora.records(name, "documents")]
+        texts = [text for text in found if len(text) >= shortest]
         rng.shuffle(texts)
         stored, others = texts[:STORED], texts[STORED : STORED + 200]
         words = [piece for text in others for piece in cut(text) if is_word(piece)]
-        print(name)
-        with (
-            tempfile.TemporaryDirectory() as directory,
-            fpdb.create(Path(directory) / "texts.fpdb") as db,
-        ):
+        copies = {
+            f"one word in {interval}": [reworded(text, interval, words, rng) for text in stored]
+            for interval in INTERVALS
+        } | {"sentences shuffled": [shuffled(text, space, rng) for text in stored]}
+        with tempfile.TemporaryDirectory() as folder, fpdb.create(Path(folder) / "db") as db:
             list(db.add_many(fpdb.Document(str(n), text) for n, text in enumerate(stored)))
-            for interval in INTERVALS:
-                copies = [reworded(text, interval, words, rng) for text in stored]
-                print(f"one word in {interval}", *rated(db, stored, copies))
-            copies = [shuffled(text, space, rng) for text in stored]
-            print("sentences shuffled", *rated(db, stored, copies))
-
-
-def read(path, shortest):
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        texts = [json.loads(line)["text"] or "" for line in file]
-    return [text for text in texts if len(text) >= shortest]
+            yield table([{name: row} | rated(db, stored, own) for row, own in copies.items()])
 
 
 def cut(text):
@@ -86,8 +76,4 @@ def rated(db, stored, copies):
         str(n) in {match.key for match in matches}
         for n, matches in enumerate(db.query_many(copies))
     ]
-    return f"{similar:.2f}", f"{sum(found) / len(found):.3f}"
-
-
-if __name__ == "__main__":
-    main()
+    return {"similarity": f"{similar:.2f}", "found at .8": f"{sum(found) / len(found):.3f}"}

@@ -3,26 +3,32 @@
 import argparse
 import json
 import platform
-import re
 import sys
 import tempfile
 import time
 from importlib.metadata import version
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).parents[1]))
 import copies
 import corpora
+import methods
 import numpy as np
-import peers
+import pages
 import picture
+import published
 import recipes
 import report
+import rewording
+import titles
 
 from fpdb import Thresholds
 from fpdb.joins.evaluation import rate
 
 DOCS = Path(__file__).parents[2] / "docs" / "explanation"
 PAGE, RAW = DOCS / "quality.md", DOCS / "quality.json"
+# What other pages quote; each prints its tables.
+OTHERS = {"pages": pages, "rewording": rewording, "titles": titles}
 KS = range(13)
 LIMITS = Thresholds()
 SIMILARITY = 0.8
@@ -49,12 +55,12 @@ def measure(name):
         "recipes": {},
     }
     with tempfile.TemporaryDirectory() as folder:
-        methods = {"fpdb": copies.Database(Path(folder) / "db"), **peers.indexes(SIMILARITY)}
-        for label, method in methods.items():
+        asked = {"fpdb": copies.Database(Path(folder) / "db"), **methods.indexes(SIMILARITY)}
+        for label, method in asked.items():
             started = time.process_time()
             found["answers"][label] = rate_pairs(truth, *pairs_of(method, corpus))
             say(f"{name}: {label}, {time.process_time() - started:.1f} s")
-        found["failed"] = methods["simhash"].failed
+        found["failed"] = asked["simhash"].failed
     for label, recipe in recipes.candidates().items():
         started = time.process_time()
         runs = [
@@ -128,40 +134,38 @@ def spread(ratings):
     return {"k": ratings[0].k, **rounded}
 
 
-def keep(raw):
-    """Write what was measured as JSON, each rating on one line."""
-    shown = json.dumps(raw, indent=1, ensure_ascii=False)
-    shown = re.sub(r"\{[^{}]*\}", lambda found: " ".join(found[0].split()), shown)
-    RAW.write_text(shown + "\n", "utf-8")
-
-
-def write(body):
-    """Replace what is between the marks of the page."""
-    begin, end = "<!-- quality -->", "<!-- end quality -->"
-    page = PAGE.read_text("utf-8")
-    pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
-    if not pattern.search(page):
-        sys.exit(f"{PAGE} has no marks")
-    PAGE.write_text(pattern.sub(lambda _: f"{begin}\n{body}\n{end}", page), "utf-8")
-
-
 def main():
     """Run what the command line asks for."""
     parser = argparse.ArgumentParser(prog="tools/quality", description=__doc__)
     every = list(dict.fromkeys([*corpora.NAMES, *copies.NAMES]))
-    parser.add_argument("corpora", nargs="*", metavar="CORPUS", help="which, default all")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="which corpora, all by default; or what other "
+        f"pages quote: {', '.join(OTHERS)}",
+    )  # fmt: skip
     parser.add_argument("--copies", action="store_true", help="measure edited copies only")
+    parser.add_argument("--half", action="store_true", help="only pages no rule was made on")
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.name} and its pictures")
     parser.add_argument("--again", action="store_true", help="tables from the figures kept before")
     options = parser.parse_args()
-    names = options.corpora or every
-    if unknown := set(names) - set(every):
-        parser.error(f"found {', '.join(sorted(unknown))}, expected {', '.join(every)}")
+    if unknown := set(options.names) - {*every, *OTHERS}:
+        expected = ", ".join([*every, *OTHERS])
+        parser.error(f"found {', '.join(sorted(unknown))}, expected {expected}")
+    for name, other in OTHERS.items():
+        if name in options.names:
+            for shown in other.measure(options):
+                print(f"{shown}\n", flush=True)
+    names = [name for name in options.names if name in every] if options.names else every
+    if names:
+        publish(names, options)
+
+
+def publish(names, options):
+    """Measure corpora, and print the tables of the page."""
     before = json.loads(RAW.read_text("utf-8")) if options.again or options.copies else {}
     raw = {part: before.get(part, {}) for part in ("versions", "corpora", "copies")}
     if not options.again:
         raw["versions"] = [
-            *(f"{each} {version(each)}" for each in ("fpdb-store", *peers.PACKAGES, "numpy")),
+            *(f"{each} {version(each)}" for each in ("fpdb-store", *methods.PACKAGES, "numpy")),
             f"Python {platform.python_version()}",
         ]
         for name in names:
@@ -174,8 +178,8 @@ def main():
     body = report.body(raw)
     print(body)
     if options.write:
-        keep(raw)
-        write(body)
+        published.keep(RAW, raw)
+        published.write(PAGE, "quality", body)
 
 
 if __name__ == "__main__":

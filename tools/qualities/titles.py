@@ -1,19 +1,16 @@
 """Measure how many edited titles each recipe for titles finds, and how many others: by length.
 
-Run it as `python tools/qualities/titles.py`. The corpora are in the folder that the environment
-variable FPDB_CORPORA names. The distinct titles of a corpus are its documents. Of a sample, edited
+`tools/quality titles`: the distinct titles of a corpus are its documents. Of a sample, edited
 copies are made; a copy is found if it is within k of its title. All pairs of different titles that
 are within k are right if they share .6 of their pairs of characters (Jaccard), wrong below .4.
 """
 
-import gzip
-import json
-import os
 import random
 from dataclasses import dataclass
-from pathlib import Path
 
+import corpora
 import numpy as np
+from published import table
 
 import fpdb
 from fpdb.fingerprint.segmentation import CUTS
@@ -25,17 +22,8 @@ LENGTHS = {"zh": (10, 20), "en": (4, 7)}
 CORPORA = {"zh": "news-zh", "en": "reuters-en"}
 SUFFIXES = {"zh": "_新华网", "en": " - Reuters"}
 LETTERS = {"zh": "的是在了不和有大这", "en": "etaoinshr"}
-RECIPES = {
-    "zh": (
-        ("title", 20),
-        ("title", 16),
-        ("tagged-title", 5),
-        ("char-4", 3),
-        ("words", 3),
-        ("web", 7),
-    ),
-    "en": (("title", 20), ("title", 16), ("char-4", 3), ("words", 3), ("web", 7)),
-}
+_EVERY = [("title", 20), ("title", 16), ("char-4", 3), ("words", 3), ("web", 7)]
+RECIPES = {"zh": [*_EVERY[:2], ("tagged-title", 5), *_EVERY[2:]], "en": _EVERY}
 EDITS = ("word replaced", "word dropped", "word inserted", "character changed")
 
 
@@ -76,9 +64,8 @@ class Titles:
 
 
 def load(language):
-    path = Path(os.environ["FPDB_CORPORA"]) / CORPORA[language] / "documents.jsonl.gz"
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        found = [(json.loads(line).get("title") or "").strip() for line in lines]
+    records = corpora.records(CORPORA[language], "documents")
+    found = [(record.get("title") or "").strip() for record in records]
     # The headlines of the newswire are in capitals.
     titles = [title if language == "zh" else title.title() for title in found]
     kept = Titles(language, [])
@@ -130,12 +117,8 @@ def precision(recipe, k, titles):
     return [*counts, 1 - len(places) / len(titles.texts)]
 
 
-def main():
-    print(
-        "| titles | recipe | k | short | middling | long | suffix | right, unclear, wrong "
-        "| without fingerprint |"
-    )
-    print("|---|---|---|---|---|---|---|---|---|")
+def measure(_):
+    """Yield a table for each language."""
     for language, recipes in RECIPES.items():
         titles, dice = load(language), random.Random(16)
         sample = dice.sample(titles.texts, min(SAMPLE, len(titles.texts)))
@@ -145,15 +128,13 @@ def main():
             for title in sample
             for name, copy in titles.edited(title, dice, pool).items()
         ]
+        rows = []
         for name, k in recipes:
             recipe = fpdb.recipe(name)
-            *shares, suffix = recall(recipe, k, titles, copies)
+            shares = [f"{share:.2f}" for share in recall(recipe, k, titles, copies)]
             *counts, short = precision(recipe, k, titles)
-            cells = [f"{share:.2f}" for share in (*shares, suffix)]
-            shown = ", ".join(map(str, counts))
-            row = [f"{len(titles.texts):,} {language}", name, str(k), *cells, shown, f"{short:.2f}"]
-            print(f"| {' | '.join(row)} |", flush=True)
-
-
-if __name__ == "__main__":
-    main()
+            row = {f"{len(titles.texts):,} titles, {language}": f"{name}, k = {k}"}
+            row |= zip(("short", "middling", "long", "suffix"), shares, strict=True)
+            row["right / unclear / wrong"] = " / ".join(map(str, counts))
+            rows.append(row | {"without fingerprint": f"{short:.2f}"})
+        yield table(rows)

@@ -11,8 +11,10 @@ import sys
 import time
 from pathlib import Path
 
-SIMILAR, HASHES = 0.8, 128
-BANDS = 16  # of rensa, whose caller chooses: they find .95 of the pairs at .8
+sys.path.append(str(Path(__file__).parents[2]))
+import peers
+
+SIMILAR = 0.8
 WORDS, CHARACTERS = 3, 5
 
 
@@ -42,94 +44,64 @@ def with_fpdb(**settings):
     return make
 
 
-def one_by_one(look, add):
-    """Return what looks each text up, and adds those of which nothing is found."""
+def one_by_one(index, cut=lambda text: text):
+    """Return what looks each text up in a peer's index, and adds those that are like none."""
 
     def run(texts):
         found = []
         for number, text in enumerate(texts):
-            asked, near = look(text)
-            if near:
+            sketch = index.sketch(cut(text))
+            if index.find(sketch):
                 found.append(number)
             else:
-                add(number, asked)
+                index.add(number, sketch)
         return found
 
     return run
 
 
-def with_gaoya_simhash(language, _folder, _count):
-    from gaoya.simhash import SimHashStringIndex
-
-    analyzer = {"en": ("word", (1, 1)), "zh": ("char", (CHARACTERS, CHARACTERS))}[language]
-    # It finds what is less than this many bits away.
-    index = SimHashStringIndex(64, 6, 4, analyzer[0], lowercase=True, ngram_range=analyzer[1])
-    return one_by_one(lambda text: (text, index.query(text)), index.insert_document)
+def with_peer(kind):
+    """Return what looks up the sketches of shingles that are cut in Python."""
+    return lambda language, *_: one_by_one(kind(SIMILAR), lambda text: shingles(text, language))
 
 
-def with_gaoya_minhash(language, _folder, _count):
-    from gaoya.minhash import MinHashStringIndex
-
+def with_gaoya_minhash(language, *_):
     analyzer, length = {"en": ("word", WORDS), "zh": ("char", CHARACTERS)}[language]
-    index = MinHashStringIndex(
-        jaccard_threshold=SIMILAR, analyzer=analyzer, lowercase=True, ngram_range=(length, length)
-    )
-    return one_by_one(lambda text: (text, index.query(text)), index.insert_document)
+    index = peers.Gaoya(SIMILAR, analyzer, lowercase=True, ngram_range=(length, length))
+    return one_by_one(index)
 
 
-def with_rensa(language, _folder, _count):
-    from rensa import RMinHash, RMinHashLSH
+class GaoyaSimHash(peers.Gaoya):
+    """Another index of gaoya, which finds what is less than N bits away."""
 
-    index = RMinHashLSH(threshold=SIMILAR, num_perm=HASHES, num_bands=BANDS)
-    sketches = {}
+    def __init__(self, language):
+        from gaoya.simhash import SimHashStringIndex
 
-    def look(text):
-        own = RMinHash(num_perm=HASHES, seed=42)
-        own.update(list(shingles(text, language)))
-        near = index.query(own)
-        return own, [other for other in near if sketches[other].jaccard(own) >= SIMILAR]
-
-    def add(number, own):
-        index.insert(number, own)
-        sketches[number] = own
-
-    return one_by_one(look, add)
+        analyzer, runs = {"en": ("word", (1, 1)), "zh": ("char", (CHARACTERS,) * 2)}[language]
+        index = SimHashStringIndex(64, 6, 4, analyzer, lowercase=True, ngram_range=runs)
+        self.add, self.find = index.insert_document, index.query
 
 
-def with_datasketch(language, _folder, _count):
-    from datasketch import MinHash, MinHashLSH
+class Simhash:
+    """The index of the package simhash."""
 
-    index = MinHashLSH(threshold=SIMILAR, num_perm=HASHES)
+    def __init__(self):
+        from simhash import Simhash, SimhashIndex
 
-    def look(text):
-        own = MinHash(num_perm=HASHES)
-        own.update_batch([each.encode() for each in shingles(text, language)])
-        return own, index.query(own)
-
-    return one_by_one(look, index.insert)
-
-
-def with_simhash(_language, _folder, _count):
-    from simhash import Simhash, SimhashIndex
-
-    index = SimhashIndex([], k=3)
-
-    def look(text):
-        own = Simhash(text)
-        return own, index.get_near_dups(own)
-
-    return one_by_one(look, lambda number, own: index.add(str(number), own))
+        index = SimhashIndex([], k=3)
+        self.sketch, self.find = Simhash, index.get_near_dups
+        self.add = lambda number, sketch: index.add(str(number), sketch)
 
 
 SIDES = {
     "fpdb bits": with_fpdb(similarity=None, k=3),
     "fpdb bits 7": with_fpdb(similarity=None),
     "fpdb": with_fpdb(similarity=SIMILAR),
-    "gaoya SimHash": with_gaoya_simhash,
+    "gaoya SimHash": lambda language, *_: one_by_one(GaoyaSimHash(language)),
     "gaoya MinHash": with_gaoya_minhash,
-    "rensa": with_rensa,
-    "datasketch": with_datasketch,
-    "simhash": with_simhash,
+    "rensa": with_peer(peers.Rensa),
+    "datasketch": with_peer(peers.Datasketch),
+    "simhash": lambda *_: one_by_one(Simhash()),
 }
 
 
