@@ -32,16 +32,6 @@ def test_pairs_are_those_of_each_with_each(helper, data):
     assert len(expected) >= 3
 
 
-@pytest.mark.slow("it compares all pairs of some thousand fingerprints")
-def test_clusters_have_copies_matches_and_what_is_near_but_no_match(helper):
-    workloads = helper("workloads")
-    stored = workloads.clustered(np.random.default_rng(2), 20_000)
-    column, _ = workloads.distinct(stored)
-    assert len(column) < len(stored) == 20_000
-    apart = np.bitwise_count(stored[:2_000, None] ^ stored[None, :])
-    assert {0, 1, 2, 3, 4, 5, 6} <= set(apart.ravel().tolist())
-
-
 def test_flips_as_many_bits_as_asked(helper):
     workloads = helper("workloads")
     generator = np.random.default_rng(3)
@@ -80,46 +70,23 @@ def test_the_store_is_measured_beside_sqlite(helper):
     assert {version.split()[0] for version in versions} == {"SQLite", "fpdb"}
 
 
-def record(row, side, values, *, documents=1_000_000, cores="one", **more):
-    return {
-        "data": "uniform",
-        "documents": documents,
-        "row": row,
-        "side": side,
-        "cores": cores,
-        "values": values,
-        **more,
+def test_sides_take_turns_and_what_fails_or_is_slow_isnt_repeated(helper):
+    paired, calls = helper("paired"), []
+
+    def failing():
+        calls.append("failing")
+        raise paired.MissingError("no such package")
+
+    def counted():
+        calls.append("counted")
+        return {"seconds": float(len(calls)), "name": "a"}
+
+    found = paired.in_turn({"failing": failing, "counted": counted}, 3)
+    assert calls == ["failing", "counted", "counted", "counted"]
+    assert {name: paired.median(results) for name, results in found.items()} == {
+        "counted": {"seconds": 3.0, "name": "a"}
     }
-
-
-@pytest.fixture
-def records():
-    return [
-        record("load", "fpdb", [10.0], documents=10_000_000),
-        record("load", "fpdb", [4.0], documents=10_000_000, cores="all"),
-        record("batch 100k", "fpdb", [0.3, 0.2, 0.9]),
-        record("batch 100k", "faiss", [0.6]),
-        record("single p50", "fpdb", [50e-6]),
-        record("single p50", "pynear", [10e-6]),
-        record("batch 100k", "pynear", [], stopped="different answers"),
-    ]
-
-
-def test_tables_have_figures_the_best_peer_and_targets(helper, records):
-    large, small = helper("tables").Table(records).tables()
-    small, large = ({next(iter(row.values())): row for row in rows} for rows in (small, large))
-    loads = [large[f"bulk load{cores}, M/s"] for cores in ("", ", all cores")]
-    assert [row["target"] for row in loads] == ["1.4: **no**", "2.0: yes"]
-    batch = small["each of a batch of 100,000, µs"]
-    assert batch == {
-        "1 M documents": "each of a batch of 100,000, µs",
-        "fpdb": "3.00",
-        "SQLite": "-",
-        "FAISS, in memory": "6.00",
-        "best of the others, in memory": "-",
-        "target": "4: yes, 1.6 times as fast as FAISS: yes",
-    }
-    assert small["query, p50, µs"]["best of the others, in memory"] == "**10.0** pynear"
+    assert len(paired.in_turn({"slow": counted}, 3, slow=0)["slow"]) == 1
 
 
 def test_the_page_has_the_tables_of_the_kept_figures(helper):
@@ -205,28 +172,6 @@ def test_sides_find_similar_texts(helper, mixes, tmp_path, name, least):
         recall, precision = mix.rate(found)
         assert recall >= least
         assert precision == 1
-
-
-def test_the_table_of_texts_says_what_is_reached(helper, mixes):
-    texts = helper("texts")
-    seconds = {
-        "fpdb": 1.0,
-        "fpdb bits": 2.0,
-        "gaoya MinHash": 1.3,
-        "gaoya SimHash": 2.3,
-        "rensa": 9,
-    }
-    answers = {
-        (name, language): [{"seconds": taken, "found": sorted(mix.similar)}]
-        for language, mix in mixes.items()
-        for name, taken in seconds.items()
-    }
-    rows = {row[texts.BOTH]: row for row in texts.rows_of_peers(mixes, answers)}
-    fast, slow = rows["fpdb, similarity 0.8"], rows["fpdb, bits, k = 3"]
-    assert (fast["a second"], fast["recall"]) == ("100 / 100", "1.000 / 1.000")
-    assert fast["target"] == "1.2 times gaoya MinHash and rensa: yes"
-    assert slow["target"] == "1.2 times gaoya SimHash: **no**"
-    assert rows["simhash, k = 3"]["recall"] == "- / -"
 
 
 def test_texts_alone_are_measured_in_all_ways(helper, mixes, monkeypatch):

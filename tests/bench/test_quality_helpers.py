@@ -164,50 +164,10 @@ def test_rating_pairs_of_others_leaves_equal_ones_out(helper):
     assert rated == {"reported": 4, "right": 2, "similar": 1, "found": [1, 1]}
 
 
-def test_tables_say_what_was_measured(helper):
-    report = helper("report")
-    ratings = [
-        {
-            "k": k,
-            "precision": 1 - k / 100,
-            "worst": 0.5,
-            "recall": k / 12,
-            "least": 0.1,
-            "most": 0.9,
-        }
-        for k in range(13)
-    ]
-    answer = {"reported": 10, "right": 9, "similar": 8, "found": [7, 5]}
-    each = {
-        "documents": 1000,
-        "different": 900,
-        "true": [9, 5],
-        "answers": {"fpdb": answer, "simhash": {**answer, "found": [4, 4]}},
-        "recipes": {"words": ratings},
-        "tags": {"pages": 7, "texts": 2},
-    }
-    lines = [
-        {"edit": "moved", "from": lower, "pairs": 40, "fpdb": 30 + place, "simhash": 10}
-        for place, lower in enumerate((0.8, 0.85, 0.9, 0.95))
-    ]
-    lines.append({"edit": "rare", "from": 0.8, "pairs": 0, "fpdb": 0, "simhash": 0})
-    reports = {"fpdb": {"reported": 200, "right": 199, "similar": 150}}
-    own = {"passages": 9, "chinese": False, "edits": lines, "reports": reports}
-    raw = {
-        "versions": ["fpdb 1"],
-        "corpora": {"small-en": each},
-        "copies": {"small-en": own, "small-zh": {**own, "chinese": True}},
-    }
-    body = report.body(raw)
-    assert "| copies | 40 / 40 | 40 / 40 | 40 / 40 | 40 / 40 |" in body
-    assert "| **fpdb**, similarity .8 | .750 / .750 | .775" in body
-    assert "| .995 | .750 |" in body
-    assert "| moved | .750 of 80 (small-en .750) | .800 of 240 (small-en .800) |" in body
-    assert "| rare |" not in body
-    assert "| pairs | 4 / 5 |" in body
-    assert "| simhash, k = 3 | 0 / .800 (.900) |" in body
-    assert "| words | 5 | .950 | .417 to .417 |" in body
-    assert body.count("| words |") == 1
+def test_the_page_has_the_tables_of_the_kept_figures(helper):
+    run = helper("run")
+    kept, page = json.loads(run.RAW.read_text("utf-8")), run.PAGE.read_text("utf-8")
+    assert helper("report").body(kept) in page
 
 
 def test_the_default_is_among_the_candidates(helper):

@@ -79,18 +79,18 @@ def in_turn(measures, rounds, slow=float("inf")):
     Return the results of each. A side that fails is left out; one that took `slow` seconds isn't
     repeated.
     """
-    found, taken = {name: [] for name in measures}, dict.fromkeys(measures, 0.0)
+    found, left = {name: [] for name in measures}, dict(measures)
     for _ in range(rounds):
-        for name, measure in measures.items():
-            if taken[name] > slow:
-                continue
+        for name, measure in list(left.items()):
             begun = time.perf_counter()
             try:
                 found[name].append(measure())
-                taken[name] += time.perf_counter() - begun
             except (MissingError, OSError, subprocess.TimeoutExpired) as why:
                 say(f"{name}: {why}")
-                taken[name] = float("inf")
+                del left[name]
+            else:
+                if time.perf_counter() - begun > slow:
+                    del left[name]
     return {name: results for name, results in found.items() if results}
 
 
