@@ -4,11 +4,16 @@ A child is a new Python that gets its work over a socket, and that ends when the
 however that comes about. It isn't forked: LMDB and threads don't survive that. It doesn't import
 the program that started it either, as multiprocessing would, so a script needs no
 `if __name__ == "__main__"`. It imports nothing from its working directory.
+
+A call sends the function and an item. The answers are a kind and a value each: the values and steps
+that the function makes, and in the end its result, or its error.
 """
 
 import atexit
 import contextlib
+import functools
 import os
+import resource
 import signal
 import socket
 import struct
@@ -17,13 +22,14 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from functools import partial
-from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 from fpdb import progress
 from fpdb.errors import InputError, WorkerError
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 _CODE = """
 import sys
@@ -40,17 +46,22 @@ _LOOK_SECONDS = 5.0
 _STOPPED_SECONDS = 60.0
 # Each child has one processor; libraries that start a thread for each only get in the way.
 _SINGLE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-_LENGTH = struct.Struct("=Q")
-_CHUNK = 1 << 14  # most values fit into the first read
+# With this a child ends that has no memory for its work.
+_NO_MEMORY = 12
 
 
 class Worker:
     """A child process that runs a function, and the connection to it."""
 
-    def __init__(self, work: Callable[..., Any], stderr: int | None = None) -> None:
+    def __init__(self, work: Callable[[Any], Any], stderr: int | None = None) -> None:
         """Start the process; `stderr` is where its messages go, as for `subprocess.Popen`."""
         import subprocess
+        from multiprocessing.connection import Connection
 
+        self._work = work
+        # Of a process that was lost; the negative of the signal that killed it.
+        self.exit_code: int | None = None
+        self.busy = False  # with a call, of which answers may be under way
         own, other = socket.socketpair()
         # Ctrl-C, which a terminal sends to children too, is for this process alone: a child that
         # is still starting would print a traceback.
@@ -74,83 +85,83 @@ class Worker:
             ) from None
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        timeout = struct.pack("@ll", *divmod(round(_LOOK_SECONDS * 1e6), 1_000_000))
-        for option in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):  # no poll before each transfer
+        # Within a value, only a process that is stopped keeps this one waiting.
+        timeout = struct.pack("@ll", *divmod(round(_STOPPED_SECONDS * 1e6), 1_000_000))
+        for option in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
             own.setsockopt(socket.SOL_SOCKET, option, timeout)
-        self._channel = _Channel(own, self._look)
-        self._work: Callable[..., Any] | None = work  # until it is sent
-        self._stopped_since: float | None = None  # as far as the running call has seen
-        self._given_up = False
-        # Of a process that was lost; the negative of the signal that killed it.
-        self.exit_code: int | None = None
-        # What the last call raised, if that was due to the call, and not to somebody else.
-        self.failure: BaseException | None = None
+        self._connection: Connection[Any, Any] = Connection(own.detach())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def call(self, item: object) -> Any:
         """Return what the function makes of an item, or raise its error."""
-        self.send(item)
-        return self.receive()
+        return next(self.values(item), None)
 
-    def send(self, item: object) -> None:
-        """Begin a call, whose result `receive` returns; nothing else may be sent before that."""
-        self._stopped_since = None
-        try:
-            self._channel.send((self._work, item))
-            self._work = None
-        except BaseException as error:
-            raise self._explained(error) from None
+    def values(
+        self, item: object, on_step: Callable[[progress.WorkStep], object] | None = None
+    ) -> Iterator[Any]:
+        """Yield what the function yields or returns for an item, or raise its error.
 
-    def receive(self) -> Any:
-        """Wait for the end of a call; return its result, or raise its error."""
-        try:
-            while (received := self._channel.receive())[0] is None:
-                progress.show(received[1])
-                self._channel.send(None)  # the ends take turns
-        except BaseException as error:
-            raise self._explained(error) from None
-        good, answer = received
-        if not good:
-            self.failure = answer
-            raise answer
-        return answer
+        The process makes the next value meanwhile. While it is busy it can only be closed.
+        """
+        self.busy = True
+        self._exchange(self._connection.send, (self._work, item))
+        while True:
+            self._await_answer()
+            kind, value = self._exchange(self._connection.recv)
+            self.busy = kind in ("value", "step")
+            if kind == "error":
+                raise value
+            if kind == "step":
+                if on_step:
+                    on_step(value)
+            elif self.busy or value is not None:
+                yield value
+            if not self.busy:
+                return
 
-    def _explained(self, error: BaseException) -> BaseException:
-        """Return what to raise for an error of the exchange; a torn one ends the process."""
-        if isinstance(error, WorkerError):
-            self.failure = None if self._given_up else error
-            return error
-        lost = isinstance(error, (EOFError, OSError)) and _is_raised_here(error)
-        if not lost:  # half of a message may be on its way
-            self.kill()
-        if lost or isinstance(error, MemoryError):
-            self.failure = self._lost()
-            return self.failure
-        return error
-
-    def _look(self) -> None:
+    def _await_answer(self) -> None:
         """Warn of a process that is stopped, which makes this one wait, and give up in the end."""
-        pid, now = self._process.pid, time.monotonic()
-        if not is_stopped(pid):
-            self._stopped_since = None
-        elif self._stopped_since is None:
-            self._stopped_since = now
-            warnings.warn(
-                f"waiting for the worker process {pid}, which is stopped, for up to "
-                f"{_STOPPED_SECONDS:.0f} seconds: `kill -CONT {pid}` lets it go on",
-                RuntimeWarning,
-                stacklevel=2,
-            )
-        elif now - self._stopped_since >= _STOPPED_SECONDS:
-            self._given_up = True
-            self.kill()
-            raise WorkerError(
-                f"the worker process {pid} was stopped, and nobody let it go on for "
-                f"{_STOPPED_SECONDS:.0f} seconds",
-                hint=f"`kill -CONT {pid}` would have; what was acknowledged is stored",
-            )
+        pid, since = self._process.pid, None
+        while not self._exchange(self._connection.poll, _LOOK_SECONDS):
+            if not is_stopped(pid):
+                since = None
+            elif since is None:
+                since = time.monotonic()
+                warnings.warn(
+                    f"waiting for the worker process {pid}, which is stopped, for up to "
+                    f"{_STOPPED_SECONDS:.0f} seconds: `kill -CONT {pid}` lets it go on",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+            elif time.monotonic() - since >= _STOPPED_SECONDS:
+                raise self._given_up()
+
+    def _exchange(self, transfer: Callable[..., Any], *values: object) -> Any:
+        try:
+            return transfer(*values)
+        except TimeoutError:  # of a handler of a signal
+            raise
+        except BlockingIOError:
+            raise self._given_up() from None
+        except (EOFError, OSError):
+            raise self._lost() from None
+
+    def _given_up(self) -> WorkerError:
+        pid = self._process.pid
+        self._process.kill()
+        return WorkerError(
+            f"the worker process {pid} was stopped, and nobody let it go on for "
+            f"{_STOPPED_SECONDS:.0f} seconds",
+            hint=f"`kill -CONT {pid}` would have; what was acknowledged is stored",
+        )
 
     def _lost(self) -> WorkerError:
-        self._channel.close()  # which ends a process that only couldn't be reached
+        self._connection.close()  # which ends a process that only couldn't be reached
         self.exit_code = code = self._process.wait()
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
         return WorkerError(
@@ -166,46 +177,12 @@ class Worker:
         """End the process, and release what it took."""
         self.kill()
         self._process.wait()
-        self._channel.close()
+        self._connection.close()
 
     def leave(self) -> None:
         """Forget, in a forked child, a process of its parent."""
-        self._channel.close()
+        self._connection.close()
         self._process.returncode = 0
-
-
-class Streamed:
-    """Makes a function that yields answer calls: an item begins it, None goes on with it.
-
-    Each call returns the next value, None after the last. With `steps`, the caller's listener gets
-    the steps of the work too. A value that there is no memory to send is sent as the parts that
-    `split` makes of it, which returns one part, or none, of what can't be divided.
-    """
-
-    _values: Iterator[Any] = iter(())
-
-    def __init__(
-        self,
-        read: Callable[..., Iterator[Any]],
-        *,
-        steps: bool = False,
-        split: Callable[[Any], list[Any]] | None = None,
-    ) -> None:
-        self._read = read
-        self._split = split
-        self.steps = steps
-
-    def __call__(self, item: object) -> Any:
-        """Return the next value."""
-        if item is not None:
-            self._values = self._read(item)
-        return next(self._values, None)
-
-    def divide(self, value: object) -> bool:
-        """Let the parts of a value be the next ones; return whether it has any."""
-        parts = self._split(value) if self._split else []
-        self._values = chain(parts, self._values)
-        return bool(parts)
 
 
 class CallError(Exception):
@@ -219,21 +196,34 @@ class KeptWorkers:
     Before one is started, `check` raises an error if the function can't run here.
     """
 
-    def __init__(self, work: Callable[..., Any], check: Callable[[], object]) -> None:
+    def __init__(self, work: Callable[[Any], Any], check: Callable[[], object]) -> None:
         self._work = work
         self._check = check
         self._idle: list[Worker] = []
         atexit.register(self.end)
         os.register_at_fork(after_in_child=self._leave_to_parent)
 
-    @contextlib.contextmanager
-    def lent(self, memory: int, seconds: float) -> Iterator[Worker]:
-        """Lend a process that is idle, or a new one, whose messages are dropped.
+    def values(self, item: object, memory: int, seconds: float) -> Iterator[Any]:
+        """Yield what the function yields or returns for an item, or raise its error.
 
-        After an error it is ended, because an answer may be under way. However a call ends that
-        has no value, a CallError is raised, unless somebody stopped the process: what was read is
-        the cause. The function limits the bytes of memory and the processor time by itself.
+        If its process ends, which limits its own memory and processor time, a CallError is raised,
+        unless somebody stopped it: what it read is the cause.
         """
+        worker = self._taken()
+        try:
+            yield from worker.values(item)
+        except WorkerError:
+            if worker.exit_code is None:
+                raise
+            raise CallError(_ending(worker.exit_code, memory, seconds)) from None
+        finally:
+            if worker.busy:
+                worker.close()
+            else:
+                self._idle.append(worker)
+
+    def _taken(self) -> Worker:
+        """Return a process that is idle, or a new one, whose messages are dropped."""
         if sys.platform != "linux":
             raise InputError(
                 f"HTML, Parquet and Arrow are read on Linux only, found {sys.platform}: elsewhere "
@@ -241,20 +231,12 @@ class KeptWorkers:
                 hint="give plain text or JSON lines, or use a container",
             )
         try:
-            worker = self._idle.pop()
+            return self._idle.pop()
         except IndexError:
             import subprocess
 
             self._check()
-            worker = Worker(self._work, subprocess.DEVNULL)
-        try:
-            yield worker
-        except BaseException as error:
-            worker.close()
-            if error is worker.failure:
-                raise CallError(_ending(error, worker.exit_code, memory, seconds)) from None
-            raise
-        self._idle.append(worker)
+            return Worker(self._work, subprocess.DEVNULL)
 
     def end(self) -> None:
         """End the processes that are idle."""
@@ -264,71 +246,6 @@ class KeptWorkers:
     def _leave_to_parent(self) -> None:
         while self._idle:
             self._idle.pop().leave()
-
-
-class _Channel:
-    """Values that are pickled and sent over a socket, each after its length.
-
-    The two ends take turns, so one value at a time is under way.
-    """
-
-    def __init__(self, end: socket.socket, on_wait: Callable[[], object] = lambda: None) -> None:
-        """Take one end of a pair; `on_wait` is called whenever the timeout of the socket passes."""
-        from multiprocessing.reduction import ForkingPickler
-
-        self._end = end
-        self._on_wait = on_wait
-        self._dumps, self._loads = ForkingPickler.dumps, ForkingPickler.loads
-
-    def send(self, value: object) -> None:
-        """Send a value; what can't be pickled, or has no room in memory, sends nothing."""
-        try:
-            body = self._dumps(value)
-        except MemoryError:
-            raise
-        except Exception as error:  # pickle raises what it likes
-            raise _unfit(error) from None
-        rest = memoryview(b"".join((_LENGTH.pack(len(body)), body)))
-        while rest:
-            rest = rest[self._attempt(self._end.send, rest) :]
-
-    def receive(self) -> Any:
-        """Return the next value; raise EOFError if the other end is closed.
-
-        After a MemoryError, the rest of the value may follow in the socket.
-        """
-        data = bytearray(_CHUNK)
-        got, size = 0, _LENGTH.size
-        while got < size:
-            count = self._attempt(self._end.recv_into, memoryview(data)[got:])
-            if not count:
-                raise EOFError
-            got += count
-            if size == _LENGTH.size <= got:
-                size += _LENGTH.unpack_from(data)[0]
-                if size > len(data):
-                    larger = bytearray(size)
-                    larger[:got] = data[:got]
-                    data = larger
-        try:
-            return self._loads(memoryview(data)[_LENGTH.size : size])
-        except MemoryError:
-            raise
-        except Exception as error:  # e.g. a class that only the caller has
-            raise _unfit(error) from None
-
-    def close(self) -> None:
-        """Close this end."""
-        self._end.close()
-
-    def _attempt(self, transfer: Callable[[memoryview], int], data: memoryview) -> int:
-        while True:
-            try:
-                return transfer(data)
-            except BlockingIOError as error:  # the timeout has passed
-                if not _is_raised_here(error):
-                    raise
-                self._on_wait()
 
 
 def _command(descriptor: int) -> list[str]:
@@ -357,18 +274,29 @@ def signal_name(number: int) -> str:
     return f"{signal.Signals(number).name}: {signal.strsignal(number)}"
 
 
-def limit_resource(what: int, most: int) -> None:
-    """Limit a resource of this process, one of `resource.RLIMIT_…`."""
-    import resource
+def limit(memory: int, seconds: float) -> None:
+    """Limit the memory that this call may take in a child, and its processor time.
 
+    What the process had before its first call doesn't count.
+    """
+    _limit_resource(resource.RLIMIT_CORE, 0)
+    _limit_resource(resource.RLIMIT_DATA, _used() + memory)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+
+
+@functools.cache
+def _used() -> int:
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[5]) * resource.getpagesize()
+
+
+def _limit_resource(what: int, most: int) -> None:
     hard = resource.getrlimit(what)[1]
     resource.setrlimit(what, (most if hard < 0 else min(most, hard), hard))
 
 
 def require_address_space(least: int) -> None:
     """Raise WorkerError if the address space of this process is limited to less."""
-    import resource
-
     most = resource.getrlimit(resource.RLIMIT_AS)[0]
     if 0 <= most < least:
         raise WorkerError(
@@ -377,72 +305,38 @@ def require_address_space(least: int) -> None:
         )
 
 
-def _is_raised_here(error: BaseException) -> bool:
-    """Return whether a function of this module raised an error, and no handler of a signal."""
-    place = error.__traceback__
-    while place is not None and place.tb_next is not None:
-        place = place.tb_next
-    return place is not None and place.tb_frame.f_code.co_filename == __file__
-
-
-def _unfit(error: Exception) -> WorkerError:
-    return WorkerError(
-        f"a worker process can't take or return this: {type(error).__name__}: {error}",
-        hint="define it in a module that can be imported",
-    )
-
-
 def serve(number: int) -> None:
-    """Run a worker: receive items until the socket is closed, with the first a function."""
+    """Run a worker: answer calls until the socket is closed."""
+    from multiprocessing.connection import Connection
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_caller, args=[number], daemon=True).start()
-    channel = _Channel(socket.socket(fileno=number))
-    work: Any = None
-    # The other end may be gone at any moment; then there is nothing left to do.
-    with contextlib.suppress(EOFError, OSError):
-        while True:
-            try:
-                sent, item = channel.receive()
-                work = sent or work
-                if isinstance(sent, Streamed) and sent.steps:
-                    progress.listen(partial(_send_step, channel))
-            except MemoryError:
-                sys.exit(1)
-            except WorkerError as error:
-                channel.send((False, error))
-                continue
-            try:
-                good, value = True, work(item)
-            except Exception as error:  # it is raised where the result is used
-                good, value = False, error
-            _answer(channel, work, good, value)
-            del item, value  # which might leave no room for the next
+    connection: Connection[Any, Any] = Connection(number)
+    progress.listen(lambda step: connection.send(("step", step)))
+    try:
+        # The other end may be gone at any moment; then there is nothing left to do.
+        with contextlib.suppress(EOFError, OSError):
+            while True:
+                _answer(connection, *connection.recv())
+    except MemoryError:
+        sys.exit(_NO_MEMORY)
 
 
-def _answer(channel: _Channel, work: object, good: bool, value: object) -> None:  # noqa: FBT001
-    """Send the value or the error of a call, the parts of a value that there is no memory for."""
-    while True:
-        failure: Exception | None = None
-        try:
-            channel.send((good, value))
-        except WorkerError as error:
-            failure = error
-        except MemoryError:
-            if not good:
-                raise
-        else:
-            return
-        # What the frames of the MemoryError took is free again.
-        if failure is None and isinstance(work, Streamed) and work.divide(value):
-            value = work(None)
-        else:
-            good, value = False, failure or MemoryError()
-
-
-def _send_step(channel: _Channel, step: progress.WorkStep) -> None:
-    """Send the caller a step of the running call, and wait until it is taken."""
-    channel.send((None, step))
-    channel.receive()
+def _answer(connection: "Connection[Any, Any]", work: Callable[[Any], Any], item: object) -> None:
+    try:
+        result = work(item)
+        if isinstance(result, Iterator):
+            for value in result:
+                connection.send(("value", value))
+                del value  # which might leave no room for the next
+            result = None
+        connection.send(("result", result))
+    except MemoryError:
+        raise
+    except Exception as error:  # it is raised where the result is used
+        connection.send(("error", error))
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def _end_with_caller(number: int) -> None:
@@ -454,14 +348,12 @@ def _end_with_caller(number: int) -> None:
     os._exit(0)
 
 
-def _ending(error: BaseException, code: int | None, memory: int, seconds: float) -> str:
-    """Return how a call ended that raised an error, or whose process ended with a code."""
-    if isinstance(error, MemoryError):
+def _ending(code: int, memory: int, seconds: float) -> str:
+    """Return how a call ended whose process ended with a code."""
+    if code == _NO_MEMORY:
         return f"takes more than {memory >> 20} MiB of memory"
     if code == -signal.SIGPROF:
         return f"takes more than {seconds:.0f} seconds of processor time"
-    if code is not None and code < 0:
+    if code < 0:
         return f"killed the process that read it by {signal_name(-code)}"
-    if code is not None:
-        return f"ended the process that read it with {code}"
-    return f"ended with {type(error).__name__}: {str(error).partition(chr(10))[0]:.200}"
+    return f"ended the process that read it with {code}"

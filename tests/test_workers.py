@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 import time
+import warnings
 from pathlib import Path
 
 import pyarrow
@@ -14,7 +15,7 @@ from pyarrow import parquet
 
 import fpdb
 from fpdb import processes as workers
-from fpdb.io import arrow, decoding, html
+from fpdb.io import arrow, html
 from fpdb.processes import CallError, KeptWorkers, Worker
 
 pytestmark = pytest.mark.process
@@ -59,13 +60,13 @@ def test_a_stopped_worker_is_named_and_given_up(impatient, size):
     assert worker.call(b"abc") == 3
     [pid] = children()
     os.kill(pid, signal.SIGSTOP)
-    said = f"waiting for the worker process {pid}, which is stopped.*`kill -CONT {pid}`"
     with (
-        pytest.warns(RuntimeWarning, match=said) as warned,
+        warnings.catch_warnings(record=True, action="always") as warned,
         pytest.raises(fpdb.WorkerError, match=f"^the worker process {pid} was stopped") as caught,
     ):
         worker.call(bytes(size))
-    assert len(warned) == 1
+    said = [f"`kill -CONT {pid}`" in str(each.message) for each in warned]
+    assert said == [True] * (size == 1)
     assert f"kill -CONT {pid}" in caught.value.hint
     assert worker.exit_code is None
     worker.close()
@@ -106,69 +107,61 @@ def test_a_busy_worker_may_take_as_long_as_it_needs(monkeypatch):
     worker.close()
 
 
-@pytest.mark.parametrize("size", [0, 1, (1 << 14) - 9, 1 << 14, (1 << 14) + 1, 3 << 20])
+@pytest.mark.parametrize("size", [0, 1, 1 << 14, 3 << 20])
 def test_values_of_any_size_arrive(size):
-    worker = Worker(bytes)
-    for _ in range(2):
-        assert worker.call(b"x" * size) == b"x" * size
-    worker.close()
+    with Worker(bytes) as worker:
+        for _ in range(2):
+            assert worker.call(b"x" * size) == b"x" * size
 
 
-class Narrow:
-    """A connection that has memory for lists of so many rows only."""
-
-    def __init__(self, most):
-        self.most = most
-        self.sent = []
-
-    def send(self, value):
-        rows = value[1][0] if value[0] else []
-        if len(rows) > self.most or any(fields == {"text": "large"} for _, fields, _ in rows):
-            raise MemoryError
-        self.sent.append(value)
+def ended(code):
+    os._exit(code)
 
 
-def test_what_memory_does_not_suffice_for_is_sent_in_parts():
-    rows = [(number, {"text": "large" if number == 7 else "small"}, False) for number in range(10)]
-    work = workers.Streamed(iter, split=decoding.halves)
-    channel = Narrow(3)
-    workers._answer(channel, work, True, work([(rows, 0.5), (rows[:1], 1.0)]))
-    while (block := work(None)) is not None:
-        workers._answer(channel, work, True, block)
-    assert all(good for good, _ in channel.sent)
-    assert [row for _, (some, _) in channel.sent for row in some] == [
-        *rows[:7],
-        (7, "takes more memory than a record may", False),
-        *rows[8:],
-        rows[0],
-    ]
-    channel = Narrow(-1)
-    with pytest.raises(MemoryError):  # there is no room for anything
-        workers._answer(channel, work, True, ([], 1.0))
+def killed(by):
+    signal.raise_signal(by)
+    time.sleep(60)
 
 
-def test_a_call_without_a_value_is_one_error_that_says_how():
-    kept = KeptWorkers(int, lambda: None)
-    endings = [
-        ("x", 0, "ended with ValueError: invalid literal for int"),
-        (lambda: 1, 0, "ended with WorkerError: a worker process can't take or return this"),
-        ("", signal.SIGSEGV, "killed the process that read it by SIGSEGV: Segmentation fault"),
-        ("", signal.SIGPROF, "takes more than 3 seconds of processor time"),
-    ]
-    for item, killer, how in endings:
-        with pytest.raises(CallError, match=how), kept.lent(1 << 20, 3) as worker:
-            worker.call(item) if item else os.kill(worker._process.pid, killer) or worker.receive()
-        with kept.lent(1 << 20, 3) as worker:
-            assert worker.call("5") == 5
-    with pytest.raises(KeyError), kept.lent(1 << 20, 3) as worker:  # an error of the caller
-        raise KeyError
+@pytest.mark.parametrize(
+    ("work", "item", "how"),
+    [
+        (killed, signal.SIGSEGV, "killed the process that read it by SIGSEGV: Segmentation fault"),
+        (killed, signal.SIGPROF, "takes more than 3 seconds of processor time"),
+        (ended, 7, "ended the process that read it with 7"),
+        (bytes, 1 << 60, "takes more than 1 MiB of memory"),
+    ],
+)
+def test_a_call_without_a_value_is_one_error_that_says_how(work, item, how):
+    kept = KeptWorkers(work, lambda: None)
+    with pytest.raises(CallError, match=how):
+        list(kept.values(item, 1 << 20, 3))
     kept.end()
-    short = KeptWorkers(bytes, lambda: None)
-    with (
-        pytest.raises(CallError, match="takes more than 7 MiB of memory"),
-        short.lent(7 << 20, 3) as worker,
-    ):
-        worker.call(1 << 60)
+    assert children() == []
+
+
+def some_values(count):
+    for number in range(count):
+        yield None if number == 1 else number
+        if number == 5:
+            raise fpdb.InputError("too many")
+
+
+def test_values_come_one_by_one_and_a_process_is_kept():
+    kept = KeptWorkers(some_values, lambda: None)
+    for _ in range(2):
+        assert list(kept.values(3, 1 << 20, 3)) == [0, None, 2]
+        [process] = children()
+    found = kept.values(9, 1 << 20, 3)
+    assert [next(found) for _ in range(6)] == [0, None, 2, 3, 4, 5]
+    with pytest.raises(fpdb.InputError, match="too many"):
+        next(found)
+    assert len(list(kept.values(3, 1 << 20, 3))) == 3
+    assert children() == [process]
+    next(kept.values(3, 1 << 20, 3))  # and nobody takes the others
+    assert process not in children()
+    kept.end()
+    assert children() == []
 
 
 @pytest.mark.parametrize(("reader", "kept"), [("html", html._readers), ("arrow", arrow._decoders)])
@@ -209,7 +202,7 @@ import time
 from fpdb.processes import Worker
 
 workers = [Worker(time.sleep) for _ in range(2)]
-workers[0].send(60)
+workers[0]._connection.send((time.sleep, 60))
 print(*(worker._process.pid for worker in workers), flush=True)
 time.sleep(60)
 """

@@ -16,7 +16,7 @@ from fpdb.io.decoding import ColumnFile, FingerprintBlock, SparkSchema
 from fpdb.io.records import Reading
 from fpdb.io.streams import Progress, StreamError, named
 from fpdb.io.tables import FieldColumns, header_reason
-from fpdb.processes import CallError, KeptWorkers, Streamed
+from fpdb.processes import CallError, KeptWorkers
 
 _GROUP = 50_000
 # Rows of a Dataset of Hugging Face that are read together.
@@ -53,22 +53,15 @@ def _shared(file: ColumnFile, progress: Progress | None) -> Iterator[Any]:
         progress(size - done)
 
 
-_decoders = KeptWorkers(Streamed(decoding.file_blocks, split=decoding.halves), require)
+_decoders = KeptWorkers(decoding.file_blocks, require)
 
 
 def _decoded(file: ColumnFile) -> Iterator[Any]:
     """Yield what a child process makes of a file; it makes the next block meanwhile."""
     try:
-        with _decoders.lent(file.memory, file.seconds) as worker:
-            block = worker.call(file)
-            while not (block is None or isinstance(block, StreamError)):
-                worker.send(None)
-                yield block
-                block = worker.receive()
+        yield from _decoders.values(file, file.memory, file.seconds)
     except CallError as error:
         raise file.failure(f"it {error}") from None
-    if block:
-        raise block
 
 
 def file_schema(form: str, path: str) -> tuple[Any, str]:

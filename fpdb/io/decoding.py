@@ -10,8 +10,6 @@ import ctypes
 import functools
 import json
 import os
-import resource
-import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, time
@@ -23,7 +21,7 @@ from numpy.typing import NDArray
 from fpdb.io.records import Reading, shorten
 from fpdb.io.streams import StreamError
 from fpdb.io.tables import FieldColumns, header_reason
-from fpdb.processes import limit_resource
+from fpdb.processes import limit
 
 if TYPE_CHECKING:
     import pyarrow
@@ -37,7 +35,7 @@ SECONDS_A_MEGABYTE = 5.0
 _ROWS, _BYTES = 1000, 1 << 21
 _LOADED, _LOADED_BYTES = 1 << 16, 1 << 24
 # Rows that are copied together, if they aren't too large.
-_COPIED = 1 << 10
+_COPIED, _COPIED_BYTES = 1 << 10, 1 << 24
 # Rows that a file may have, for a start and for each byte: nulls and repeated values take hardly
 # any room in a file, but all the time of the process that makes records of them.
 _MOST_ROWS = 1_000_000
@@ -97,23 +95,20 @@ class SparkSchema(NamedTuple):
 
 
 def file_blocks(file: ColumnFile) -> Iterator[Any]:
-    """Yield the blocks of a file in the child, and the error that ends it; or raise MemoryError."""
+    """Yield the blocks of a file in the child; raise StreamError at damage."""
+    _load()
+    limit(file.memory, file.seconds)
     try:
-        _limit(file)
         yield from file.read(file)
-    except StreamError as error:
-        yield error
-    except MemoryError:
-        raise MemoryError from None  # that of pyarrow would import it where it is unpickled
+    except (StreamError, MemoryError):
+        raise
     except Exception as error:  # whatever damage leads to
-        yield file.failure(str(error).partition("\n")[0][:200] or type(error).__name__)
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
+        reason = str(error).partition("\n")[0][:200] or type(error).__name__
+        raise file.failure(reason) from None
 
 
 @functools.cache
-def _used() -> int:
-    """Import what reads files; return the bytes of data that this process then has."""
+def _load() -> None:
     # Before pyarrow is loaded: an allocation beyond the limit of the system's allocator is an
     # error, and its own allocators may have reserved memory already.
     os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
@@ -126,15 +121,6 @@ def _used() -> int:
 
     pyarrow.set_cpu_count(1)
     pyarrow.set_io_thread_count(1)
-    limit_resource(resource.RLIMIT_CORE, 0)
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[5]) * resource.getpagesize()
-
-
-def _limit(file: ColumnFile) -> None:
-    # A file that is mapped isn't data.
-    limit_resource(resource.RLIMIT_DATA, _used() + file.memory)
-    signal.setitimer(signal.ITIMER_PROF, file.seconds)
 
 
 def columns(file: ColumnFile) -> Iterator[tuple[FieldColumns, float]]:
@@ -292,19 +278,8 @@ def _cut(batch: "pyarrow.RecordBatch", rows: int, size: int) -> Batches:
 
 
 def _size_of(batch: "pyarrow.RecordBatch") -> int:
-    """Return the most bytes that rows have, without columns whose values may unfold."""
-    from pyarrow import types
-
-    size = 0
-    for column in batch.columns:
-        array = _as_bytes(column)
-        if types.is_binary_view(array.type):
-            # 16 bytes each, of which the first four are the length.
-            lengths = np.frombuffer(array.buffers()[1], np.int32)[::4]
-            size += int(lengths[array.offset :][: len(array)].clip(0).sum(dtype=np.int64))
-        elif not _unfolds(array.type):
-            size += array.nbytes
-    return size
+    """Return the bytes of rows, without columns whose values may unfold."""
+    return sum(each.nbytes for each in batch.columns if not _unfolds(each.type))
 
 
 def _unfolds(kind: Any) -> bool:
@@ -312,30 +287,9 @@ def _unfolds(kind: Any) -> bool:
     from pyarrow import types
 
     kind = getattr(kind, "storage_type", kind)
-    return bool(
-        types.is_nested(kind) or types.is_dictionary(kind) or types.is_run_end_encoded(kind)
-    )
-
-
-def halves(block: Any) -> list[Any]:
-    """Return two parts of a block, or that its only row can't be sent; nothing of anything else."""
-    match block:
-        case FingerprintBlock(keys, numbers, others) if len(keys) + len(others) > 1:
-            half, rest = (len(keys) + 1) // 2, len(others) // 2
-            first = FingerprintBlock(keys[:half], numbers[:half], others[:rest])
-            return [first, FingerprintBlock(keys[half:], numbers[half:], others[rest:])]
-        case FieldColumns(numbers) as rows, float() as share:
-            half, count = len(numbers) // 2, len(numbers)
-            if count > 1:
-                return [(rows.part(0, half), share), (rows.part(half, count), share)]
-            if rows.columns:
-                reason = "takes more memory than a record may"
-                return [(FieldColumns(numbers, {}, {0: (reason, False)}), share)]
-        case batch, float() as share if batch.num_rows > 1:
-            # A slice would be sent with all of what it is cut from.
-            numbers = np.arange(batch.num_rows)
-            return [(batch.take(some), share) for some in np.array_split(numbers, 2)]
-    return []
+    tests = types.is_nested, types.is_dictionary, types.is_run_end_encoded
+    views = types.is_string_view, types.is_binary_view
+    return any(test(kind) for test in (*tests, *views))
 
 
 def _field_columns(batch: "pyarrow.RecordBatch", number: int, largest: int | None) -> FieldColumns:
@@ -452,11 +406,9 @@ def schema(file: ColumnFile) -> Iterator[SparkSchema]:
 
 def _whole(file: ColumnFile) -> _Opened:
     """Open a file with all of its columns, many rows at a time."""
-    if file.form == "parquet":
-        return _parquet(file, list, _COPIED)
-    opened = _arrow(file, list)
+    opened = _parquet(file, list, _COPIED) if file.form == "parquet" else _arrow(file, list)
     return opened._replace(
-        batches=(some for batch in opened.batches for some in _cut(batch, _COPIED, _ROOM))
+        batches=(some for batch in opened.batches for some in _cut(batch, _COPIED, _COPIED_BYTES))
     )
 
 

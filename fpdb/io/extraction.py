@@ -8,11 +8,10 @@ import codecs
 import functools
 import gc
 import re
-import resource
-import signal
 
 from fpdb.io.content import main_content
 from fpdb.models import HtmlText
+from fpdb.processes import CallError, limit
 
 SECONDS = 2.0
 MEMORY = 256 << 20
@@ -42,29 +41,27 @@ def read_page(page: tuple[bytes | str, str, bool]) -> HtmlText:
     """Return the text of a page; the system ends this process when its time is over."""
     # The encoding is the one that HTTP says; `main` if only the main content counts.
     data, label, main = page
-    _limit()
-    signal.setitimer(signal.ITIMER_PROF, SECONDS)
-    if isinstance(data, str):
-        data, encoding, replaced = data.encode("utf-8", "replace").decode(), None, False
-    else:
-        data, encoding, replaced = decode(data, label)
-    text, title = extract(data, main)
-    signal.setitimer(signal.ITIMER_PROF, 0)
+    _load()
+    limit(MEMORY, SECONDS)
+    try:
+        if isinstance(data, str):
+            data, encoding, replaced = data.encode("utf-8", "replace").decode(), None, False
+        else:
+            data, encoding, replaced = decode(data, label)
+        text, title = extract(data, main)
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever the parser makes of it
+        raise CallError(f"ended with {type(error).__name__}: {error!s:.200}") from None
     return HtmlText(text, title, encoding, replaced)
 
 
 @functools.cache
-def _limit() -> None:
+def _load() -> None:
     import resiliparse.extract.html2text
     import resiliparse.parse.encoding
     import resiliparse.parse.html  # noqa: F401 - what the first page would load
 
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with open("/proc/self/statm", encoding="ascii") as file:
-        used = int(file.read().split()[0]) * resource.getpagesize()
-    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-    most = used + MEMORY if hard < 0 else min(used + MEMORY, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
     gc.set_threshold(GARBAGE)
 
 

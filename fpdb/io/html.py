@@ -3,7 +3,7 @@
 import importlib.util
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from fpdb.errors import HtmlError, MissingExtraError
 from fpdb.io import extraction
@@ -46,15 +46,15 @@ def html_text(
             hint="max_bytes allows more, up to what 256 MiB of memory can hold",
         )
     try:
-        with _readers.lent(extraction.MEMORY, extraction.SECONDS) as worker:
-            found: HtmlText = worker.call((data, charset_of(content_type), main))
+        page = data, charset_of(content_type), main
+        [found] = _readers.values(page, extraction.MEMORY, extraction.SECONDS)
     except CallError as error:
         limits = f"{extraction.SECONDS:.0f} seconds and {extraction.MEMORY >> 20} MiB"
         raise HtmlError(
             f"can't be read as HTML within {limits}: it {error}",
             hint="such pages are hardly ever meant to be read; leave it out",
         ) from None
-    return found
+    return cast("HtmlText", found)
 
 
 def require_html() -> None:

@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime
 
 from fpdb.look.groups import Groups
 from fpdb.look.texts import Texts
-from fpdb.processes import Streamed, Worker
+from fpdb.processes import Worker
 
 # Documents between two lines about the progress.
 _STEP = 20_000
@@ -52,7 +52,7 @@ class Background:
         with self._lock:
             if not self.stage:
                 self.stage, self.error, self.started = "starting", "", time.time()
-                self._child = Worker(Streamed(_findings))
+                self._child = Worker(_findings)
                 self._thread = threading.Thread(target=self._run, args=[self._child], daemon=True)
                 self._thread.start()
 
@@ -64,13 +64,11 @@ class Background:
 
     def _run(self, child: Worker) -> None:
         try:
-            found = child.call((self.texts, self.date_field, self.host_field))
-            while found is not None:
+            for found in child.values((self.texts, self.date_field, self.host_field)):
                 if isinstance(found, Findings):
                     self.found = found
                 else:
                     self.stage = found
-                found = child.call(None)
             self.texts.packed = True
         except Exception as error:  # whatever ended it, pages say so
             self.error = str(error)

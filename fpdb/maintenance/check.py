@@ -8,7 +8,6 @@ Only the rows of the buckets that differ are read again, and no more than memory
 """
 
 import os
-import resource
 import signal
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -30,8 +29,8 @@ from fpdb.errors import DamagedError, FormatError, FpdbError, InputError, OpenEr
 from fpdb.fingerprint import canonical
 from fpdb.fingerprint.sketches import mix
 from fpdb.models import SKETCH_BYTES, Problem
-from fpdb.processes import Streamed, Worker, limit_resource, require_address_space, signal_name
-from fpdb.progress import Meter, tracked
+from fpdb.processes import Worker, limit, require_address_space, signal_name
+from fpdb.progress import Meter, show, tracked
 from fpdb.storage import Environment, ReadTransaction, open_checks, survey
 from fpdb.storage.format import (
     ID_BYTES,
@@ -87,28 +86,21 @@ def check(path: str | os.PathLike[str], *, deep: bool = False) -> Iterator[Probl
     """
     directory = open_checks.resolved(path)
     open_checks.identify(directory)
-    child = Worker(Streamed(partial(read_problems, deep=deep), steps=True))
-    try:
-        found = child.call(directory)
-        while found:
-            yield found
-            found = child.call(None)
-    except WorkerError:
-        killer = -(child.exit_code or 0)
-        if killer <= 0 or killer in {signal.SIGKILL, signal.SIGTERM}:
-            raise
-        yield Problem(DATA_FILE, f"it killed the process that read it by {signal_name(killer)}")
-    finally:
-        child.close()
+    with Worker(partial(read_problems, deep=deep)) as child:
+        try:
+            yield from child.values(directory, show)
+        except WorkerError:
+            killer = -(child.exit_code or 0)
+            if killer <= 0 or killer in {signal.SIGKILL, signal.SIGTERM}:
+                raise
+            yield Problem(DATA_FILE, f"it killed the process that read it by {signal_name(killer)}")
 
 
 def read_problems(directory: Path, *, deep: bool) -> Iterator[Problem]:
     """Yield everything that is wrong with a database, which this process reads within limits."""
     try:
         size = os.lstat(directory / DATA_FILE).st_size
-        limit_resource(resource.RLIMIT_CPU, _SECONDS + _SECONDS_A_MEGABYTE * (size >> 20))
-        limit_resource(resource.RLIMIT_DATA, _MEMORY)
-        limit_resource(resource.RLIMIT_CORE, 0)
+        limit(_MEMORY, _SECONDS + _SECONDS_A_MEGABYTE * (size >> 20))
         if deep:
             # A snapshot keeps the pages that are read here from being used again.
             with Environment.open(directory, readonly=True) as environment, environment.read():

@@ -8,6 +8,7 @@ import resource
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +18,6 @@ import fpdb
 from fpdb.errors import WorkerError
 from fpdb.io import arrow, decoding
 from fpdb.io.records import Reading
-from fpdb.io.streams import StreamError
 from fpdb.processes import Worker
 
 _ROWS = 12
@@ -75,11 +75,8 @@ class Ingesting:
         return Outcome(error, reasons, stored, time.process_time() - began, memory)
 
 
-def _decoded_here(file: Any) -> Any:
-    for block in decoding.file_blocks(file):
-        if isinstance(block, StreamError):
-            raise block
-        yield block
+def _decoded_here(file: Any) -> Iterator[Any]:
+    return decoding.file_blocks(file)
 
 
 def run(figures: Figures, rounds: int, seed: int, work: Path) -> None:
