@@ -14,6 +14,7 @@ import contextlib
 import functools
 import os
 import resource
+import select
 import signal
 import socket
 import struct
@@ -90,6 +91,8 @@ class Worker:
         for option in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
             own.setsockopt(socket.SOL_SOCKET, option, timeout)
         self._connection: Connection[Any, Any] = Connection(own.detach())
+        self._answers = select.poll()
+        self._answers.register(self._connection.fileno(), select.POLLIN)
 
     def __enter__(self) -> Self:
         return self
@@ -127,7 +130,7 @@ class Worker:
     def _await_answer(self) -> None:
         """Warn of a process that is stopped, which makes this one wait, and give up in the end."""
         pid, since = self._process.pid, None
-        while not self._exchange(self._connection.poll, _LOOK_SECONDS):
+        while not self._answers.poll(_LOOK_SECONDS * 1000):
             if not is_stopped(pid):
                 since = None
             elif since is None:
@@ -340,8 +343,6 @@ def _answer(connection: "Connection[Any, Any]", work: Callable[[Any], Any], item
 
 
 def _end_with_caller(number: int) -> None:
-    import select
-
     hangup = select.poll()
     hangup.register(number, 0)
     hangup.poll()
