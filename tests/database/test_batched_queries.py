@@ -88,11 +88,6 @@ def test_batch_and_single_queries_and_brute_force_agree(tmp_path, plan):
     require_agreement(tmp_path, plan)
 
 
-@pytest.mark.parametrize("name", ["64 bits, nested", "128 bits, 4 blocks"])
-def test_they_agree_in_chunks_of_the_usual_size(tmp_path, name):
-    require_agreement(tmp_path, PLANS[name])
-
-
 def require_agreement(tmp_path, plan):
     dice = np.random.default_rng(plan.bits + len(plan.tables))
     stored = crowd(dice, plan.bits, 700)

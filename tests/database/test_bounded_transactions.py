@@ -86,19 +86,6 @@ def test_ingest_and_load_use_several_transactions(
     assert LEAST <= transactions() <= MOST
 
 
-@pytest.mark.process
-def test_parts_are_bounded_with_their_metadata(tmp_path: Path) -> None:
-    pa = pytest.importorskip("pyarrow", reason="pyarrow isn't installed")
-    pq = pytest.importorskip("pyarrow.parquet")
-    keys = [f"k{number}" for number in range(100)]
-    lists = [["x" * 1000] * 200] * 100
-    path = tmp_path / "a.parquet"
-    pq.write_table(pa.table({"key": keys, "text": keys, "more": lists}), path)
-    parts = [list(part()) for part in read_parts(str(path), Reading(meta_field="*"))]
-    assert sum(map(len, parts)) == 100
-    assert max(map(len, parts)) <= 21  # of 200 KB each, so 4 MB
-
-
 def test_a_larger_transaction_takes_more_documents(
     db: Database, transactions: Callable[[], int]
 ) -> None:

@@ -124,24 +124,6 @@ def test_a_torn_copy_is_refused(closed: Path, tmp_path: Path, readonly: bool) ->
     fpdb.open(closed, readonly=readonly).close()
 
 
-def test_a_torn_copy_with_a_seal_is_served_wrongly(
-    closed: Path, tmp_path: Path, start: Callable[..., subprocess.Popen[str]]
-) -> None:
-    """The control: nothing but the seal keeps the copy above from being opened."""
-    script = """
-    from fpdb.storage.drafts import seal
-    from pathlib import Path
-    seal(Path(argv[0]))
-    print("sealed", flush=True)
-    with fpdb.open(argv[0], readonly=True) as db:
-        print(len(list(db.check())), flush=True)
-    """
-    process = start(script, torn_copy(closed, tmp_path / "copy"))
-    said = process.communicate(timeout=60)[0]
-    assert said.startswith("sealed\n")
-    assert said != "sealed\n0\n"
-
-
 @pytest.mark.full
 def test_of_many_processes_one_verifies(
     closed: Path, tmp_path: Path, start: Callable[..., subprocess.Popen[str]]

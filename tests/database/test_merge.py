@@ -4,7 +4,7 @@ import itertools
 import os
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from fpdb.documents.catalog import View
 from fpdb.documents.layout import read_layout
 from fpdb.maintenance import merge as merging
 from fpdb.maintenance.check import check_view
+from fpdb.models import Problem
 from fpdb.storage import Environment
 
 pytestmark = pytest.mark.process
@@ -265,42 +266,24 @@ def test_what_cant_stand_in_one_database_is_refused(paths: list[Path], tmp_path:
         assert caught.value.hint
 
 
-@pytest.mark.parametrize(
-    ("change", "error"),
-    [
-        (lambda paths, c: ([], c, {}), InputError),
-        (lambda paths, c: (str(paths[0]), c, {}), InputError),
-        (lambda paths, c: ([paths[0], paths[0]], c, {}), InputError),
-        (lambda paths, c: (paths, paths[0], {}), fpdb.DatabaseExistsError),
-        (lambda paths, c: (paths, paths[0] / "c", {}), fpdb.DatabaseExistsError),
-        (lambda paths, c: ([*paths, c / "none"], c, {}), fpdb.DatabaseNotFoundError),
-        (lambda paths, c: (paths, c, {"on_conflict": "oldest"}), InputError),
-        (lambda paths, c: (paths, c, {"memory": 1}), InputError),
-        (lambda paths, c: (paths, c, {"capacity": 0}), InputError),
-    ],
-    ids=[
-        "none",
-        "text",
-        "twice",
-        "itself",
-        "inside",
-        "missing",
-        "rule",
-        "memory",
-        "room",
-    ],
-)
-def test_bad_use_is_an_error_and_leaves_nothing(
-    paths: list[Path],
-    tmp_path: Path,
-    change: Callable[[list[Path], Path], Any],
-    error: type[Exception],
-) -> None:
-    sources, path, options = change(paths, tmp_path / "c")
-    with pytest.raises(error) as caught:
-        fpdb.merge(sources, path, **options)
-    assert getattr(caught.value, "hint", "")
-    assert sorted(os.listdir(tmp_path)) == ["a", "b"]
+def test_bad_use_is_an_error_and_leaves_nothing(paths: list[Path], tmp_path: Path) -> None:
+    one, new = paths[0], tmp_path / "c"
+    uses: list[tuple[type[fpdb.FpdbError], Any, Path, dict[str, Any]]] = [
+        (InputError, [], new, {}),
+        (InputError, str(one), new, {}),
+        (InputError, [one, one], new, {}),
+        (fpdb.DatabaseExistsError, paths, one, {}),
+        (fpdb.DatabaseExistsError, paths, one / "c", {}),
+        (fpdb.DatabaseNotFoundError, [*paths, new / "none"], new, {}),
+        (InputError, paths, new, {"on_conflict": "oldest"}),
+        (InputError, paths, new, {"memory": 1}),
+        (InputError, paths, new, {"capacity": 0}),
+    ]
+    for error, sources, path, options in uses:
+        with pytest.raises(error) as caught:
+            fpdb.merge(sources, path, **options)
+        assert caught.value.hint
+        assert sorted(os.listdir(tmp_path)) == ["a", "b"]
 
 
 def test_a_link_to_a_source_is_that_source(paths: list[Path], tmp_path: Path) -> None:
@@ -362,3 +345,24 @@ def test_what_the_check_finds_is_an_error(
     with pytest.raises(fpdb.DamagedError, match="is damaged: counters"):
         fpdb.merge(paths, tmp_path / "c")
     assert sorted(os.listdir(tmp_path)) == ["a", "b"]
+
+
+def test_a_name_that_is_too_long(paths: list[Path], tmp_path: Path) -> None:
+    for length in (256, 300):
+        with pytest.raises(fpdb.OpenError, match="too long") as caught:
+            fpdb.merge(paths, tmp_path / ("c" * length))
+        assert caught.value.hint
+    assert sorted(os.listdir(tmp_path)) == ["a", "b"]
+
+
+def test_the_check_pins_no_snapshot_and_keeps_no_file_open(
+    paths: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def check(path: Path, deep: bool) -> Iterator[Problem]:
+        links = (os.path.join("/proc/self/fd", name) for name in os.listdir("/proc/self/fd"))
+        names = [os.readlink(link) for link in links if os.path.lexists(link)]
+        assert not [name for name in names if name.endswith(".mdb")]
+        return iter(())
+
+    monkeypatch.setattr(merging, "check", check)
+    assert fpdb.merge(paths, tmp_path / "c").documents == 3

@@ -17,9 +17,8 @@ import fpdb
 from fpdb import Database, Document, Recipe
 from fpdb.cli.output import format_time
 from fpdb.database import BATCH
-from fpdb.errors import DamagedError, InputError, OpenError
+from fpdb.errors import InputError, OpenError
 from fpdb.models import LATEST
-from fpdb.storage.format import Stored, pack_record, unpack_record
 
 TEXT = "the quick brown fox jumps over the lazy dog"
 CLOCKS = {
@@ -69,19 +68,6 @@ def test_whatever_the_clock_shows_documents_are_stored_and_read(
     with fpdb.open(tmp_path / "y", readonly=True) as again:
         assert len(again) == len(names) + 2
         assert {document.added for document in again.scan()} == {stored}
-
-
-def test_a_stored_time_that_no_clock_shows_is_damage(tmp_path: Path, tiny: Recipe) -> None:
-    stored = Stored(1, "key", 7, LATEST)
-    assert unpack_record(pack_record(stored, 64), 1, 64) == stored
-    for added in (LATEST + 1, (1 << 40) - 1):
-        with pytest.raises(DamagedError):
-            unpack_record(pack_record(stored._replace(added=added), 64), 1, 64)
-    with fpdb.create(tmp_path / "x", recipe=tiny, keys="integer") as db:
-        with db._environment.write(1) as txn:
-            db._writer(txn).fill(NUMBERS[:9], NUMBERS[:9], LATEST + 1, 1 << 24)
-        with pytest.raises(DamagedError):
-            db.get(int(NUMBERS[0]))
 
 
 MASK = np.arange(3000) == 7

@@ -205,17 +205,6 @@ def test_wherever_it_is_cut_nothing_is_there(data, tmp_path):
 
 
 @pytest.mark.full
-def test_a_packed_file_that_is_cut(data, tmp_path):
-    packed = gzip.compress(data)
-    for end in range(12, len(packed) - 8, 100):
-        with (
-            gzip.GzipFile(fileobj=io.BytesIO(packed[:end])) as file,
-            pytest.raises(fpdb.InputError),
-        ):
-            fpdb.load(tmp_path / "new", file)
-
-
-@pytest.mark.full
 def test_whatever_byte_is_changed_is_noticed(data, tmp_path):
     for place in range(0, len(data) - 1, 1 + len(data) // 10):
         changed = bytearray(data)

@@ -69,12 +69,6 @@ def test_empty_texts_are_equal():
     assert fpdb.compare(fpdb.recipe("words"), "", "word").cosine == 0
 
 
-def test_features_without_weight_have_no_cosine():
-    recipe = WORDS.replace(weights=Weights(idf=fpdb.IdfTable({"a": 0.0, "b": 0.0}, 1.0)))
-    assert fpdb.compare(recipe, "a", "b").cosine == 0
-    assert fpdb.compare(recipe, "a", "a").jaccard == 1
-
-
 def test_distances_are_of_two_fingerprints():
     assert fpdb.distance((1 << 128) - 1, 0) == 128
     for pair in ((-1, 0), (0, -1)):

@@ -4,7 +4,6 @@ import importlib
 import re
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import example, given
@@ -51,18 +50,6 @@ def test_both_scripts_have_one_fingerprint_and_one_sketch_with_the_step_only(nam
     assert fpdb.compare(recipe, *BOTH).shingle_jaccard == 1
     assert fpdb.compare(fpdb.recipe(name), *BOTH).shingle_jaccard < 0.2
     assert recipe.id != fpdb.recipe(name).id
-
-
-def test_a_database_finds_the_other_script_and_equal_short_texts(tmp_path):
-    for recipe, statuses in (
-        (fpdb.recipe("web"), ["added", "added", "short", "short"]),
-        (with_step("web"), ["added", "duplicate", "short", "duplicate"]),
-    ):
-        with fpdb.create(tmp_path / recipe.name, recipe=recipe) as db:
-            texts = [*BOTH, "圖書館開門", "图书馆开门"]
-            documents = [fpdb.Document(str(number), text) for number, text in enumerate(texts)]
-            results = db.add_many(documents, skip_duplicates=True)
-            assert [result.status for result in results] == statuses
 
 
 @pytest.mark.parametrize(
@@ -114,13 +101,6 @@ def test_no_character_becomes_several():
     characters = [chr(code) for code in range(sys.maxunicode + 1)]
     text = "\n".join(each for each in characters if not "\ud800" <= each <= "\udfff")
     assert [*map(len, simplify_chinese(text).split("\n"))] == [*map(len, text.split("\n"))]
-
-
-def test_threads_share_the_converter():
-    texts = [TRADITIONAL[start:] * 20 for start in range(60)]
-    expected = [simplify_chinese(text) for text in texts]
-    with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(simplify_chinese, texts * 5)) == expected * 5
 
 
 def test_a_file_in_the_working_directory_is_not_read(tmp_path, monkeypatch, loaded_anew):

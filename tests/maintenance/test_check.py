@@ -343,56 +343,41 @@ def test_a_row_of_ids_that_isnt_that_of_the_record_is_reported(db: Database, col
 # Counters
 
 
-@pytest.mark.parametrize(
-    ("change", "where"),
-    [
-        ({"documents": 1}, "documents"),
-        ({"documents": -1}, "documents"),
-        ({"short": 1}, "short documents"),
-        ({"short": -2}, "short documents"),
-    ],
-)
-def test_counters_that_are_off_are_reported(db: Database, change: Any, where: str) -> None:
-    ((name, by),) = change.items()
+@pytest.mark.parametrize("by", [1, -1])
+@pytest.mark.parametrize("name", ["documents", "short"])
+def test_counters_that_are_off_are_reported(db: Database, name: str, by: int) -> None:
+    have, what = {"documents": (DOCUMENTS, "documents"), "short": (3, "short documents")}[name]
 
     def alter(txn: WriteTransaction) -> None:
         counters = Counters.unpack(txn.get("counters", b"counters"))
-        changed = counters._replace(**{name: getattr(counters, name) + by})
-        txn.put("counters", b"counters", changed.pack())
+        txn.put("counters", b"counters", counters._replace(**{name: have + by}).pack())
 
-    have = {"documents": DOCUMENTS, "short": 3}[name]
-    assert problems(db, alter) == [Problem("counters", f"{have} {where}, expected {have + by}")]
+    assert problems(db, alter) == [Problem("counters", f"{have} {what}, expected {have + by}")]
 
 
-def test_a_place_of_a_followed_file_that_is_damaged_or_another_s_is_reported(db: Database) -> None:
-    place = FilePlace(FileIdentity(1, 7), "/crawled/a.jsonl", 100, 3, bytes(16))
-    other = place._replace(identity=FileIdentity(1, 8))
+PLACE = FilePlace(FileIdentity(1, 7), "/crawled/a.jsonl", 100, 3, bytes(16))
+RUN = StoredRun(bytes(range(16)), b"options", 1_750_000_000, finished=True)
 
+
+@pytest.mark.parametrize(
+    ("entry", "other"),
+    [
+        (PLACE, PLACE._replace(identity=FileIdentity(1, 8))),
+        (RUN, RUN._replace(content=bytes(16))),
+    ],
+    ids=["place", "run"],
+)
+def test_a_place_or_a_run_that_is_damaged_or_another_s_is_reported(
+    db: Database, entry: Any, other: Any
+) -> None:
     def alter(txn: WriteTransaction) -> None:
-        write_files(txn, [place, other])
-        assert list(read_files(txn, FilePlace)) == [place, other]
-        txn.put(FILES, place.identity.pack(), other.pack())
-        txn.put(FILES, other.identity.pack(), other.pack()[:-1] + b"x")
-        txn.put(FILES, b"short", place.pack())
-
-    found = problems(db, alter)
-    assert [problem.where for problem in found] == [FILES] * 3
-
-
-def test_a_run_that_is_damaged_or_another_s_is_reported(db: Database) -> None:
-    run = StoredRun(bytes(range(16)), b"options", 1_750_000_000, finished=True)
-    other = run._replace(content=bytes(16))
-
-    def alter(txn: WriteTransaction) -> None:
-        write_files(txn, [run, other])
-        assert list(read_files(txn, StoredRun)) == [other, run]
-        assert list(read_files(txn, FilePlace)) == []
-        txn.put(FILES, run.key, other.pack())
+        write_files(txn, [entry, other])
+        assert {*read_files(txn, type(entry))} == {entry, other}
+        txn.put(FILES, entry.key, other.pack())
         txn.put(FILES, other.key, other.pack()[:-1] + b"x")
-        txn.put(FILES, run.key[:7], run.pack())
+        txn.put(FILES, entry.key[:7], entry.pack())
 
-    found = problems(db, alter)
-    assert [problem.where for problem in found] == [FILES] * 3
+    assert [problem.where for problem in problems(db, alter)] == [FILES] * 3
 
 
 def test_counters_that_would_give_an_id_twice_are_reported(db: Database) -> None:
