@@ -49,3 +49,13 @@ def _end_if_lost(unraisable: "sys.UnraisableHookArgs") -> None:
     if issubclass(unraisable.exc_type, KeyboardInterrupt):
         _end()
     sys.__unraisablehook__(unraisable)
+
+
+def end_by_sigterm(like: type[BaseException]) -> None:
+    """Let SIGTERM end the command by an exception, so that temporary files are removed."""
+
+    def end(*_: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # `timeout` sends it twice
+        raise like
+
+    signal.signal(signal.SIGTERM, end)

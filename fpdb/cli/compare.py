@@ -17,12 +17,8 @@ from fpdb.io.records import BadRecord
 from fpdb.io.streams import read_lines, read_text
 from fpdb.models import Comparison
 
-_COLUMNS = (
-    *("distance", "equal bits", "angle", "cosine estimate", "cosine", "jaccard", "value ratio"),
-    *("verdict", "a", "b"),
-)
-# Of these, a terminal shows some, and what fits of the texts.
-_SHOWN = ("distance", "cosine", "jaccard", "verdict")
+_COLUMNS = ("distance", "equal bits", "cosine", "jaccard", "verdict")
+# What a terminal shows of the first text.
 _FIRST = 20
 
 
@@ -34,8 +30,7 @@ def compare(
     fingerprints: options.FingerprintOption = None,
     base: options.BaseOption = "hex",
     pairs: Annotated[
-        str | None,
-        option("--pairs FILE", "Compare the two texts of each line, a tab between."),
+        str | None, option("--pairs FILE", "Compare the two texts of each line, a tab between.")
     ] = None,
     rank: Annotated[
         str | None, option("--rank FILE", "Rank the lines of a file by similarity.")
@@ -81,20 +76,16 @@ def _compare_lines(recipe: fpdb.Recipe, path: str, sides: Sequence[str], k: int 
     if sides:
         recipe.batch(sides)  # without it, a bad text would make every line a bad one
         compared = sorted(compared, key=lambda entry: (entry[1].distance, -entry[1].jaccard))
-    shown = _SHOWN if render.shows_tables() else _COLUMNS
-    render.columns(*shown, title="text")
+    render.columns(*_COLUMNS, title="text")
     for line, found, left, right in compared:
         bad.good += 1
         verdict = _verdict(found, k)
-        exact = (found.angle, found.cosine_estimate, found.cosine, found.jaccard)
-        # The ratio of two values of 128 bits may be tiny, so no digit of it is left out.
-        rest = (repr(found.value_ratio), verdict or "-", left, right)
-        cells = (found.distance, f"{found.percent:.2f}", *(f"{n:.4f}" for n in exact), *rest)
-        by_name = dict(zip(_COLUMNS, cells, strict=True))
+        exact = f"{found.cosine:.4f}", f"{found.jaccard:.4f}"
+        cells = (found.distance, f"{found.percent:.2f}", *exact, verdict or "-")
         first = "" if sides else f"{render.shortened(left, _FIRST)} | "
         render.result(
             dataclasses.asdict(found) | {"verdict": verdict, "line": line, "a": left, "b": right},
-            *(by_name[name] for name in shown),
+            *(cells if render.shows_tables() else (*cells, left, right)),
             title=partial(str, first + right),
         )
     render.summarise(None, render.counted("bad pairs", bad.count))

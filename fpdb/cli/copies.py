@@ -1,6 +1,5 @@
 """Find pairs of similar texts in files, exactly, without a database."""
 
-import time
 from typing import Annotated
 
 import typer
@@ -21,8 +20,7 @@ def copies(
     reading: fpdb.Reading,
     target: Output,
     files: Annotated[
-        list[str],
-        typer.Argument(metavar="FILE|DIR|-", help="The texts; - is standard input."),
+        list[str], typer.Argument(metavar="FILE|DIR|-", help="The texts; - is standard input.")
     ],
     similarity: options.LeastOption = 0.8,
     containment: Annotated[
@@ -39,12 +37,9 @@ def copies(
     such as code, its features. None is missed, and nothing is estimated. Prints
     two keys and their similarity.
     """
-    started, bad, count = time.monotonic(), BadRecords(), 0
+    bad, count = BadRecords(), 0
     found = fpdb.exact_pairs(
-        documents_of_files(files, reading, bad),
-        similarity,
-        recipe=recipe,
-        containment=containment,
+        documents_of_files(files, reading, bad), similarity, recipe=recipe, containment=containment
     )
     names = {"key": "string", "other": "string", "similarity": "double"}
     sizes = dict.fromkeys(("common", "size", "other_size"), "int64")
@@ -56,7 +51,7 @@ def copies(
             bad.settle()  # an error, before the file takes the place of an older one
     render.summarise(
         None,
-        f"pairs {count:,}; {time.monotonic() - started:.2f} s",
+        f"pairs {count:,}; {render.elapsed()}",
         render.counted("bad records", bad.count),
     )
     bad.settle()

@@ -8,7 +8,7 @@ import typer
 
 import fpdb
 from fpdb.cli import options, render
-from fpdb.cli.output import stats_dict
+from fpdb.cli.output import settings, stats_dict
 from fpdb.cli.plan import MANY
 from fpdb.errors import DatabaseExistsError
 from fpdb.fingerprint import WIDTHS, Recipe
@@ -39,16 +39,8 @@ def create(
         keys=key_type or "text",
     ) as database:
         stats = database.stats()
-        entries = {
-            "path": stats.path,
-            "recipe": f"{stats.recipe} ({stats.recipe_id})",
-            "similarity": stats.similarity or "off",
-            "k": stats.k,
-            "plan": stats.plan,
-            "keys": stats.keys,
-        }
         if render.now.json or not render.now.quiet:
-            render.report(entries, stats_dict(stats))
+            render.report(settings(stats), stats_dict(stats))
         _warn_of_chance(stats)
 
 

@@ -1,14 +1,13 @@
 """Copy files without their near-duplicates."""
 
 import contextlib
-import signal
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 import fpdb
-from fpdb.cli import options, render
+from fpdb.cli import end_by_sigterm, options, render
 from fpdb.cli.inputs import BadRecords, ProgressLine, choose_reading, is_terminal
 from fpdb.cli.options import bundled, option, require, require_name
 from fpdb.io.streams import SUFFIXES, suffix_of
@@ -70,7 +69,7 @@ def dedupe(
     if report:
         known, least = _compared_by(recipe, similarity, database)
     render.now.left = "run it again" if database else "nothing was written"
-    signal.signal(signal.SIGTERM, _end)
+    end_by_sigterm(KeyboardInterrupt)
     bad_records, progress = BadRecords(), ProgressLine("record")
     counts = fpdb.dedupe(
         files,
@@ -127,9 +126,3 @@ def _compared_by(
     least = own if similarity is None else similarity
     require(least is not None, "--report shows what is similar, and fingerprints are compared here")
     return known, least
-
-
-def _end(*_: object) -> None:
-    """End as by Ctrl-C, so that temporary files are removed."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # `timeout` sends it twice
-    raise KeyboardInterrupt

@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
@@ -70,9 +71,9 @@ def evaluate(
         render.record(_plain(found))
     else:
         _print_ratings(found)
-    _summarise(found)
     render.summarise(
         None,
+        *_measured(found),
         f"{report}: wrong and missed pairs {shown:,}" if report else "",
         render.counted("bad records", bad.count),
     )
@@ -113,24 +114,17 @@ def _parse_distances(given: str) -> list[int]:
     return sorted(found)
 
 
-def _summarise(found: Evaluation) -> None:
-    """Print what was measured."""
+def _measured(found: Evaluation) -> Iterator[str]:
+    """Yield lines about what was measured."""
     limits = found.thresholds
     truth = "exact similarity of the texts" if found.exact else "the listed pairs"
     equal = f", left out: pairs of equal texts {found.equal:,}" if found.equal else ""
-    left_out = (
-        render.counted(f"{quality.recipe}: texts {why}", count)
-        for quality in found.recipes
-        for why, count in (
-            ("too short", quality.short),
-            ("without a sketch", quality.unsketched if found.similarity else 0),
-        )
-    )
-    render.summarise(
-        None,
-        f"{render.plural(found.documents, 'document')}, true pairs {found.true:,} (similarity from "
-        f"{limits.truth_from:g}; truth: {truth}){equal}",
-        f"right: similarity from {limits.right_from:g}; wrong: below {limits.wrong_below:g}; "
-        "others aren't counted",
-        *left_out,
-    )
+    documents = render.plural(found.documents, "document")
+    since = f"similarity from {limits.truth_from:g}; truth: {truth}"
+    yield f"{documents}, true pairs {found.true:,} ({since}){equal}"
+    bounds = f"similarity from {limits.right_from:g}; wrong: below {limits.wrong_below:g}"
+    yield f"right: {bounds}; others aren't counted"
+    for quality in found.recipes:
+        yield render.counted(f"{quality.recipe}: texts too short", quality.short)
+        if found.similarity:
+            yield render.counted(f"{quality.recipe}: texts without a sketch", quality.unsketched)

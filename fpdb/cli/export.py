@@ -15,11 +15,7 @@ def export(
     output: OutputOption = "-",
     form: Annotated[
         Literal["portable", "jsonl", "tsv", "csv", "parquet"] | None,
-        option(
-            "--output-format FORMAT",
-            "portable (suffix .fpdb.jsonl), jsonl, tsv, csv or parquet.",
-            panel="Output",
-        ),
+        option("--output-format FORMAT", "portable (.fpdb.jsonl), jsonl, tsv, csv or parquet."),
     ] = None,
 ) -> None:
     """Write documents out.
@@ -43,32 +39,26 @@ def export(
 
 def _write_documents(database: fpdb.Database, target: Output) -> int:
     """Write the documents of a database for other programs; return their number."""
-    count = 0
-    bits = database.plan.bits
+    count, bits = 0, database.plan.bits
     # Arrow has no numbers of 128 bits.
     as_number = bits <= 64 and target.form == "parquet"
-    number = "uint64" if as_number else "string"
-    columns = {
-        "key": key_column(database),
-        "fingerprint": number,
-        "added": "time",
-        "meta": "string",
-    }
+    columns = {"key": key_column(database), "fingerprint": "uint64" if as_number else "string"}
+    columns |= {"added": "time", "meta": "string"}
     with target.opened(columns):
         if target.form == "tsv":
             render.row(*columns)
         for document in tracked(database.scan(), "", "document", len(database)):
             count += 1
             plain = document_dict(document, bits)
-            key, digits, added = plain["key"], plain["fingerprint"], plain["added"]
-            meta = render.as_json(plain["meta"])
+            key, digits, meta = plain["key"], plain["fingerprint"], render.as_json(plain["meta"])
             if target.form == "jsonl":
                 del plain["id"]
                 render.record(plain)
             elif target.form == "parquet":
-                fingerprint = document.fingerprint if as_number else digits
-                meta_or_none = None if document.meta is None else meta
-                target.write((key, fingerprint, document.added, meta_or_none))
+                number = document.fingerprint if as_number else digits
+                target.write(
+                    (key, number, document.added, meta if document.meta is not None else None)
+                )
             else:
-                target.write((key, digits or "short", added, meta))
+                target.write((key, digits or "short", plain["added"], meta))
     return count

@@ -98,15 +98,18 @@ def _explain(recipe: fpdb.Recipe, record: Record, base: Base) -> None:
         render.record(shown | {"features": features, "votes": found.votes, "weakest": weakest})
         return
     render.report({"text": source, "recipe": f"{recipe.name} ({recipe.id})"})
-    render.block(f"\nweight  {'hash':{bits}}  feature")
+    render.row("")
+    render.row(f"weight  {'hash':{bits}}  feature")
     for feature, weight, number in found.features:
-        render.block(f"{weight:6.4g}  {number:0{bits}b}  {render.as_json(feature)}")
+        render.row(f"{weight:6.4g}  {number:0{bits}b}  {render.as_json(feature)}")
     sign = f"{found.fingerprint:0{bits}b}"
-    render.block(f"sign    {sign}\n\nbits    votes, the highest bit first")
+    render.row(f"sign    {sign}")
+    render.row("")
+    render.row("bits    votes, the highest bit first")
     for top in range(bits - 1, -1, -_A_LINE):
         votes = (f" {_vote(found, bit):>7}" for bit in range(top, top - _A_LINE, -1))
         at = bits - 1 - top
-        render.block(f"{top:3}..{top - _A_LINE + 1:<3}{''.join(votes)}  {sign[at : at + _A_LINE]}")
+        render.row(f"{top:3}..{top - _A_LINE + 1:<3}{''.join(votes)}  {sign[at : at + _A_LINE]}")
     nearest = ", ".join(f"{bit} ({_vote(found, bit)})" for bit in weakest)
     render.row("")
     render.report({"fingerprint": digits or "short", "weakest bits": nearest})

@@ -1,13 +1,12 @@
 """Add the documents that a crawler writes line by line, and answer each line."""
 
 import contextlib
-import signal
 from typing import Annotated, Any
 
 import typer
 
 import fpdb
-from fpdb.cli import options, render
+from fpdb.cli import end_by_sigterm, options, render
 from fpdb.cli.create import open_or_create
 from fpdb.cli.inputs import choose_reading, is_terminal, outcomes
 from fpdb.cli.options import bundled, require
@@ -39,7 +38,7 @@ def follow(
     require_followable(source)
     counts = fpdb.Ingested()
     # Ending between any two statements is safe: a line without an answer is sent again.
-    signal.signal(signal.SIGTERM, _end)
+    end_by_sigterm(typer.Exit)  # with 0, as a service should end
     with contextlib.ExitStack() as ending:
         ending.callback(lambda: render.summarise(None, outcomes(counts)))
         render.now.left = "answered documents are stored"
@@ -55,12 +54,6 @@ def follow(
             counts.incomplete += not answer.matches.complete
             render.record(_describe(answer))
             render.deliver()
-
-
-def _end(*_: object) -> None:
-    """End with exit code 0, which is how a service that gets SIGTERM should end."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # `timeout` sends it twice
-    raise typer.Exit
 
 
 def _describe(answer: Answer) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from fpdb.models import Key
 from fpdb.progress import tracked
 
 _SHOWN = 5
-_AGE = re.compile(r"([0-9]{1,9})([smhdw])")
+_AGE = re.compile(r"0*([1-9][0-9]{0,8})([smhdw])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 KeysArgument = Annotated[list[str] | None, typer.Argument(metavar="KEY", help="Keys of documents.")]
@@ -59,11 +59,8 @@ def get(
 def parse_age(text: str) -> int:
     """Parse a length of time, e.g. 30d, 12h or 2w; return it in seconds."""
     found = _AGE.fullmatch(text)
-    if not found or not int(found[1]):
-        raise typer.BadParameter(
-            f"found {text!r}, expected a length of time, e.g. 45s, 90m, 12h, 30d or 2w"
-        )
-    return int(found[1]) * _SECONDS[found[2]]
+    require(found, f"found {text!r}, expected a length of time, e.g. 45s, 90m, 12h, 30d or 2w")
+    return int(found[1]) * _SECONDS[found[2]] if found else 0
 
 
 def delete(

@@ -19,8 +19,6 @@ from fpdb.progress import WorkStep
 if TYPE_CHECKING:
     from fpdb.flow import RecordCounts
 
-_FIELDS = "Fields"
-_INPUT = "Input"
 _TOO_LARGE = "holds more than "  # so a reason begins that is about the size of a record
 _ALIKE, _MOST_KINDS = 3, 30
 _RECORDS = "the reasons are above; --format and the --*-field options say what a record is"
@@ -47,19 +45,16 @@ StrictOption = Annotated[
 
 def choose_reading(
     key_field: Annotated[
-        str | None,
-        option("--key-field F", "Field of the key; default key, id or url.", panel=_FIELDS),
+        str | None, option("--key-field F", "Field of the key; default key, id or url.")
     ] = None,
     text_field: Annotated[
-        list[str] | None,
-        option("--text-field F", "Field of the text; several are joined.", panel=_FIELDS),
+        list[str] | None, option("--text-field F", "Field of the text; several are joined.")
     ] = None,
     meta_field: Annotated[
-        list[str] | None,
-        option("--meta-field F", "Field to keep as metadata; '*': all others.", panel=_FIELDS),
+        list[str] | None, option("--meta-field F", "Field to keep as metadata; '*': all others.")
     ] = None,
     fingerprint_field: Annotated[
-        str | None, option("--fingerprint-field F", "Field of a ready fingerprint.", panel=_FIELDS)
+        str | None, option("--fingerprint-field F", "Field of a ready fingerprint.")
     ] = None,
     base: options.BaseOption = "hex",
     input_format: Annotated[
@@ -67,7 +62,6 @@ def choose_reading(
         option(
             "--format FORMAT",
             "jsonl, tsv, csv, parquet, arrow, lines, text, html, warc; by suffix.",
-            panel=_INPUT,
         ),
     ] = None,
     html: Annotated[
@@ -76,7 +70,6 @@ def choose_reading(
             "--html HOW",
             "Parse as HTML: auto (.html, archives), main, page (whole) or none.",
             show_default=False,
-            panel=_INPUT,
         ),
     ] = "auto",
     max_bytes: Annotated[
@@ -86,7 +79,6 @@ def choose_reading(
             "Largest text or HTML page to accept; default 2**21.",
             parser=parse_count,
             show_default=False,
-            panel=_INPUT,
         ),
     ] = LARGEST_TEXT,
 ) -> fpdb.Reading:

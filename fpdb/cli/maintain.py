@@ -10,7 +10,7 @@ import typer
 import fpdb
 from fpdb.cli import options, render
 from fpdb.cli.options import option, require
-from fpdb.cli.output import stats_dict
+from fpdb.cli.output import settings, stats_dict
 from fpdb.errors import FpdbError
 
 # A copy that begins later than a hold has the newest state of that moment. So it needs the bytes
@@ -18,10 +18,7 @@ from fpdb.errors import FpdbError
 _RESERVE = 1 << 30
 
 
-def stats(
-    path: options.DatabaseArgument,
-    verbose: Annotated[bool, option("--verbose -v", "Also details of the store.")] = False,
-) -> None:
+def stats(path: options.DatabaseArgument) -> None:
     """Show counts, sizes and settings.
 
     Example:
@@ -29,47 +26,23 @@ def stats(
     """
     found = fpdb.describe(path)
     plain = stats_dict(found)
-    each = plain["bytes_per_document"]
-    snapshots = f"{found.snapshots.open:,}"
-    if found.snapshots.open:
-        snapshots += (
-            f", the oldest by process {found.snapshots.oldest_pid}, "
-            f"{found.snapshots.behind:,} transactions behind"
-        )
-    entries: dict[str, object] = {
-        "path": found.path,
+    each, snapshots = plain["bytes_per_document"], found.snapshots
+    since = f", oldest by process {snapshots.oldest_pid}, {snapshots.behind:,} transactions behind"
+    counts = {
         "documents": f"{found.documents:,}",
         "short": f"{found.short:,}",
-        "recipe": f"{found.recipe} ({found.recipe_id})",
-        "similarity": found.similarity or "off",
-        **({} if found.similarity is None else {"sketches": f"{found.sketches:,}"}),
-        "k": found.k,
-        "keys": found.keys,
-        "capacity": f"{found.capacity:,}",
+        "sketches": f"{found.sketches:,}",
         "size": render.size(found.bytes),
         "bytes per document": "-" if each is None else f"{each:,.1f}",
+        "open snapshots": f"{snapshots.open:,}{since if snapshots.open else ''}",
         "created": plain["created"],
     }
-    if verbose or found.snapshots.open:
-        entries["open snapshots"] = snapshots
-    if verbose:
-        entries |= {
-            "uuid": found.uuid,
-            "bits": found.bits,
-            "plan": found.plan,
-            "bytes": f"{found.bytes:,}",
-            "bytes used": f"{found.bytes_used:,}",
-        }
-        for table in found.tables:
-            entries[table.name] = f"prefix {table.prefix}, {render.plural(table.pages, 'page')}"
-    render.report(entries, plain)
+    render.report(settings(found) | counts, plain)
 
 
 def check(
     path: options.DatabaseArgument,
-    deep: Annotated[
-        bool, option("--deep", "Also check every page of LMDB's own structure.")
-    ] = False,
+    deep: Annotated[bool, option("--deep", "Also check every page of LMDB's own.")] = False,
 ) -> None:
     """Check a database; exit 1 on problems.
 

@@ -18,12 +18,12 @@ from fpdb.threads import MOST
 _LARGEST_COUNT = 1 << 63
 
 
-def option(spec: str, text: str, *, panel: str | None = None, **more: Any) -> Any:
+def option(spec: str, text: str, **more: Any) -> Any:
     """Return an option: its names and a word for its value, as "--output -o FILE", and its help."""
     words = spec.split()
     names = [word for word in words if word.startswith("-")]
     value = " ".join(words[len(names) :])
-    return typer.Option(*names, metavar=value, help=text, rich_help_panel=panel, **more)
+    return typer.Option(*names, metavar=value, help=text, **more)
 
 
 def parse_count(given: str | int) -> int:

@@ -16,52 +16,39 @@ from fpdb.models import Key, title_in
 if TYPE_CHECKING:
     from fpdb.io.arrow import TableWriter
 
-_PANEL = "Output"
-
 OutputFormat = Literal["jsonl", "tsv", "csv", "parquet"]
 # What the suffix of an output says; standard output and special files have none.
 _FORMS = {"": "tsv"} | {
     suffix: form for suffix, form in SUFFIXES.items() if form in get_args(OutputFormat)
 }
 OutputOption = Annotated[
-    str,
-    option("--output -o FILE|-", "Where to write; the suffix chooses the format.", panel=_PANEL),
+    str, option("--output -o FILE|-", "Where to write; the suffix chooses the format.")
+]
+FormatOption = Annotated[
+    OutputFormat | None,
+    option("--output-format FORMAT", "jsonl, tsv, csv or parquet; else by suffix."),
 ]
 
 
 class Output:
     """Where results go, and in which format."""
 
-    def __init__(
-        self,
-        output: OutputOption = "-",
-        output_format: Annotated[
-            OutputFormat | None,
-            option(
-                "--output-format FORMAT",
-                "jsonl, tsv, csv or parquet; else by suffix.",
-                panel=_PANEL,
-            ),
-        ] = None,
-    ) -> None:
+    def __init__(self, output: OutputOption = "-", output_format: FormatOption = None) -> None:
         json, suffix = render.now.json, suffix_of(output)
-        require(not json or output_format in (None, "jsonl"), "--json is a format of its own")
-        given = "jsonl" if json else output_format
+        own = _FORMS.get(suffix)
+        alone = output_format in (None, "jsonl") and (not suffix or own in (None, "jsonl"))
+        require(not json or alone, "--json is a format of its own")
+        self.path, self.form = output, "jsonl" if json else output_format or own or ""
         require(
-            given or suffix in _FORMS,
+            self.form,
             f"found the suffix {suffix!r} of {output}, expected one of "
             f"{', '.join(filter(None, _FORMS))}, or an --output-format",
         )
-        own = _FORMS.get(suffix) if suffix else None
-        require(not json or own in (None, "jsonl"), f"--json is no format of {suffix} files")
-        self.path = output
-        self.form = given or _FORMS[suffix]
-        if output == "-" and not given and render.shows_tables():
+        if output == "-" and self.form != "jsonl" and not output_format and render.shows_tables():
             self.form = "table"
-        require(output != "-" or self.form != "parquet", "Parquet needs --output FILE")
         require(
-            self.form != "parquet" or output == unpacked_name(output),
-            "Parquet is packed inside: leave the second suffix out",
+            self.form != "parquet" or (output != "-" and output == unpacked_name(output)),
+            "Parquet needs --output FILE, without a suffix of packed files: it is packed inside",
         )
         self._columns: list[str] = []
         self._table: TableWriter | None = None
@@ -72,8 +59,7 @@ class Output:
     ) -> Iterator[None]:
         """Open the output for a block that writes; a file appears, complete, when it ends.
 
-        `columns` has the name of each column, and the Arrow type of its values. On a terminal,
-        the names are `shown`, those of the cells that `write` gets for it, and a title.
+        `columns` are names and Arrow types; on a terminal there are those `shown`, and a title.
         """
         if self.form == "table":
             render.columns(*(shown or columns), title="title" if title else "")
@@ -100,10 +86,7 @@ class Output:
         shown: Sequence[object] | None = None,
         title: Callable[[], str] | None = None,
     ) -> None:
-        """Write one result, in the form that fits the format.
-
-        JSON leaves out what is None. A line of text has the cells, unless others are `shown`.
-        """
+        """Write one result; a line of text has its cells, unless others are `shown`."""
         if self.form in ("tsv", "table"):
             render.row(*(cells if shown is None else shown), title=title)
         elif self.form == "csv":
@@ -149,6 +132,19 @@ def stats_dict(stats: fpdb.models.Stats) -> dict[str, Any]:
     each = round(stats.bytes_used / stats.documents, 2) if stats.documents else None
     plain = dataclasses.asdict(stats)
     return plain | {"created": format_time(stats.created), "bytes_per_document": each}
+
+
+def settings(stats: fpdb.models.Stats) -> dict[str, object]:
+    """Return where a database is, and how it was created."""
+    return {
+        "path": stats.path,
+        "recipe": f"{stats.recipe} ({stats.recipe_id})",
+        "similarity": stats.similarity or "off",
+        "k": stats.k,
+        "plan": stats.plan,
+        "keys": stats.keys,
+        "capacity": f"{stats.capacity:,}",
+    }
 
 
 def document_dict(document: fpdb.Document, bits: int) -> dict[str, Any]:

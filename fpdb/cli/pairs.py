@@ -1,6 +1,5 @@
 """Find near-duplicates among stored documents: pairs, and clusters of which one is kept."""
 
-import time
 from functools import partial
 from typing import Annotated, Literal
 
@@ -26,7 +25,7 @@ def pairs(
     Prints two keys, the older document first, and their similarity, or their
     distance in bits.
     """
-    started, count = time.monotonic(), 0
+    count = 0
     with fpdb.open(path, readonly=True) as database:
         key, bits = key_column(database), k is not None
         columns = {"key": key, "other": key, "distance": "int32", "similarity": "double"}
@@ -37,7 +36,7 @@ def pairs(
                 count += 1
                 shown = (pair.key, pair.other, likeness(pair, bits=bits))
                 target.write(pair, shown, partial(title_of, database, pair.key))
-    render.summarise(None, f"pairs {count:,}; {time.monotonic() - started:.2f} s")
+    render.summarise(None, f"pairs {count:,}; {render.elapsed()}")
 
 
 @bundled(target=Output)
@@ -62,7 +61,6 @@ def clusters(
 
     Prints the number of a cluster, the word keep or duplicate, and a key.
     """
-    started = time.monotonic()
     number = duplicates = 0
     with fpdb.open(path, readonly=not delete_duplicates) as database:
         columns = {"cluster": "int64", "role": "string", "key": key_column(database)}
@@ -77,5 +75,4 @@ def clusters(
                     title = partial(title_of, database, key)
                     target.write((number, "duplicate", key), title=title)
     counts = {"clusters": number, "deleted" if delete_duplicates else "duplicates": duplicates}
-    seconds = time.monotonic() - started
-    render.summarise(None, f"{render.listed(counts)}; {seconds:.2f} s")
+    render.summarise(None, f"{render.listed(counts)}; {render.elapsed()}")

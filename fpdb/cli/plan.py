@@ -61,7 +61,7 @@ def plan(
     lines = []
     for place, (each, cost) in enumerate(found):
         counts = ("" if place else "*", f"{len(each.tables)}", f"{each.prefix}", f"{cost.probes:,}")
-        candidates = _number(cost.candidates_per_probe), _number(cost.candidates)
+        candidates = render.number(cost.candidates_per_probe), render.number(cost.candidates)
         lines.append((*counts, *candidates, *_costs(cost)))
     names = ("", "tables", "prefix", "probes", "candidates/probe", "candidates")
     render.table((*names, *_COSTS), lines)
@@ -75,9 +75,9 @@ def _facts(
     """Return the matches by chance, and the recall of bands, in words and as plain data."""
     if plan.bands is None or similarity is None:
         chance = chance_matches(plan.bits, k, documents)
-        false = f"{_number(chance)} a query by chance, if fingerprints were random"
+        false = f"{render.number(chance)} a query by chance, if fingerprints were random"
         if chance >= MANY and plan.bits < max(WIDTHS):
-            fewer = _number(chance_matches(2 * plan.bits, k, documents))
+            fewer = render.number(chance_matches(2 * plan.bits, k, documents))
             false += f"; with {2 * plan.bits} bits {fewer}"
         return {"false matches": false}, {"chance_matches": chance}
     shown = (round(max(0, min(similarity + apart, 1)), 2) for apart in _AROUND)
@@ -87,7 +87,7 @@ def _facts(
     facts = {
         "bands": plan.bands.name,
         "recall": ", ".join(f"{share:.1%} at {each}" for each, share in recall.items()),
-        "false matches": f"{_number(chance)} unrelated documents a query, compared by sketches",
+        "false matches": f"{render.number(chance)} a query by chance, compared by sketches",
         "size": f"{total / documents:.0f} B a document with a text key, {render.size(total)}",
     }
     plain = {"bands": asdict(plan.bands), "recall": recall, "chance_candidates": chance}
@@ -103,10 +103,10 @@ def _compare_ways(asked: dict[str, int], machines: int) -> None:
         each = plans(bits, k, count)[0]
         cost = estimate_cost(each, count)
         plain[way] = {"documents": count} | _plain(each, cost)
-        work = (*_costs(cost), _time(cost.load_seconds))
+        work = (*_costs(cost), render.duration(cost.load_seconds))
         rows.append((f"{way} machine", each.name, f"{count:,}", *work))
     join = join_plans(bits, k, documents, machines=machines, cores=_CORES)[0]
-    shuffle, seconds = render.size(join.shuffle_bytes), _time(join.seconds)
+    shuffle, seconds = render.size(join.shuffle_bytes), render.duration(join.seconds)
     rows.append(("a join", join.name, f"{documents:,}", shuffle, "-", "-", seconds))
     if render.now.json:
         render.record(plain | {"join": {"name": join.name, "prefix": join.prefix} | asdict(join)})
@@ -122,18 +122,4 @@ def _plain(plan: Plan, cost: Estimate) -> dict[str, object]:
 
 def _costs(cost: Estimate) -> tuple[str, ...]:
     seconds = cost.similar_seconds or cost.seconds
-    return render.size(cost.bytes), _time(seconds), _time(cost.insert_seconds)
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
-
-
-def _time(seconds: float) -> str:
-    """Write a time; from two minutes on, in the largest unit of which it has two."""
-    for unit, length in (("days", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * length:
-            return f"{_number(seconds / length)} {unit}"
-    if seconds >= 1:
-        return f"{seconds:.3g} s"
-    return f"{seconds * 1e6:.3g} µs" if seconds < 1e-3 else f"{seconds * 1e3:.3g} ms"
+    return render.size(cost.bytes), render.duration(seconds), render.duration(cost.insert_seconds)

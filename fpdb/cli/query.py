@@ -1,11 +1,10 @@
 """Find the stored documents near others."""
 
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import chain
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -60,35 +59,20 @@ def query(
     require(similarity is None or not fingerprints, "--similarity compares texts")
     paths = files or ([] if texts or fingerprints else ["-"])
     bad = BadRecords()
-    started = time.monotonic()
+    near: dict[str, Any] = {"k": k, "limit": limit, "similarity": similarity}
     with fpdb.open(path, readonly=True, recipe=recipe) as database:
         reading = typed(paths, reading)
-        numbers = {
-            digits: fpdb.parse_fingerprint(digits, database.plan.bits, reading.base)
+        own = [
+            Asked(digits, database.query_fingerprint(number, k=k, limit=limit))
             for digits in fingerprints or ()
-        }
-        if not paths:  # else that is done once for all
+            for number in [fpdb.parse_fingerprint(digits, database.plan.bits, reading.base)]
+        ]
+        answers = chain(_ask_texts(database, texts or (), near), own)
+        if paths:  # the reader of files takes long to import
+            found = fpdb.query_files(database, paths, reading, **near, jobs=jobs, on_bad=bad)
+            answers = chain(answers, found)
+        else:
             database.warn_of_shortfall(similarity)
-        answers = chain(
-            _ask_texts(database, texts or (), k, limit, similarity),
-            (
-                Asked(digits, database.query_fingerprint(number, k=k, limit=limit))
-                for digits, number in numbers.items()
-            ),
-            # What reads files takes long to import.
-            fpdb.query_files(
-                database,
-                paths,
-                reading,
-                k=k,
-                limit=limit,
-                similarity=similarity,
-                jobs=jobs,
-                on_bad=bad,
-            )
-            if paths
-            else (),
-        )
         of_bits = k is not None or (similarity or database.similarity) is None
         shown = ("query", "key", "distance" if of_bits else "similarity")
         with target.opened(_COLUMNS | {"key": key_column(database)}, shown, title=True):
@@ -97,7 +81,7 @@ def query(
             if not counts["queries"]:
                 bad.settle(0)  # an error, before the file takes the place of an older one
     outcomes = render.listed({name: counts[name] for name in _COUNTS}, "with a match")
-    pace = render.pace(counts["queries"], "query", time.monotonic() - started)
+    pace = render.pace(counts["queries"], "query")
     few = " (they match texts of the same words only)" if counts["short"] else ""
     render.summarise(
         None,
@@ -113,17 +97,13 @@ def query(
 
 
 def _ask_texts(
-    database: fpdb.Database,
-    texts: Iterable[str],
-    k: int | None,
-    limit: int | None,
-    similarity: float | None,
+    database: fpdb.Database, texts: Iterable[str], near: dict[str, Any]
 ) -> Iterator[Asked]:
     """Query with the texts that are given on the command line."""
-    sketched = k is None and (similarity or database.similarity) is not None
+    sketched = near["k"] is None and (near["similarity"] or database.similarity) is not None
     for number, text in enumerate(texts, 1):
         [question] = database.preparer.questions([text], sketched=sketched)
-        [matches] = database.query_prepared([question], k=k, limit=limit, similarity=similarity)
+        [matches] = database.query_prepared([question], **near)
         name = "text" if number == 1 else f"text:{number}"
         yield Asked(name, matches, question.fingerprint is None)
 
@@ -139,11 +119,9 @@ def _show(answers: Iterable[Asked], target: Output, *, of_bits: bool, cut: bool)
             render.record({"query": name, "complete": found.complete, "matches": matches})
         else:
             for match in found:
-                near = (match.key, match.distance, match.similarity)
+                cells = (str(name), match.key, match.distance, match.similarity, found.complete)
                 shown = (name, match.key, likeness(match, bits=of_bits))
-                target.write(
-                    (str(name), *near, found.complete), shown, partial(title_in, match.meta)
-                )
+                target.write(cells, shown, partial(title_in, match.meta))
         if cut and not found.complete:
             counts["incomplete"] += 1
             render.note(f"{name}: incomplete, because too many documents are that near")

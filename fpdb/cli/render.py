@@ -15,7 +15,7 @@ import sys
 import time
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from shutil import get_terminal_size
 from typing import IO, Any
 
@@ -33,7 +33,7 @@ _MANY_ROWS, _LONG = 100, 0.5
 # Progress is shown after as many seconds, and then after each pause. The time that is left is
 # estimated from a share of a step on.
 _QUICK, _PAUSE, _LEAST_SHARE = 1.0, 0.1, 0.02
-_UNITS = ((3600, "h"), (60, "min"), (1, "s"))
+_UNITS = ((86400, "days"), (3600, "h"), (60, "min"))
 # A title gets the rest of a line, if that is at least this wide.
 _LEAST_TITLE = 12
 _BOLD, _DIM, _RED, _YELLOW, _CYAN = "1", "2", "1;31", "33", "36"
@@ -48,6 +48,7 @@ class _Printing:
     left: str = ""  # printed if the command is interrupted
     table: "_AlignedRows | None" = None
     progress_width: int = 0
+    started: float = field(default_factory=time.monotonic)
 
 
 now = _Printing()
@@ -254,12 +255,6 @@ def report(entries: Mapping[str, object], plain: Mapping[str, Any] | None = None
         _write(f"{name:<{width}}  {safe(str(value))}")
 
 
-def block(text: str) -> None:
-    """Print text of several lines."""
-    for line in text.splitlines():
-        _write(safe(line))
-
-
 @contextlib.contextmanager
 def opened(path: str) -> Iterator[IO[bytes]]:
     """Open standard output ("-"), or a file that appears, complete, when the block ends."""
@@ -276,7 +271,7 @@ def opened(path: str) -> Iterator[IO[bytes]]:
 
 
 def _write(line: str) -> None:
-    if now.progress_width and sys.stdout.isatty():
+    if sys.stdout.isatty():
         _end_progress()
     with _to_reader():
         sys.stdout.write(line + "\n")
@@ -302,8 +297,7 @@ def flush() -> None:
     """Flush standard output, and end a progress line; a reader that has gone is no error."""
     with contextlib.suppress(typer.Exit):
         deliver()
-    if now.progress_width:
-        _end_progress()
+    _end_progress()
 
 
 def deliver() -> None:
@@ -332,10 +326,10 @@ def show_log(name: str) -> None:
 
     class Shown(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            first, *others = self.format(record).splitlines() or [""]
-            note(first, f"{record.levelname.lower()}: ", _YELLOW)
-            for line in others:
-                note(line)
+            label = f"{record.levelname.lower()}: "
+            for line in self.format(record).splitlines() or [""]:
+                note(line, label, _YELLOW)
+                label = ""
 
     logging.getLogger(name).addHandler(Shown(logging.WARNING))
 
@@ -367,8 +361,14 @@ def counted(what: str, count: int) -> str:
     return f"{what}: {count:,}" if count else ""
 
 
-def pace(count: int, noun: str, seconds: float) -> str:
-    """Return a time, and how many things a second it is."""
+def elapsed() -> str:
+    """Return the time since the command began."""
+    return f"{time.monotonic() - now.started:.2f} s"
+
+
+def pace(count: int, noun: str, seconds: float | None = None) -> str:
+    """Return a time, by default that of the command, and how many things a second it is."""
+    seconds = time.monotonic() - now.started if seconds is None else seconds
     return f"{seconds:.2f} s, {count / max(seconds, 1e-9):,.0f} {_many(noun)}/s"
 
 
@@ -381,6 +381,21 @@ def size(count: float) -> str:
     return f"{count:.3g} PB"
 
 
+def number(value: float) -> str:
+    """Return a number with three digits or more."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
+
+
+def duration(seconds: float) -> str:
+    """Return a time; from two minutes on, in the largest unit of which it has two."""
+    for length, unit in _UNITS:
+        if seconds >= 2 * length:
+            return f"{number(seconds / length)} {unit}"
+    if seconds >= 1 or not seconds:
+        return f"{seconds:.3g} s"
+    return f"{seconds * 1e6:.3g} µs" if seconds < 1e-3 else f"{seconds * 1e3:.3g} ms"
+
+
 def warn(message: Warning | str, *_: object, **__: object) -> None:
     """Print a warning of Python as a line, in place of `warnings.showwarning`."""
     note(str(message), "warning: ", _YELLOW)
@@ -390,7 +405,7 @@ class StepLine:
     """Shows on a terminal how far each step is, with its rate and the time that is left."""
 
     def __init__(self) -> None:
-        self._since = self._shown = time.monotonic()
+        self._shown = 0.0
         # Where and when each step began; several may take turns.
         self._steps: dict[str, tuple[int, float]] = {}
 
@@ -400,7 +415,7 @@ class StepLine:
         moment = time.monotonic()
         due = name not in self._steps or moment - self._shown >= _PAUSE
         first, began = self._steps.setdefault(name, (done, moment))
-        if now.quiet or moment - self._since < _QUICK or not due or not _shows_progress():
+        if now.quiet or moment - now.started < _QUICK or not due or not _shows_progress():
             return
         self._shown, lasted = moment, max(moment - began, 1e-9)
         rate = (done - first) / lasted
@@ -414,7 +429,7 @@ class StepLine:
         if rate >= 1:
             parts.append(pace)
         if share is not None and share >= _LEAST_SHARE:
-            parts.append(f"{_duration(lasted * max(1 / share - 1, 0))} left")
+            parts.append(f"{duration(max(round(lasted * (1 / share - 1)), 0))} left")
         _show_progress(", ".join(parts))
 
 
@@ -423,11 +438,10 @@ def _shows_progress() -> bool:
 
     Standard output that is a pipe mostly ends at the same terminal.
     """
-    try:
-        piped = stat.S_ISFIFO(os.fstat(sys.stdout.fileno()).st_mode)
-    except (OSError, ValueError):
-        piped = False
-    return sys.stderr.isatty() and not piped
+    with contextlib.suppress(OSError, ValueError):
+        if stat.S_ISFIFO(os.fstat(sys.stdout.fileno()).st_mode):
+            return False
+    return sys.stderr.isatty()
 
 
 def _show_progress(message: str) -> None:
@@ -438,14 +452,10 @@ def _show_progress(message: str) -> None:
 
 
 def _end_progress() -> None:
-    _show_progress("")
-    sys.stderr.write("\r")
-    sys.stderr.flush()
-
-
-def _duration(seconds: float) -> str:
-    length, unit = next((each for each in _UNITS if seconds >= each[0]), _UNITS[-1])
-    return f"{seconds / length:.0f} {unit}"
+    if now.progress_width:
+        _show_progress("")
+        sys.stderr.write("\r")
+        sys.stderr.flush()
 
 
 def fail(error: FpdbError) -> None:

@@ -68,7 +68,7 @@ def test_titles_in_pairs_and_ranks_are_harmless(run, tmp_path, title):
     titles = file_of(tmp_path / "titles.txt", f"{line}\n")
     for arguments in (["--pairs", pairs], ["--text", "other", "--rank", titles]):
         plain = run("compare", *arguments)
-        assert (plain.code, len(plain.rows[0]), len(plain.out.splitlines())) == (0, 10, 1)
+        assert (plain.code, len(plain.rows[0]), len(plain.out.splitlines())) == (0, 7, 1)
         as_json = run("compare", *arguments, "--json")
         assert_harmless(plain.out + plain.err + as_json.out + as_json.err)
         shown = json.loads(as_json.out)

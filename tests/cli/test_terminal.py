@@ -110,8 +110,8 @@ def test_texts_that_are_compared_are_cut_to_the_line(show, tmp_path, monkeypatch
     lines = tmp_path / "pairs.tsv"
     lines.write_text(f"{STORY}\t{STORY}完\n", "utf-8")
     [header, row], _ = show("compare", "--pairs", lines)
-    assert header.split() == ["distance", "cosine", "jaccard", "verdict", "text"]
-    assert f"{STORY[:9]}… | {STORY[:9]}" in row
+    assert header.split() == ["distance", "equal", "bits", "cosine", "jaccard", "verdict", "text"]
+    assert f"{STORY[:9]}… | {STORY[:4]}" in row
     assert 70 < columns_of(f"{row}$", "$") <= 80
     [piped], _ = show("compare", "--pairs", lines, piped=True)
     assert piped.endswith(f"\t{STORY}\t{STORY}完")
