@@ -30,7 +30,9 @@ def dedupe(
     keep: str = "first",
     bad: str = "keep",
     removed: str | os.PathLike[str] | None = None,
-    jobs: int = 1,
+    jobs: int = 0,
+    memory: int | None = None,
+    tmp: str | os.PathLike[str] | None = None,
     abandon: bool = False,
     on_removed: Callable[[Removed], object] | None = None,
     on_bad: Callable[[BadRecord], object] | None = None,
@@ -67,6 +69,9 @@ def dedupe(
         removed: A file for a line of JSON about each record that was removed.
         jobs: The number of threads that read and fingerprint; 0 for one a processor. The result
             doesn't depend on it.
+        memory: The bytes of memory that columns of all records may take, some 250 for each; half
+            of the free memory by default. Beyond that they lie in files.
+        tmp: The folder of these files; that of the output by default.
         abandon: Forget a run that moved some of its outputs to their places, but didn't come to add
             what it kept to the database. Its outputs stay as they are, and what is deduplicated
             later isn't compared with them.
@@ -89,6 +94,8 @@ def dedupe(
         keep,
         bad,
         jobs,
+        memory,
+        tmp,
         abandon=abandon,
         on_removed=on_removed,
         on_bad=on_bad,

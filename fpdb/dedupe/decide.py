@@ -17,10 +17,9 @@ from fpdb.documents.lookup import Search
 from fpdb.documents.prepare import GATHERED
 from fpdb.errors import InputError
 from fpdb.io.batches import RecordBatch
-from fpdb.joins.columns import GrowingColumn, GrowingStrings, GrowingTexts
+from fpdb.joins.columns import GrowingColumn, GrowingStrings, GrowingTexts, Room
 from fpdb.joins.selection import Chosen, Selection
 from fpdb.models import Key, now
-from fpdb.scratch import Scratch
 from fpdb.storage.format import Stored, StoredRun
 from fpdb.storage.origin import origin_of, pack_origin
 from fpdb.tables.bits import to_ints
@@ -36,32 +35,29 @@ class Decider:
         self,
         run: Deduplication,
         database: Database | None,
-        scratch: Scratch,
+        room: Room,
         *,
         lined: bool = False,
     ) -> None:
-        """Begin; the columns of records are in a scratch folder, as long as that is there.
-
-        If wanted, `lines` gets a line about each record that is removed.
-        """
+        """Begin; if wanted, `lines` gets a line about each record that is removed."""
         self._run, self._database = run, database
-        self.lines = scratch.file("removed") if lined else None
+        self.lines = room.file() if lined else None
         self._told = lined or run.on_removed is not None
         self._preparer = run.preparer(database)
         index = self._preparer.index
         similarity = run.similarity or self._preparer.header.get("similarity")
         self._bits = index.plan.bits
-        self._texts = GrowingTexts(scratch, self._bits)
+        self._texts = GrowingTexts(room, self._bits)
         search = Search(index.plan.k, None, similarity)
-        self._selection = Selection(index, search, self._texts, scratch)
-        self._is_bad = GrowingColumn(scratch, "is-bad", np.bool_)
-        self._numbers = GrowingColumn(scratch, "numbers", np.int64)
-        self._values = GrowingColumn(scratch, "values", np.float64)
-        self._characters = GrowingColumn(scratch, "characters", np.int64)
-        self._keys = GrowingStrings(scratch, "keys")
+        self._selection = Selection(index, search, self._texts, room)
+        self._is_bad = GrowingColumn(room, np.bool_)
+        self._numbers = GrowingColumn(room, np.int64)
+        self._values = GrowingColumn(room, np.float64)
+        self._characters = GrowingColumn(room, np.int64)
+        self._keys = GrowingStrings(room)
         # Of each record, the number of a document of the database that it resembles.
-        self._matched = GrowingColumn(scratch, "matched", np.int64)
-        self._matches = GrowingStrings(scratch, "matches")
+        self._matched = GrowingColumn(room, np.int64)
+        self._matches = GrowingStrings(room)
         self._shown: list[str] = []  # how the places of records begin,
         self._firsts: list[int] = []  # from these ones on
         self.sizes: Counter[int] = Counter()  # of the inputs, in records

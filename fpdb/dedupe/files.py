@@ -25,6 +25,7 @@ from fpdb.io import streams
 from fpdb.io.batches import read_batches
 from fpdb.io.files import FORMATS, Source, check_path
 from fpdb.io.raw import COPIED, TableHead, changed, write_rows
+from fpdb.joins.columns import Room
 from fpdb.scratch import Drafts, Scratch, scratch_folder
 from fpdb.storage.open_checks import disk_named
 
@@ -81,8 +82,8 @@ class Corpus:
                 for number, (path, form) in enumerate(zip(self.paths, forms, strict=True))
             ]
             headers = self._headers(inputs)
-            with self.run.opened(given) as database:
-                self._decide_and_write(database, inputs, headers, scratch)
+            with self.run.opened(given) as database, self.run.room(scratch) as room:
+                self._decide_and_write(database, inputs, headers, room)
 
     def _check(self) -> list[str]:
         """Return the formats of the inputs; raise InputError if they can't be copied."""
@@ -146,12 +147,12 @@ class Corpus:
         database: Database | None,
         inputs: list[InputFile],
         headers: list[TableHead],
-        scratch: Scratch,
+        room: Room,
     ) -> None:
         run = self.run
         if database is not None:
             self._require_new_targets(database)
-        with Decider(run, database, scratch, lined=bool(self.removed)) as decider:
+        with Decider(run, database, room, lined=bool(self.removed)) as decider:
             codes = [codes for _, codes in decider.each(self._pieces(inputs))]
             kept = run.kept(np.concatenate([np.empty(0, np.uint8), *codes]))
             ends = np.cumsum([decider.sizes[number] for number in range(len(inputs))])

@@ -15,7 +15,6 @@ from fpdb.io.arrow import selectable
 from fpdb.io.batches import batch_of, read_table
 from fpdb.io.records import Reading
 from fpdb.models import Document
-from fpdb.scratch import scratch_folder
 
 _TOGETHER = 1000
 
@@ -44,10 +43,10 @@ def _decided(
     run: Deduplication, blocks: Iterable[RecordBlock], given: Where | None
 ) -> Iterator[tuple[list[RecordBlock], Codes]]:
     """Yield what became of blocks, and add to the database when all of them were taken."""
-    with run.opened(given) as database, scratch_folder() as scratch:
+    with run.opened(given) as database, run.room() as room:
         if database is not None:
             require_next(database)
-        with Decider(run, database, scratch) as decider:
+        with Decider(run, database, room) as decider:
             yield from decider.each(blocks)
             decider.require_next()
             decider.finish()

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -21,7 +22,9 @@ from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe, preset
 from fpdb.flow import RecordCounts
 from fpdb.io.records import BadRecord, Reading
-from fpdb.models import DIGEST_BYTES, Key, require_choice
+from fpdb.joins.columns import Room
+from fpdb.models import DIGEST_BYTES, Key, require_choice, require_whole
+from fpdb.scratch import Scratch, scratch_folder
 from fpdb.storage.open_checks import is_vacant
 from fpdb.threads import mapped
 
@@ -80,7 +83,9 @@ class Deduplication:
     recipe: str | Recipe | None = None
     keep: str = "first"
     bad: str = "keep"
-    jobs: int = 1
+    jobs: int = 0
+    memory: int | None = None
+    folder: str | os.PathLike[str] | None = None
     abandon: bool = False
     on_removed: Callable[[Removed], object] | None = None
     on_bad: Callable[[BadRecord], object] | None = None
@@ -98,6 +103,13 @@ class Deduplication:
                 f"found keep {self.keep!r}, expected first, longest or newest:FIELD",
                 hint="newest:date keeps the record with the latest date",
             )
+        require_whole("memory", self.memory, 0)
+        if self.folder is not None and not Path(self.folder).is_dir():
+            raise InputError(
+                f"there is no folder {self.folder} for temporary files",
+                hint="create it first, or leave it out",
+                parameter="tmp",
+            )
         if self.k is not None and self.similarity is not None:
             raise InputError(
                 f"found k {self.k} and similarity {self.similarity}, expected one of them",
@@ -105,6 +117,18 @@ class Deduplication:
             )
         fields = (newest,) if newest else ()
         self.reading = dataclasses.replace(self.reading, keyed=False, meta_field=fields)
+
+    @contextlib.contextmanager
+    def room(self, scratch: Scratch | None = None) -> Iterator[Room]:
+        """Make room for the columns of the records, in files if they need more than the memory.
+
+        The files are in the given folder, or else in a scratch folder that is there already.
+        """
+        with contextlib.ExitStack() as stack:
+            if self.folder is not None or scratch is None:
+                beside = None if self.folder is None else Path(self.folder, "fpdb")
+                scratch = stack.enter_context(scratch_folder(beside))
+            yield Room(scratch, self.memory)
 
     def expect(self, total: int, stage: str) -> None:
         """Begin a stage that reads some bytes."""

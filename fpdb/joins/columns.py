@@ -1,15 +1,18 @@
-"""Documents as columns, and columns that grow in mapped files, which needn't fit into memory.
+"""Documents as columns, and columns that grow: in memory while there is room, else in mapped files.
 
-A column of a corpus is an array in a scratch file. The system writes its pages there when memory is
+A mapped column needn't fit into memory: the system writes its pages to the file when memory is
 short, and reads them again.
 """
 
+import contextlib
+import math
 import mmap
 import os
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,16 +27,75 @@ from fpdb.storage.format import Stored
 _LEAST_ROWS = 1 << 12
 
 
-class GrowingColumn:
-    """An array in a scratch file, to whose end rows are added."""
+class Room:
+    """Where the columns of a run lie: in some bytes of memory, and beyond these in files."""
 
-    def __init__(self, scratch: Scratch, name: str, kind: Any, *width: int) -> None:
-        scratch.file(name).close()
-        self._scratch, self._name = scratch, name
-        self._kind, self._width = np.dtype(kind), width
-        self._row_bytes = int(np.prod(width, dtype=np.int64)) * self._kind.itemsize
-        self._rows = self._mapped(_LEAST_ROWS)
+    def __init__(self, scratch: Scratch, memory: int | None = None) -> None:
+        self._scratch = scratch
+        self._left = free_memory() // 2 if memory is None else memory
+        self._files = 0
+
+    def array(self, kind: Any, *shape: int) -> NDArray[Any]:
+        """Return a new array with any values."""
+        array = self.in_memory(kind, *shape)
+        if array is None:
+            with self.file() as file:
+                array = mapped(file, kind, *shape)
+        return array
+
+    def in_memory(self, kind: Any, *shape: int) -> NDArray[Any] | None:
+        """Return a new array in memory, or None if that has no room for it."""
+        array_bytes = _bytes_of(kind, shape)
+        if array_bytes > self._left:
+            return None
+        self._left -= array_bytes
+        array = np.empty(shape, kind)
+        weakref.finalize(array, self._free, array_bytes).atexit = False
+        return array
+
+    def file(self) -> IO[bytes]:
+        """Make a file in the scratch folder."""
+        self._files += 1
+        return self._scratch.file(f"column-{self._files}")
+
+    def _free(self, size: int) -> None:
+        self._left += size
+
+
+def mapped(file: IO[bytes], kind: Any, *shape: int) -> NDArray[Any]:
+    """Return the content of a file as an array; extend the file to its size."""
+    size = max(_bytes_of(kind, shape), 1)
+    # Pages that no disk has room for would end the process when they are written.
+    getattr(os, "posix_fallocate", _extend)(file.fileno(), 0, size)
+    data = mmap.mmap(file.fileno(), size)
+    return np.frombuffer(data, kind, math.prod(shape)).reshape(shape)
+
+
+def _bytes_of(kind: Any, shape: Sequence[int]) -> int:
+    return math.prod(shape) * int(np.dtype(kind).itemsize)
+
+
+def _extend(file: int, _: int, size: int) -> None:  # macOS
+    os.ftruncate(file, size)
+
+
+def free_memory() -> int:
+    """Return the bytes of memory that programs can have without swapping, as `free` counts them."""
+    with contextlib.suppress(OSError), open("/proc/meminfo", encoding="ascii") as file:
+        found = dict(line.split(":", 1) for line in file)
+        return int(found["MemAvailable"].split()[0]) << 10
+    pages: int = os.sysconf("SC_PHYS_PAGES")  # macOS
+    return pages * os.sysconf("SC_PAGE_SIZE") // 2
+
+
+class GrowingColumn:
+    """An array to whose end rows are added."""
+
+    def __init__(self, room: Room, kind: Any, *width: int) -> None:
+        self._room, self._kind, self._width = room, kind, width
+        self._file: IO[bytes] | None = None
         self._count = 0
+        self._rows = self._grown(_LEAST_ROWS)
 
     def __len__(self) -> int:
         return self._count
@@ -47,35 +109,30 @@ class GrowingColumn:
         """Append rows."""
         count = self._count + len(rows)
         if count > len(self._rows):
-            # Views of the old map stay valid: both show the same file.
-            self._rows = self._mapped(count + count // 2)
+            self._rows = self._grown(count + count // 2)
         self._rows[self._count : count] = rows
         self._count = count
 
-    def _mapped(self, rows: int) -> NDArray[Any]:
-        size = rows * self._row_bytes
-        flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
-        file = os.open(self._name, flags, dir_fd=self._scratch.descriptor)
-        try:
-            # Pages that no disk has room for would end the process when they are written.
-            getattr(os, "posix_fallocate", _extend)(file, 0, size)
-            data = mmap.mmap(file, size)
-        finally:
-            os.close(file)
-        count = rows * self._row_bytes // self._kind.itemsize
-        return np.frombuffer(data, self._kind, count).reshape(rows, *self._width)
-
-
-def _extend(file: int, _: int, size: int) -> None:  # macOS
-    os.ftruncate(file, size)
+    def _grown(self, rows: int) -> NDArray[Any]:
+        shape = rows, *self._width
+        if self._file is not None:
+            # Views of the old map stay valid: both show the same file.
+            return mapped(self._file, self._kind, *shape)
+        grown = self._room.in_memory(self._kind, *shape)
+        if grown is None:
+            self._file = self._room.file()
+            grown = mapped(self._file, self._kind, *shape)
+        if self._count:
+            grown[: self._count] = self.values
+        return grown
 
 
 class GrowingStrings:
     """Strings of bytes, to which others are added."""
 
-    def __init__(self, scratch: Scratch, name: str) -> None:
-        self._data = GrowingColumn(scratch, name, np.uint8)
-        self._ends = GrowingColumn(scratch, f"{name}-ends", np.int64)
+    def __init__(self, room: Room) -> None:
+        self._data = GrowingColumn(room, np.uint8)
+        self._ends = GrowingColumn(room, np.int64)
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -130,13 +187,13 @@ class TextColumns:
 class GrowingTexts:
     """The columns of all documents of a corpus, numbered in the order in which they were added."""
 
-    def __init__(self, scratch: Scratch, bits: int) -> None:
+    def __init__(self, room: Room, bits: int) -> None:
         words = (2,) if bits == 128 else ()
         self._columns = [
-            GrowingColumn(scratch, "fingerprints", np.uint64, *words),
-            GrowingColumn(scratch, "digests", np.uint64, DIGEST_BYTES // 8),
-            GrowingColumn(scratch, "sketches", np.uint8, SKETCH_BYTES),
-            GrowingColumn(scratch, "short", np.bool_),
+            GrowingColumn(room, np.uint64, *words),
+            GrowingColumn(room, np.uint64, DIGEST_BYTES // 8),
+            GrowingColumn(room, np.uint8, SKETCH_BYTES),
+            GrowingColumn(room, np.bool_),
         ]
 
     def __len__(self) -> int:

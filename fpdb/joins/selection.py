@@ -16,9 +16,8 @@ from fpdb.documents.lookup import CANDIDATES, Search
 from fpdb.documents.similarity import Shares, jaccard
 from fpdb.errors import DamagedError
 from fpdb.fingerprint.sketches import least_estimate, mix
-from fpdb.joins.columns import GrowingColumn, GrowingTexts, TextColumns
+from fpdb.joins.columns import GrowingColumn, GrowingTexts, Room, TextColumns
 from fpdb.models import Key
-from fpdb.scratch import Scratch
 from fpdb.tables import Index
 from fpdb.tables.bands import MOST_COMPARED, MOST_OF_A_BAND
 from fpdb.tables.bits import Distances, as_words, distances
@@ -27,6 +26,8 @@ from fpdb.tables.bits import Distances, as_words, distances
 _PAIRS = 1 << 15
 # Pairs of a block that are compared with each other; with more it is halved.
 _MOST_PAIRS = 1 << 22
+# Rows that are merged at once.
+_MERGED = 1 << 20
 # A row is a word: the upper half of a hash, and the place of a document.
 _PLACE = np.uint64((1 << 32) - 1)
 
@@ -66,8 +67,8 @@ class _Alike(NamedTuple):
 class _KeptRows:
     """The rows of kept documents in sorted parts, each at most half as large as the last."""
 
-    def __init__(self, most: int, most_compared: int | None) -> None:
-        self._most, self._most_compared = most, most_compared
+    def __init__(self, room: Room, most: int, most_compared: int | None) -> None:
+        self._room, self._most, self._most_compared = room, most, most_compared
         self._parts: list[Column] = []
 
     def add(self, rows: Column) -> None:
@@ -76,9 +77,9 @@ class _KeptRows:
         if len(rows):
             parts.append(rows)
         while len(parts) > 1 and len(parts[-2]) < 2 * len(parts[-1]):
-            last = parts.pop()
-            parts[-1] = np.concatenate([parts[-1], last])
-            parts[-1].sort(kind="stable")  # which finds both runs, and merges them
+            last, other = parts.pop(), parts.pop()
+            parts.append(self._room.array(np.uint64, len(last) + len(other)))
+            _merge(other, last, parts[-1])
 
     def near(self, asked: Column, crowded: Marks) -> Iterator[tuple[Places, Places]]:
         """Yield pairs: a document that asks, and a kept one with one of its numbers.
@@ -125,19 +126,19 @@ class Selection:
     the kept ones, in the order of the choice.
     """
 
-    def __init__(self, index: Index, search: Search, texts: GrowingTexts, scratch: Scratch) -> None:
-        self._bits = index.plan.bits
+    def __init__(self, index: Index, search: Search, texts: GrowingTexts, room: Room) -> None:
+        self._room, self._bits = room, index.plan.bits
         self._k = search.k
         self._corpus = texts
         self._least = None if search.similarity is None else least_estimate(search.similarity)
         if self._least is not None and index.bands is None:
             raise DamagedError("a database without bands was queried for similar texts")
         self._shape = None if self._least is None or index.bands is None else index.bands.shape
-        self._texts = _KeptRows(MOST_OF_A_BAND, MOST_COMPARED)
+        self._texts = _KeptRows(room, MOST_OF_A_BAND, MOST_COMPARED)
         self._routes = index.routes(search.k)
         # With a similarity, it is needed from the first document on that has no text.
-        self._prints = _KeptRows(CANDIDATES, None) if self._least is None else None
-        self._kept = GrowingColumn(scratch, "kept", np.int64)
+        self._prints = _KeptRows(room, CANDIDATES, None) if self._least is None else None
+        self._kept = GrowingColumn(room, np.int64)
 
     @property
     def kept(self) -> Places:
@@ -219,7 +220,7 @@ class Selection:
     def _tables(self, block: TextColumns) -> list[tuple[_KeptRows, Column, Column]]:
         """Return each table, with the rows under which a block looks there, and is found there."""
         if self._prints is None and block.ready.any():
-            self._prints = _KeptRows(CANDIDATES, None)
+            self._prints = _KeptRows(self._room, CANDIDATES, None)
             for start in range(0, len(self._kept), _MOST_PAIRS):
                 part = self._corpus.all[self.kept[start : start + _MOST_PAIRS]]
                 rows = self._prefixes(part, ~part.short, probed=False)
@@ -296,6 +297,18 @@ class Selection:
             alike[short] = same & block.short[own[short]] & others.short[other[short]]
             shares[short], apart[short] = 1.0, 0
         return _Alike(own, met, shares, apart).only(alike)
+
+
+def _merge(first: Column, second: Column, into: Column) -> None:
+    """Merge sorted rows, some at a time, so that little memory is needed besides."""
+    start = other = 0
+    while start < len(first):
+        stop = min(start + _MERGED, len(first))
+        end = int(second.searchsorted(first[stop - 1])) if stop < len(first) else len(second)
+        part = into[start + other : stop + end]
+        part[: stop - start], part[stop - start :] = first[start:stop], second[other:end]
+        part.sort(kind="stable")  # which finds both runs, and merges them
+        start, other = stop, end
 
 
 def _rows(numbers: Column, places: Places) -> Column:

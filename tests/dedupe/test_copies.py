@@ -130,6 +130,7 @@ def test_progress_of_parquet_is_shown_by_its_row_groups(tmp_path):
     fpdb.dedupe(
         source,
         tmp_path / "out.parquet",
+        jobs=1,
         on_progress=lambda now: read.append(now.done) if now.stage == "reading" else None,
     )
     assert read == sorted(read)

@@ -181,7 +181,7 @@ def test_records_are_read_and_yielded_in_turn(corpus, monkeypatch):
             read.append(record)
             yield record
 
-    found = fpdb.dedupe(source())
+    found = fpdb.dedupe(source(), jobs=1)
     assert read == []
     next(found)
     assert len(read) == 1000

@@ -14,7 +14,7 @@ from fpdb.documents.lookup import Search
 from fpdb.documents.prepare import Preparer
 from fpdb.fingerprint.sketches import least_estimate, one_jaccard
 from fpdb.joins import selection
-from fpdb.joins.columns import GrowingTexts, TextColumns
+from fpdb.joins.columns import GrowingTexts, Room, TextColumns
 from fpdb.joins.selection import Selection
 from fpdb.scratch import scratch_folder
 from fpdb.storage.format import Stored
@@ -65,11 +65,12 @@ def by_definition(index, search, documents):
 
 
 @contextmanager
-def selection_of(index, search, documents):
+def selection_of(index, search, documents, memory=1 << 30):
     """A selection of documents, whose columns it gets a block at a time."""
     with scratch_folder() as scratch:
-        texts = GrowingTexts(scratch, 64)
-        selected = Selection(index, search, texts, scratch)
+        room = Room(scratch, memory)
+        texts = GrowingTexts(room, 64)
+        selected = Selection(index, search, texts, room)
 
         def choose(start, stop, known=False):
             texts.add(TextColumns.of(documents[start:stop], 64))
@@ -79,9 +80,9 @@ def selection_of(index, search, documents):
         yield selected, choose
 
 
-def by_join(index, search, documents, size):
+def by_join(index, search, documents, size, memory):
     nearest = {}
-    with selection_of(index, search, documents) as (selected, choose):
+    with selection_of(index, search, documents, memory) as (selected, choose):
         for start in range(0, len(documents), size):
             choice = choose(start, min(start + size, len(documents)))
             assert not choice.crowded.any()
@@ -119,18 +120,20 @@ def corpora(draw):
     texts=corpora(),
     size=st.sampled_from([1, 3, 50]),
     most=st.sampled_from([1, 10, 1 << 22]),
+    memory=st.sampled_from([0, 800_000, 1 << 30]),
     how=st.sampled_from([(0.8, 3), (0.5, 3), (0.95, 7), (None, 0), (None, 3), (None, 9)]),
 )
 @settings(max_examples=examples(60), deadline=None)
-def test_what_is_kept_is_what_the_definition_keeps(texts, size, most, how):
-    """In blocks of any size, which are halved if they have many pairs."""
+def test_what_is_kept_is_what_the_definition_keeps(texts, size, most, memory, how):
+    """In blocks of any size, halved if they have many pairs; in memory, in files, or both."""
     similarity, k = how
     preparer, search = preparer_of(similarity=similarity, k=k), Search(k, None, similarity)
     documents = documents_of(texts, preparer)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(selection, "_MOST_PAIRS", most)
         patch.setattr(selection, "_PAIRS", min(most, 5))
-        found = by_join(preparer.index, search, documents, size)
+        patch.setattr(selection, "_MERGED", min(most, 7))
+        found = by_join(preparer.index, search, documents, size, memory)
     assert found == by_definition(preparer.index, search, documents)
 
 
