@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ class Room:
     """Where the columns of a run lie: in some bytes of memory, and beyond these in files."""
 
     def __init__(self, scratch: Scratch, memory: int | None = None) -> None:
-        self._scratch = scratch
+        self.scratch = scratch
         self._left = free_memory() // 2 if memory is None else memory
         self._files = 0
 
@@ -39,8 +39,10 @@ class Room:
         """Return a new array with any values."""
         array = self.in_memory(kind, *shape)
         if array is None:
-            with self.file() as file:
-                array = mapped(file, kind, *shape)
+            name = self.file()
+            array = self.mapped(name, kind, *shape)
+            # The mapped pages stay until the array goes.
+            os.unlink(name, dir_fd=self.scratch.descriptor)
         return array
 
     def in_memory(self, kind: Any, *shape: int) -> NDArray[Any] | None:
@@ -53,22 +55,28 @@ class Room:
         weakref.finalize(array, self._free, array_bytes).atexit = False
         return array
 
-    def file(self) -> IO[bytes]:
-        """Make a file in the scratch folder."""
+    def file(self) -> str:
+        """Make a file, and return its name."""
         self._files += 1
-        return self._scratch.file(f"column-{self._files}")
+        name = f"column-{self._files}"
+        self.scratch.file(name).close()
+        return name
+
+    def mapped(self, name: str, kind: Any, *shape: int) -> NDArray[Any]:
+        """Return the content of a file as an array; extend the file to its size."""
+        size = max(_bytes_of(kind, shape), 1)
+        flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+        file = os.open(name, flags, dir_fd=self.scratch.descriptor)
+        try:
+            # Pages that no disk has room for would end the process when they are written.
+            getattr(os, "posix_fallocate", _extend)(file, 0, size)
+            data = mmap.mmap(file, size)
+        finally:
+            os.close(file)
+        return np.frombuffer(data, kind, math.prod(shape)).reshape(shape)
 
     def _free(self, size: int) -> None:
         self._left += size
-
-
-def mapped(file: IO[bytes], kind: Any, *shape: int) -> NDArray[Any]:
-    """Return the content of a file as an array; extend the file to its size."""
-    size = max(_bytes_of(kind, shape), 1)
-    # Pages that no disk has room for would end the process when they are written.
-    getattr(os, "posix_fallocate", _extend)(file.fileno(), 0, size)
-    data = mmap.mmap(file.fileno(), size)
-    return np.frombuffer(data, kind, math.prod(shape)).reshape(shape)
 
 
 def _bytes_of(kind: Any, shape: Sequence[int]) -> int:
@@ -93,7 +101,7 @@ class GrowingColumn:
 
     def __init__(self, room: Room, kind: Any, *width: int) -> None:
         self._room, self._kind, self._width = room, kind, width
-        self._file: IO[bytes] | None = None
+        self._file = ""
         self._count = 0
         self._rows = self._grown(_LEAST_ROWS)
 
@@ -115,13 +123,13 @@ class GrowingColumn:
 
     def _grown(self, rows: int) -> NDArray[Any]:
         shape = rows, *self._width
-        if self._file is not None:
+        if self._file:
             # Views of the old map stay valid: both show the same file.
-            return mapped(self._file, self._kind, *shape)
+            return self._room.mapped(self._file, self._kind, *shape)
         grown = self._room.in_memory(self._kind, *shape)
         if grown is None:
             self._file = self._room.file()
-            grown = mapped(self._file, self._kind, *shape)
+            grown = self._room.mapped(self._file, self._kind, *shape)
         if self._count:
             grown[: self._count] = self.values
         return grown
