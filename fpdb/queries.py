@@ -8,10 +8,11 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from fpdb.arrays import each
+from fpdb.arrays import Marks, each
 from fpdb.documents.catalog import View
 from fpdb.documents.lookup import Search, answer, answers, hits, near, to_document
 from fpdb.documents.prepare import BATCH, Preparer, as_fingerprints, as_number
+from fpdb.documents.similarity import Side
 from fpdb.errors import DocumentNotFoundError, IncompleteWarning, InputError
 from fpdb.fingerprint import Recipe
 from fpdb.models import (
@@ -187,6 +188,14 @@ class Queries(ABC):
         A document that is stored matches itself. The answers are those of `query` with the texts.
         """
         yield from self._ask(documents, self._checked(k, limit, similarity))
+
+    def may_match(self, side: Side) -> Marks | Literal[True]:
+        """Mark the texts for which `query_prepared` may find a match; short ones are to be asked."""
+        bands = self._index.bands
+        if bands is None:
+            return True
+        with self._transaction() as txn:
+            return bands.met(txn, side.sketches, side.digests)
 
     def query_fingerprint(
         self, fingerprint: int, *, k: int | None = None, limit: int | None = None

@@ -45,12 +45,23 @@ def dedupe(
         Literal["keep", "drop", "fail"],
         option("--bad keep|drop|fail", "Records that can't be compared."),
     ] = "keep",
-    jobs: options.JobsOption = 1,
+    memory: Annotated[
+        int | None,
+        option(
+            "--memory N",
+            "Memory for all records' columns, e.g. 3G; default half of what is free.",
+            parser=options.parse_bytes,
+        ),
+    ] = None,
+    tmp: Annotated[
+        str | None, option("--tmp DIR", "A folder for what has no room there; default beside OUT.")
+    ] = None,
+    jobs: options.JobsOption = 0,
 ) -> None:
     """Copy files without near-duplicates.
 
     Example:
-      fpdb dedupe part-*.parquet -o clean.parquet --removed removed.jsonl --jobs 0
+      fpdb dedupe part-*.parquet -o clean.parquet --removed removed.jsonl
 
     Copies JSON lines, CSV, TSV, Parquet and Arrow; what stays is unchanged, in
     its order. With --db, repeat a command that was interrupted: it does all again.
@@ -84,6 +95,8 @@ def dedupe(
         bad=bad,
         removed=removed,
         jobs=jobs,
+        memory=memory,
+        tmp=tmp,
         abandon=abandon,
         on_bad=bad_records,
         on_progress=progress,

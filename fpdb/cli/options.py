@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import re
 from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
@@ -16,6 +17,8 @@ from fpdb.fingerprint.digits import Base
 from fpdb.threads import MOST
 
 _LARGEST_COUNT = 1 << 63
+_BYTES = re.compile(r"([0-9]{1,19})([KMG]?)")
+_SHIFTS = {"": 0, "K": 10, "M": 20, "G": 30}
 
 
 def option(spec: str, text: str, **more: Any) -> Any:
@@ -38,6 +41,15 @@ def parse_count(given: str | int) -> int:
             f"found {str(given)!r}, expected a whole number from 1, e.g. 50000, 8e9 or 2**33"
         )
     return int(number)
+
+
+def parse_bytes(given: str | int) -> int:
+    """Parse a number of bytes, e.g. 512M or 3G."""
+    found = _BYTES.fullmatch(str(given))
+    number = int(found[1]) << _SHIFTS[found[2]] if found else 0
+    if not 1 <= number <= _LARGEST_COUNT:
+        raise typer.BadParameter(f"found {str(given)!r}, expected a number of bytes, e.g. 3G")
+    return number
 
 
 def parse_similarity(given: str | float) -> float:

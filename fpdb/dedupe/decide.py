@@ -4,10 +4,12 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from itertools import repeat
 from typing import Any, Self
 
 import numpy as np
 import xxhash
+from numpy.typing import NDArray
 
 from fpdb.arrays import Places, among, unique
 from fpdb.database import Database
@@ -147,8 +149,10 @@ class Decider:
         start = len(self._matched)
         matched = np.full(len(self._texts) - start, -1)
         if self._database is not None:
-            [good] = (~self._is_bad.values[start:]).nonzero()
-            documents, entries = self._stored(start + good), list[bytes]()
+            texts = self._texts.all[start:]
+            asked = texts.short | self._database.may_match(texts.side)
+            [good] = (asked & ~self._is_bad.values[start:]).nonzero()
+            documents, entries = self._stored(start + good, named=False), list[bytes]()
             similarity = self._run.similarity
             answers = self._database.query_prepared(documents, similarity=similarity, limit=1)
             for place, matches in zip(good.tolist(), answers, strict=True):
@@ -201,9 +205,13 @@ class Decider:
             self.lines.write("".join(lines).encode())
 
     def _place(self, number: int) -> str:
-        """Return where a record was read."""
-        shown = self._shown[int(np.searchsorted(self._firsts, number, "right")) - 1]
-        return f"{shown}{self._numbers.values[number]}"
+        return self._places(np.array([number]))[0]
+
+    def _places(self, numbers: Places) -> list[str]:
+        """Return where records were read."""
+        sources = np.searchsorted(self._firsts, numbers, "right") - 1
+        lines = self._numbers.values[numbers].tolist()
+        return [f"{self._shown[own]}{line}" for own, line in zip(sources, lines, strict=True)]
 
     def _shown_key(self, number: int) -> Key:
         """Return the key of a record as it was read, or its place if it has none."""
@@ -251,29 +259,49 @@ class Decider:
         content = xxhash.xxh3_128_digest(known.encode())
         return StoredRun(content, self._run.options(), now(), finished=False)
 
-    def _stored(self, numbers: Places) -> list[Stored]:
-        """Return records as a database stores them."""
+    def _stored(self, numbers: Places, *, named: bool = True) -> list[Stored]:
+        """Return records as a database stores them; without names, as it is asked for them."""
         texts, present = self._texts.all[numbers], now()
-        side, stored = texts.side, []
-        fingerprints = to_ints(side.fingerprints, self._bits)
-        for place, number in enumerate(numbers.tolist()):
-            short, key = bool(texts.short[place]), self._shown_key(number)
-            digest, sketch = side.digests[place].tobytes(), side.sketches[place].tobytes()
+        side, short = texts.side, texts.short.tolist()
+        keys: Iterable[str] = repeat("")
+        origins: Iterable[bytes] = repeat(b"")
+        if named:
+            places = self._places(numbers)
+            found = map(unpack_key, self._keys.some(numbers))
+            read = [place if key is None else key for place, key in zip(places, found, strict=True)]
             # For the database, the key is a text.
-            origin = pack_origin(self._place(number), key if isinstance(key, int) else None)
-            stored.append(
-                Stored(
-                    id=0,
-                    key=str(key),
-                    fingerprint=None if short else fingerprints[place],
-                    added=present,
-                    digest=digest if short or any(digest) else b"",
-                    meta=origin,
-                    characters=int(self._characters.values[number]),
-                    sketch=sketch if any(sketch) else b"",
-                )
+            keys = map(str, read)
+            wholes = (key if isinstance(key, int) else None for key in read)
+            origins = map(pack_origin, places, wholes)
+        rows = zip(
+            to_ints(side.fingerprints, self._bits),
+            _rows_of(side.digests),
+            _rows_of(side.sketches),
+            self._characters.values[numbers].tolist(),
+            keys,
+            origins,
+            short,
+            strict=False,
+        )
+        return [
+            Stored(
+                id=0,
+                key=key,
+                fingerprint=None if is_short else number,
+                added=present,
+                digest=digest if is_short or any(digest) else b"",
+                meta=origin,
+                characters=characters,
+                sketch=sketch if any(sketch) else b"",
             )
-        return stored
+            for number, digest, sketch, characters, key, origin, is_short in rows
+        ]
+
+
+def _rows_of(array: NDArray[Any]) -> list[bytes]:
+    """Return the bytes of each row."""
+    data, size = array.tobytes(), array.itemsize * array.shape[1]
+    return [data[start : start + size] for start in range(0, len(data), size)]
 
 
 def require_next(database: Database, own: StoredRun | None = None) -> None:

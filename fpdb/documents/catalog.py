@@ -163,10 +163,11 @@ class Catalog(ABC):
     def under_free_keys(self, txn: ReadTransaction, documents: Sequence[Stored]) -> list[Stored]:
         """Rename documents whose keys are stored, or come twice."""
         numbers = count(Counters.unpack(txn.get("counters", b"counters")).next_id)
+        taken = self.holds(txn, np.array([document.key for document in documents], object))
         named: dict[Key, Stored] = {}
-        for document in documents:
-            free = document
-            while free.key in named or self.find(txn, free.key):
+        for document, is_taken in zip(documents, taken.tolist(), strict=True):
+            free = renamed(document, next(numbers)) if is_taken else document
+            while free.key in named or (free is not document and self.find(txn, free.key)):
                 free = renamed(document, next(numbers))
             named[free.key] = free
         return list(named.values())

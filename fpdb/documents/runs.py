@@ -46,8 +46,7 @@ class Runs:
         with without_collector(), self.environment.write(self.timeout) as txn:
             for part in parts:
                 documents = self.catalog.under_free_keys(txn, part)
-                keys = [document.key for document in documents]
-                Writer(txn, self.index, self.catalog, keys).add(documents)
+                Writer(txn, self.index, self.catalog).add_new(documents)
                 added += len(documents)
             layout.forget_files(txn, [run.key])
             if added:

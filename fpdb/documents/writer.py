@@ -88,6 +88,13 @@ class Writer:
         self._next_id += len(keys)
         return np.arange(first, self._next_id, dtype=np.uint64)
 
+    def add_new(self, documents: Sequence[Stored]) -> None:
+        """Add documents whose text keys are free, and differ."""
+        for number, document in enumerate(documents, self._next_id):
+            self._saved[document.key] = Stored(number, *document[1:])
+        self._next_id += len(documents)
+        self.apply()
+
     def add(self, documents: Sequence[Stored], duplicates: Search | None = None) -> list[Added]:
         """Add documents, or replace those with their keys.
 

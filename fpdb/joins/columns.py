@@ -146,8 +146,14 @@ class GrowingStrings:
         return len(self._ends)
 
     def __getitem__(self, number: int) -> bytes:
-        start = int(self._ends.values[number - 1]) if number else 0
-        return self._data.values[start : int(self._ends.values[number])].tobytes()
+        return self.some(np.array([number]))[0]
+
+    def some(self, numbers: Places) -> list[bytes]:
+        """Return strings by their numbers."""
+        ends = self._ends.values
+        bounds = np.where(numbers > 0, ends[numbers - 1], 0).tolist(), ends[numbers].tolist()
+        data = self._data.values
+        return [data[start:end].tobytes() for start, end in zip(*bounds, strict=True)]
 
     def add(self, data: bytes, sizes: Places) -> None:
         """Append strings, which are given one after the other, with their sizes."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.arrays import Column, Rows, joined
+from fpdb.arrays import Column, Marks, Rows, joined, ranked
 from fpdb.fingerprint.sketches import has_sketch
 from fpdb.models import DIGEST_BYTES, SKETCH_BYTES
 from fpdb.storage import ReadTransaction, WriteTransaction
@@ -96,6 +96,17 @@ class BandTable:
     def near(self, txn: ReadTransaction, numbers: list[int]) -> tuple[list[int], bool]:
         """Return the ids of the documents under some sorted numbers, and whether these are all."""
         return _chosen([found for _, found in self.pages.runs(txn, numbers, MOST_OF_A_BAND)])
+
+    def met(self, txn: ReadTransaction, sketches: NDArray[np.uint8], digests: Column) -> Marks:
+        """Mark the texts that have a number of a stored one, or no number at all."""
+        numbers, marks = self.shape.columns(sketches, digests)
+        [wanted], places = ranked([numbers[marks]])
+        bounds, _ = self.pages.last_numbers(txn, [wanted], 0)
+        found = np.zeros(marks.shape, np.bool_)
+        found[marks] = (np.diff(bounds) > 0)[places]
+        found[~marks.any(axis=1)] = True
+        met: Marks = np.logical_or.reduce(found, axis=1)
+        return met
 
     def near_each(
         self, txn: ReadTransaction, asked: Sequence[Sequence[int]]
