@@ -190,7 +190,7 @@ class Queries(ABC):
         yield from self._ask(documents, self._checked(k, limit, similarity))
 
     def may_match(self, side: Side) -> Marks | Literal[True]:
-        """Mark the texts for which `query_prepared` may find a match; short ones are to be asked."""
+        """Mark the texts for which `query_prepared` may find a match, if they aren't short."""
         bands = self._index.bands
         if bands is None:
             return True
