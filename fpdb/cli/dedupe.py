@@ -2,7 +2,7 @@
 
 import contextlib
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -107,21 +107,36 @@ def dedupe(
         saved += f", {render.size(max(counts.bytes_saved or 0, 0))} saved"
     progress.summarise(saved)
     if report:
-        render.now.left = "what stays is written, but no report"
-        shown = fpdb.report(
-            files,
-            report,
-            reading,
-            recipe=known or options.WEB,
-            similarity=least,
-            date_field=keep.partition(":")[2] or None,
-            kept=counts.marks,
-            jobs=jobs,
-            on_progress=ProgressLine(),
-        )
-        groups = render.plural(shown.groups, "group")
-        render.summarise(None, f"{report}: {shown.shown:,} of {groups}")
+        date = keep.partition(":")[2] or None
+        _write_report(report, files, reading, known, least, date, counts.marks, jobs)
     bad_records.settle(counts.read - counts.bad)
+
+
+def _write_report(
+    report: Path,
+    files: list[str],
+    reading: fpdb.Reading,
+    recipe: fpdb.Recipe | None,
+    similarity: float | None,
+    date_field: str | None,
+    kept: Any,
+    jobs: int,
+) -> None:
+    """Show the groups of the records, and which of them stay."""
+    render.now.left = "what stays is written, but no report"
+    shown = fpdb.report(
+        files,
+        report,
+        reading,
+        recipe=recipe or options.WEB,
+        similarity=similarity,
+        date_field=date_field,
+        kept=kept,
+        jobs=jobs,
+        on_progress=ProgressLine(),
+    )
+    groups = render.plural(shown.groups, "group")
+    render.summarise(None, f"{report}: {shown.shown:,} of {groups}")
 
 
 def _compared_by(
