@@ -91,34 +91,6 @@ def closed(filled: Database) -> Path:
 # Paths and files
 
 
-@BOTH_WAYS
-def test_nothing_is_made_where_nothing_is(tmp_path: Path, readonly: bool) -> None:
-    refused(DatabaseNotFoundError, lambda: fpdb.open(tmp_path / "none", readonly=readonly))
-    refused(DatabaseNotFoundError, lambda: fpdb.open(tmp_path / "a" / "b", readonly=readonly))
-    refused(DatabaseNotFoundError, lambda: fpdb.create(tmp_path / "a" / "b"))
-    assert list(tmp_path.iterdir()) == []
-
-
-@BOTH_WAYS
-def test_a_plain_file_stays_as_it_is(tmp_path: Path, readonly: bool) -> None:
-    file = tmp_path / "file"
-    file.write_text("precious")
-    refused(NotADatabaseError, lambda: fpdb.open(file, readonly=readonly))
-    refused(fpdb.DatabaseNotFoundError, lambda: fpdb.open(file / "below", readonly=readonly))
-    refused(DatabaseExistsError, lambda: fpdb.create(file))
-    assert file.read_text() == "precious"
-
-
-@BOTH_WAYS
-def test_a_directory_of_other_things_stays_as_it_is(tmp_path: Path, readonly: bool) -> None:
-    refused(NotADatabaseError, lambda: fpdb.open(tmp_path, readonly=readonly))
-    assert list(tmp_path.iterdir()) == []
-    (tmp_path / "mine").write_text("precious")
-    refused(NotADatabaseError, lambda: fpdb.open(tmp_path, readonly=readonly))
-    refused(DatabaseExistsError, lambda: fpdb.create(tmp_path))
-    assert files(tmp_path) == {"mine": b"precious"}
-
-
 FOREIGN = {
     "random bytes": random.Random(1).randbytes(40_000),
     "SQLite": b"SQLite format 3\0\x10\0\1\1\0\x40\x20\x20" + bytes(8172),
@@ -129,14 +101,26 @@ FOREIGN = {
 
 
 @BOTH_WAYS
-@pytest.mark.parametrize("kind", FOREIGN)
-def test_a_file_of_another_program_is_no_database(
-    tmp_path: Path, kind: str, readonly: bool
-) -> None:
-    (tmp_path / "data.mdb").write_bytes(FOREIGN[kind])
-    refused(NotADatabaseError, lambda: fpdb.open(tmp_path, readonly=readonly))
-    refused(DatabaseExistsError, lambda: fpdb.create(tmp_path))
-    assert files(tmp_path) == {"data.mdb": FOREIGN[kind]}
+@pytest.mark.parametrize("kind", ["nothing", "file", "directory", *FOREIGN])
+def test_what_is_no_database_stays_as_it_is(tmp_path: Path, kind: str, readonly: bool) -> None:
+    path, data = tmp_path / "here", FOREIGN.get(kind, b"precious")
+    if kind == "file":
+        path.write_bytes(data)
+    elif kind != "nothing":
+        path.mkdir()
+        refused(NotADatabaseError, lambda: fpdb.open(path, readonly=readonly))  # it is empty
+        (path / ("data.mdb" if kind in FOREIGN else "mine")).write_bytes(data)
+    error = DatabaseNotFoundError if kind == "nothing" else NotADatabaseError
+    refused(error, lambda: fpdb.open(path, readonly=readonly))
+    if kind in {"nothing", "file"}:
+        refused(DatabaseNotFoundError, lambda: fpdb.open(path / "below", readonly=readonly))
+    if kind == "nothing":
+        refused(DatabaseNotFoundError, lambda: fpdb.create(path / "below"))
+    else:
+        refused(DatabaseExistsError, lambda: fpdb.create(path))
+    assert [file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()] == [data] * (
+        kind != "nothing"
+    )
 
 
 def test_a_database_isnt_created_over_another(closed: Path) -> None:
@@ -347,24 +331,6 @@ def test_a_wrong_argument_changes_nothing(either: Database) -> None:
 def test_an_integer_database_knows_no_prefix(numbered: Database) -> None:
     fill(numbered)
     refused(InputError, lambda: list(numbered.scan(prefix="a")))
-
-
-def test_a_batch_with_a_wrong_document_is_left_out_whole(either: Database) -> None:
-    """What came before it is acknowledged; its own batch and all after it aren't stored."""
-    integer = either.stats().keys == "integer"
-    names: list[Any] = list(range(5000, 8000)) if integer else [f"z{n}" for n in range(3000)]
-    wrong: list[Any] = [Document(name, fingerprint=n) for n, name in enumerate(names)]
-    wrong[1500] = Document(names[1500], fingerprint=2**64)
-    acknowledged: list[Any] = []
-
-    def add() -> None:
-        acknowledged.extend(added.key for added in either.add_many(wrong))
-
-    refused(InputError, add)
-    assert acknowledged == names[:1000]
-    assert len(either) == 1900
-    assert all(name in either for name in acknowledged)
-    assert list(either.check()) == []
 
 
 WRITES: list[Callable[[Database], Any]] = [

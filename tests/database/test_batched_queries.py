@@ -28,24 +28,7 @@ PLANS = {
     "128 bits, 4 blocks": choose_plan(128, 3),
     "128 bits, one long block": Plan.from_blocks((70, 58), 1),
 }
-WORDS = [
-    "red",
-    "kite",
-    "nests",
-    "above",
-    "the",
-    "quarry",
-    "while",
-    "a",
-    "pale",
-    "fox",
-    "waits",
-    "for",
-    "rain",
-    "on",
-    "every",
-    "hill",
-]
+WORDS = [f"word{number}" for number in range(16)]
 
 
 def create(path, plan, keys="integer"):

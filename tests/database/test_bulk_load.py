@@ -11,7 +11,6 @@ import fpdb
 from fpdb import Database
 from fpdb.documents.prepare import LOAD
 from fpdb.storage.format import Counters
-from fpdb.tables import plans
 
 pytestmark = pytest.mark.slow("its cases build databases of all kinds, 18 s together")
 
@@ -156,37 +155,6 @@ def test_a_built_database_appears_with_everything(tmp_path: Path) -> None:
         assert list(db.check()) == []
     with pytest.raises(fpdb.DatabaseExistsError), fpdb.build(tmp_path / "db"):
         raise AssertionError
-
-
-@pytest.mark.parametrize(("bits", "keys"), [(64, "text"), (128, "integer")])
-def test_compact_keeps_documents_and_ids(tmp_path: Path, bits: int, keys: str) -> None:
-    recipe = fpdb.recipe("web").with_bits(bits)
-    words = " ".join(f"word{number}" for number in range(40))
-    with fpdb.create(tmp_path / "old", recipe=recipe, k=3, keys=keys) as old:
-        own = names(DICE.permutation(9000)[:2000], keys)
-        old.add_fingerprints(own, fingerprints(bits, 2000))
-        for number, text in ((10_001, words), (10_002, "x")):
-            old.add(number if keys == "integer" else str(number), text, {"text": text})
-        old.delete_many(list(old)[::3])
-        old.compact(tmp_path / "same")
-        old.compact(tmp_path / "wide", capacity=10**9, memory=1 << 20)
-        old.compact(tmp_path / "far", k=5)
-        facts = [(d.id, d.added, *row) for d, row in zip(old.scan(), content(old), strict=True)]
-        assert old.stats().bytes > 0
-        for name in ("same", "wide", "far"):
-            with fpdb.open(tmp_path / name) as new:
-                stored = zip(new.scan(), content(new), strict=True)
-                assert [(d.id, d.added, *row) for d, row in stored] == facts
-                assert list(new.check()) == []
-                assert new.stats().uuid == old.stats().uuid
-                assert new.stats().recipe_id == old.stats().recipe_id
-                assert [m.key for m in new.query(words)] == [m.key for m in old.query(words)]
-                assert [m.key for m in new.query("x")] == [m.key for m in old.query("x")]
-                new.add(99_999 if keys == "integer" else "after", words)
-        assert fpdb.open(tmp_path / "same").plan == old.plan
-        assert fpdb.open(tmp_path / "wide").plan == plans(bits, 3, 10**9, similarity=0.8)[0]
-        assert fpdb.open(tmp_path / "far").k == 5
-        assert fpdb.open(tmp_path / "same").stats().bytes < old.stats().bytes
 
 
 def test_compact_refuses_what_doesnt_fit(tmp_path: Path) -> None:

@@ -47,11 +47,3 @@ def test_ready_terms_never_change_the_fingerprint_of_tagged_title():
     assert f"{found:016x}" == GOLDEN["terms"]["fingerprint"], NEVER
     text = " ".join("/".join(term) for term in terms)
     assert fpdb.recipe("title-terms").fingerprint(text) == found, NEVER
-
-
-def test_golden_texts_are_of_every_kind():
-    assert set(TEXTS) == {
-        "chinese", "english", "mixed", "html", "code", "long", "title", "decomposed", "empty",
-        "terms", "many-terms",
-    }  # fmt: skip
-    assert len(TEXTS["long"]) > 1 << 17

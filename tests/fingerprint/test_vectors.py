@@ -38,22 +38,11 @@ NEWS_MD5 = [
     ("the cat", "the cat sat on the mat", 0xDFF9E69F3A2DE8FF),
     ("", "a", 0xC0F1B6A831C399E2),
 ]
-TITLE = [("有", "v"), ("哪些", "r"), ("养", "v"), ("猫", "n")]
+TITLE = "有/v 哪些/r 养/v 猫/n"
 TAGGED_TITLE = [
-    (
-        [
-            *TITLE,
-            ("必须", "d"),
-            ("知道", "v"),
-            ("的", "u"),
-            ("冷", "a"),
-            ("知识", "n"),
-            ("？", "w"),
-        ],
-        0x62BEDE4D6C9BD4D6,
-    ),
+    (f"{TITLE} 必须/d 知道/v 的/u 冷/a 知识/n ？/w", 0x62BEDE4D6C9BD4D6),
     (TITLE, 0xD8BEFE176CBFD9F6),
-    ([("猫", "n")] * 9 + [("狗", "n")] * 7, 0x60FEFFDF77FF5A76),
+    ("猫/n " * 9 + "狗/n " * 7, 0x60FEFFDF77FF5A76),
 ]
 SIMHASH_PY = [
     ("", 0xE9800998ECF8427E),
@@ -109,7 +98,8 @@ def test_news_md5_gives_the_values_of_the_news_script(title, content, expected):
 
 @pytest.mark.parametrize(("terms", "expected"), TAGGED_TITLE)
 def test_tagged_title_gives_the_values_of_the_java_class(terms, expected):
-    assert fpdb.recipe("tagged-title").fingerprint_segments(terms) == expected
+    segments = [(word, tag) for word, _, tag in (term.partition("/") for term in terms.split())]
+    assert fpdb.recipe("tagged-title").fingerprint_segments(segments) == expected
 
 
 @pytest.mark.parametrize(("text", "expected"), SIMHASH_PY)

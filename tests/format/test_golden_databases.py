@@ -372,44 +372,6 @@ def test_another_format_is_named_and_never_called_damage(
     assert {each.name for each in tmp_path.iterdir()} == {"other"}
 
 
-def test_golden_databases_are_small_and_hold_nothing_else() -> None:
-    assert {path.name for path in HERE.glob("format-2-*")} == {
-        f"format-2-{name}{end}" for name in BUILDERS for end in ("", ".json")
-    }
-    for name in BUILDERS:
-        files = list((HERE / f"format-2-{name}").iterdir())
-        assert [file.name for file in files] == ["data.mdb"]
-        assert files[0].stat().st_size < 100_000
-
-
-FOUND = {
-    "text": {0, 1, 2, 3, 4, 5},
-    "integer": {0, 1, 2, 5},
-    "bare": {0, 3},
-    "narrow": {0, 1},
-    "similar": {0},
-    "crowded": {0},
-}
-
-
-def test_golden_answers_are_worth_comparing() -> None:
-    everything = {
-        name: json.loads((HERE / f"format-2-{name}.json").read_text("utf-8")) for name in BUILDERS
-    }
-    for name, answers in everything.items():
-        distances = {match[2] for _, _, found in answers["fingerprints"] for match in found}
-        assert distances >= FOUND[name]
-        assert any(found for _, found in answers["texts"])
-    keys = [entry[0] for entry in everything["text"]["documents"]]
-    assert sum(len(key) > 511 for key in keys) == 2
-    assert "gone" not in keys
-    assert "replaced" in [entry[4] for entry in everything["text"]["documents"]]
-    assert everything["text"]["header"]["documents, short"][1] == 3
-    shares = {match[1] for _, found in everything["similar"]["similar"] for match in found}
-    assert 1.0 in shares
-    assert any(share < 1 for share in shares)
-
-
 def main() -> None:
     """Make the golden databases that aren't there."""
     for name in BUILDERS:

@@ -268,27 +268,6 @@ def test_pages_in_each_others_place_are_lost(path: Path, keys: str) -> None:
     assert result.problems
 
 
-@pytest.mark.parametrize(
-    "field", ["number", "kind", pytest.param("lower", marks=pytest.mark.full), "slots"]
-)
-def test_a_damaged_head_of_a_leaf_costs_nothing(tmp_path: Path, field: str) -> None:
-    path = filled(tmp_path / "db", "text")
-    expected = contents(path)
-    leaf = leaves(path, "documents")[3]
-    places = {"number": 3, "kind": 10, "lower": 12, "upper": 14, "slots": 16}
-    sizes = {"slots": 10, "lower": 2, "upper": 2}
-    overwrite(path, leaf * PAGE + places[field], b"\x55" * sizes.get(field, 1))
-    result, found = repaired(path)
-    if field == "number":  # then nothing says that it is this page
-        assert 0 < len(result.lost) < 100
-        assert found == {key: expected[key] for key in expected.keys() - set(result.lost)}
-    elif field == "kind":
-        assert found.items() <= expected.items()
-    else:
-        assert found == expected
-    assert result.problems
-
-
 def test_what_was_deleted_or_replaced_stays_away_whatever_is_lost(path: Path) -> None:
     expected = contents(path)
     data = (path / "data.mdb").read_bytes()
