@@ -182,11 +182,3 @@ def test_without_a_hold_such_a_copy_is_broken(busy: Path, tmp_path: Path) -> Non
         sound += done.returncode == 0
         shutil.rmtree(copy)
     assert sound < 4
-
-
-def test_a_hold_pins_no_more_than_pages(busy: Path) -> None:
-    with fpdb.open(busy) as db, db.hold() as held:
-        assert held == busy
-        before = len(db)
-        db.add("zzz", "a short text")
-        assert len(db) > before

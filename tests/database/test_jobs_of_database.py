@@ -36,7 +36,7 @@ def test_add_many_gives_the_same_whatever_the_number_of_jobs(tmp_path, skip_dupl
     assert {each.status for each in seen[0][0]} >= {"added", "replaced", "short"}
 
 
-@pytest.mark.slow("only more than a thousand questions are sent to workers")
+@pytest.mark.slow("only more than a thousand questions are prepared by several threads")
 def test_query_many_gives_the_same_whatever_the_number_of_jobs(tmp_path):
     with fpdb.create(tmp_path / "db") as db:
         list(db.add_many(documents()))
@@ -47,7 +47,7 @@ def test_query_many_gives_the_same_whatever_the_number_of_jobs(tmp_path):
         assert [match.key for match in next(db.query_many(texts, jobs=2))] == ["u0", "u2200"]
 
 
-@pytest.mark.slow("only more than a thousand documents are sent to workers")
+@pytest.mark.slow("only more than a thousand documents are prepared by several threads")
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_bad_document_costs_its_thousand_and_what_follows(tmp_path, jobs):
     bad = {1500: Document("", "x"), 2700: Document("y", None)}
@@ -62,24 +62,6 @@ def test_a_bad_document_costs_its_thousand_and_what_follows(tmp_path, jobs):
             next(db.add_many(source, jobs=-jobs))
         with pytest.raises(fpdb.InputError, match="expected a whole number from 0"):
             next(db.query_many([], jobs=-jobs))
-
-
-@pytest.mark.slow("only more than a thousand documents are sent to workers")
-def test_a_secret_reaches_the_workers(tmp_path):
-    secret = fpdb.Secret(b"kept by its owner alone")
-    keyed = fpdb.recipe("web").replace(name="mine", hash=fpdb.Hash(secret=secret))
-    path = tmp_path / "db"
-    texts = [text_of(number) for number in range(1100)]
-    with fpdb.create(path, recipe=keyed) as db:
-        list(db.add_many((Document(f"u{n}", text) for n, text in enumerate(texts)), jobs=2))
-        assert db["u7"].fingerprint == keyed.fingerprint(texts[7])
-        assert [len(found) for found in db.query_many(texts, jobs=2)] == [1] * 1100
-    with fpdb.open(path) as db:  # without the secret, as it may be
-        for jobs in (1, 2):
-            with pytest.raises(fpdb.RecipeError, match="no secret was given"):
-                list(db.add_many([Document(f"t{n}", "x") for n in range(1100)], jobs=jobs))
-            ready = (Document(f"r{jobs}-{n}", fingerprint=n) for n in range(1100))
-            assert sum(added.status == "added" for added in db.add_many(ready, jobs=jobs)) == 1100
 
 
 def test_a_preparer_tells_good_documents_from_bad_ones(tmp_path):

@@ -29,18 +29,6 @@ def path(tmp_path: Path) -> Path:
     return where
 
 
-def children(parent: int | None = None) -> set[str]:
-    found = subprocess.run(
-        ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(parent or os.getpid())],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    return {
-        line.split()[0] for line in found.stdout.splitlines() if "fpdb.maintenance.check" in line
-    }
-
-
 def child_that(body: str) -> str:
     """Return the code of a child process in which a function body yields the problems."""
     return (
@@ -134,26 +122,7 @@ def test_too_much_memory_is_a_problem(path: Path, monkeypatch: pytest.MonkeyPatc
     assert "memory" in problem.what
 
 
-def test_a_process_that_cannot_start_is_an_error(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(processes, "_CODE", "raise SystemExit('no such module')")
-    with pytest.raises(WorkerError, match="ended with 1"):
-        list(fpdb.check(path))
-
-
 SLOW = child_that("yield Problem('a', 'b'); time.sleep(60)")
-
-
-def test_closing_ends_the_process(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "_CODE", SLOW)
-    problems = fpdb.check(path)
-    next(problems)
-    assert children()
-    started = time.monotonic()
-    problems.close()
-    assert time.monotonic() - started < 30
-    assert not children()
 
 
 INTERRUPTED = f"""
@@ -177,13 +146,6 @@ def test_an_interrupt_ends_both(path: Path) -> None:
         started = time.monotonic()
         assert caller.stdout.read() == "interrupted\n"
         assert time.monotonic() - started < 30
-
-
-def test_a_keyed_database_needs_no_secret(tmp_path: Path) -> None:
-    keyed = Recipe("keyed", hash=fpdb.Hash(secret=fpdb.Secret(b"0123456789abcdef")))
-    with fpdb.create(tmp_path / "db", recipe=keyed) as db:
-        db.add("a", "one two three four five six seven eight nine ten eleven")
-    assert list(fpdb.check(tmp_path / "db", deep=True)) == []
 
 
 WRITE = """

@@ -184,17 +184,6 @@ def test_a_lost_leaf_costs_what_stood_on_it_and_its_keys_are_named(tmp_path: Pat
     assert found == {key: expected[key] for key in expected.keys() - set(result.lost)}
 
 
-def test_lost_pages_of_integer_keys(tmp_path: Path) -> None:
-    path = filled(tmp_path / "db", "integer")
-    expected = contents(path)
-    with survey_of(path) as survey:
-        page = survey.file.nodes(leaves(path, "table-00")[0])[2].number
-    lose(path, page)  # one of the home table
-    result, found = repaired(path)
-    assert 0 < len(result.lost) == result.missing < 300
-    assert found == {key: expected[key] for key in expected.keys() - set(result.lost)}
-
-
 def test_a_lost_page_of_ids_costs_the_times_of_adding_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
