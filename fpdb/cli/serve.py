@@ -51,8 +51,8 @@ def serve(
     Example:
       fpdb serve crawl.fpdb --host 0.0.0.0 --token-file tokens
 
-    Answers once a document is durable. /docs describes the calls. SIGTERM ends
-    the server after what was accepted is answered.
+    Answers once a document is durable. /openapi.json describes the calls. SIGTERM
+    ends the server after what was accepted is answered.
     """
     require((certificate is None) == (private_key is None), "--tls-cert needs --tls-key")
     require(explorer or not texts, "--texts are for the pages of --explorer")

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import socket
 
 import pytest
 
@@ -39,13 +40,14 @@ async def echo(scope, receive, send):
 async def served(app=echo, memory=1 << 24, most=100):
     """Serve an application; yield the connections, and a function that connects a client."""
     connections = Connections(app, Account(memory), most, "http")
-    loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Connection(connections), "127.0.0.1", 0)
-    sweeping = asyncio.create_task(connections.sweep())
+    listener = socket.create_server(("127.0.0.1", 0))
+    going = [
+        asyncio.create_task(each) for each in (connections.sweep(), connections.accept(listener))
+    ]
     writers = []
 
     async def connect():
-        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        reader, writer = await asyncio.open_connection(*listener.getsockname())
         writers.append(writer)
         return reader, writer
 
@@ -54,9 +56,10 @@ async def served(app=echo, memory=1 << 24, most=100):
     finally:
         for writer in writers:
             writer.close()
-        server.close()
         await connections.end(1)
-        sweeping.cancel()
+        for each in going:
+            each.cancel()
+        listener.close()
 
 
 def exchanged(sent, **settings):
@@ -104,9 +107,13 @@ def test_bodies_come_at_once_in_parts_and_in_chunks():
             framed = b"Transfer-Encoding: chunked\r\n\r\n4;a=b\r\nred \r\n05\r\nkites\r\n0\r\n"
             framed += b"A: b\r\n\r\n"
         sent = b"POST /x HTTP/1.1\r\n" + HOST + framed
-        for parts in ([sent * 2], [sent[:70], sent[70:80], sent[80:] + sent]):
+        for parts in ([sent, sent], [sent[:70], sent[70:80], sent[80:], sent]):
             answers = bodies(exchanged(parts))
             assert [answer["body"] for answer in answers] == ["red kites"] * 2, (coding, parts)
+        # Where a body in chunks ends, only its parser knows: what comes with its end isn't read.
+        got = exchanged(sent * 2)
+        assert len(bodies(got)) == (2 if coding == "length" else 1)
+        assert (b"connection: close" in got) == (coding == "chunks")
 
 
 def test_a_reply_without_a_length_is_in_chunks_and_of_http_1_0_ends_the_connection():
@@ -119,8 +126,6 @@ def test_a_reply_without_a_length_is_in_chunks_and_of_http_1_0_ends_the_connecti
         assert b"connection: close" in got
         assert b"chunked" not in got
         assert b"/second" not in got
-    kept = exchanged(b"GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n" * 2)
-    assert kept.count(b"connection: keep-alive") == 2
 
 
 def test_head_has_no_body_and_an_upgrade_is_not_made():
@@ -143,9 +148,13 @@ def test_a_body_that_waits_to_be_asked_for():
     assert b"connection: close" in refused
 
 
-def test_a_body_that_nobody_reads_is_passed_over():
+def test_a_body_that_nobody_reads_ends_the_connection_once_the_client_has_the_answer():
     sent = b"POST /head HTTP/1.1\r\nContent-Length: 300000\r\n\r\n" + b"x" * 300_000
-    assert len(bodies(exchanged(sent + b"GET /next HTTP/1.1\r\n\r\n"))) == 2
+    got = exchanged(sent + b"GET /next HTTP/1.1\r\n\r\n")
+    assert len(bodies(got)) == 1
+    assert b"connection: close" in got
+    short = b"POST /head HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc"
+    assert len(bodies(exchanged(short * 2))) == 2
 
 
 @pytest.mark.parametrize(

@@ -174,7 +174,7 @@ _FIELDS = (
 _CHOSEN = ("k0", "k1", "marked", "others", "fingerprint", "html", "2026-11-23", "1", "3", "new")
 _CALLS = (
     *("POST /v1/check", "POST /v1/query", "GET /v1/documents", "DELETE /v1/documents"),
-    *("GET /v1/stats", "GET /healthz", "GET /metrics", "GET /docs", "GET /openapi.json", "PUT /"),
+    *("GET /v1/stats", "GET /healthz", "GET /metrics", "GET /openapi.json", "PUT /"),
 )
 _NAMES = ("key", "text", "html", "meta", "fingerprint", "k", "limit", "similarity", "if_near", "x")
 _JSON = (

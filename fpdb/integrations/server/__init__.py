@@ -17,8 +17,27 @@ except ImportError as error:
     ) from None
 
 from fpdb.integrations.server.access import Access, read_tokens
-from fpdb.integrations.server.application import Application, app
-from fpdb.integrations.server.server import Limits
+from fpdb.integrations.server.application import Application, Limits
+from fpdb.integrations.server.calls import CALLS
+from fpdb.integrations.server.description import PAGES
+from fpdb.integrations.server.pages import explorer_calls
 from fpdb.integrations.server.serving import serve
 
 __all__ = ["Access", "Application", "Limits", "app", "read_tokens", "serve"]
+
+
+def app(
+    database: fpdb.Database,
+    *,
+    limits: Limits | None = None,
+    access: Access | None = None,
+    similarity: float | None = None,
+    explorer: fpdb.Explorer | None = None,
+) -> Application:
+    """Return an ASGI application that answers for a database, which stays the caller's to close.
+
+    Texts with this `similarity` count as duplicates, by default that of the database. The pages of
+    an `explorer` are at /explore/, where / leads.
+    """
+    calls = (*CALLS, *PAGES, *(explorer_calls(explorer) if explorer else ()))
+    return Application(database, calls, limits or Limits(), access or Access(), similarity)

@@ -3,50 +3,116 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
-from urllib.parse import parse_qs
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
 
 import fpdb
-from fpdb.integrations.server.access import OPEN_TO_ALL, Access
-from fpdb.integrations.server.calls import CALLS, Call
-from fpdb.integrations.server.description import PAGES
-from fpdb.integrations.server.replies import HttpReply, ProblemError, problem_page, problem_reply
-from fpdb.integrations.server.server import Limits, Receive, Request, Scope, Send, Server
+from fpdb.integrations.batcher import Batcher, Outcome, added_to
+from fpdb.integrations.server.access import OPEN_TO_ALL, Access, Visitor
+from fpdb.integrations.server.metrics import Metrics
+from fpdb.integrations.server.replies import HttpReply, ProblemError, problem_reply
+from fpdb.integrations.server.shares import Account, Crew
 
-_MOST_FIELDS = 1_000
+Result = TypeVar("Result")
+# As ASGI has them.
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Scope]]
+Send = Callable[[Scope], Awaitable[None]]
+
+# Threads that read the database for a peer; more gain little, since one at a time runs Python.
+_THREADS = 4
+# Queries with more matches are answered by a single thread: they may take 64 KiB for each.
+MANY_MATCHES = 100
+# Documents that wait to be stored, in all; and how many characters count as one more of them.
+_QUEUE, _CHARACTERS = 4000, 8192
+# A body takes this multiple of its size: as it came, and decoded, four bytes for a character.
+WEIGHT = 5
+# One request or connection holds at most this share of the memory.
+_SHARE = 5
+# For small requests, a share is left by others.
+_RESERVE = 4
+# Room that there must be before an answer is made.
+_ANSWER = 1 << 14
+_NOBODY = Visitor("read")
 # The answers to these are shared by all who ask, and take no place of theirs.
 _WATCHED = frozenset({"/healthz", "/metrics"})
-_PIECE = 1 << 16
 
 
-def app(
-    database: fpdb.Database,
-    *,
-    limits: Limits | None = None,
-    access: Access | None = None,
-    similarity: float | None = None,
-    explorer: fpdb.Explorer | None = None,
-) -> "Application":
-    """Return an ASGI application that answers for a database, which stays the caller's to close.
+@dataclass(frozen=True)
+class Limits:
+    """What one request may take, and how many there may be.
 
-    Texts with this `similarity` count as duplicates, by default that of the database. The pages of
-    an `explorer` are at /explore/, where / leads.
+    A document, alone or in a line, has at most `document` bytes of JSON, and its text at most what
+    the recipe takes. A request of lines has at most `lines` of them, and `body` bytes. A request
+    takes at most `seconds`; one of lines as long for each line that comes. A token or an address
+    has at most `requests` in flight, and all together less than twice as many; beyond these, they
+    get the status 503. `memory` are the bytes that are held for all, of which documents that are
+    read count five times; requests wait for it, and each gets what it leaves for the others. An
+    answer, or the answer to a line, has at most `answer` bytes.
     """
-    server = Server(database, limits or Limits(), access or Access(), similarity)
-    return Application(
-        server, (*CALLS, *PAGES, *(_ExplorerPages(explorer).calls if explorer else ()))
-    )
+
+    document: int = 4 << 20
+    lines: int = 100_000
+    body: int = 256 << 20
+    requests: int = 1000
+    memory: int = 160 << 20
+    answer: int = 16 << 20
+    seconds: float = 30.0
+
+
+class Call(NamedTuple):
+    """A method of a path, what answers it, and what its body and its answer are.
+
+    Its description is the docstring of what answers it. A path that ends with * is any below it.
+    """
+
+    method: str
+    path: str
+    reply: Callable[["Request"], Awaitable[HttpReply]]
+    body: type[msgspec.Struct] | None = None
+    answer: Any = None
+    keyed: bool = False
 
 
 class Application:
-    """An ASGI application of a few calls."""
+    """An ASGI application of a few calls about a database."""
 
-    def __init__(self, server: Server, calls: Sequence[Call]) -> None:
-        self.server = server
-        self._inside = 0
-        server.metrics.in_flight.set_function(lambda: self._inside)
+    def __init__(
+        self,
+        database: fpdb.Database,
+        calls: Iterable[Call],
+        limits: Limits,
+        access: Access,
+        similarity: float | None,
+    ) -> None:
+        self.database, self.access, self.limits = database, access, limits
+        self.similarity = similarity
+        self.stopping = False
+        # What requests of lines wait in for further ones.
+        self.waiting: set[asyncio.Timeout] = set()
+        # Everything that is held for connections and their requests.
+        self.memory = Account(
+            limits.memory,
+            f"the requests in flight have more than {limits.memory:,} bytes",
+            limits.memory // _SHARE,
+            limits.memory // _RESERVE,
+        )
+        self.places = Account(
+            2 * limits.requests,
+            f"more than {limits.requests:,} requests of this token or address are in flight",
+        )
+        self.readers, self.many = Crew(_THREADS, "read"), Crew(1, "matches")
+        self.metrics = Metrics(database)
+        self._watcher = Crew(1, "watch")
+        self._watching: dict[Callable[[], Any], asyncio.Future[Any]] = {}
+        self._adding = added_to(database, similarity)
+        self._queue = Account(_QUEUE, "too many documents wait to be stored")
+        self._batcher: Batcher[Outcome] | None = None
         self._calls: dict[str, dict[str, Call]] = {}
         for call in calls:
             self._calls.setdefault(call.path, {})[call.method] = call
@@ -57,49 +123,45 @@ class Application:
             await self._live(receive, send)
             return
         began = time.perf_counter()
-        request = Request(self.server, scope, receive, dict(scope["headers"]))
-        self._inside += 1
+        request = Request(self, scope, receive, dict(scope["headers"]))
+        self.metrics.in_flight.inc()
         try:
-            async with asyncio.timeout(self.server.limits.seconds) as deadline:
+            async with asyncio.timeout(self.limits.seconds):
                 reply = await self._reply(request)
-                deadline.reschedule(None)
-                await self._send(request, reply, send, deadline)
+            await self._send(request, reply, send)
         except (ProblemError, fpdb.FpdbError, TimeoutError) as error:
             if request.status:  # half of it is sent: only the end of the connection says more
                 raise
-            shown = (
-                b"text/html" in request.headers.get(b"accept", b"") and "/explore" in scope["path"]
-            )
-            reply = (problem_page if shown else problem_reply)(error)
-            async with asyncio.timeout(None) as deadline:
-                await self._send(request, reply, send, deadline)
+            accepted = request.headers.get(b"accept", b"")
+            shown = b"text/html" in accepted and "/explore" in scope["path"]
+            await self._send(request, problem_reply(error, page=shown), send)
         finally:
-            self._inside -= 1
-            self.server.memory.give_all(request)
+            self.metrics.in_flight.dec()
+            self.memory.give_all(request)
             if request.placed:
-                self.server.places.give(request.visitor.peer)
+                self.places.give(request.visitor.peer)
             seconds = time.perf_counter() - began
-            self.server.metrics.count_request(request.call, request.status, seconds)
+            self.metrics.count_request(request.call, request.status, seconds)
 
-    async def _reply(self, request: Request) -> HttpReply:
-        server, scope = self.server, request.scope
+    async def _reply(self, request: "Request") -> HttpReply:
+        scope = request.scope
         if len(request.headers) < len(scope["headers"]):
             _require_once(scope["headers"])
         # The application may be mounted in another one.
         path: str = scope["path"].removeprefix(scope.get("root_path", ""))
         if path not in OPEN_TO_ALL:
-            if not path.startswith(f"{server.access.base}/"):
+            if not path.startswith(f"{self.access.base}/"):
                 raise _not_found(scope["method"], path, ())
-            path = path.removeprefix(server.access.base)
-        if welcome := server.access.welcome(scope):
+            path = path.removeprefix(self.access.base)
+        if welcome := self.access.welcome(scope):
             return welcome
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         address = (scope.get("client") or [""])[0]
-        request.visitor = server.access.admit(method, path, request.headers, address)
+        request.visitor = self.access.admit(method, path, request.headers, address)
         if path not in _WATCHED:
-            request.placed = server.places.take(request.visitor.peer)
+            request.placed = self.places.take(request.visitor.peer)
             if not request.placed:
-                raise server.places.refusal()
+                raise self.places.refusal()
         calls = self._calls.get(path) or self._calls.get(f"{path.rpartition('/')[0]}/*", {})
         if method not in calls:
             raise _not_found(method, path, calls)
@@ -107,25 +169,17 @@ class Application:
         request.call = reply.__name__
         return await reply(request)
 
-    async def _send(
-        self, request: Request, reply: HttpReply, send: Send, deadline: asyncio.Timeout
-    ) -> None:
-        """Send a reply, by parts that each have the time of a request to be taken."""
-        loop, seconds = asyncio.get_running_loop(), self.server.limits.seconds
-        if isinstance(reply.body, bytes) and len(reply.body) <= _PIECE:
+    async def _send(self, request: "Request", reply: HttpReply, send: Send) -> None:
+        """Send a reply; of one in parts, the head with the first part."""
+        if isinstance(reply.body, bytes):
             await _begin(request, reply, send)
             await send({"type": "http.response.body", "body": reply.body})
             return
-        body = _one_part(reply.body) if isinstance(reply.body, bytes) else reply.body
-        async with contextlib.aclosing(body) as parts:
+        async with contextlib.aclosing(reply.body) as parts:
             async for part in parts:
                 if not request.status:
                     await _begin(request, reply, send)
-                for first in range(0, len(part), _PIECE):
-                    deadline.reschedule(loop.time() + seconds)
-                    piece = part[first : first + _PIECE]
-                    await send({"type": "http.response.body", "body": piece, "more_body": True})
-                deadline.reschedule(None)
+                await send({"type": "http.response.body", "body": part, "more_body": True})
         await send({"type": "http.response.body"})
 
     async def _live(self, receive: Receive, send: Send) -> None:
@@ -133,8 +187,147 @@ class Application:
         for kind in ("startup", "shutdown"):
             await receive()
             if kind == "shutdown":
-                await self.server.close()
+                await self.close()
             await send({"type": f"lifespan.{kind}.complete"})
+
+    async def watch(self, function: Callable[[], Result]) -> Result:
+        """Return what a function returns in a thread that nothing else uses.
+
+        Those who call it at the same time get the same.
+        """
+        if (running := self._watching.get(function)) is None:
+            running = asyncio.ensure_future(self._watcher.run(None, function))
+            self._watching[function] = running
+            running.add_done_callback(lambda _: self._watching.pop(function))
+        result: Result = await asyncio.shield(running)
+        return result
+
+    def stop(self) -> None:
+        """Let requests of lines take no further ones, as the server ends."""
+        self.stopping = True
+        for each in self.waiting:
+            each.reschedule(0)
+
+    async def close(self) -> None:
+        """Wait until everything that was accepted is stored."""
+        if self._batcher is not None:
+            await self._batcher.close()
+        for crew in (self.readers, self.many, self._watcher):
+            crew.close()
+
+    async def add(
+        self, request: "Request", documents: Sequence[fpdb.Document]
+    ) -> asyncio.Future[list[Outcome]]:
+        """Add documents once the peer has its turn; these and all before are durable then."""
+        if self._batcher is None:  # here, since an application that is mounted has no lifespan
+            self._batcher = batcher = Batcher(self._store)
+            self.metrics.waiting.set_function(lambda: batcher.waiting)
+        peer = request.visitor.peer
+        size = sum(1 + len(document.text or "") // _CHARACTERS for document in documents)
+        if size:
+            await self._queue.wait(peer, size)
+        adding = self._batcher.add(documents)
+        if size:
+            adding.add_done_callback(lambda _: self._queue.give(peer, size))
+        return adding
+
+    def _store(self, documents: Sequence[fpdb.Document]) -> list[Outcome]:
+        """Add documents in one transaction, and count it."""
+        began = time.perf_counter()
+        found = self._adding(documents)
+        self.metrics.count_transaction(found, time.perf_counter() - began)
+        return found
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """A request to an application: who sent it, and its body, which is still to come."""
+
+    application: Application
+    scope: Scope
+    receive: Receive
+    headers: dict[bytes, bytes]
+    visitor: Visitor = _NOBODY
+    call: str = "none"
+    # Of the reply, once it is sent.
+    status: int = 0
+    # Whether it has one of the places of its peer.
+    placed: bool = False
+
+    async def body(self) -> bytes:
+        """Return the body, which has one document."""
+        length = self.headers.get(b"content-length", b"")
+        declared = int(length) if length.isdigit() else 0
+        self.require_size(declared)
+        await self.hold(declared * WEIGHT)
+        parts: list[bytes] = []
+        size = 0
+        more = True
+        while more:
+            message = await self.receive()
+            if message["type"] == "http.disconnect":
+                raise ProblemError(HTTPStatus.BAD_REQUEST, "the body ended early")
+            parts.append(message.get("body", b""))
+            size += len(parts[-1])
+            self.require_size(size)
+            if size > declared:
+                await self.hold((size - declared) * WEIGHT)
+                declared = size
+            more = message.get("more_body", False)
+        return b"".join(parts)
+
+    def require_size(self, size: int) -> None:
+        """Raise ProblemError if a document has more bytes than it may."""
+        largest = self.application.limits.document
+        if size > largest:
+            raise ProblemError(
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                f"found a document of more than {largest:,} bytes",
+                hint="leave such documents out, or cut them into several",
+            )
+
+    def require_writer(self) -> None:
+        """Raise ProblemError unless the visitor may write."""
+        if self.visitor.role != "write":
+            raise ProblemError(
+                HTTPStatus.FORBIDDEN,
+                "the token may only read",
+                hint="send one of the lines `write TOKEN` of the token file",
+            )
+
+    async def hold(self, size: int) -> None:
+        """Hold more bytes, once there is room for them."""
+        if size:
+            await self.application.memory.wait(self, size)
+
+    def release(self, size: int) -> None:
+        """Hold fewer bytes."""
+        if size:
+            self.application.memory.give(self, size)
+
+    async def read(
+        self, function: Callable[..., Result], *arguments: object, matches: int = 0
+    ) -> Result:
+        """Return what a function returns in a thread, once the visitor has a turn."""
+        crew = self.application.many if matches > MANY_MATCHES else self.application.readers
+        return await crew.run(self.visitor.peer, partial(function, *arguments))
+
+    async def answer(
+        self, function: Callable[[], Sequence[bytes]], matches: int
+    ) -> Sequence[bytes]:
+        """Return what a function returns in a thread, which is held from then on.
+
+        If there is no room for it, it is dropped, and made again once there is.
+        """
+        room = _ANSWER
+        while True:
+            await self.hold(room)
+            result = await self.read(function, matches=matches)
+            self.release(room)
+            room = sum(map(len, result))
+            if self.application.memory.take(self, room):
+                return result
+            del result  # before it waits
 
 
 async def _begin(request: Request, reply: HttpReply, send: Send) -> None:
@@ -144,10 +337,6 @@ async def _begin(request: Request, reply: HttpReply, send: Send) -> None:
         headers.append((b"content-length", b"%d" % len(reply.body)))
     request.status = int(reply.status)
     await send({"type": "http.response.start", "status": request.status, "headers": headers})
-
-
-async def _one_part(body: bytes) -> AsyncGenerator[bytes, None]:
-    yield body
 
 
 def _require_once(headers: Iterable[tuple[bytes, bytes]]) -> None:
@@ -167,43 +356,6 @@ def _not_found(method: str, path: str, allowed: Iterable[str]) -> ProblemError:
     return ProblemError(
         HTTPStatus.METHOD_NOT_ALLOWED if allowed else HTTPStatus.NOT_FOUND,
         f"found {method} {path[:200]!r}, expected a call of the API",
-        hint="/docs describes the calls",
+        hint="/openapi.json describes the calls",
         headers={"Allow": ", ".join(allowed)} if allowed else {},
     )
-
-
-class _ExplorerPages:
-    """The pages of an explorer as calls."""
-
-    def __init__(self, explorer: fpdb.Explorer) -> None:
-        self._explorer = explorer
-        self.calls = (
-            Call("GET", "/", self.home),
-            Call("GET", "/explore", self.home),
-            Call("GET", "/explore/*", self.page),
-            Call("POST", "/explore/*", self.page),
-        )
-
-    async def home(self, _: Request) -> HttpReply:
-        return HttpReply(status=HTTPStatus.SEE_OTHER, headers={"Location": "explore/"})
-
-    async def page(self, request: Request) -> HttpReply:
-        posted = request.scope["method"] == "POST"
-        data = await request.body() if posted else request.scope["query_string"]
-        try:
-            fields = parse_qs(
-                data.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=_MOST_FIELDS
-            )
-        except ValueError:
-            raise ProblemError(HTTPStatus.BAD_REQUEST, "the form has too many fields") from None
-        answer = partial(
-            self._explorer.answer,
-            request.scope["path"].rpartition("/")[2],
-            fields,
-            session=request.visitor.session,
-            posted=posted,
-            may_write=request.visitor.role == "write",
-        )
-        found = await request.read(answer)
-        request.server.memory.hold(request, len(found.body))
-        return HttpReply(found.body, found.status, found.headers)

@@ -4,67 +4,45 @@ import asyncio
 import dataclasses
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from functools import partial
 from http import HTTPStatus
 from itertools import accumulate
-from typing import Any, NamedTuple, TypeVar
+from typing import TypeVar
 from urllib.parse import parse_qs
 
 import msgspec
 
 import fpdb
 from fpdb.integrations.batcher import Outcome
-from fpdb.integrations.server.lines import encoded, is_lines, lines_reply
+from fpdb.integrations.server.application import MANY_MATCHES, Application, Call, Request
+from fpdb.integrations.server.lines import at_once, encoded, is_lines, lines_reply
 from fpdb.integrations.server.messages import (
     CheckAnswer,
     CheckBody,
-    MetaBody,
+    Content,
     QueryAnswer,
     QueryBody,
     StoredDocument,
     checked,
     found,
 )
-from fpdb.integrations.server.replies import (
-    JSON,
-    HttpReply,
-    ProblemError,
-    hint_of,
-    json_reply,
-    status_of,
-)
-from fpdb.integrations.server.server import MANY_MATCHES, Request, Server
+from fpdb.integrations.server.replies import JSON, HttpReply, ProblemError, json_reply, status_of
 
-Body = TypeVar("Body", CheckBody, QueryBody)
+Body = TypeVar("Body")
 _check = msgspec.json.Decoder(CheckBody)
 _query = msgspec.json.Decoder(QueryBody)
-_meta = msgspec.json.Decoder(MetaBody)
+_any = msgspec.json.Decoder()
 # What is wrong with one line, and not with the server.
 _REFUSALS = (fpdb.FpdbError, ProblemError)
 _encode_answer = msgspec.json.Encoder().encode
 # Queries of lines are answered for as long before it is another visitor's turn.
 _TURN_SECONDS = 0.02
-# A document of fewer bytes, decoded, is never large; of a larger one, the metadata have at most
-# this size as JSON, of which three bytes may become a hundred.
-_SMALL, _META = 1 << 17, 1 << 19
+# The most bytes of metadata as JSON, of which three may become a hundred.
+_META = 1 << 19
 # In JSON, the first half of a surrogate pair that no second half follows.
 _HALF = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
 _NUMBER = re.compile("[0-9]{1,20}")
-
-
-class Call(NamedTuple):
-    """A method of a path, what answers it, and what its body and its answer are.
-
-    Its description is the docstring of what answers it. A path that ends with * is any below it.
-    """
-
-    method: str
-    path: str
-    reply: Callable[[Request], Awaitable[HttpReply]]
-    body: type[msgspec.Struct] | None = None
-    answer: Any = None
-    keyed: bool = False
 
 
 async def check(request: Request) -> HttpReply:
@@ -72,16 +50,15 @@ async def check(request: Request) -> HttpReply:
 
     Stores the document unless it resembles a stored one; both are one transaction.
     """
-    server = request.server
     if is_lines(request):
         request.require_writer()
         return lines_reply(request, _submit_documents, _refused_check)
     body = _decoded(_check, await request.body())
     if not body.store:
-        return json_reply(await request.read(_look, server, body))
+        return json_reply(await request.read(_look, request.application, body))
     request.require_writer()
-    peer = request.visitor.peer
-    [added] = await (await server.add(peer, [await server.document_of(peer, body)]))
+    adding = await request.application.add(request, [await _document(request, body)])
+    [added] = await adding
     if isinstance(added, fpdb.FpdbError):
         raise added
     return json_reply(checked(added.key, added.status, added.matches))
@@ -95,8 +72,9 @@ async def query(request: Request) -> HttpReply:
     if is_lines(request):
         return lines_reply(request, _submit_questions, _refused_query)
     question = _decoded(_query, await request.body())
-    answered = partial(_encoded_answer, request.server, question)
-    written = await request.answer(answered, len, question.limit)
+    [written] = await request.answer(
+        lambda: [_answer(request.application, question)], question.limit
+    )
     return HttpReply(written, headers=JSON)
 
 
@@ -105,24 +83,16 @@ async def document(request: Request) -> HttpReply:
 
     Returns what is stored of a document; its text isn't.
     """
-    database, key = request.server.database, _key(request)
+    database, key = request.application.database, _key(request)
     stored = await request.read(database.get, key)
     if stored is None:
         raise fpdb.DocumentNotFoundError(f"found no document with the key {key!r}")
-    number = stored.fingerprint
-    return json_reply(
-        StoredDocument(
-            key=stored.key,
-            id=stored.id,
-            fingerprint=None
-            if number is None
-            else fpdb.format_fingerprint(number, database.plan.bits),
-            short=stored.short,
-            added=stored.added,
-            characters=stored.characters,
-            meta=stored.meta,
-        )
-    )
+    names = ("key", "id", "short", "added", "characters", "meta")
+    digits = None
+    if stored.fingerprint is not None:
+        digits = fpdb.format_fingerprint(stored.fingerprint, database.plan.bits)
+    given = {name: getattr(stored, name) for name in names}
+    return json_reply(StoredDocument(fingerprint=digits, **given))
 
 
 async def delete(request: Request) -> HttpReply:
@@ -132,7 +102,7 @@ async def delete(request: Request) -> HttpReply:
     """
     request.require_writer()
     key = _key(request)
-    if not await request.read(request.server.database.delete, key):
+    if not await request.read(request.application.database.delete, key):
         raise fpdb.DocumentNotFoundError(f"found no document with the key {key!r}")
     return HttpReply(status=HTTPStatus.NO_CONTENT)
 
@@ -143,7 +113,7 @@ async def stats(request: Request) -> HttpReply:
     Returns the size and the settings of the database, as `fpdb stats --json`, with the name of its
     directory only.
     """
-    database = request.server.database
+    database = request.application.database
     found = dataclasses.asdict(await request.read(database.stats))
     return json_reply(found | {"path": database.path.name})
 
@@ -153,7 +123,7 @@ async def healthz(request: Request) -> HttpReply:
 
     Returns whether the database can be read; it needs no token.
     """
-    await request.server.watch(request.server.database.__len__)
+    await request.application.watch(request.application.database.__len__)
     return json_reply({"status": "ok"})
 
 
@@ -162,7 +132,7 @@ async def metrics(request: Request) -> HttpReply:
 
     Returns what Prometheus reads.
     """
-    written = await request.server.watch(request.server.metrics.written)
+    written = await request.application.watch(request.application.metrics.written)
     return HttpReply(written, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
 
@@ -181,28 +151,28 @@ async def _submit_documents(
     request: Request, lines: Sequence[bytearray]
 ) -> AsyncIterator[Awaitable[bytes]]:
     """Begin to store the documents of lines, in their order; the answers are awaited."""
-    server, peer = request.server, request.visitor.peer
+    application = request.application
     begun: list[CheckAnswer | fpdb.Document] = []
     adding: list[asyncio.Future[list[Outcome]]] = []
     waiting: list[fpdb.Document] = []
     for line in lines:
         key = None
         try:
-            server.require_size(len(line))
+            request.require_size(len(line))
             body = _decoded(_check, line)
             key = body.key
             if body.store:
-                waiting.append(await server.document_of(peer, body))
+                waiting.append(await _document(request, body))
                 begun.append(waiting[-1])
                 continue
             # A look finds what the lines before it have stored, also those of parts before this.
-            adding.append(await server.add(peer, waiting))
+            adding.append(await application.add(request, waiting))
             waiting = []
             await asyncio.wait(adding[-1:])
-            begun.append(await request.read(_look, server, body))
+            begun.append(await request.read(_look, application, body))
         except _REFUSALS as error:
             begun.append(_refused_check(error, key))
-    adding.append(await server.add(peer, waiting))
+    adding.append(await application.add(request, waiting))
     yield _finish(request, begun, adding)
 
 
@@ -214,12 +184,12 @@ async def _finish(
     outcomes = iter([outcome for each in adding for outcome in await each])
     answers: list[CheckAnswer] = []
     for each in begun:
-        outcome = each if isinstance(each, CheckAnswer) else next(outcomes)
-        if isinstance(outcome, fpdb.FpdbError):
-            outcome = _refused_check(outcome, each.key)
-        if isinstance(outcome, fpdb.Added):
-            outcome = checked(outcome.key, outcome.status, outcome.matches)
-        answers.append(outcome)
+        if isinstance(each, CheckAnswer):
+            answers.append(each)
+        elif isinstance(outcome := next(outcomes), fpdb.Added):
+            answers.append(checked(outcome.key, outcome.status, outcome.matches))
+        else:
+            answers.append(_refused_check(outcome, each.key))
     return encoded(request, answers)
 
 
@@ -227,43 +197,35 @@ async def _submit_questions(
     request: Request, lines: Sequence[bytearray]
 ) -> AsyncIterator[Awaitable[bytes]]:
     """Answer the questions of lines, some at a time; other visitors have turns in between."""
-    server = request.server
     questions: list[QueryBody | bytes] = []
     for line in lines:
         try:
-            server.require_size(len(line))
+            request.require_size(len(line))
             questions.append(_decoded(_query, line))
         except _REFUSALS as error:
             questions.append(_written(_refused_query(error)))
     while questions:
-        answers = partial(_answered, server, questions)
-        some = await request.answer(answers, _size, _limit(questions[0]))
+        answers = partial(_answered, request.application, questions)
+        some = await request.answer(answers, _limit(questions[0]))
         del questions[: len(some)]
-        done: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        done.set_result(b"".join(some))
-        yield done
-
-
-def _size(answers: Sequence[bytes]) -> int:
-    return sum(map(len, answers))
+        yield at_once(b"".join(some))
 
 
 def _limit(question: QueryBody | bytes) -> int:
     return question.limit if isinstance(question, QueryBody) else 0
 
 
-def _answered(server: Server, questions: Sequence[QueryBody | bytes]) -> list[bytes]:
+def _answered(application: Application, questions: Sequence[QueryBody | bytes]) -> list[bytes]:
     """Return the answers to the first of some questions, in a thread that others wait for."""
     until = time.monotonic() + _TURN_SECONDS
     answers: list[bytes] = []
     for question in questions:
         if answers and (time.monotonic() > until or _limit(question) > MANY_MATCHES):
             break
-        if isinstance(question, bytes):
-            answers.append(question)
-            continue
         try:
-            answers.append(_encoded_answer(server, question))
+            answers.append(
+                question if isinstance(question, bytes) else _answer(application, question)
+            )
         except _REFUSALS as error:
             answers.append(_written(_refused_query(error)))
     return answers
@@ -273,61 +235,104 @@ def _written(answer: QueryAnswer) -> bytes:
     return _encode_answer(answer) + b"\n"
 
 
-def _encoded_answer(server: Server, question: QueryBody) -> bytes:
+def _answer(application: Application, question: QueryBody) -> bytes:
     """Return the answer to a question, with the end of the line; call it in a thread."""
-    if (written := _written_within(server, question)) is None:
+    largest = application.limits.answer
+    matches = _near(application, question)
+    answer = found(matches, application.database.shortfall(question.similarity))
+    # One that is too large isn't even made.
+    sizes = accumulate(len(_encode_answer(match)) for match in answer.matches)
+    fits = question.limit <= MANY_MATCHES or all(size <= largest for size in sizes)
+    if not fits or len(written := _written(answer)) > largest:
         raise ProblemError(
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-            f"the answer has more than {server.limits.answer:,} bytes",
+            f"the answer has more than {largest:,} bytes",
             hint="ask for fewer matches by `limit`",
         )
     return written
 
 
-def _written_within(server: Server, question: QueryBody) -> bytes | None:
-    """Return the answer to a question, or None if it is too large."""
-    matches, largest = server.near(question), server.limits.answer
-    answer = found(matches, server.database.shortfall(question.similarity))
-    if question.limit > MANY_MATCHES:  # one that is too large isn't even made
-        sizes = accumulate(len(_encode_answer(match)) for match in answer.matches)
-        if any(size > largest for size in sizes):
-            return None
-    written = _written(answer)
-    return written if len(written) <= largest else None
-
-
-def _look(server: Server, body: CheckBody) -> CheckAnswer:
+def _look(application: Application, body: CheckBody) -> CheckAnswer:
     """Answer what a document resembles, without storing it; it runs in a thread."""
     # Of two matches, one may be the document itself, as it was stored before.
     question = QueryBody(
         text=body.text, html=body.html, fingerprint=body.fingerprint, recipe=body.recipe, limit=2
     )
-    matches = server.near(question)
+    matches = _near(application, question)
     matches[:] = [match for match in matches if match.key != body.key]
     return checked(body.key, "duplicate" if matches else "new", matches)
 
 
+async def _document(request: Request, body: CheckBody) -> fpdb.Document:
+    """Return the document to store."""
+    database = request.application.database
+    number = _number(database, body)
+    if len(body.meta) > _META:
+        raise fpdb.InputError(
+            f"found metadata of more than {_META:,} bytes of JSON, expected fewer",
+            hint="keep large metadata elsewhere, under the key",
+        )
+    meta = _decoded(_any, body.meta) if body.meta else None
+    if body.html is not None:
+        page = await request.read(fpdb.html_text, body.html)
+        return fpdb.Document(body.key, page.text, meta, number)
+    document = fpdb.Document(body.key, body.text, meta, number)
+    database.preparer.watched([document])
+    return document
+
+
+def _near(application: Application, question: QueryBody) -> fpdb.Matches:
+    """Find the stored documents near a text, a page or a fingerprint; call it in a thread."""
+    database, k, limit = application.database, question.k, question.limit
+    number = _number(database, question)
+    if number is None:
+        html = question.html
+        text = question.text or "" if html is None else fpdb.html_text(html).text
+        similarity = question.similarity or (application.similarity if k is None else None)
+        return database.query(text, similarity=similarity, k=k, limit=limit)
+    if question.similarity is not None:
+        raise fpdb.InputError(
+            "found a similarity and a ready fingerprint, expected a text, which alone has one",
+            hint="leave similarity out, or query with k",
+        )
+    return database.query_fingerprint(number, k=k, limit=limit)
+
+
+def _number(database: fpdb.Database, content: Content) -> int | None:
+    """Return the fingerprint of a content that fits the database, if that is what it has."""
+    given = [content.text, content.html, content.fingerprint]
+    if given.count(None) != len(given) - 1:
+        raise fpdb.InputError(
+            f"found {len(given) - given.count(None)} of text, html and fingerprint, expected "
+            "one of them",
+            hint="a text is what the recipe is made for",
+        )
+    if content.recipe not in {None, database.recipe.id}:
+        raise fpdb.RecipeMismatchError(
+            f"the database has the recipe {database.recipe.id}, found {content.recipe}",
+            hint="make fingerprints by the recipe of the database, or send texts",
+        )
+    digits = content.fingerprint
+    return None if digits is None else fpdb.parse_fingerprint(digits, database.plan.bits)
+
+
 def _refused_check(error: Exception, key: str | int | None = None) -> CheckAnswer:
-    status = "error" if status_of(error) < HTTPStatus.INTERNAL_SERVER_ERROR else "failed"
-    return CheckAnswer(key=key, status=status, error=str(error), hint=hint_of(error))
+    status, hint = status_of(error)
+    name = "error" if status < HTTPStatus.INTERNAL_SERVER_ERROR else "failed"
+    return CheckAnswer(key=key, status=name, error=str(error), hint=hint)
 
 
 def _refused_query(error: Exception) -> QueryAnswer:
-    return QueryAnswer(matches=[], error=str(error), hint=hint_of(error))
+    return QueryAnswer(matches=[], error=str(error), hint=status_of(error)[1])
 
 
-def _decoded(decoder: msgspec.json.Decoder[Body], data: bytes | bytearray) -> Body:
-    """Decode JSON; raise InputError if it isn't such a document, ProblemError if it isn't JSON."""
+def _decoded(decoder: msgspec.json.Decoder[Body], data: bytes | bytearray | msgspec.Raw) -> Body:
+    """Decode JSON; raise InputError if it isn't what is expected, ProblemError if it isn't JSON."""
     try:
-        if len(data) > _SMALL and len(_meta.decode(data).meta) > _META:
-            raise fpdb.InputError(
-                f"found metadata of more than {_META:,} bytes of JSON, expected fewer",
-                hint="keep large metadata elsewhere, under the key",
-            )
         return decoder.decode(data)
     except msgspec.ValidationError as error:
         raise fpdb.InputError(
-            str(error), hint="/docs has the fields of each request, and examples"
+            str(error), hint="/openapi.json has the fields of each request, and examples"
         ) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         reason = "it has half of a surrogate pair" if _HALF.search(data) else error
@@ -352,7 +357,7 @@ def _key(request: Request) -> str | int:
     if "key" not in fields:
         raise fpdb.InputError("found no key", hint="/v1/documents?key=… names the document")
     key: str = fields["key"][-1]
-    if request.server.database.keys == "text":
+    if request.application.database.keys == "text":
         return key
     if not _NUMBER.fullmatch(key):
         raise fpdb.InputError(

@@ -7,7 +7,6 @@ only, since it would parse all requests of a pipeline at once.
 import asyncio
 import contextlib
 import logging
-import re
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
@@ -19,12 +18,12 @@ from urllib.parse import unquote
 
 import httptools
 
-from fpdb.integrations.server.server import Scope
+from fpdb.integrations.server.application import Scope
 from fpdb.integrations.server.shares import Account
 
 # A connection without a request is kept for as long.
 _IDLE_SECONDS = 75
-# What the head of a request may take, and the rest of a body that nobody wants.
+# What the head of a request may take, and a client that still sends after its answer.
 _HEAD_SECONDS = 10.0
 _HEAD_BYTES, _HEADERS = 1 << 16, 256
 # A client that takes nothing of an answer is cut off after as long.
@@ -39,10 +38,8 @@ _PIECE = 1 << 16
 # A parsed head takes this multiple of its size.
 _HEAD_WEIGHT, _USUAL_HEAD = 4, 1 << 9
 _SWEEP_SECONDS = 0.25
-_CHUNK = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?")
-_LONGEST_LINE = 1 << 12
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-_NEVER, _ENDLESS = float("inf"), 1 << 62
+_NEVER = float("inf")
 logger = logging.getLogger(__name__)
 
 Asgi = Callable[[Scope, Any, Any], Awaitable[None]]
@@ -65,22 +62,14 @@ class Connections:
         self.buffer = memoryview(bytearray(_UNPARSED))
         self.date = b""
 
-    def enter(self, connection: "Connection") -> None:
-        """Count a connection, and close the oldest without a request if there are too many."""
-        self.open.add(connection)
-        self.idle[connection] = None
-        self.memory.hold(connection, _OWN)
-        if len(self.open) > self.most:
-            next(iter(self.idle)).abort()
-
     def leave(self, connection: "Connection") -> None:
         """Count that a connection has ended."""
         self.open.discard(connection)
         self.idle.pop(connection, None)
         self.memory.give_all(connection)
 
-    async def accept(self, listener: socket.socket, secure: ssl.SSLContext) -> None:
-        """Accept connections that begin with TLS."""
+    async def accept(self, listener: socket.socket, secure: ssl.SSLContext | None = None) -> None:
+        """Accept connections, which count before they have shaken hands for TLS."""
         listener.setblocking(False)  # noqa: FBT003 - it takes no name
         while True:
             try:
@@ -88,7 +77,14 @@ class Connections:
             except OSError:  # it is gone already, or there are no descriptors for a moment
                 await asyncio.sleep(_SWEEP_SECONDS)
                 continue
-            Connection(self).encrypt(opened, secure)
+            connection = Connection(self)
+            self.open.add(connection)
+            self.idle[connection] = None
+            self.memory.hold(connection, _OWN)
+            connection.begin(opened, secure)
+            if len(self.open) > self.most:
+                next(iter(self.idle)).abort()
+            await asyncio.sleep(0)
 
     async def sweep(self) -> None:
         """Close connections that let the server wait too long, and let others read on."""
@@ -102,8 +98,8 @@ class Connections:
     async def end(self, seconds: float) -> None:
         """Wait until requests have their answers, at most for some seconds, and close all."""
         self.ending = True
-        for connection in list(self.idle):
-            connection.close()
+        for connection in [each for each in self.idle if not each.closing]:
+            connection.abort()
         until = self.loop.time() + seconds
         while self.open and self.loop.time() < until:
             await asyncio.sleep(_SWEEP_SECONDS / 10)
@@ -115,42 +111,34 @@ class Connection(asyncio.BufferedProtocol):
     """A connection: what has come of the next requests, and the one that is being answered."""
 
     _transport: asyncio.Transport
-    deadline = _NEVER
 
     def __init__(self, connections: Connections) -> None:
         self._all = connections
         self._unparsed = bytearray()
         self._counted = self._searched = 0
         self._exchange: _Exchange | None = None
-        # The rest of a body that nobody wants.
-        self._unwanted: _Body | None = None
         self._taken: asyncio.Future[None] | None = None
-        self._paused = self._delayed = self.lost = False
-        self._handshake: asyncio.Future[Any] | None = None
+        self._paused = self.closing = self.lost = False
+        self.deadline = connections.loop.time() + _HEAD_SECONDS
 
-    def encrypt(self, opened: socket.socket, secure: ssl.SSLContext) -> None:
-        """Shake hands over a socket, in the time of a head; the connection is counted before."""
-        self._all.enter(self)
-        self.deadline = self._all.loop.time() + _HEAD_SECONDS
-        shaking = self._all.loop.connect_accepted_socket(lambda: self, opened, ssl=secure)
-        self._handshake = asyncio.ensure_future(shaking)
-        self._handshake.add_done_callback(self._end_handshake)
+    def begin(self, opened: socket.socket, secure: ssl.SSLContext | None) -> None:
+        """Connect to a socket that was accepted."""
+        connecting = self._all.loop.connect_accepted_socket(lambda: self, opened, ssl=secure)
+        self._connecting = asyncio.ensure_future(connecting)
+        self._connecting.add_done_callback(self._end_connecting)
 
-    def _end_handshake(self, shaken: asyncio.Future[Any]) -> None:
-        if shaken.cancelled() or shaken.exception():
+    def _end_connecting(self, connected: asyncio.Future[Any]) -> None:
+        if connected.cancelled() or connected.exception():
             self._all.leave(self)
 
     def connection_made(self, transport: Any) -> None:
-        """Begin to wait for a request, in time."""
-        if self not in self._all.open:
-            self._all.enter(self)
-        self._transport, self._handshake = transport, None
-        self.deadline = self._all.loop.time() + _HEAD_SECONDS
+        """Begin to wait for a request."""
+        self._transport = transport
         transport.set_write_buffer_limits(high=1, low=0)  # 0 would pause TLS for ever
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - of the base class
         """End what is under way: no work is done for a client that is gone."""
-        self.lost = True
+        self.lost = self.closing = True
         self._all.leave(self)
         if self._taken and not self._taken.done():
             self._taken.set_result(None)
@@ -168,6 +156,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take what has come."""
+        if self.closing:
+            return
         self._unparsed += self._all.buffer[:nbytes]
         if self._exchange:
             self._exchange.wake()
@@ -190,40 +180,39 @@ class Connection(asyncio.BufferedProtocol):
             self.deadline = _NEVER
         else:
             self._await_head()
-            self._advance()
         self._settle()
 
     def look(self, now: float) -> None:
         """End a connection whose time is over; let one that waited for memory read on."""
         if now > self.deadline:
-            if self._handshake or self._taken or self._transport.is_closing():
-                self.abort()
-            else:
-                self.close()
-        elif self._paused or self._delayed:
-            self._delayed = False
-            self._advance()
+            self.abort()
+        elif self._paused:
             self._settle()
 
     def close(self) -> None:
-        """Close, once the client has taken what is written, in time."""
-        if self._handshake:
-            self.abort()
-            return
-        self.deadline = min(self.deadline, self._all.loop.time() + _TAKING_SECONDS)
-        self._transport.close()
+        """Close once the client does, or soon: one that still sends would lose the answer."""
+        self.closing = True
+        self._unparsed.clear()
+        self._settle()
+        seconds = _TAKING_SECONDS if self._taken else _HEAD_SECONDS
+        self.deadline = self._all.loop.time() + seconds
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+        else:
+            self._transport.close()
 
     def abort(self) -> None:
         """Close at once."""
+        self.closing = True
         self._all.leave(self)
-        if self._handshake:
-            self._handshake.cancel()
-        else:
+        if self._connecting.done():
             self._transport.abort()
+        else:
+            self._connecting.cancel()
 
-    def take(self, body: "_Body") -> bytes:
+    def take(self, exchange: "_Exchange") -> bytes:
         """Return what is there of a body, and read on."""
-        part = body.take(self._unparsed)
+        part = exchange.take(self._unparsed)
         self._settle()
         return part
 
@@ -241,7 +230,7 @@ class Connection(asyncio.BufferedProtocol):
         body = status.phrase.encode()
         head = b"content-type: text/plain\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
         self._transport.write(_status_line(status) + head % len(body) + body)
-        self._linger()
+        self.close()
 
     def finish(self, exchange: "_Exchange") -> None:
         """Go on after a request that is answered."""
@@ -253,34 +242,15 @@ class Connection(asyncio.BufferedProtocol):
         self._all.idle[self] = None
         if not exchange.complete:
             self.abort()
-            return
-        if exchange.last or self._all.ending:
-            self._linger()
-            return
-        self._unwanted = exchange.body
-        # Who is refused can't keep the server busy with what it sends next.
-        self._delayed = exchange.status == HTTPStatus.UNAUTHORIZED
-        if not self._taken:
-            self._await_head()
-            self._advance()
-        self._settle()
-
-    def _linger(self) -> None:
-        """Close once the client does, or soon: one that still sends would lose the answer."""
-        if not self._transport.can_write_eof() or self._all.ending:
+        elif exchange.last or not exchange.ended or self._all.ending:
             self.close()
-            return
-        self._transport.write_eof()
-        self._unwanted = _Body(_ENDLESS)
-        seconds = _TAKING_SECONDS if self._taken else _HEAD_SECONDS
-        self.deadline = self._all.loop.time() + seconds
-        self._advance()
+        elif not self._taken:
+            self._await_head()
         self._settle()
 
     def _await_head(self) -> None:
-        self._unwanted = None if self._unwanted and self._unwanted.ended else self._unwanted
-        waiting = self._unparsed or self._unwanted
-        self.deadline = self._all.loop.time() + (_HEAD_SECONDS if waiting else _IDLE_SECONDS)
+        self.deadline = self._all.loop.time() + _IDLE_SECONDS
+        self._advance()
 
     def _settle(self) -> None:
         """Count what is held, and read only while there is room."""
@@ -306,19 +276,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _advance(self) -> None:
         """Begin the next request, if its head is there and the last answer is taken."""
-        if self._exchange or self._taken or self._delayed:
+        if self._exchange or self._taken or self.closing:
             return
-        if self.lost or self._transport.is_closing():
-            return
-        if self._unwanted:
-            try:
-                self._unwanted.take(self._unparsed)
-            except ValueError:
-                self.close()
-                return
-            if not self._unwanted.ended:
-                return
-            self._await_head()
         data = self._unparsed
         while data[:2] == b"\r\n":
             del data[:2]
@@ -341,8 +300,9 @@ class Connection(asyncio.BufferedProtocol):
         if head.count(b"\n") > _HEADERS:
             self.refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
             return
+        peer = self._transport.get_extra_info("peername")
         try:
-            exchange = _Exchange(self, head, self._all.date)
+            self._exchange = exchange = _Exchange(self, self._all, head, peer)
         except (ValueError, httptools.HttpParserError):
             self.refuse(HTTPStatus.BAD_REQUEST)
             return
@@ -350,79 +310,7 @@ class Connection(asyncio.BufferedProtocol):
             self._all.memory.hold(self, exchange.weight)
         self._all.idle.pop(self, None)
         self.deadline = _NEVER
-        peer = self._transport.get_extra_info("peername")
-        exchange.scope["client"] = (str(peer[0]), int(peer[1])) if isinstance(peer, tuple) else None
-        exchange.scope["scheme"] = self._all.scheme
-        exchange.last |= self._all.ending
-        self._exchange = exchange
-        exchange.task = self._all.loop.create_task(exchange.run(self._all.application))
-
-
-class _ParsedHead:
-    """What the parser finds in a head."""
-
-    def __init__(self) -> None:
-        self.url = b""
-        self.headers: list[tuple[bytes, bytes]] = []
-        self.messages = 0
-        self.complete = False
-
-    def on_message_begin(self) -> None:
-        self.messages += 1
-
-    def on_url(self, url: bytes) -> None:
-        self.url += url
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self.headers.append((name.lower(), value))
-
-    def on_headers_complete(self) -> None:
-        self.complete = True
-
-
-class _Body:
-    """Takes the body of a request out of what has come: of a known length, or in chunks."""
-
-    def __init__(self, length: int | None) -> None:
-        self.ended = length == 0
-        self._left = length or 0
-        self._chunked = length is None
-        self._after_chunk = self._trailer = False
-
-    def take(self, data: bytearray) -> bytes:
-        """Remove what is there of the body, and return it; raise ValueError if it isn't one."""
-        parts: list[bytes] = []
-        while data and not self.ended:
-            if self._left:
-                part = bytes(data[: self._left])
-                del data[: len(part)]
-                self._left -= len(part)
-                parts.append(part)
-                self.ended = not self._chunked and not self._left
-                self._after_chunk = not self._left
-                continue
-            end = data.find(b"\r\n")
-            if end < 0:
-                if len(data) > _LONGEST_LINE:
-                    raise ValueError("a line of a chunk is too long")
-                break
-            line = bytes(data[:end])
-            del data[: end + 2]
-            self._take_line(line)
-        return b"".join(parts)
-
-    def _take_line(self, line: bytes) -> None:
-        if self._after_chunk:
-            if line:
-                raise ValueError("a chunk is longer than it says")
-            self._after_chunk = False
-        elif self._trailer:
-            self.ended = not line
-        elif found := _CHUNK.fullmatch(line):
-            self._left = int(found[1], 16)
-            self._trailer = not self._left
-        else:
-            raise ValueError("a chunk has no size")
+        exchange.task = self._all.loop.create_task(exchange.run())
 
 
 class _Exchange:
@@ -430,47 +318,100 @@ class _Exchange:
 
     task: asyncio.Task[None]
 
-    def __init__(self, connection: Connection, head: bytes, date: bytes) -> None:
-        found = _ParsedHead()
-        parser = httptools.HttpRequestParser(found)
+    def __init__(self, connection: Connection, everything: Connections, head: bytes, peer: Any):
+        self._connection, self._all = connection, everything
+        self._url, self._headers, self._head_complete = b"", list[tuple[bytes, bytes]](), False
+        # Whether all of the body has come, and whether the application has it.
+        self.ended = self._read = False
+        self._parts: list[bytes] = []
+        self._parser = parser = httptools.HttpRequestParser(self)
         with contextlib.suppress(httptools.HttpParserUpgrade):  # it is answered as HTTP/1.1
             parser.feed_data(head)
         version = parser.get_http_version()
-        if not found.complete or found.messages != 1 or version not in {"1.0", "1.1"}:
+        if not self._head_complete or version not in {"1.0", "1.1"}:
             raise ValueError("found no head of HTTP/1")
-        url = httptools.parse_url(found.url)
-        headers = dict(found.headers)
+        url = httptools.parse_url(self._url)
         self.scope: dict[str, Any] = {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.3"},
             "http_version": version,
+            "scheme": everything.scheme,
             "method": parser.get_method().decode("ascii"),
             "path": unquote((url.path or b"/").decode("ascii")),
             "raw_path": url.path or b"/",
             "query_string": url.query or b"",
             "root_path": "",
-            "headers": found.headers,
+            "headers": self._headers,
             "server": None,
+            "client": (str(peer[0]), int(peer[1])) if isinstance(peer, tuple) else None,
         }
-        options = headers.get(b"connection", b"").lower()
+        headers = dict(self._headers)
+        # The parser has refused two lengths, and one beside chunks.
+        coding = headers.get(b"transfer-encoding", b"").lower()
+        if coding not in {b"", b"chunked"}:
+            raise ValueError("found a transfer coding that isn't chunked alone")
+        # Of a body that has a length, the bytes that are to come.
+        self._left = None if coding else int(headers.get(b"content-length", 0))
+        self.ended = self._left == 0
         self._old = version == "1.0"
         # Whether the connection ends with it.
-        self.last = b"keep-alive" not in options if self._old else b"close" in options
-        # Until it is read.
-        self.body: _Body | None = _body_of(headers)
+        self.last = self._old or b"close" in headers.get(b"connection", b"").lower()
         self.complete, self.status = False, 0
         # A usual head is part of what any connection takes.
         self.weight = _HEAD_WEIGHT * len(head) if len(head) > _USUAL_HEAD else 0
-        self._connection, self._date = connection, date
         self._expected = headers.get(b"expect", b"").lower() == b"100-continue" and not self._old
         self._came: asyncio.Future[None] | None = None
         self._start: Scope | None = None
         self._begun = self._chunked = False
 
-    async def run(self, application: Asgi) -> None:
+    def on_message_begin(self) -> None:
+        """Take the one request that the parser finds."""
+        if self._url:
+            raise ValueError("found a second request")
+
+    def on_url(self, url: bytes) -> None:
+        """Take a part of the address."""
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header."""
+        self._headers.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        """Take the end of the head."""
+        self._head_complete = True
+
+    def on_body(self, part: bytes) -> None:
+        """Take a part of a body in chunks."""
+        self._parts.append(part)
+
+    def on_message_complete(self) -> None:
+        """Take the end of a body in chunks."""
+        self.ended = True
+
+    def take(self, data: bytearray) -> bytes:
+        """Remove what is there of the body, and return it; raise ValueError if it isn't one."""
+        if self._left is not None:
+            part = bytes(data[: self._left])
+            del data[: len(part)]
+            self._left -= len(part)
+            self.ended = not self._left
+            return part
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError:
+            if not self.ended:
+                raise ValueError("found no body in chunks") from None
+            self.last = True  # what comes after it isn't read
+        data.clear()
+        part = b"".join(self._parts)
+        self._parts.clear()
+        return part
+
+    async def run(self) -> None:
         """Let the application answer."""
         try:
-            await application(self.scope, self.receive, self.send)
+            await self._all.application(self.scope, self.receive, self.send)
         except asyncio.CancelledError:
             self.last = True
         except Exception:
@@ -495,16 +436,15 @@ class _Exchange:
     async def receive(self) -> Scope:
         """Return the next part of the body, or that the client is gone or has its answer."""
         while not self._connection.lost and not self.complete:
-            if self.body is not None:
+            if not self._read:
                 try:
-                    part = self._connection.take(self.body)
+                    part = self._connection.take(self)
                 except ValueError:
                     self.last = True  # nobody knows where the next request begins
                     break
-                more = not self.body.ended
-                if part or not more:
-                    self.body = self.body if more else None
-                    return {"type": "http.request", "body": part, "more_body": more}
+                if part or self.ended:
+                    self._read = self.ended
+                    return {"type": "http.request", "body": part, "more_body": not self.ended}
                 if self._expected:
                     self._expected = False
                     await self._connection.write(_CONTINUE)
@@ -534,37 +474,27 @@ class _Exchange:
 
     def _head(self) -> bytes:
         """Return the head of the reply."""
-        start = self._start
-        if start is None:
+        if self._start is None:
             raise RuntimeError("the application sent a body before the status")
-        status, headers = start["status"], start.get("headers", ())
-        lines = [_status_line(status), b"date: ", self._date, b"\r\n"]
-        sized = status == HTTPStatus.NO_CONTENT
+        headers = self._start.get("headers", ())
+        lines = [_status_line(self.status), b"date: ", self._all.date, b"\r\n"]
         for name, value in headers:
-            sized = sized or name == b"content-length"
             lines += [name, b": ", value, b"\r\n"]
-        if not sized:
-            self._chunked = not self._old
-            self.last |= self._old
-            if self._chunked:
-                lines.append(b"transfer-encoding: chunked\r\n")
-        # A client that waits for "100 Continue" may never send the body.
-        self.last |= self._expected
+        sized = self.status == HTTPStatus.NO_CONTENT or b"content-length" in dict(headers)
+        self._chunked = not sized and not self._old
+        if self._chunked:
+            lines.append(b"transfer-encoding: chunked\r\n")
+        elif not self.ended:  # what is still to come of the body is dropped with the connection
+            with contextlib.suppress(ValueError):
+                self._connection.take(self)
+            self.last |= not self.ended
+        # A client that waits for "100 Continue" may never send the body; who is refused can't
+        # keep the server busy with what it sends next.
+        self.last |= self._expected or self.status == HTTPStatus.UNAUTHORIZED or self._all.ending
         if self.last:
             lines.append(b"connection: close\r\n")
-        elif self._old:
-            lines.append(b"connection: keep-alive\r\n")
         lines.append(b"\r\n")
         return b"".join(lines)
-
-
-def _body_of(headers: dict[bytes, bytes]) -> _Body:
-    """Return what takes the body; the parser has refused two lengths, and one beside chunks."""
-    if (encoding := headers.get(b"transfer-encoding")) is None:
-        return _Body(int(headers.get(b"content-length", b"0")))
-    if encoding.lower() != b"chunked":
-        raise ValueError("found a transfer coding that isn't chunked alone")
-    return _Body(None)
 
 
 @cache

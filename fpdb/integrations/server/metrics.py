@@ -1,11 +1,10 @@
 """What Prometheus reads: requests, documents, transactions, and the size of the database."""
 
 from collections import Counter as Counts
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache, partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
 
 import fpdb
 from fpdb.integrations.batcher import Outcome
@@ -18,7 +17,6 @@ class Metrics:
     """Counts what a server does."""
 
     def __init__(self, database: fpdb.Database) -> None:
-        self._database = database
         self._registry = registry = CollectorRegistry()
         count = partial(Counter, registry=registry)
         gauge = partial(Gauge, registry=registry)
@@ -36,13 +34,9 @@ class Metrics:
         self._incomplete = count("fpdb_incomplete_answers", "Searches that a budget ended.")
         self._documents = sizes("fpdb_transaction_documents", "Documents of a transaction.")
         self._transactions = times("fpdb_transaction_seconds", "Time of a transaction.")
-        registry.register(self)
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield what is read when it is requested, as the registry calls it."""
-        yield GaugeMetricFamily("fpdb_documents", "Stored documents.", len(self._database))
-        size = (self._database.path / "data.mdb").stat().st_size
-        yield GaugeMetricFamily("fpdb_file_bytes", "Size of the file.", size)
+        gauge("fpdb_documents", "Stored documents.").set_function(database.__len__)
+        size = gauge("fpdb_file_bytes", "Size of the file.")
+        size.set_function(lambda: (database.path / "data.mdb").stat().st_size)
 
     def written(self) -> bytes:
         """Return everything in the format of Prometheus."""

@@ -12,9 +12,6 @@ from fpdb.markup import element
 
 _encode = msgspec.json.Encoder().encode
 JSON = {"Content-Type": "application/json"}
-_NOTHING = "default-src 'none'"
-# What a client reads before it tries again.
-_TRY_AGAIN = {"Retry-After": "1"}
 # The first class of an error gives the status, and a hint if its own cures it in this process.
 _STATUSES: tuple[tuple[type[Exception], HTTPStatus, str], ...] = (
     (fpdb.DocumentNotFoundError, HTTPStatus.NOT_FOUND, ""),
@@ -54,44 +51,31 @@ class ProblemError(Exception):
         self.headers = headers or {}
 
 
-def problem_page(error: Exception) -> HttpReply:
-    """Return the reply of `problem_reply` as a page, for a person with a browser."""
-    _, status, headers = problem_reply(error)
-    sentences = [each[:1].upper() + each[1:] for each in (str(error), hint_of(error) or "") if each]
-    said = element("p", f"{'. '.join(sentences)}.")
-    page = f'<!doctype html><meta charset="utf-8"><title>fpdb</title>{said}\n'
-    shown = {"Content-Type": "text/html; charset=utf-8", "Content-Security-Policy": _NOTHING}
-    return HttpReply(page.encode(), status, {**headers, **shown})
-
-
 def json_reply(value: Any) -> HttpReply:
     """Return a reply of JSON, with the end of the line for those who call it in a terminal."""
     return HttpReply(_encode(value) + b"\n", headers=JSON)
 
 
-def status_of(error: Exception) -> HTTPStatus:
-    """Return the status of the reply to a request that raised an error."""
+def status_of(error: Exception) -> tuple[HTTPStatus, str | None]:
+    """Return the status of the reply to a request that raised an error, and what cures that."""
     if isinstance(error, ProblemError):
-        return error.status
-    return next(status for kind, status, _ in _STATUSES if isinstance(error, kind))
+        return error.status, error.hint or None
+    _, status, hint = next(row for row in _STATUSES if isinstance(error, row[0]))
+    return status, hint or getattr(error, "hint", "") or None
 
 
-def hint_of(error: Exception) -> str | None:
-    """Return the cure of an error that a client has, if there is one."""
-    other = next(hint for kind, _, hint in _STATUSES if isinstance(error, kind))
-    return other or getattr(error, "hint", "") or None
-
-
-def problem_reply(error: Exception) -> HttpReply:
-    """Return the reply to a request that raised an error."""
-    status = status_of(error)
-    details = ProblemDetails(
-        title=status.phrase,
-        status=status.value,
-        detail=str(error) or "the request took too long",
-        hint=hint_of(error),
-    )
+def problem_reply(error: Exception, *, page: bool = False) -> HttpReply:
+    """Return the reply to a request that raised an error; a page for a person with a browser."""
+    status, hint = status_of(error)
+    detail = str(error) or "the request took too long"
     headers = {"Content-Type": "application/problem+json", **getattr(error, "headers", {})}
     if status == HTTPStatus.SERVICE_UNAVAILABLE:
-        headers |= _TRY_AGAIN
-    return HttpReply(_encode(details) + b"\n", status, headers)
+        headers["Retry-After"] = "1"
+    if not page:
+        details = ProblemDetails(title=status.phrase, status=status.value, detail=detail, hint=hint)
+        return HttpReply(_encode(details) + b"\n", status, headers)
+    headers["Content-Type"] = "text/html; charset=utf-8"
+    headers["Content-Security-Policy"] = "default-src 'none'"
+    said = "".join(f"{each[:1].upper()}{each[1:]}. " for each in (detail, hint) if each)
+    shown = f'<!doctype html><meta charset="utf-8"><title>fpdb</title>{element("p", said)}\n'
+    return HttpReply(shown.encode(), status, headers)

@@ -12,14 +12,14 @@ import ssl
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import uvloop
 
 import fpdb
 from fpdb.integrations.server.access import Access, read_secret
 from fpdb.integrations.server.application import Application
-from fpdb.integrations.server.connection import Connection, Connections
+from fpdb.integrations.server.connection import Connections
 
 PORT = 7373
 _BACKLOG = 2048
@@ -50,107 +50,100 @@ def serve(
     `on_start` is called with the URL, and `on_error` once with the error of a database that isn't
     at its path any more. MovedError is raised if one with other tables takes its place.
     """
-    access = application.server.access
+    access = application.access
     if unix:
         access.hosts = None  # no web page can call a Unix socket
     secure = _secured(certificate, private_key) if certificate and private_key else None
     with contextlib.ExitStack() as bound:
         listener = _listening_at(unix, bound) if unix else _listening(access, host, port)
-        address = f"unix:{unix}"
-        if not unix:
-            name, number = listener.getsockname()[:2]
-            name = f"[{name}]" if ":" in name else name
-            address = f"{'https' if secure else 'http'}://{name}:{number}"
+        bound.callback(listener.close)
         sys.setswitchinterval(_SWITCH_SECONDS)
-        runner = _Runner(application, listener, secure, bound.close, on_error)
         # It is restored at the end, when Ctrl-C is raised again for the caller.
         interrupt = signal.getsignal(signal.SIGINT)
-        with _descriptors(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop:
-            loop.run(runner.run(lambda: on_start(address)))
-        signal.signal(signal.SIGINT, interrupt)
-    if runner.failure:
-        raise runner.failure
-    if signal.SIGINT in runner.signals:
+        try:
+            with _descriptors(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop:
+                place = _Place(listener, secure, bound.close)
+                ended_by = loop.run(_run(application, place, on_start, on_error))
+        finally:
+            signal.signal(signal.SIGINT, interrupt)
+    if ended_by == signal.SIGINT:
         signal.raise_signal(signal.SIGINT)
 
 
-class _Runner:
-    """Runs a server until a signal comes, or another database is in the place of its own."""
+class _Place(NamedTuple):
+    """Where a server listens, and what ends that."""
 
-    def __init__(
-        self,
-        application: Application,
-        listener: socket.socket,
-        secure: ssl.SSLContext | None,
-        unbind: Callable[[], object],
-        on_error: Callable[[fpdb.FpdbError], object],
-    ) -> None:
-        self.failure: fpdb.MovedError | None = None
-        self.signals: list[signal.Signals] = []
-        self._application, self._server = application, application.server
-        self._listener, self._secure = listener, secure
-        self._unbind, self._on_error = unbind, on_error
-        self._away = False
+    listener: socket.socket
+    secure: ssl.SSLContext | None
+    close: Callable[[], object]
 
-    async def run(self, on_start: Callable[[], object]) -> None:
-        """Serve until the end, and answer what was accepted; a second signal ends that too."""
-        self._ending, loop = asyncio.Event(), asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._end, number)
-        memory, room = self._server.memory, _connections()
-        self._server.places.restrict(room)
-        scheme = "https" if self._secure else "http"
-        connections = Connections(self._application, memory, room, scheme)
-        async with _going(connections.sweep()), _going(self._watch()):
-            async with self._accepting(connections):
-                on_start()
-                await self._ending.wait()
-                self._unbind()  # before another server can take its place
-            self._server.stopping.set()
-            await connections.end(self._server.limits.seconds + 1)
-            await self._server.close()
+    @property
+    def scheme(self) -> str:
+        return "https" if self.secure else "http"
 
-    @contextlib.asynccontextmanager
-    async def _accepting(self, connections: Connections) -> AsyncIterator[None]:
-        """Accept connections during the body."""
-        if self._secure:
-            async with _going(connections.accept(self._listener, self._secure)):
-                yield
-            self._listener.close()
-            return
-        loop = asyncio.get_running_loop()
-        unix = self._listener.family == socket.AF_UNIX
-        listen = loop.create_unix_server if unix else loop.create_server
-        serving = await listen(
-            lambda: Connection(connections), sock=self._listener, backlog=_BACKLOG
-        )
+    @property
+    def address(self) -> str:
+        if self.listener.family == socket.AF_UNIX:
+            return f"unix:{self.listener.getsockname()}"
+        name, number = self.listener.getsockname()[:2]
+        return f"{self.scheme}://{f'[{name}]' if ':' in name else name}:{number}"
+
+
+async def _run(
+    application: Application,
+    place: _Place,
+    on_start: Callable[[str], object],
+    on_error: Callable[[fpdb.FpdbError], object],
+) -> int:
+    """Serve until the end, and answer what was accepted; return the signal that ended it."""
+    loop = asyncio.get_running_loop()
+    ending: asyncio.Future[int] = loop.create_future()
+
+    def end(number: int) -> None:
+        if not ending.done():
+            ending.set_result(number)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, end, number)
+    room = _connections()
+    application.places.restrict(room)
+    connections = Connections(application, application.memory, room, place.scheme)
+    async with _going(connections.sweep()):
         try:
-            yield
+            async with (
+                _going(connections.accept(place.listener, place.secure)),
+                _going(_watch(application, ending, on_error)),
+            ):
+                on_start(place.address)
+                return await ending
         finally:
-            serving.close()
+            place.close()  # before another server can take it
+            application.stop()
+            await connections.end(application.limits.seconds + 1)
+            await application.close()
 
-    def _end(self, number: signal.Signals | None = None) -> None:
-        if number is not None:
-            self.signals.append(number)
-        self._ending.set()
 
-    async def _watch(self) -> None:
-        """End the server if another database is in the place of its own, which has other tables."""
-        database = self._server.database
-        while not self._ending.is_set():
-            await asyncio.sleep(_WATCH_SECONDS)
-            try:
-                await self._server.watch(database.__len__)
-                self._away = False
-            except fpdb.MovedError as error:
-                if database.path.exists():
-                    self.failure = error
-                    self._end()
-                elif not self._away:  # started again, it would be an empty one
-                    self._on_error(error)
-                    self._away = True
-            except fpdb.FpdbError:
-                pass  # each request is answered with it, and it may pass
+async def _watch(
+    application: Application,
+    ending: "asyncio.Future[int]",
+    on_error: Callable[[fpdb.FpdbError], object],
+) -> None:
+    """End the server if another database is in the place of its own, which has other tables."""
+    away = False
+    while not ending.done():
+        await asyncio.sleep(_WATCH_SECONDS)
+        try:
+            await application.watch(application.database.__len__)
+            away = False
+        except fpdb.MovedError as error:
+            if not application.database.path.exists():
+                if not away:  # started again, it would be an empty one
+                    on_error(error)
+                away = True
+            elif not ending.done():
+                ending.set_exception(error)
+        except fpdb.FpdbError:
+            pass  # each request is answered with it, and it may pass
 
 
 @contextlib.asynccontextmanager
