@@ -108,6 +108,8 @@ class Application:
         )
         self.readers, self.many = Crew(_THREADS, "read"), Crew(1, "matches")
         self.metrics = Metrics(database)
+        self._inside = 0
+        self.metrics.in_flight.set_function(lambda: self._inside)
         self._watcher = Crew(1, "watch")
         self._watching: dict[Callable[[], Any], asyncio.Future[Any]] = {}
         self._adding = added_to(database, similarity)
@@ -124,7 +126,7 @@ class Application:
             return
         began = time.perf_counter()
         request = Request(self, scope, receive, dict(scope["headers"]))
-        self.metrics.in_flight.inc()
+        self._inside += 1
         try:
             async with asyncio.timeout(self.limits.seconds):
                 reply = await self._reply(request)
@@ -136,7 +138,7 @@ class Application:
             shown = b"text/html" in accepted and "/explore" in scope["path"]
             await self._send(request, problem_reply(error, page=shown), send)
         finally:
-            self.metrics.in_flight.dec()
+            self._inside -= 1
             self.memory.give_all(request)
             if request.placed:
                 self.places.give(request.visitor.peer)

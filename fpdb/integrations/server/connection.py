@@ -324,7 +324,7 @@ class _Exchange:
         # Whether all of the body has come, and whether the application has it.
         self.ended = self._read = False
         self._parts: list[bytes] = []
-        self._parser = parser = httptools.HttpRequestParser(self)
+        parser = httptools.HttpRequestParser(self)
         with contextlib.suppress(httptools.HttpParserUpgrade):  # it is answered as HTTP/1.1
             parser.feed_data(head)
         version = parser.get_http_version()
@@ -351,8 +351,10 @@ class _Exchange:
         if coding not in {b"", b"chunked"}:
             raise ValueError("found a transfer coding that isn't chunked alone")
         # Of a body that has a length, the bytes that are to come.
-        self._left = None if coding else int(headers.get(b"content-length", 0))
-        self.ended = self._left == 0
+        self._left = int(headers.get(b"content-length", 0))
+        self.ended = not coding and not self._left
+        # It refers to this, so that it is kept only as long as it must.
+        self._parser = parser if coding else None
         self._old = version == "1.0"
         # Whether the connection ends with it.
         self.last = self._old or b"close" in headers.get(b"connection", b"").lower()
@@ -391,7 +393,7 @@ class _Exchange:
 
     def take(self, data: bytearray) -> bytes:
         """Remove what is there of the body, and return it; raise ValueError if it isn't one."""
-        if self._left is not None:
+        if self._parser is None:
             part = bytes(data[: self._left])
             del data[: len(part)]
             self._left -= len(part)
@@ -421,6 +423,7 @@ class _Exchange:
                 self._connection.refuse(HTTPStatus.INTERNAL_SERVER_ERROR)
                 self.complete = True
         finally:
+            self._parser = None
             self._connection.finish(self)
 
     def cancel(self) -> None:
