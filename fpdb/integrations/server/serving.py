@@ -62,7 +62,7 @@ def serve(
         interrupt = signal.getsignal(signal.SIGINT)
         try:
             with _descriptors(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop:
-                place = _Place(listener, secure, bound.close)
+                place = _Socket(listener, secure, bound.close)
                 ended_by = loop.run(_run(application, place, on_start, on_error))
         finally:
             signal.signal(signal.SIGINT, interrupt)
@@ -70,7 +70,7 @@ def serve(
         signal.raise_signal(signal.SIGINT)
 
 
-class _Place(NamedTuple):
+class _Socket(NamedTuple):
     """Where a server listens, and what ends that."""
 
     listener: socket.socket
@@ -91,7 +91,7 @@ class _Place(NamedTuple):
 
 async def _run(
     application: Application,
-    place: _Place,
+    place: _Socket,
     on_start: Callable[[str], object],
     on_error: Callable[[fpdb.FpdbError], object],
 ) -> int:
