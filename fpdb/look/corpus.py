@@ -22,10 +22,10 @@ from fpdb.fingerprint import Recipe, least_estimate
 from fpdb.flow import Flow, Ingested
 from fpdb.io.files import FORMATS, Paths, check_path, meter_of, path_names, read_parts
 from fpdb.io.records import BadRecord, Reading, Record
-from fpdb.look.figures import figures, numbers_of
+from fpdb.look.figures import overview
 from fpdb.look.groups import NO_DAY, Groups
 from fpdb.look.listing import ListedGroup, ListedText, rendered
-from fpdb.look.page import cards, first_line, percent, plural, write_report
+from fpdb.look.page import first_line, percent, plural, write_report
 from fpdb.look.pair import ComparedTexts
 from fpdb.look.texts import TextFile, Texts
 from fpdb.models import require_similarity, require_whole, title_in
@@ -181,8 +181,7 @@ def _written(chosen: "_ChosenGroups", counts: Ingested, path: Path) -> Reported:
     name = ", ".join(Path(path).name or path for path in paths[:3])
     name += f" and {len(paths) - 3:,} more" if len(paths) > 3 else ""
     first = "first" if chosen.kept is None else "first that stays"
-    compared = f"were compared: {_read(counts)}."
-    numbers = [(f"{documents:,}", "documents", compared), *numbers_of(groups, documents, first)]
+    numbers = [(f"{documents:,}", "documents", f"were compared: {_read(counts)}.")]
     lost = ""
     if missing := len(chosen.missing):
         lost = (
@@ -194,7 +193,7 @@ def _written(chosen: "_ChosenGroups", counts: Ingested, path: Path) -> Reported:
         f"Duplicates in {name}",
         f"{plural(every, 'group')} among {plural(documents, 'document')}, "
         f"with the limit {percent(limit)}",
-        [cards(numbers), *figures(groups)],
+        overview(groups, documents, numbers, first=first),
         listed,
         kinds=_KINDS,
         every=every,

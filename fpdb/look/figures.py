@@ -10,7 +10,7 @@ import numpy as np
 from fpdb.arrays import Places
 from fpdb.fingerprint import least_estimate
 from fpdb.look.groups import Groups
-from fpdb.look.page import folded, percent, plural
+from fpdb.look.page import cards, folded, percent, plural
 from fpdb.markup import Markup, element, table
 
 _WIDTH, _HEIGHT = 420, 150
@@ -19,49 +19,44 @@ _MOST_BARS = 60
 _MOST_HOSTS = 20
 
 
-def numbers_of(groups: Groups, documents: int, first: str = "first") -> list[tuple[str, str, str]]:
-    """Return the numbers of groups and of copies, each with its name and a sentence."""
+def overview(
+    groups: Groups,
+    documents: int,
+    numbers: Sequence[tuple[str, str, str]],
+    *more: Markup,
+    first: str = "first",
+) -> Iterator[Markup]:
+    """Yield numbers and pictures of groups, beside others, and what hosts have copies of which."""
     near = "of documents that are near-duplicates of each other, or of one between them."
     equal = "have exactly the text of an earlier document of their group."
     if groups.similarity is None:
         near = "of documents that near fingerprints connect."
         equal = "have the fingerprint of an earlier document of their group."
+    own = "resemble an earlier document of their group, and have a text of their own."
+    near += f" The {first} of each group counts as the kept one."
     copies = groups.identical + groups.edited
     stays = f"if only one document of each group stays: {copies:,} of {documents:,}."
-    return [
-        (
-            f"{len(groups.starts):,}",
-            "groups",
-            f"{near} The {first} of each group counts as the kept one.",
-        ),
-        (f"{groups.identical:,}", "identical copies", equal),
-        (
-            f"{groups.edited:,}",
-            "edited copies",
-            "resemble an earlier document of their group, and have a text of their own.",
-        ),
-        (percent(copies / max(documents, 1)), "could go", stays),
-    ]
-
-
-def figures(groups: Groups, *more: Markup) -> Iterator[Markup]:
-    """Yield pictures of groups, beside them others, and what hosts have copies of which."""
+    yield cards(
+        [
+            *numbers,
+            (f"{len(groups.starts):,}", "groups", near),
+            (f"{groups.identical:,}", "identical copies", equal),
+            (f"{groups.edited:,}", "edited copies", own),
+            (percent(copies / max(documents, 1)), "could go", stays),
+        ]
+    )
     if groups.similarity is not None:
-        yield element(
-            "p",
+        said = (
             "Two documents count as near-duplicates from an estimated similarity of "
             f"{percent(least_estimate(groups.similarity))} on, so that few pairs of "
             f"{percent(groups.similarity)} are missed. It is the share of their runs of three "
-            "words, or five Chinese characters, that is in both.",
-            class_="soft",
+            "words, or five Chinese characters, that is in both."
         )
+        yield element("p", said, class_="soft")
     found = [_by_nearness(groups), _by_size(groups.sizes), *more]
-    if copies := groups.copies_by_day():
-        said = (
-            f"{plural(copies.total(), 'document')} with a date that came after the first one of "
-            "their group."
-        )
-        found.append(by_day("When copies appeared", said, copies, "copies"))
+    if dated := groups.copies_by_day():
+        said = f"{plural(dated.total(), 'document')} with a date that came after the first one of "
+        found.append(by_day("When copies appeared", f"{said}their group.", dated, "copies"))
     yield element("section", *found, class_="figures")
     if copying := groups.copies_by_host():
         yield _by_host(copying)

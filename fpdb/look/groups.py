@@ -107,12 +107,9 @@ class Groups:
 
     def group_of(self, number: int) -> int | None:
         """Return the group of a document by its id, if it is in one."""
-        if number < 0:
-            return None
-        row = int(self.ids.searchsorted(np.uint64(number)))
-        if row == len(self.ids) or self.ids[row] != number:
-            return None
-        return int(self.firsts[self.order[self.starts]].searchsorted(self.firsts[row]))
+        [row] = (self.ids == number).nonzero()
+        firsts = self.firsts[self.order[self.starts]]
+        return int(firsts.searchsorted(self.firsts[row[0]])) if len(row) else None
 
     def ordered(self, order: str = "least", kept: Marks | None = None) -> Places:
         """Return groups in an order; by default, those of equal texts are the last."""

@@ -11,7 +11,7 @@ from fpdb.fingerprint import distance, sketch_jaccard, to_int
 from fpdb.fingerprint.digits import format_fingerprint, parse_fingerprint
 from fpdb.flow import parse_key
 from fpdb.io.html import html_text
-from fpdb.look.figures import by_day, figures, numbers_of
+from fpdb.look.figures import by_day, overview
 from fpdb.look.groups import NO_DAY, Groups, parse_day
 from fpdb.look.listing import heading
 from fpdb.look.page import cards, choice, entry, facts, percent, plural
@@ -67,19 +67,18 @@ _SHOWN = 20
 _DELETED = 50_000
 
 
-def overview(visit: Visit) -> ServedPage:
+def overview_page(visit: Visit) -> ServedPage:
     """Show the numbers and pictures of the database and its groups."""
     found, stats = visit.work.found, visit.database.stats()
     numbers = [
         (f"{stats.documents:,}", "documents", f"in {stats.bytes / 1e6:,.1f} MB on disk."),
         (f"{stats.short:,}", "short texts", "are found by equal texts only."),
     ]
-    shown: list[Markup] = []
+    shown = iter([cards(numbers)])
     if found:
-        numbers += numbers_of(found.groups, found.documents)
         days = by_day("When documents were added", "", found.added, "documents")
-        shown = list(figures(found.groups, days))
-    content = [*visit.status(), cards(numbers), *shown]
+        shown = overview(found.groups, found.documents, numbers, days)
+    content = *visit.status(), *shown
     return visit.framed(visit.database.path.name, *content, refresh=bool(visit.work.stage))
 
 
@@ -409,7 +408,7 @@ def again_page(visit: Visit) -> ServedPage:
 
 
 PAGES: dict[str, Callable[[Visit], ServedPage]] = {
-    "overview": overview,
+    "overview": overview_page,
     "groups": groups_page,
     "group": group_page,
     "compare": compare_page,
