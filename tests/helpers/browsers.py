@@ -46,3 +46,32 @@ def started(folder):
         yield window
     finally:
         window.quit()
+
+
+class Reader:
+    """Sees a page in a browser, and does what a reader does."""
+
+    def __init__(self, window):
+        self.window = window
+
+    def all(self, selector):
+        return self.window.find_elements("css selector", selector)
+
+    def one(self, selector):
+        [found] = self.all(selector)
+        return found
+
+    def texts(self, selector):
+        return [element.text for element in self.all(selector)]
+
+    def button(self, text):
+        [found] = [button for button in self.all("button") if button.text == text]
+        return found
+
+    def resize(self, width, *, dark=False):
+        self.window.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500},
+        )
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.window.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})

@@ -54,11 +54,11 @@ def records():
     yield "https://news.example/2", HAN[:250] + "红鸢" + HAN[251:]
 
 
-class Explored:
+class Explored(browsers.Reader):
     """A browser that explores a database, which a process of its own serves."""
 
     def __init__(self, window, address):
-        self.window = window
+        super().__init__(window)
         self.base = address.partition("?")[0]
         window.get(address)
         self.wait(lambda: "Found at" in self.body())
@@ -75,12 +75,8 @@ class Explored:
     def visit(self, page):
         self.window.get(self.base + page)
 
-    def all(self, selector):
-        return self.window.find_elements("css selector", selector)
-
     def press(self, text):
-        [found] = [button for button in self.all("button") if button.text == text]
-        self.follow(found)
+        self.follow(self.button(text))
 
     def follow(self, element):
         self.window.execute_script("document.left = true")
@@ -90,14 +86,6 @@ class Explored:
                 "return !document.left && document.readyState === 'complete'"
             )
         )
-
-    def resize(self, width, *, dark=False):
-        self.window.execute_cdp_cmd(
-            "Emulation.setDeviceMetricsOverride",
-            {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500},
-        )
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.window.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
 
     def place(self, text):
         """Return the page to which a link leads."""

@@ -57,32 +57,17 @@ def window(folder):
 
 @pytest.fixture
 def page(window, folder):
-    window.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride",
-        {"width": 1200, "height": 900, "deviceScaleFactor": 1, "mobile": False},
-    )
+    page = Report(window)
+    page.resize(1200)
     window.get(f"file://{folder}/report.html")
     window.execute_script("localStorage.clear()")
     window.refresh()
-    yield Reader(window)
+    yield page
     assert [entry["message"] for entry in window.get_log("browser")] == []
 
 
-class Reader:
-    """What a reader sees and does."""
-
-    def __init__(self, window):
-        self.window = window
-
-    def all(self, selector):
-        return self.window.find_elements("css selector", selector)
-
-    def one(self, selector):
-        [found] = self.all(selector)
-        return found
-
-    def texts(self, selector):
-        return [element.text for element in self.all(selector)]
+class Report(browsers.Reader):
+    """What a reader of a report sees and does."""
 
     def shown(self, selector):
         return [text.strip() for text in self.texts(selector) if text]
@@ -107,10 +92,6 @@ class Reader:
     def press(self, keys):
         for key in keys:
             self.window.switch_to.active_element.send_keys(key)
-
-    def button(self, text):
-        [found] = [button for button in self.all("button") if button.text == text]
-        return found
 
 
 ORDER = [
@@ -242,10 +223,7 @@ def test_chinese_is_set_as_chinese(page):
 
 
 def test_a_phone(page):
-    page.window.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride",
-        {"width": 400, "height": 800, "deviceScaleFactor": 2, "mobile": True},
-    )
+    page.resize(400)
     page.window.refresh()
     for head in page.all(".head"):
         page.window.execute_script("arguments[0].click()", head)
@@ -270,7 +248,7 @@ def test_hostile_texts_stay_texts(window, folder):
     (folder / "hostile.jsonl").write_text("\n".join(lines))
     fpdb.report(str(folder / "hostile.jsonl"), folder / "hostile.html", host_field="site")
     window.get(f"file://{folder}/hostile.html")
-    page = Reader(window)
+    page = Report(window)
     page.one(".head").click()
     assert page.all("img, #list script, [onerror]") == []
     assert window.title == "Duplicates in hostile.jsonl"
@@ -306,7 +284,7 @@ def test_the_page_of_an_evaluation(window, folder):
     found = fpdb.evaluate(documents, similarity=None, k=[0], mistakes=9)
     assert fpdb.report_evaluation(found, documents, folder / "eval.html")
     window.get(f"file://{folder}/eval.html")
-    page = Reader(window)
+    page = Report(window)
     assert page.one("[role=status]").text == f"{len(page.titles())} pairs"
     page.all(".head")[0].click()
     assert page.texts(".names b") == ["First", "Second"]
