@@ -58,7 +58,6 @@ def differences(text: str, other: str) -> Differences:
     """Compare two texts word by word; white space counts for nothing."""
     (words, ends), (others, other_ends) = _words(text), _words(other)
     cuts = _cuts(words, others)
-    _begin_after_signs(cuts, words, others)
     pieces = []
     only = other_only = 0
     for number, ((start, other_start), (stop, other_stop)) in enumerate(pairwise(cuts)):
@@ -122,14 +121,17 @@ def _equal(first: Sequence[str], second: Sequence[str]) -> Iterator[Place]:
 
 
 def _fixed(first: Sequence[str], second: Sequence[str]) -> list[Place]:
-    """Return the places of runs of three words that both have once, in the same order in both."""
+    """Return where runs of three words end that both have once, in the same order in both.
+
+    As the end of a sentence is fixed, one that follows in one text alone begins with its own word.
+    """
     numbers: dict[str, int] = {}
     once = []
     for words in (first, second):
         column = np.array([numbers.setdefault(word, len(numbers)) for word in words], np.uint64)
         runs = column[:-2] << 2 * _BITS | column[1:-1] << _BITS | column[2:]
         found, places, counts = np.unique(runs, return_index=True, return_counts=True)
-        once.append((found[counts == 1], places[counts == 1]))
+        once.append((found[counts == 1], places[counts == 1] + 2))
     (own, own_places), (its, its_places) = once
     _, at, other = np.intersect1d(own, its, assume_unique=True, return_indices=True)
     pairs = sorted(zip(own_places[at].tolist(), its_places[other].tolist(), strict=True))
@@ -182,23 +184,3 @@ def _subsequence(first: Sequence[str], second: Sequence[str]) -> Iterator[Place]
                 place -= 1
                 found.append((place, other))
     return reversed(found)
-
-
-def _begin_after_signs(cuts: list[Place], words: Sequence[str], others: Sequence[str]) -> None:
-    """Let a sentence that only one text has begin with its first word, and end with its full stop.
-
-    What follows it begins with the sign before it then, so both ways are right.
-    """
-    for place in range(1, len(cuts) - 2, 2):
-        (own, its), (own_stop, its_stop), (end, _) = cuts[place : place + 3]
-        if own < own_stop and its < its_stop:
-            continue
-        side, start, stop = (words, own, own_stop) if own < own_stop else (others, its, its_stop)
-        shift, most = 0, end - own_stop - 1
-        while (
-            shift < most
-            and side[start + shift] == side[stop + shift]
-            and not side[start + shift].isalnum()
-        ):
-            shift += 1
-        cuts[place : place + 2] = [(own + shift, its + shift), (own_stop + shift, its_stop + shift)]
