@@ -29,6 +29,11 @@ def report_evaluation(
     Returns:
         The number of pairs in the page.
     """
+    if not found.documents:
+        raise InputError(
+            f"found no document for {os.fspath(output)}, expected at least one",
+            hint="give the documents that were evaluated",
+        )
     wanted = {key for recipe in found.recipes for each in recipe.mistakes for key in each[:2]}
     texts = {each.key: each.text or "" for each in documents if each.key in wanted}
     if lost := wanted - texts.keys():

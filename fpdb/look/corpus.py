@@ -27,7 +27,7 @@ from fpdb.look.groups import NO_DAY, Groups
 from fpdb.look.listing import ListedGroup, ListedText, rendered
 from fpdb.look.page import first_line, percent, plural, write_report
 from fpdb.look.pair import ComparedTexts
-from fpdb.look.texts import TextFile, Texts
+from fpdb.look.texts import Texts
 from fpdb.models import require_similarity, require_whole, title_in
 from fpdb.scratch import scratch_folder
 from fpdb.threads import mapped
@@ -154,7 +154,7 @@ def report(
                 hint="name files with texts; are the format and the fields right?",
             )
         groups = Groups(store.clustering(similarity=similarity, jobs=jobs), limit)
-        texts = Texts(store, reading, TextFile(scratch.path / "texts"), paths, packed=True)
+        texts = Texts(store, reading, scratch.path / "texts", paths)
         chosen = _ChosenGroups(groups, texts, kept, top)
         chosen.read((date_field, host_field), jobs)
         return _written(chosen, flow.counts, path)
@@ -256,15 +256,15 @@ class _ChosenGroups:
         found = (read_parts(path, self._fields_of(path), progress=meter.add) for path in paths)
         parts = mapped(lambda part: list(part()), chain.from_iterable(found), jobs)
         names: set[str] = set()
-        with self.texts.file.written() as add:
+        with self.texts.written() as add:
             for number, record in enumerate(chain.from_iterable(part for _, part in parts)):
                 if isinstance(record, Record):
                     key = self.texts.key_of(record) if self.texts.reading.keyed else number
-                    if key in rows:
+                    if key is not None and key in rows:
                         names.update(record.meta or {})
                         self._note(rows[key], record, fields)
                         if rows[key] in self._wanted:
-                            add(str(key), record.text or "")
+                            add(key, record.text or "")
         given = (groups.days < NO_DAY).any(), (groups.hosts >= 0).any()
         for kind, name, there in zip(("date", "host"), fields, given, strict=True):
             if name and len(groups.ids) and not there:

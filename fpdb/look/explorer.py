@@ -13,7 +13,7 @@ from fpdb.io.records import Reading
 from fpdb.look.background import Background
 from fpdb.look.decisions import Decisions
 from fpdb.look.pages import PAGES, POSTED
-from fpdb.look.texts import TextFile, Texts, split_sources
+from fpdb.look.texts import Texts, split_sources
 from fpdb.look.visit import ServedPage, Visit
 from fpdb.markup import element
 from fpdb.scratch import scratch_folder
@@ -44,7 +44,7 @@ class Explorer:
         for path in files:
             check_path(path, reading)
         self._stack = contextlib.ExitStack()
-        packed = TextFile(self._stack.enter_context(scratch_folder()).path / "texts")
+        packed = self._stack.enter_context(scratch_folder()).path / "texts"
         found = Texts(database, reading, packed, files, url)
         self._work = Background(found, date_field, host_field)
         self._decisions = Decisions(database)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from fpdb.look.page import facts, folded, language_of, percent, plural
-from fpdb.look.pair import ALL, ComparedTexts, text_cell
+from fpdb.look.pair import ALL, ComparedTexts, excerpt
 from fpdb.markup import Markup, element
 
 MOST_BYTES = 5_000_000
@@ -128,9 +128,7 @@ def _body(group: ListedGroup, kept: int) -> Iterator[Markup]:
     if group.copied is not None:
         said = f"{plural(group.documents, 'document')} with exactly this text:"
         yield element("p", said, class_="facts")
-        yield text_cell(language_of(group.copied), group.copied[:_EXCERPT])
-        if (rest := len(group.copied) - _EXCERPT) > 0:
-            yield element("p", plural(rest, "further character"), class_="fold")
+        yield from excerpt(group.copied, _EXCERPT)
     elif not others:
         yield _MISSING
 

@@ -15,15 +15,13 @@ from fpdb.look.figures import by_day, overview
 from fpdb.look.groups import NO_DAY, Groups, parse_day
 from fpdb.look.listing import heading
 from fpdb.look.page import cards, choice, entry, facts, percent, plural
-from fpdb.look.pair import ComparedSide, comparison
+from fpdb.look.pair import ComparedSide, comparison, excerpt
 from fpdb.look.visit import (
-    EXCERPT,
     ROWS,
     ServedPage,
     Visit,
     address,
     button,
-    excerpt,
     hidden,
     key_link,
     link,
@@ -39,11 +37,6 @@ _WEAKEST_LINK = (
     "least near. Texts that only others connect may be further apart."
 )
 _KINDS = {"text": "a text", "html": "HTML", "fingerprint": "a fingerprint"}
-_SAID = {
-    None: "Are they the same?",
-    True: "Your verdict: same",
-    False: "Your verdict: different",
-}
 _ORDERS = {
     "least": "weakest link first",
     "similar": "strongest links first",
@@ -61,6 +54,7 @@ _FILTERS = (
     ("to", "last_day", "date"),
 )
 _FAR = 1 << 40
+_EXCERPT = 5_000
 _NEAR = "Documents that are near"
 _SHOWN = 20
 # Documents that a request deletes, of whose time that takes a third at most on slow disks.
@@ -159,7 +153,7 @@ def group_page(visit: Visit) -> ServedPage:
     return visit.framed(
         visit.title(shown[0]),
         element("p", f"{said}."),
-        *(_pair(visit, *shown) if len(shown) > 1 else excerpt(visit.side(shown[0]).text)),
+        *(_pair(visit, *shown) if len(shown) > 1 else excerpt(visit.side(shown[0]).text, _EXCERPT)),
         element("h2", "Documents"),
         _members(visit, groups.ids[rows[seen]].tolist(), shown[0]),
         links,
@@ -232,10 +226,12 @@ def _pair(visit: Visit, first: Document, second: Document) -> Iterator[Markup]:
             button(text, name="same", value=value, aria_pressed=str(verdict is same).lower())
             for text, value, same in (("Same", "1", True), ("Different", "0", False))
         ]
+        said = "Are they the same?"
         if verdict is not None:
+            said = f"Your verdict: {'same' if verdict else 'different'}"
             buttons.append(button("Take it back", name="same", value="-"))
-        said = element("span", _SAID[verdict], class_="soft")
-        yield visit.form("verdict", said, *hidden(key=first.key, other=second.key), *buttons)
+        asked = element("span", said, class_="soft")
+        yield visit.form("verdict", asked, *hidden(key=first.key, other=second.key), *buttons)
 
 
 def compare_page(visit: Visit) -> ServedPage:
@@ -284,7 +280,7 @@ def document_page(visit: Visit) -> ServedPage:
         "added": f"{moment(document.added)} UTC",
         "characters": f"{document.characters:,}",
         "fingerprint": _digits(visit, document),
-        "metadata": meta[:EXCERPT],
+        "metadata": meta[:_EXCERPT],
     }
     delete = hidden(key=document.key), _delete_button("Delete …", "marked")
     return visit.framed(
@@ -293,7 +289,7 @@ def document_page(visit: Visit) -> ServedPage:
         *([visit.form("delete", *delete[0], delete[1])] if visit.may_write else []),
         *visit.group_link(document),
         element("p", text.note, class_="soft"),
-        *excerpt(text.text),
+        *excerpt(text.text, _EXCERPT),
         element("h2", "Near it"),
         _table(visit, _NEAR, visit.documents(keys), document),
     )
@@ -346,7 +342,7 @@ def _answers(visit: Visit, kind: str, given: str) -> Iterator[Markup]:
     if keys:
         yield comparison(database.recipe, own, visit.side(database[chosen]))
     elif kind == "html":
-        yield from excerpt(text)
+        yield from excerpt(text, _EXCERPT)
 
 
 def verdict_page(visit: Visit) -> ServedPage:

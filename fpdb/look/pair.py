@@ -153,6 +153,15 @@ def text_cell(language: str | None, *content: str) -> Markup:
     return element("div", *content, class_="text", dir="auto", lang=language)
 
 
+def excerpt(text: str | None, most: int) -> list[Markup]:
+    """Return the beginning of a text, and how much more there is."""
+    if not text:
+        return []
+    rest = len(text) - most
+    more = [element("p", plural(rest, "further character"), class_="fold")] if rest > 0 else []
+    return [text_cell(language_of(text), text[:most]), *more]
+
+
 def _is_unspaced(language: str | None) -> bool:
     """Return whether the words of a language are characters here."""
     return language in ("zh", "ja")
@@ -189,8 +198,7 @@ def comparison(recipe: Recipe, first: ComparedSide, second: ComparedSide) -> Mar
         parts.append(element("p", found.sentence, contained, class_="facts"))
         parts.append(element("div", *found.drawn()))
     else:
-        texts = [side.text for side in (first, second) if side.text is not None]
-        parts += [text_cell(language_of(text), text[:_COMPARED]) for text in texts]
+        parts += excerpt(first.text or second.text, _COMPARED)
     return element("section", *parts, _why(recipe, first, second))
 
 

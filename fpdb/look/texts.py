@@ -24,65 +24,49 @@ _SECONDS = 2.0
 _FIELD = "{key}"
 
 
-@dataclass(frozen=True)
-class TextFile:
-    """Texts by names in a file of SQLite, compressed; a name may have several."""
+@dataclass
+class Texts:
+    """Looks texts up by the keys of documents: at a URL, or in the file that those of files fill.
 
+    It is a file of SQLite with compressed texts by their names, of which a name may have several.
+    `packed` says whether it is complete.
+    """
+
+    database: Database
+    reading: Reading
     path: Path
+    files: Sequence[str] = ()
+    address: str = ""
+    packed: bool = False
 
     @contextlib.contextmanager
-    def written(self) -> Iterator[Callable[[str, str], None]]:
-        """Make the file; the block gets a function that adds a text to a name."""
+    def written(self) -> Iterator[Callable[[Key, str], None]]:
+        """Make the file; the block gets a function that adds the text of a key."""
         self.path.unlink(missing_ok=True)  # of a try that failed
         os.close(new_file(self.path))
         with contextlib.closing(sqlite3.connect(self.path)) as file:
             file.execute("PRAGMA journal_mode = OFF")
             file.execute("CREATE TABLE texts (name BLOB, text BLOB)")
 
-            def add(name: str, text: str) -> None:
-                row = _bytes(name), zlib.compress(_bytes(text), 1)
+            def add(key: Key, text: str) -> None:
+                row = _bytes(str(key)), zlib.compress(_bytes(text), 1)
                 file.execute("INSERT INTO texts VALUES (?, ?)", row)
 
             yield add
             file.execute("CREATE INDEX names ON texts (name)")
             file.commit()
-
-    def texts(self, name: str) -> list[str]:
-        """Return the texts of a name, the last one first."""
-        query = "SELECT text FROM texts WHERE name = ? ORDER BY rowid DESC"
-        with contextlib.closing(sqlite3.connect(self.path)) as file:
-            rows = file.execute(query, [_bytes(name)]).fetchall()
-        return [zlib.decompress(row[0]).decode("utf-8", "surrogatepass") for row in rows]
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
-
-
-@dataclass
-class Texts:
-    """Looks texts up by the keys of documents: at a URL, or in the file that those of files fill.
-
-    `packed` says whether the file is complete.
-    """
-
-    database: Database
-    reading: Reading
-    file: TextFile
-    files: Sequence[str] = ()
-    address: str = ""
-    packed: bool = False
+        self.packed = True
 
     def pack(self) -> Iterator[int]:
         """Bring the texts of all files into one, and yield their numbers."""
         if self.packed or not self.files:
             return
-        with self.file.written() as add:
+        with self.written() as add:
             found = chain.from_iterable(read_records(path, self.reading) for path in self.files)
             for number, record in enumerate(found):
                 yield number
                 if isinstance(record, Record) and (key := self.key_of(record)) is not None:
-                    add(str(key), record.text or "")
+                    add(key, record.text or "")
 
     def key_of(self, record: Record) -> Key | None:
         """Return the key of a document that a record would be, if it has one."""
@@ -97,7 +81,7 @@ class Texts:
         if not self.address and not self.packed:
             return None, "The texts are still being read."
         try:
-            found = self.file.texts(str(document.key)) if self.files else self._fetched(document)
+            found = self._stored(document) if self.files else self._fetched(document)
         except (OSError, ValueError, HTTPException, FpdbError) as error:
             return None, f"The text can't be read: {error}"
         short, digest = document.short, document.digest
@@ -107,6 +91,13 @@ class Texts:
         if found:
             return found[0], "The text has changed since it was stored."
         return None, "The text isn't there."
+
+    def _stored(self, document: Document) -> list[str]:
+        """Return the texts of a key, the last one first."""
+        query = "SELECT text FROM texts WHERE name = ? ORDER BY rowid DESC"
+        with contextlib.closing(sqlite3.connect(self.path)) as file:
+            rows = file.execute(query, [_bytes(str(document.key))]).fetchall()
+        return [zlib.decompress(row[0]).decode("utf-8", "surrogatepass") for row in rows]
 
     def _fetched(self, document: Document) -> list[str]:
         """Fetch a text, by HTTP alone and without going where an answer leads."""
@@ -127,6 +118,10 @@ class Texts:
             main = self.reading.html != "page"
             return [html_text(data, content_type=content, main=main, max_bytes=most).text]
         return [data.decode("utf-8", "replace")]
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
 
 
 def split_sources(given: list[str]) -> tuple[list[str], str]:

@@ -12,13 +12,12 @@ from fpdb.flow import parse_key
 from fpdb.look.background import Background
 from fpdb.look.decisions import Decisions
 from fpdb.look.groups import Groups
-from fpdb.look.page import allowed, first_line, language_of, plural, resource, whole_page
-from fpdb.look.pair import ComparedSide, text_cell
+from fpdb.look.page import allowed, first_line, language_of, resource, whole_page
+from fpdb.look.pair import ComparedSide
 from fpdb.markup import Markup, element
 from fpdb.models import Document, Key, title_in
 
 ROWS = 50
-EXCERPT = 5_000
 _LONGEST_KEY = 1_000
 _PLACES = {
     "overview": "Overview",
@@ -220,13 +219,3 @@ def search_form(page: str, *content: str) -> Markup:
 def moment(seconds: float | None) -> str:
     """Return a time, in UTC."""
     return f"{datetime.fromtimestamp(seconds or 0, UTC):%Y-%m-%d %H:%M}"
-
-
-def excerpt(text: str | None) -> list[Markup]:
-    """Return the beginning of a text, and how much more there is."""
-    if text is None:
-        return []
-    shown = text_cell(language_of(text), text[:EXCERPT])
-    rest = len(text) - EXCERPT
-    more = [element("p", plural(rest, "further character"), class_="soft")] if rest > 0 else []
-    return [shown, *more]
