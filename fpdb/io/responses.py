@@ -8,6 +8,8 @@ from typing import IO, Any, NamedTuple
 
 LARGEST_HEAD = 1 << 16
 HEAD_END = re.compile(rb"\r\n\r\n|\n\n")
+# A line that begins with white space goes on with the one before.
+_FOLD = re.compile(rb"\r?\n[ \t]+")
 _STATUS = re.compile(rb"HTTP/\d(?:\.\d)?[ \t]+(\d{3})\b")
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n]{0,1000})?\r?\n")
 _MOST_CODINGS = 2
@@ -33,11 +35,16 @@ def parse_response(block: bytes) -> Response:
     head, *body = HEAD_END.split(block, maxsplit=1)
     if len(head) > LARGEST_HEAD:
         raise PageError(f"has HTTP headers of {len(head):,} bytes, expected {LARGEST_HEAD:,}")
-    headers: dict[str, str] = {}
-    for line in head.split(b"\n")[1:]:
+    return Response(int(match[1]), header_fields(head), b"".join(body))
+
+
+def header_fields(head: bytes) -> dict[str, str]:
+    """Return the fields of a head by their names in lower case; of equal ones, the first."""
+    fields: dict[str, str] = {}
+    for line in _FOLD.sub(b" ", head).split(b"\n")[1:]:
         name, _, value = line.decode("utf-8", "replace").partition(":")
-        headers.setdefault(name.strip().lower(), value.strip())
-    return Response(int(match[1]), headers, b"".join(body))
+        fields.setdefault(name.strip().lower(), value.strip())
+    return fields
 
 
 def body_of(response: Response, largest: int) -> bytes:

@@ -94,7 +94,7 @@ class Packing:
 
 
 _PACKINGS = (
-    Packing("gzip", ".gz", b"\x1f\x8b", 1024),
+    Packing("gzip", ".gz", b"\x1f\x8b\x08", 4096),
     Packing("zstd", ".zst", b"\x28\xb5\x2f\xfd", 256),
 )
 
@@ -364,14 +364,13 @@ def _too_long(largest: int) -> StreamError:
     )
 
 
-def _unpacked(data: Iterator[bytes], packing: Packing) -> Iterator[bytes]:
+def members(data: Iterable[bytes], packing: Packing) -> Iterator[tuple[int, int, bytes]]:
     """Decompress members or frames, one after the other; zeros may fill up the file's end.
 
-    A few kilobytes may be made to unpack to white space for minutes: there is a bound to that, and
-    to how many times larger a file may become.
+    Yield pieces, which may be empty, with where their member begins, and how much was read.
     """
     unpacker, failure = packing.start()
-    read = unpacked = blank = 0
+    begun = read = 0
     for chunk in data:
         for start in range(0, len(chunk), packing.piece):
             piece = chunk[start : start + packing.piece]
@@ -381,19 +380,32 @@ def _unpacked(data: Iterator[bytes], packing: Packing) -> Iterator[bytes]:
                     if not (piece := piece.lstrip(b"\0")):
                         break
                     unpacker, failure = packing.start()
-                    blank += _MEMBER
+                    begun = read - len(piece)
                 try:
                     output = unpacker.decompress(piece)
                 except failure as error:
                     raise StreamError(f"is no complete {packing.name} file: {error}") from None
-                unpacked += len(output)
-                blank = 0 if output and not output.isspace() else blank + len(output)
-                if blank > _MOST_BLANK:
-                    raise StreamError("holds too much white space, or too many empty parts")
-                if unpacked > _UNPACKED + _MOST_TIMES * read:
-                    raise StreamError(f"unpacks to more than {_MOST_TIMES:,} times its size")
-                if output:
-                    yield output
+                yield begun, read, output
                 piece = unpacker.unused_data if unpacker.eof else b""
     if not unpacker.eof:
         raise StreamError(f"is no complete {packing.name} file: it ends too early")
+
+
+def _unpacked(data: Iterable[bytes], packing: Packing) -> Iterator[bytes]:
+    """Decompress a file.
+
+    A few kilobytes may be made to unpack to white space for minutes: there is a bound to that, and
+    to how many times larger a file may become.
+    """
+    unpacked = blank = last = 0
+    for begun, read, output in members(data, packing):
+        unpacked += len(output)
+        blank = 0 if output and not output.isspace() else blank + len(output)
+        blank += _MEMBER * (begun != last)
+        last = begun
+        if blank > _MOST_BLANK:
+            raise StreamError("holds too much white space, or too many empty parts")
+        if unpacked > _UNPACKED + _MOST_TIMES * read:
+            raise StreamError(f"unpacks to more than {_MOST_TIMES:,} times its size")
+        if output:
+            yield output

@@ -1,29 +1,36 @@
-"""Web archives: the pages of a WARC file, read by FastWARC; what is damaged costs only itself."""
+"""Web archives: the pages of a WARC file; what is damaged costs only itself."""
 
 import base64
+import contextlib
 import hashlib
 import io
 import re
-import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any
 
 from fpdb.io.html import Page, is_html, media_type
 from fpdb.io.records import BadRecord, Reading
-from fpdb.io.responses import HEAD_END, LARGEST_HEAD, PageError, body_of, parse_response
-from fpdb.io.streams import Progress, packing_of
+from fpdb.io.responses import (
+    HEAD_END,
+    LARGEST_HEAD,
+    PageError,
+    body_of,
+    header_fields,
+    parse_response,
+)
+from fpdb.io.streams import Progress, StreamError, members, packing_of
 
 # An HTTP head is stored with the body, and chunks have ends of their own.
 _HEAD = 1 << 18
 # No record that anybody needs is larger; a larger one may have been made never to end.
 _LARGEST_RECORD = 1 << 30
-_STEP, _PACKED_STEP = 1 << 16, 1 << 14
+_STEP = 1 << 16
 # What damage may cost in a file: a file may be made so that each record reaches to its end. One
 # that does is read twice.
 _MOST_REREAD = _LARGEST_RECORD + (1 << 28)
+_VERSION = b"WARC/"
 _BEGINNING_OF_RECORD = b"\nWARC/1."
 # Two line ends, or a few more, follow a block.
 _MOST_BETWEEN = 16
@@ -104,295 +111,226 @@ def read_captures(
     A pipe can't be searched: what follows the first damage is lost. A record whose block would be
     kept but has more than `largest` bytes is Broken.
     """
-    packing = packing_of(file.peek(8))
-    packed = _Counted(file, progress)
-    source, mark = packed, packing.magic if packing else _BEGINNING_OF_RECORD
-    if packing and packing.name == "gzip":
-        source, mark = _Unpacked(packed), _BEGINNING_OF_RECORD
+    archive = _Archive(file, progress)
     reported = doubted = False
     while True:
-        records = _Records(source, largest, doubted)
-        for found in records:
+        start = archive.offset
+        try:
+            archive.skip_blank()
+            if archive.ended:
+                return
+            start = archive.offset
+            found = _record(archive, largest, doubted=doubted)
+        except (PageError, StreamError, OSError) as error:
+            reason, origin = str(error), archive.origin(start)
+        else:
             reported = False
             yield found
-        failure = records.failure
-        if failure is None:
-            return
-        doubted |= failure.reason == _REACHES
+            continue
+        doubted |= reason == _REACHES
         if not reported:
-            yield failure
+            yield Broken(origin, reason)
         reported = True
         problem = "a pipe can't be searched"
         if file.seekable():
             try:
-                if source.find(mark, records.place):
+                if archive.find_after(start):
                     continue
-                problem = "too much of it is damaged" if source.reread > _MOST_REREAD else ""
+                problem = "too much of it is damaged" if archive.reread > _MOST_REREAD else ""
             except OSError as error:
                 problem = error.strerror or str(error)
         if problem:
-            yield Broken(failure.place, f"what follows isn't read: {problem}")
+            yield Broken(origin, f"what follows isn't read: {problem}")
         return
 
 
-class _Counted:
-    """A file as FastWARC reads it, which counts the bytes: a pipe has no position otherwise."""
+class _Archive:
+    """The bytes of an archive, unpacked, by their offsets, which go on from member to member.
+
+    A file that isn't packed is one member.
+    """
 
     def __init__(self, file: io.BufferedReader, progress: Progress | None) -> None:
         self.file = file
+        self.reread = 0  # the bytes that were read or unpacked more than once
         self._progress = progress
-        self._place = 0
-        self._seen = 0
-        self._taken = 0
-        # The head of a record is in here when FastWARC returns the record.
-        self._recent: deque[bytes] = deque(maxlen=4)
-        self._began = -1  # where the last member began
+        self._packing = packing_of(file.peek(8))
+        # How far the file was read, and unpacked.
+        self._read = self._unpacked = 0
+        self._begin(0, 0)
+
+    def _begin(self, offset: int, place: int) -> None:
+        """Begin a member; its place is that in the file, which is there already."""
+        # Of no record before the current one.
+        self._members = deque([(offset, place)])
+        self.offset, self._data = offset, b""
+        chunks = self._chunks(place)
+        self._pieces = ((place, chunk) for chunk in chunks)
+        if self._packing:
+            unpacked = members(chunks, self._packing)
+            self._pieces = ((place + begun, piece) for begun, _, piece in unpacked)
+
+    def _chunks(self, place: int) -> Iterator[bytes]:
+        while chunk := self.file.read1(_STEP):
+            place += len(chunk)
+            if self._progress and place > self._read:
+                self._progress(place - self._read)
+            self._read = max(self._read, place)
+            yield chunk
+
+    def _fill(self) -> bool:
+        """Read more, and return whether there is any."""
+        end = self.offset + len(self._data)
+        for place, piece in self._pieces:
+            if place != self._members[-1][1]:
+                self._members.append((end, place))
+            if piece:
+                self.reread += max(0, min(self._unpacked, end + len(piece)) - end)
+                self._unpacked = max(self._unpacked, end + len(piece))
+                self._data += piece
+                return True
+        return False
 
     @property
-    def reread(self) -> int:
-        """The bytes that were read more than once."""
-        return self._taken - self._seen
+    def ended(self) -> bool:
+        """Whether nothing follows the white space that was skipped."""
+        return not self._data
 
-    def read(self, size: int = -1) -> bytes:
-        """Read what is there, up to some bytes."""
-        found = self._take(size)
-        self._place += len(found)
-        self._taken += len(found)
-        if self._place > self._seen:
-            if self._progress:
-                self._progress(self._place - self._seen)
-            self._seen = self._place
-        self._recent.append(found)
+    def read(self, size: int) -> bytes:
+        """Read some bytes, or what is there of them."""
+        if not self._data:
+            self._fill()
+        found, self._data = self._data[:size], self._data[size:]
+        self.offset += len(found)
         return found
 
-    def _take(self, size: int) -> bytes:
-        return self.file.read1(size)
+    def skip_blank(self) -> None:
+        """Skip white space."""
+        while True:
+            rest = self._data.lstrip()
+            self.offset += len(self._data) - len(rest)
+            self._data = rest
+            if rest or not self._fill():
+                return
 
-    def tell(self) -> int:
-        """Return the offset in the file."""
-        return self._place
+    def begins_record(self) -> bool:
+        """Return whether a record begins here."""
+        while len(self._data) < len(_VERSION) and self._fill():
+            pass
+        return self._data.startswith(_VERSION)
 
-    def seek(self, place: int, _: int = 0) -> int:
-        """Go to an offset."""
-        self._recent.clear()
-        self._go(place)
-        return self._place
+    def read_head(self) -> bytes:
+        """Read the head of a record, with the empty line at its end."""
+        if self.begins_record():
+            while not (found := HEAD_END.search(self._data)):
+                if len(self._data) > LARGEST_HEAD or not self._fill():
+                    break
+            else:
+                return self.read(found.end())
+        raise PageError("no record begins here")
 
-    def _go(self, place: int) -> None:
-        self._place = self.file.seek(place)
+    def origin(self, offset: int) -> int:
+        """Return where in the file a record is, or its member; no search goes to before it."""
+        while len(self._members) > 1 and self._members[1][0] <= offset:
+            self._members.popleft()
+        begun, place = self._members[0]
+        return place if self._packing else place + offset - begun
 
-    def close(self) -> None:
-        """Do nothing; FastWARC requires it."""
+    def find_after(self, offset: int) -> bool:
+        """Go to the first record that begins after an offset, and return whether there is one."""
+        if self.reread > _MOST_REREAD:
+            return False
+        begun, place = self._members[0]
+        if not self._packing:
+            begun, place = offset, place + offset - begun
+        self.file.seek(place)
+        self._begin(begun, place)
+        try:
+            while self.offset <= offset:
+                if not self.read(min(offset + 1 - self.offset, _STEP)):
+                    return False
+            return self._find()
+        except StreamError:
+            return self._find_member(self._members[-1][1] + 1)
 
-    def origin(self, place: int) -> int:
-        """Return where in the file on the disk a record begins; no seek goes to before it."""
-        return place
-
-    def block_of(self, place: int) -> int:
-        """Return where the block begins of a record whose head was read just now."""
-        start = place - (self._place - sum(map(len, self._recent)))
-        head = b""
-        for chunk in self._recent:
-            if start >= len(chunk):
-                start -= len(chunk)
-                continue
-            head += chunk
-            if found := HEAD_END.search(head, max(start, 0)):
-                return place + found.end() - start
-        return self._place
-
-    def find(self, mark: bytes, place: int) -> bool:
-        """Go to the next record after the one at an offset, by its mark; return if there is one."""
-        line_end = mark.startswith(b"\n")
-        data = b""
-        self.seek(place + 1 - line_end)
-        while (at := data.find(mark)) < 0:
-            if self.reread > _MOST_REREAD or not (chunk := self._searched()):
-                return False
-            begun = self._place - len(chunk)
-            if begun == self._began and chunk.startswith(mark.lstrip()):
-                self.seek(begun)
-                return True
+    def _find(self) -> bool:
+        while (at := self._data.find(_BEGINNING_OF_RECORD)) < 0:
             # The beginning of the mark may be at the end of what was read.
-            data = data[-len(mark) :] + chunk
-        self.seek(self._place - len(data) + at + line_end)
+            self.read(max(0, len(self._data) - len(_BEGINNING_OF_RECORD)))
+            count, end = len(self._members), self.offset + len(self._data)
+            if self.reread > _MOST_REREAD or not self._fill():
+                return False
+            first = self._data[end - self.offset :][: len(_VERSION)]
+            if len(self._members) > count and _VERSION.startswith(first):
+                at = end - self.offset - 1
+                break
+        self.read(at + 1)
         return True
 
-    def _searched(self) -> bytes:
-        return self.read(_STEP)
+    def _find_member(self, place: int) -> bool:
+        """Go to the next bytes, from a place in the file on, that begin as a member does."""
+        magic = self._packing.magic if self._packing else b""
+        self.file.seek(place)
+        data = b""
+        while (at := data.find(magic)) < 0:
+            place += max(0, len(data) - len(magic))
+            data = data[-len(magic) :]
+            if self.reread > _MOST_REREAD or not (chunk := self.file.read1(_STEP)):
+                return False
+            self.reread += len(chunk)
+            data += chunk
+        self.file.seek(place + at)
+        self._begin(self._unpacked, place + at)
+        return True
 
 
-class _Unpacked(_Counted):
-    """The unpacked bytes of a gzip file, whose offsets count them.
-
-    FastWARC unpacks too, but can't go back to a record inside of a member.
-    """
-
-    def __init__(self, packed: _Counted) -> None:
-        super().__init__(packed.file, None)
-        self._packed = packed
-        # Where members begin, among the unpacked bytes and in the file.
-        self._members: deque[tuple[int, int]] = deque()
-        self._ready = b""
-        self._begin(b"")
-
-    @property
-    def reread(self) -> int:
-        """The bytes that were unpacked more than once, or read."""
-        return super().reread + self._packed.reread
-
-    def _begin(self, rest: bytes) -> None:
-        """Begin a member, of which some bytes may be there already."""
-        self._unpacker = zlib.decompressobj(wbits=31)
-        self._rest = rest
-        self._member = -1
-
-    def _take(self, size: int) -> bytes:
-        found, self._ready = self._ready, b""
-        while not found:
-            if self._unpacker.eof:
-                self._begin(self._unpacker.unused_data)
-            self._rest = self._rest or self._packed.read(_PACKED_STEP)
-            if not self._rest:
-                if self._member >= 0:
-                    raise OSError("the packed bytes end too early")
-                return b""
-            if self._member < 0:
-                self._rest = self._rest.lstrip(b"\0")  # which may fill up the file
-                if not self._rest:
-                    continue
-                self._began, self._member = self._place, self._packed.tell() - len(self._rest)
-                self._members.append((self._began, self._member))
-            try:
-                found = self._unpacker.decompress(self._rest, _STEP)
-            except zlib.error as error:
-                raise OSError(str(error)) from None
-            self._rest = self._unpacker.unconsumed_tail
-        self._ready = found[size:]
-        return found[:size]
-
-    def origin(self, place: int) -> int:
-        """Return where the member begins that a record begins in; no seek goes to before it."""
-        while len(self._members) > 1 and self._members[1][0] <= place:
-            self._members.popleft()
-        return self._members[0][1] if self._members else 0
-
-    def _go(self, place: int) -> None:
-        while len(self._members) > 1 and self._members[-1][0] > place:
-            self._members.pop()
-        self._begin(b"")
-        self._place, self._member = self._members[-1]
-        self._began, self._ready = -1, b""
-        self._packed.seek(self._member)
-        while self._place < place and (found := self._take(min(place - self._place, _STEP))):
-            self._taken += len(found)
-            self._place += len(found)
-
-    def _searched(self) -> bytes:
-        """Return the next bytes, after a damaged member those of the next one."""
-        while True:
-            try:
-                return self.read(_STEP)
-            except OSError:
-                if not self._packed.find(b"\x1f\x8b\x08", self._member):
-                    return b""
-                # Nothing before it is searched again.
-                self._members.clear()
-                self._begin(b"")
+def _record(archive: _Archive, largest: int, *, doubted: bool) -> Capture | Broken:
+    """Read a record; its length is `doubted` where one before was wrong."""
+    origin = archive.origin(archive.offset)
+    headers = header_fields(archive.read_head())
+    kind = headers.get("warc-type", "").lower()
+    written = headers.get("content-length", "")
+    if not (written.isascii() and written.isdigit() and len(written) <= 18):
+        raise PageError(f"found the length {written[:40]!r}, expected a number")
+    length = int(written)
+    kept = length <= largest
+    block, got, last, holds_another = bytearray(), 0, b"", False
+    while got < length and (piece := archive.read(min(length - got, _STEP))):
+        if kept:
+            block += piece
+        elif got > _LARGEST_RECORD:
+            raise PageError(f"goes on for more than {_LARGEST_RECORD:,} bytes")
+        got += len(piece)
+        # It may begin in one piece and end in the next.
+        last += piece
+        holds_another |= _BEGINNING_OF_RECORD in last
+        last = last[1 - len(_BEGINNING_OF_RECORD) :]
+    if got < length:
+        raise PageError(f"ends after {got:,} of {length:,} bytes")
+    if holds_another:
+        _require_end(archive)
+    if kind in _KEPT and not kept:
+        return Broken(origin, f"holds {length:,} bytes, expected at most {largest:,}")
+    capture = Capture(origin, kind, headers, bytes(block))
+    held = _held_records(capture) if holds_another else None
+    if held is False and not doubted:
+        return Broken(origin, _HOLDS)
+    if held is None:
+        return capture
+    if archive.file.seekable():
+        raise PageError(_REACHES)
+    return Broken(origin, _REACHES)
 
 
-class _Records:
-    """The records from one place of a file on, up to the first that is damaged.
-
-    Lengths are `doubted` where one before was wrong.
-    """
-
-    def __init__(self, file: _Counted, largest: int, doubted: bool) -> None:  # noqa: FBT001
-        self.failure: Broken | None = None
-        self.place = file.tell()
-        self._file = file
-        self._largest = largest
-        self._doubted = doubted
-        self._end = 0
-        self._holds_another = False
-
-    def __iter__(self) -> Iterator[Capture | Broken]:
-        from fastwarc.warc import ArchiveIterator
-
-        held: Capture | Broken | None = None
-        reason = ""
-        try:
-            for record in chain(ArchiveIterator(self._file, parse_http=False), [None]):
-                place = self._file.tell() if record is None else max(self.place, record.stream_pos)
-                if held:
-                    found, held = held, None
-                    self._require_end(place)
-                    yield found
-                elif record is None and place > self.place:
-                    reason = "no record begins here"
-                if record is not None:
-                    self.place, self._origin = place, self._file.origin(place)
-                    held = self._capture(record)
-        except PageError as error:
-            reason = str(error)
-        except OSError as error:
-            reason = f"no record begins here, or it is damaged: {str(error)[:100]}"
-            # A length that reaches into the next record is noticed only there.
-            if held and self._holds_another:
-                held, reason = None, _REACHES
-            elif held:
-                reason = f"what follows this record is damaged, or no record: {str(error)[:100]}"
-        if reason:
-            self.failure = Broken(self._file.origin(self.place), reason)
-        if held:
-            yield held
-
-    def _require_end(self, following: int) -> None:
-        """Raise PageError if a block holds a record, and none begins where the block ends.
-
-        White space there is skipped by FastWARC, and may be the middle of a record.
-        """
-        if self._holds_another and following - self._end > _MOST_BETWEEN:
-            raise PageError(_REACHES)
-
-    def _capture(self, record: Any) -> Capture | Broken:
-        headers: dict[str, str] = {}
-        for name, value in record.headers.items():
-            headers.setdefault(name.strip().lower(), value.strip())
-        kind = headers.get("warc-type", "").lower()
-        written = headers.get("content-length", "")
-        if not (written.isascii() and written.isdigit() and len(written) <= 18):
-            raise PageError(f"found the length {written[:40]!r}, expected a number")
-        length = int(written)
-        self._end = self._file.block_of(self.place) + length
-        kept = length <= self._largest
-        block, got, last = bytearray(), 0, b""
-        self._holds_another = False
-        while got < length and (piece := record.reader.read(min(length - got, _STEP))):
-            if kept:
-                block += piece
-            elif got > _LARGEST_RECORD:
-                raise PageError(f"goes on for more than {_LARGEST_RECORD:,} bytes")
-            got += len(piece)
-            # It may begin in one piece and end in the next.
-            last += piece
-            self._holds_another |= _BEGINNING_OF_RECORD in last
-            last = last[1 - len(_BEGINNING_OF_RECORD) :]
-        if got < length:
-            raise PageError(f"ends after {got:,} of {length:,} bytes")
-        if kind in _KEPT and not kept:
-            return Broken(
-                self._origin, f"holds {length:,} bytes, expected at most {self._largest:,}"
-            )
-        capture = Capture(self._origin, kind, headers, bytes(block))
-        held = _held_records(capture) if self._holds_another else None
-        if held is False and not self._doubted:
-            return Broken(self._origin, _HOLDS)
-        if held is None:
-            return capture
-        if self._file.file.seekable():
-            raise PageError(_REACHES)
-        return Broken(self._origin, _REACHES)
+def _require_end(archive: _Archive) -> None:
+    """Raise PageError if a record neither begins nor ends the file where a block ends."""
+    end = archive.offset
+    with contextlib.suppress(StreamError, OSError):
+        archive.skip_blank()
+        # More white space may be the middle of a record.
+        if archive.offset - end <= _MOST_BETWEEN and (archive.ended or archive.begins_record()):
+            return
+    raise PageError(_REACHES)
 
 
 def _held_records(capture: Capture) -> bool | None:

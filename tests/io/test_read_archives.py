@@ -146,9 +146,8 @@ def test_damage_in_a_plain_file_costs_itself(bad, place):
     found = captures(data)
     assert [uri for uri in uris(found) if "bad" not in uri] == ALL
     assert len(broken(found)) >= 1
-    # Damage that doesn't begin like a record is placed after the record before it.
-    starts = [sum(map(len, SOME[:n])) for n in (place, max(place - 1, 0))]
-    assert broken(found)[0][0] in starts
+    start = sum(map(len, SOME[:place]))
+    assert broken(found)[0][0] in range(start, start + len(bad))
 
 
 def test_lengths_that_reach_too_far_are_read_a_bounded_number_of_times(monkeypatch):
@@ -156,15 +155,13 @@ def test_lengths_that_reach_too_far_are_read_a_bounded_number_of_times(monkeypat
     monkeypatch.setattr(warc, "_MOST_REREAD", 1 << 22)
     hostile = b"".join(record(length=10**9) for _ in range(3000))
     taken = []
-    plain_read = warc._Counted.read
 
-    def counting(self, size=-1):
-        found = plain_read(self, size)
-        taken.append(len(found))
-        return found
+    class Counting(io.BytesIO):
+        def readinto(self, buffer):
+            taken.append(super().readinto(buffer))
+            return taken[-1]
 
-    monkeypatch.setattr(warc._Counted, "read", counting)
-    assert broken(captures(hostile))
+    assert broken(captures(hostile, file=Counting))
     assert sum(taken) < 2 * len(hostile) + (1 << 22) + LIMIT + (1 << 17)
 
 
@@ -309,7 +306,7 @@ def test_after_damage_a_pipe_is_not_searched():
     found = captures(b"".join([SOME[0], b"damage", *SOME]), file=Pipe)
     assert uris(found) == ALL[:1]
     assert [reason for _, reason in broken(found)] == [
-        "what follows this record is damaged, or no record: Invalid WARC header",
+        "no record begins here",
         "what follows isn't read: a pipe can't be searched",
     ]
 
