@@ -1,7 +1,6 @@
 """Who gets in: the Host and the Origin of requests, tokens, and sessions of a browser."""
 
 import hashlib
-import hmac
 import logging
 import os
 import re
@@ -80,7 +79,7 @@ class Access:
         if not self._invitations or scope["method"] != "GET":
             return None
         query = parse_qsl(scope["query_string"].decode("latin-1"))
-        role = _role_of(self._invitations, _digest(dict(query).get("token", "")))
+        role = self._invitations.get(_digest(dict(query).get("token", "")))
         if role is None:
             return None
         self._invitations.clear()
@@ -116,23 +115,22 @@ class Access:
             return Visitor("write", peer=_network(address))
         token, session = self._token_in(headers)
         digest = _digest(token)
-        role = _role_of(self._roles, digest) if token else None
+        role = self._roles.get(digest)
         if role is not None:
             return Visitor(role, session, digest)
         if token:
             self._log_refusal(address)
+        detail = "found an unknown token" if token else "found no token"
+        hint = "send a token of the token file, as `Authorization: Bearer TOKEN`"
+        ways = 'Basic realm="fpdb", charset="UTF-8", Bearer'
         if self._by_session:
-            raise ProblemError(
-                HTTPStatus.UNAUTHORIZED,
+            detail, hint, ways = (
                 "This address works once",
-                hint="end the explorer and start it again",
-                headers={"WWW-Authenticate": "Bearer"},
+                "end the explorer and start it again",
+                "Bearer",
             )
         raise ProblemError(
-            HTTPStatus.UNAUTHORIZED,
-            "found an unknown token" if token else "found no token",
-            hint="send a token of the token file, as `Authorization: Bearer TOKEN`",
-            headers={"WWW-Authenticate": 'Basic realm="fpdb", charset="UTF-8", Bearer'},
+            HTTPStatus.UNAUTHORIZED, detail, hint=hint, headers={"WWW-Authenticate": ways}
         )
 
     def _token_in(self, headers: Mapping[bytes, bytes]) -> tuple[str, str]:
@@ -219,13 +217,8 @@ def _network(address: str) -> str:
 
 
 def _digest(token: str) -> bytes:
+    """Return by what a token is looked up, so that the time says nothing of the token itself."""
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
-
-
-def _role_of(roles: dict[bytes, Role], digest: bytes) -> Role | None:
-    """Return the role of a token, in a time that doesn't depend on how much of it is right."""
-    found = [role for known, role in roles.items() if hmac.compare_digest(known, digest)]
-    return found[0] if found else None
 
 
 @lru_cache

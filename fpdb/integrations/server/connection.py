@@ -1,7 +1,7 @@
 """Connections of HTTP/1: one parsed request each, and what comes meanwhile waits unparsed.
 
 Everything that a connection holds is on one account with what requests hold. The parser reads heads
-only, since it would parse all requests of a pipeline at once.
+and bodies in chunks only, since it would parse all requests of a pipeline at once.
 """
 
 import asyncio
