@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from difflib import get_close_matches
+from functools import partial
 
 from fpdb.errors import RecipeError
 from fpdb.fingerprint.features import Grams, Weights
@@ -10,14 +11,17 @@ from fpdb.fingerprint.recipe import Recipe
 
 _WEB = Recipe(
     "web",
-    segment="shingles",
-    grams=Grams(minimum=6),
-    weights=Weights(by="log"),
-    hash=Hash(by="shingle"),
+    64,
+    ("unicode",),
+    "shingles",
+    Grams(minimum=6),
+    Weights(by="log"),
+    Hash(by="shingle"),
     k=7,
 )
 _EVERY_TEXT = Grams(minimum=0)
-_TAGGED_TITLE = Recipe(
+_of_bits = partial(Recipe, similarity=None)
+_TAGGED_TITLE = _of_bits(
     "tagged-title",
     clean=("lower", "tags", "special"),
     segment="jieba-tags",
@@ -26,49 +30,31 @@ _TAGGED_TITLE = Recipe(
     hash=Hash(by="multiply-xor", pad=3, utf16=True),
     tie=1,
     k=5,
-    similarity=None,
 )
 
 _DESCRIBED: dict[Recipe, str] = {
     _WEB: "the default: shingles, as in sketches, weighted by 1 + log of their count",
     _WEB.with_bits(128): "web with 128 bits",
-    Recipe(
-        "words", grams=Grams(minimum=8), weights=Weights(by="log"), similarity=None
+    _of_bits(
+        "words", grams=Grams(minimum=8), weights=Weights(by="log")
     ): "words, Chinese ones by jieba, weighted as in web: queries of bits by four probes",
     Recipe(
-        "char-4",
-        clean=("word-characters", "unicode"),
-        segment="characters",
-        grams=Grams(n=4, minimum=8),
+        "char-4", 64, ("word-characters", "unicode"), "characters", Grams(n=4, minimum=8)
     ): "windows of four letters or digits, counted: any language, no dictionary",
-    Recipe(
-        "title",
-        128,
-        ("unicode", "word-characters"),
-        "characters",
-        Grams(n=2),
-        k=20,
-        similarity=None,
+    _of_bits(
+        "title", 128, ("unicode", "word-characters"), "characters", Grams(n=2), k=20
     ): "titles and questions: pairs of letters or digits, counted, 128 bits",
-    Recipe(
+    _of_bits(
         "simhash-py",
         clean=("lower", "word-characters"),
         segment="characters",
         grams=Grams(n=4, keep_empty=True),
         hash=Hash(by="md5"),
-        similarity=None,
     ): "bit-equal to the PyPI package simhash",
-    Recipe(
-        "charikar",
-        128,
-        (),
-        "whitespace",
-        _EVERY_TEXT,
-        hash=Hash(by="multiply-xor"),
-        tie=1,
-        similarity=None,
+    _of_bits(
+        "charikar", 128, (), "whitespace", _EVERY_TEXT, hash=Hash(by="multiply-xor"), tie=1
     ): "words between white space, multiply-xor hash, 128 bits",
-    Recipe(
+    _of_bits(
         "ascii-mt",
         32,
         (),
@@ -77,30 +63,15 @@ _DESCRIBED: dict[Recipe, str] = {
         hash=Hash(by="mersenne", seed=19260817),
         tie=1,
         k=2,
-        similarity=None,
     ): "ASCII characters, hashed by a Mersenne twister, 32 bits; for source code",
-    Recipe(
-        "code",
-        clean=("code",),
-        segment="whitespace",
-        grams=Grams(n=4, minimum=8),
-        weights=Weights(by="log"),
-        k=7,
-        similarity=None,
+    _of_bits(
+        "code", 64, ("code",), "whitespace", Grams(n=4, minimum=8), Weights(by="log"), k=7
     ): "source code: windows of four tokens, without comments, all names alike",
-    Recipe(
-        "bigram-32", 32, (), "characters", Grams(n=2), similarity=None
+    _of_bits(
+        "bigram-32", 32, (), "characters", Grams(n=2)
     ): "windows of two characters, counted, 32 bits",
-    Recipe(
-        "news-md5",
-        64,
-        (),
-        "whitespace",
-        _EVERY_TEXT,
-        hash=Hash(by="md5", offset=32),
-        tie=1,
-        k=4,
-        similarity=None,
+    _of_bits(
+        "news-md5", 64, (), "whitespace", _EVERY_TEXT, hash=Hash(by="md5", offset=32), tie=1, k=4
     ): "words between white space, counted; bits 32 to 95 of their md5",
     _TAGGED_TITLE: "titles: words by part of speech, no punctuation, a word counts up to six times",
     _TAGGED_TITLE.replace(
@@ -110,7 +81,7 @@ _DESCRIBED: dict[Recipe, str] = {
 
 # Of fingerprints that another program made: texts are refused. It isn't among the presets, which
 # make fingerprints.
-_NONE = Recipe("none", 64, (), "none", similarity=None)
+_NONE = _of_bits("none", 64, (), "none")
 _WITHOUT_TEXTS = {each.name: each for each in (_NONE, _NONE.with_bits(32), _NONE.with_bits(128))}
 
 DESCRIPTIONS: Mapping[str, str] = {recipe.name: words for recipe, words in _DESCRIBED.items()}

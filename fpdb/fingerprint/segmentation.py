@@ -280,7 +280,7 @@ def _tag(word: str, tag: str) -> str:
 
 def _dictionary_cut() -> _Words:
     table = dictionary_table() if kernels.enabled else None
-    return _jieba_cut() if table is None else partial(kernels.chinese.cut, table)
+    return _jieba_cut(hmm=False) if table is None else partial(kernels.chinese.cut, table)
 
 
 @cache
@@ -299,26 +299,17 @@ def dictionary_table() -> "array[int] | None":
 
 
 @cache
-def _jieba_cut() -> _Words:
+def _jieba_cut(*, hmm: bool) -> _Words:
+    """Return a cut of jieba's, which takes long runs of characters piece by piece."""
     tokenizer = jieba_tokenizer()
-    return _in_pieces(lambda text: tokenizer.lcut(text, HMM=False), _LONGEST_RUN)
-
-
-@cache
-def _hmm_cut() -> _Words:
-    tokenizer = jieba_tokenizer()
-    return _in_pieces(lambda text: tokenizer.lcut(text, HMM=True), _LONGEST_HMM_RUN)
-
-
-def _in_pieces(cut: Callable[[str], Any], longest: int) -> _Words:
-    """Return a cut that takes runs of more than `longest` characters piece by piece."""
+    longest = _LONGEST_HMM_RUN if hmm else _LONGEST_RUN
     piece = re.compile(f"(?:[^\n]{{0,{longest}}}+\n)+|[^\n]{{1,{longest}}}")
 
-    def cut_pieces(text: str) -> list[str]:
+    def cut(text: str) -> list[str]:
         parts = [text] if len(text) <= longest else piece.findall(text)
-        return [word for part in parts for word in cut(part)]
+        return [word for part in parts for word in tokenizer.lcut(part, HMM=hmm)]
 
-    return cut_pieces
+    return cut
 
 
 @cache
@@ -366,7 +357,7 @@ CUTS: dict[str, Callable[[str], Segments]] = {
     "words": words,
     "characters": str,
     "jieba": partial(_mixed_words, _dictionary_cut),
-    "jieba-hmm": partial(_mixed_words, _hmm_cut),
+    "jieba-hmm": partial(_mixed_words, partial(_jieba_cut, hmm=True)),
     "jieba-tags": tagged_words,
     "terms": terms,
     "shingles": shingle_strings,
