@@ -21,8 +21,14 @@ STAMP = VENV / "installed.json"
 OLDEST = (3, 11)
 
 
-def ensure(*, groups=(), extras=()):
-    """Make or refresh `.venv/` so that it holds these dependency groups and extras."""
+def start(script, arguments, *, groups):
+    """Run a script of the tools in the environment, with these dependency groups."""
+    ensure(groups=groups)
+    return run([str(PYTHON), str(ROOT / "tools" / script), *arguments])
+
+
+def ensure(*, groups=()):
+    """Make or refresh `.venv/` so that it holds these dependency groups."""
     use_a_recent_python()
     with locked():
         before = read_stamp()
@@ -30,15 +36,15 @@ def ensure(*, groups=(), extras=()):
         if version is None:
             make()
             before, version = {}, usable_version({})
-        # Several tools share the environment: what one of them installed stays for the others.
+        sources = sorted((ROOT / "fpdb" / "kernels").glob("*.p?[dx]"))
         wanted = {
             "root": str(ROOT),
             "python": version,
-            "pyproject": hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest(),
+            "pyproject": digest(ROOT / "pyproject.toml"),
             # Installing builds the kernels too, in place.
-            "kernels": digest_of_kernels(),
+            "kernels": digest(ROOT / "setup.py", *sources),
+            # Several tools share the environment: what one of them installed stays for the others.
             "groups": sorted({*groups, *before.get("groups", ())}),
-            "extras": sorted({*extras, *before.get("extras", ())}),
         }
         if wanted != before:
             install(wanted)
@@ -55,7 +61,9 @@ def use_a_recent_python():
         if found and run_quietly([found, "-c", probe]).returncode == 0:
             os.execv(found, [found, *sys.argv])
     oldest, this = (".".join(map(str, version[:3])) for version in (OLDEST, sys.version_info))
-    stop(f"fpdb needs Python {oldest} or newer; this is {this}, and PATH has no newer one")
+    sys.exit(
+        f"error: fpdb needs Python {oldest} or newer; this is {this}, and PATH has no newer one"
+    )
 
 
 @contextmanager
@@ -74,18 +82,13 @@ def locked():
 def read_stamp():
     """Return what the last finished install left behind, or an empty dict."""
     try:
-        stamp = json.loads(STAMP.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return dict(json.loads(STAMP.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
         return {}
-    return stamp if isinstance(stamp, dict) else {}
 
 
-def digest_of_kernels():
-    """Return a digest of all that the kernels are built from."""
-    source = sorted((ROOT / "fpdb" / "kernels").glob("*.p?[dx]"))
-    return hashlib.sha256(
-        b"".join(path.read_bytes() for path in [ROOT / "setup.py", *source])
-    ).hexdigest()
+def digest(*files):
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
 
 
 def usable_version(stamp):
@@ -93,8 +96,9 @@ def usable_version(stamp):
     # A tree that was copied or moved still imports the package from where it was.
     if not PYTHON.exists() or stamp.get("root", str(ROOT)) != str(ROOT):
         return None
-    probe = "import pip, sys; print(*sys.version_info[:3], sep='.')"
-    done = run_quietly([str(PYTHON), "-c", probe])
+    done = run_quietly(
+        [str(PYTHON), "-c", "import pip, sys; print(*sys.version_info[:3], sep='.')"]
+    )
     version = done.stdout.strip()
     if done.returncode or tuple(map(int, version.split("."))) < OLDEST:
         return None
@@ -106,26 +110,18 @@ def make():
     say("replacing a .venv that can't be used" if VENV.exists() else "making .venv")
     done = run_quietly([sys.executable, "-m", "venv", "--clear", str(VENV)])
     if done.returncode:
-        sys.stderr.write(done.stdout)
         # Debian and Ubuntu split venv and ensurepip off their Python.
         missing = "ensurepip" in done.stdout or "No module named venv" in done.stdout
         cure = "; `apt-get install python3-venv` brings what is missing" if missing else ""
-        stop("could not make .venv" + cure)
+        sys.exit(f"{done.stdout}error: could not make .venv{cure}")
 
 
 def install(wanted):
     """Install the project as the stamp describes it, then write the stamp."""
     STAMP.unlink(missing_ok=True)
     pip("install", "pip>=25.1")  # the first that knows --group
-    extras = f"[{','.join(wanted['extras'])}]" if wanted["extras"] else ""
-    parts = ["fpdb-store" + extras, *wanted["groups"]]
-    say("installing " + ", ".join(parts))
-    pip(
-        "install",
-        "--editable",
-        "." + extras,
-        *(f"--group={group}" for group in wanted["groups"]),
-    )
+    say("installing " + ", ".join(["fpdb-store", *wanted["groups"]]))
+    pip("install", "--editable", ".", *(f"--group={group}" for group in wanted["groups"]))
     STAMP.write_text(json.dumps(wanted, indent=2) + "\n", encoding="utf-8")
 
 
@@ -134,8 +130,7 @@ def pip(*arguments):
     command = [str(PYTHON), "-m", "pip", "--disable-pip-version-check", "--no-input", *arguments]
     done = run_quietly(command)
     if done.returncode:
-        sys.stderr.write(done.stdout)
-        stop("pip could not install what .venv needs; its words are above")
+        sys.exit(f"{done.stdout}error: pip could not install what .venv needs; its words are above")
 
 
 def run(command, **options):
@@ -167,7 +162,3 @@ def run_quietly(command):
 
 def say(words):
     print("[env] " + words, flush=True)
-
-
-def stop(words):
-    sys.exit("error: " + words)

@@ -187,9 +187,6 @@ def _digest(name, key, body):
 
 def check_page(page, columns):
     """All ways of reading a page say the same, and a page that was written comes back."""
-    if kernels.available:  # the page may be none at all, or not sorted
-        for search in _page_searches(np.arange(0, 1 << 63, 1 << 58, dtype=np.uint64)):
-            search(_reader(page, columns))
     rows = unpack_rows(page, columns, _SEED)
     count = len(rows[0])
     require(all(len(each) == count for each in rows))
@@ -202,80 +199,6 @@ def check_page(page, columns):
         return
     packed = memoryview(summed(page, _SEED))
     require(all(map(np.array_equal, unpack_rows(packed, columns, _SEED), rows)))
-    if kernels.available:
-        check_page_kernels(packed, rows)
-
-
-class _Cursor:
-    """A cursor of a single page, whose key is zero."""
-
-    def __init__(self, page):
-        self.page = page
-
-    first = last = lambda _: True
-    next = prev = lambda _: False
-
-    def set_range(self, key):
-        return key <= bytes(8)
-
-    def item(self):
-        return bytes(8), self.page
-
-
-def _reader(page, columns):
-    digest = xxhash.xxh3_64_intdigest
-    return kernels.number_pages.PageCursor(_Cursor(page), digest, columns, _SEED)
-
-
-def _page_searches(numbers, k=3):
-    """Return functions that look sorted numbers up in a page, one for each kernel."""
-    size, every = len(numbers), np.array([[(1 << 64) - 1, (1 << 64) - 1, 0]], np.uint64)
-    probes = kernels.number_pages.Probes(every, every, numbers[:1] ^ numbers[:1], (1 << 64) - 1)
-    near = kernels.number_pages.NearSearch([probes], 1, k, 1 << 20, home=True)
-    places, read = np.arange(size + 1), np.zeros(size, np.int64)
-    asked = (places, [numbers], places[:-1])
-    ids = kernels.number_pages.IdSearch(numbers, numbers, *asked, read.copy(), 2)
-    highs = numbers | np.uint64(7)
-    ranges = kernels.number_pages.RangeSearch(numbers, highs, *asked, read, 1 << 20, k, 1 << 20)
-
-    def taken(search, at):
-        search.search(at, in_turn=False, enough=1 << 20)
-        columns = [np.frombuffer(part, np.uint64).tolist() for part in search.taken()]
-        return list(zip(*columns, strict=True))
-
-    return [
-        lambda at: near.near([at], int(numbers[0]), 1 << 20),
-        lambda at: kernels.number_pages.runs(at, numbers.tolist()),
-        lambda at: taken(ids, at),
-        lambda at: taken(ranges, at),
-    ]
-
-
-def check_page_kernels(page, rows):
-    """Kernels find in a page of sorted rows what is in them."""
-    # Ranges of eight numbers, which don't overlap.
-    numbers = np.unique(rows[0] & ~np.uint64(7))[:: max(len(rows[0]) // 8, 1)].copy()
-    near, runs, found, changes = (
-        search(_reader(page, len(rows))) for search in _page_searches(numbers)
-    )
-    lows = numbers.tolist()
-    ids = {}
-    for number, own in zip(rows[0].tolist(), rows[-1].tolist(), strict=True):
-        ids.setdefault(number, []).append(own)
-    apart = {number: (number ^ lows[0]).bit_count() for number in ids}
-    close = [number for number in ids if apart[number] <= 3]
-    require(near == ({n: apart[n] for n in close}, {n: sorted(ids[n]) for n in close}), near)
-    asked = [(place, n) for place, n in enumerate(lows) if n in ids]
-    least = int(rows[0][0])
-    require(runs == [(n, None if n == least else ids[n]) for _, n in asked], runs)
-    require(found == [(place, own) for place, n in asked for own in ids[n][:2]], found)
-    within = [
-        (place, number ^ low)
-        for place, low in enumerate(lows)
-        for number in ids
-        if number >> 3 == low >> 3 and (number ^ low).bit_count() <= 3
-    ]
-    require(changes == within, changes)
 
 
 _SEED = seed_of("table-00")
