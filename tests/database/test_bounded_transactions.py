@@ -55,17 +55,6 @@ def test_documents_are_added_in_several_transactions(
     assert transactions() == 1
 
 
-def test_prepared_documents_are_added_in_several_transactions(
-    db: Database, transactions: Callable[[], int]
-) -> None:
-    prepared = db.preparer.prepare(list(documents()))
-    transactions()
-    assert len(db.add_prepared(prepared)) == COUNT
-    assert LEAST <= transactions() <= MOST
-    assert db.add_prepared([]) == []
-    assert transactions() == 0
-
-
 def test_ingest_and_load_use_several_transactions(
     db: Database, tmp_path: Path, transactions: Callable[[], int]
 ) -> None:

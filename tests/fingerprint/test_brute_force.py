@@ -119,18 +119,6 @@ def test_web_is_simhash_of_shingles_weighted_by_the_log_of_their_count(bits, tex
     assert sorted(recipe.features(text).values()) == sorted(weights.values())
 
 
-@given(text=TEXTS)
-@example(text="abc")
-@example(text="Straße, naïve! ﬁ №5 _ 你好，世界")
-@example(text="ab" * 300)
-def test_char_4_is_simhash_of_counted_windows_of_four_word_characters(text):
-    cleaned = plain("".join(re.findall(r"\w+", text)))
-    weights = Counter(grams(cleaned, 4, ""))
-    recipe = fpdb.recipe("char-4")
-    assert recipe.batch([text]).fingerprints[0] == majority(weights, 64)
-    assert recipe.features(text) == weights
-
-
 @pytest.mark.parametrize("bits", [32, 64, 128])
 @pytest.mark.parametrize("tie", [0, 1])
 @given(text=SENTENCES)

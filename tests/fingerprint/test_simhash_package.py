@@ -38,10 +38,3 @@ def test_simhash_py_is_bit_equal_in_batches(texts):
 def test_simhash_py_weighs_given_features_as_the_package_does(features):
     recipe = fpdb.recipe("simhash-py").replace(grams=fpdb.Grams(minimum=0))
     assert recipe.fingerprint_features(features) == simhash.Simhash(features).value
-
-
-@given(MIXED, MIXED)
-def test_distances_are_those_of_the_package(first, second):
-    recipe = fpdb.recipe("simhash-py")
-    expected = simhash.Simhash(first).distance(simhash.Simhash(second))
-    assert fpdb.compare(recipe, first, second).distance == expected

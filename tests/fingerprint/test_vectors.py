@@ -175,22 +175,6 @@ def test_unweighted_majorities_agree_with_seomoz_simhash(monkeypatch, hashes, ex
     assert recipe.fingerprint_features(dict.fromkeys(digests, 1.0)) == expected
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "expected"),
-    [
-        (0xDEADBEEF, 0xDEADBEAD, 2),
-        (0b1010, 0b10100, 4),
-        (4, 3, 3),
-        (4, 2, 2),
-        (4, 1, 2),
-        (4, 0, 1),
-        (4, 4, 0),
-    ],
-)
-def test_distances_agree_with_seomoz_simhash(first, second, expected):
-    assert fpdb.distance(first, second) == expected
-
-
 def test_the_wayback_service_s_value_follows_from_its_hashes(monkeypatch):
     features = {"two": 2, "three": 3, "one": 1}
     digests = {feature: xxhash.xxh64_intdigest(feature.encode()) for feature in features}

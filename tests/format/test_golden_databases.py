@@ -273,25 +273,6 @@ def test_a_golden_database_is_sound(golden: Path) -> None:
         assert list(db.check()) == [], NEVER
 
 
-def test_the_header_of_a_golden_database_says_format_2(golden: Path, name: str) -> None:
-    with readable(), fpdb.open(golden, readonly=True) as db:
-        known = db._header
-    assert known == {
-        "read_version": 2,
-        "write_version": 2,
-        "features": ["minhash"] if BUILDERS[name].similarity else [],
-        "uuid": str(UUID),
-        "created": CREATED,
-        "created_by": "fpdb",
-        "keys": BUILDERS[name].keys,
-        "recipe": known["recipe"],
-        "recipe_id": fpdb.Recipe.from_dict(known["recipe"]).id,
-        "plan": BUILDERS[name].plan.to_dict(),
-        "capacity": 1000,
-        **({"similarity": similarity} if (similarity := BUILDERS[name].similarity) else {}),
-    }, NEVER
-
-
 def test_a_golden_database_can_be_written(golden: Path, name: str, tmp_path: Path) -> None:
     with fpdb.open(golden) as db:
         db.backup(tmp_path / "copy")

@@ -165,22 +165,6 @@ def test_an_id_missing_at_home_is_reported(db: Database, number: int) -> None:
         assert found == [missing]
 
 
-@pytest.mark.parametrize("table", [0, 2])
-def test_rows_out_of_order_within_a_page_are_reported(db: Database, table: int) -> None:
-    pages = tables(db)[table]
-
-    def swap(key: bytes, value: bytes) -> tuple[bytes, bytes]:
-        rows = unpack_rows(value, pages.columns, pages.seed_at(key))
-        middle = np.arange(len(rows[0]))
-        middle[[5, 6]] = middle[[6, 5]]
-        rows = [column[middle] for column in rows]
-        return key, summed(pack_rows(rows)[0], pages.seed_at(key))
-
-    found = problems(db, lambda txn: rewrite(txn, pages.name, swap))
-    assert places(found) == {pages.name}
-    assert found[0].what.startswith("1 rows aren't in order, or are stored twice, first ")
-
-
 def under(pages: NumberPages, key: bytes, other: bytes, value: bytes) -> bytes:
     """Forge a page so that its checksum is right under another key."""
     rows = unpack_rows(value, pages.columns, pages.seed_at(key))
@@ -263,23 +247,6 @@ def test_a_missing_record_is_reported(db: Database, number: int) -> None:
     else:
         # With integer keys, documents may lack a record: it looks like one of these.
         assert found == []
-
-
-def test_a_key_that_leads_to_another_document_is_reported(db: Database) -> None:
-    if db._catalog.kind == "integer":  # its keys are its ids
-        return
-    keys = [str(key_of(db, number)) for number in (BARE, WITH_TEXT)]
-    one, other = (db[key].id for key in keys)
-
-    def exchange(txn: WriteTransaction) -> None:
-        leads = zip([key.encode() for key in keys], [other, one], strict=True)
-        key_pages.splice(txn, sorted(leads), [])
-
-    assert sorted(problems(db, exchange)) == sorted(
-        Problem("keys", what.format(number))
-        for what in (MISSING, STRANGE)
-        for number in (one, other)
-    )
 
 
 def test_a_missing_key_is_reported(db: Database) -> None:
