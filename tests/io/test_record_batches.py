@@ -1,0 +1,148 @@
+"""Records that are read as columns are those that are read one by one."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from tiers import examples
+
+import fpdb
+from fpdb.io import batches
+from fpdb.io.files import Source, read_records
+from fpdb.io.records import BadRecord, Reading
+
+KEYS = ["a", "", "ключ", 7, -1, 1 << 70, 1.5, True, None, "\ud800", ["b"]]
+TEXTS = ["some words", "", "词语", "\ud83d", "tab\t", "\0", 5, None, {"a": 1}]
+FIELDS = {"key": KEYS, "id": KEYS, "url": KEYS, "text": TEXTS, "content": TEXTS, "n": [1, "x", []]}
+# Lines as no program writes them, or in ways that parsers differ about.
+LINES = [
+    b"",
+    b"  \r",
+    b"\xef\xbb\xbf{}",
+    b'{"text": "a", "other": "\xff"}',
+    b'{"text": "\xff", "key": "b"}',
+    b'{"text": "a", "key": 1, "text": "b"}',
+    b'{"te\\u0078t": "a", "n": NaN}',
+    b'{"text": "a"} x',
+    b'{"text": "a", "n": 01}',
+    b'{"text": "a", "n": 1e999}',
+    b'{"text": "a", "n": "\\ud800"}',
+    b'["text"]',
+    b"{" * 3000,
+    b'{"text": "a", "n": ' + b"[" * 3000 + b"]" * 3000 + b"}",
+    b'{"fpdb": 1, "text": "a"}',
+]
+
+
+@st.composite
+def lines(draw):
+    if draw(st.booleans()):
+        return draw(st.sampled_from(LINES))
+    names = draw(st.lists(st.sampled_from(sorted(FIELDS)), max_size=4, unique=True))
+    return json.dumps({name: draw(st.sampled_from(FIELDS[name])) for name in names}).encode()
+
+
+def one_by_one(path, reading):
+    """The records, and those that are bad, without where they were read."""
+    for record in read_records(str(path), reading):
+        number = int(record.source.rpartition(":")[2])
+        if isinstance(record, BadRecord):
+            yield number, record.key, record.reason
+        else:
+            value = (record.meta or {}).get("".join(reading.kept))
+            yield number, record.key, record.text, record.fingerprint, value, record.replaced
+
+
+def in_columns(path, form, reading):
+    source = Source(str(path), str(path), form, replace(reading, format=form))
+    for part in batches.read_batches(source):
+        found = part()
+        assert not found.damage
+        for place, number in enumerate(found.numbers):
+            if place in found.bad:
+                yield number, found.bad[place].key, found.bad[place].reason
+                continue
+            text, fingerprint = found.texts[place], found.fingerprints.get(place)
+            yield number, found.keys[place], text, fingerprint, found.values[place]
+
+
+def require_same(path, form, reading):
+    expected = list(one_by_one(path, reading))
+    found = list(in_columns(path, form, reading))
+    # Texts of ready fingerprints are empty in columns.
+    shown = [row if len(row) == 3 else (*row[:2], row[2] or "", *row[3:5]) for row in expected]
+    assert found == shown
+    source = Source(str(path), str(path), form, replace(reading, format=form))
+    replaced = sum(part().replaced for part in batches.read_batches(source))
+    assert replaced == sum(row[5] for row in expected if len(row) > 3)
+    return expected
+
+
+READINGS = [
+    Reading(keyed=False, meta_field="n"),
+    Reading(keyed=True),
+    Reading(keyed=False, text_field=("content", "text"), key_field="id"),
+    Reading(keyed=False, fingerprint_field="key", base="decimal"),
+    Reading(keyed=False, text_field="text", meta_field="text"),
+]
+
+
+@given(rows=st.lists(lines(), max_size=12), reading=st.sampled_from(READINGS), usual=st.booleans())
+@example(rows=[b'{"text": "one"}', b'{"text": "two"}'], reading=READINGS[0], usual=True)
+@settings(max_examples=examples(150), deadline=None)
+def test_lines_of_json(tmp_path_factory, rows, reading, usual):
+    path = tmp_path_factory.mktemp("lines") / "in.jsonl"
+    # The first line is read in another way, so that a row is second at the least.
+    rows = [b'{"text": "first", "key": "k", "id": 1, "content": "c"}'] * usual + rows
+    path.write_bytes(b"\n".join(rows))
+    require_same(path, "jsonl", reading)
+
+
+def test_usual_lines_are_parsed_together(tmp_path, monkeypatch):
+    path = tmp_path / "in.jsonl"
+    rows = [{"text": f"text {number}", "id": number, "other": [number]} for number in range(2500)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    looked_at, pick = [], batches.pick_one
+    monkeypatch.setattr(batches, "pick_one", lambda *row: looked_at.append(row) or pick(*row))
+    found = list(in_columns(path, "jsonl", Reading(keyed=False)))
+    assert [row[1] for row in found] == list(range(2500))
+    assert len(looked_at) == 1  # the first line, which may begin the portable form of a database
+
+
+@pytest.mark.process
+@given(data=st.data(), reading=st.sampled_from(READINGS[:2]))
+@settings(max_examples=examples(15), deadline=None)
+def test_rows_of_parquet(tmp_path_factory, data, reading):
+    pa = pytest.importorskip("pyarrow", reason="pyarrow isn't installed")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    keys = st.sampled_from(["a", "", "b", None])
+    count = data.draw(st.integers(0, 20))
+
+    def column(values):
+        return data.draw(st.lists(values, min_size=count, max_size=count))
+
+    texts = [None if each is None else each.encode() for each in column(keys)]
+    broken = [each and each + b"\xff" * data.draw(st.booleans()) for each in texts]
+    table = pa.table(
+        {
+            "key": pa.array(column(keys), pa.string()),
+            "id": pa.array(column(st.sampled_from([1, 2, None])), pa.int64()),
+            "text": pa.array(broken, pa.binary()),
+            "n": pa.array(column(st.sampled_from([1.5, None])), pa.float64()),
+        }
+    )
+    path = tmp_path_factory.mktemp("rows") / "in.parquet"
+    parquet.write_table(table, path)
+    require_same(path, "parquet", reading)
+
+
+def test_records_in_memory():
+    reading = Reading(keyed=False)
+    items = [{"text": "a", "id": 1}, fpdb.Document("k", "b"), {"text": 5}, {"key": ""}]
+    found = batches.batch_of(items, 7, reading)
+    assert list(found.numbers) == [7, 8, 9, 10]
+    assert (found.keys[:2], found.texts) == ([1, "k"], ["a", "b", "", ""])
+    assert sorted(found.bad) == [2, 3]
+    assert "holds a number, expected a text" in found.bad[2].reason
