@@ -331,8 +331,12 @@ def _meeting(asked: Column, held: Column) -> tuple[Places, Places]:
     """Return where the rows with each number begin, and how many these are; both are sorted."""
     numbers = asked & ~_PLACE
     [fresh] = differs(numbers).nonzero()
-    starts = held.searchsorted(numbers[fresh])
-    counts = held.searchsorted(numbers[fresh] | _PLACE, "right") - starts
+    numbers = numbers[fresh]
+    starts = held.searchsorted(numbers)
+    counts = np.zeros(len(numbers), np.int64)
+    if len(held):  # most numbers are nowhere else, so the end of their rows isn't looked for
+        [met] = (held.take(starts, mode="clip") & ~_PLACE == numbers).nonzero()
+        counts[met] = held.searchsorted(numbers[met] | _PLACE, "right") - starts[met]
     repeated = np.diff(fresh, append=len(asked))
     return np.repeat(starts, repeated), np.repeat(counts, repeated)
 
