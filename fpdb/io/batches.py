@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Any
 
 from fpdb.io import arrow
-from fpdb.io.files import LinePart, Source, json_rows, read_parts
+from fpdb.io.files import LinePart, Source, columns_of, json_rows, read_parts
 from fpdb.io.records import BadRecord, Reading, Record, UnfitError, json_object, picker
 from fpdb.io.streams import StreamError
 from fpdb.io.tables import FieldColumns
@@ -76,11 +76,10 @@ BatchPart = Callable[[], RecordBatch]
 def read_batches(source: Source) -> Iterator[BatchPart]:
     """Cut a file into parts, of which threads make columns."""
     reading = source.reading
-    if source.format.by_path and not reading.all_html:
+    is_table = source.format.is_table or source.format.by_path
+    if is_table and not reading.all_html:
         try:
-            for block in arrow.blocks_of_columns(
-                source.form, source.path, reading, source.progress
-            ):
+            for block in columns_of(source):
                 yield partial(picked, block, reading)
         except StreamError as error:
             yield partial(RecordBatch, damage=str(error))
@@ -125,7 +124,9 @@ def picked(found: FieldColumns, reading: Reading, apart: Iterable[int] = ()) -> 
     unusual = set(found.unusual)
     unusual.update(_others(keys, _KEY if required[0][0] == "key" else _ANY_KEY))
     unusual.update(*(_others(column, _TEXT) for column in texts))
-    if reading.fingerprint_field or not _valid(keys):
+    if "" in keys:
+        unusual.update(place for place, key in enumerate(keys) if key == "")
+    if reading.fingerprint_field or not _are_unicode(keys):
         unusual.update(range(count))
     pick = picker(reading)
     for place in unusual.difference(apart):
@@ -188,14 +189,12 @@ def _others(column: list[Any], types: set[Any]) -> Iterator[int]:
         yield from (place for place, value in enumerate(column) if type(value) not in types)
 
 
-def _valid(keys: list[Any]) -> bool:
-    """Return whether all keys that are texts can be used: none is empty, or no Unicode."""
-    texts = [key for key in keys if type(key) is str]
+def _are_unicode(keys: list[Any]) -> bool:
     try:
-        "".join(texts).encode()
+        "".join([key for key in keys if type(key) is str]).encode()
     except UnicodeEncodeError:
         return False
-    return "" not in texts
+    return True
 
 
 def _batch_of_part(part: Callable[[], Iterable[Record | BadRecord]], source: Source) -> RecordBatch:

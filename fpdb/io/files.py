@@ -21,7 +21,7 @@ from fpdb.io import arrow, streams, tables
 from fpdb.io.html import Found, Page, finished, require_html
 from fpdb.io.records import BadRecord, Reading, Record, UnfitError, json_object, picker
 from fpdb.io.streams import Line, LineCutter, Progress, StreamError, TooLong
-from fpdb.io.tables import Named
+from fpdb.io.tables import FieldColumns, Named
 from fpdb.io.warc import Passing, read_pages
 from fpdb.models import PORTABLE
 from fpdb.progress import Meter, announce
@@ -391,14 +391,17 @@ def json_rows(source: Source) -> Iterator[Named]:
         yield number, found, replaced
 
 
-def _table(rows: tables.Splitter, source: Source) -> Iterator[Named]:
+def columns_of(source: Source) -> Iterator[FieldColumns]:
+    """Yield the rows of a table as columns, some at a time."""
     reading = source.reading
-    return tables.named_rows(rows(source.lines(), reading.max_bytes), reading)
+    if source.format.by_path:
+        return arrow.blocks_of_columns(source.form, source.path, reading, source.progress)
+    rows = tables.csv_rows if source.form == "csv" else tables.tsv_rows
+    return tables.columns_of(rows(source.lines(), reading.max_bytes), reading)
 
 
-def _columns(source: Source) -> Iterator[Named]:
-    blocks = arrow.blocks_of_columns(source.form, source.path, source.reading, source.progress)
-    return chain.from_iterable(block.rows() for block in blocks)
+def _table(source: Source) -> Iterator[Named]:
+    return chain.from_iterable(block.rows() for block in columns_of(source))
 
 
 def _lines(source: Source) -> Iterator[Named]:
@@ -430,10 +433,10 @@ def _format(rows: Callable[[Source], Iterator[Named]], **traits: bool) -> Format
 
 FORMATS = {
     "jsonl": _format(json_rows, has_fields=True, by_line=True),
-    "tsv": _format(partial(_table, tables.tsv_rows), has_fields=True, is_table=True),
-    "csv": _format(partial(_table, tables.csv_rows), has_fields=True, is_table=True),
-    "parquet": _format(_columns, has_fields=True, by_path=True),
-    "arrow": _format(_columns, has_fields=True, by_path=True),
+    "tsv": _format(_table, has_fields=True, is_table=True),
+    "csv": _format(_table, has_fields=True, is_table=True),
+    "parquet": _format(_table, has_fields=True, by_path=True),
+    "arrow": _format(_table, has_fields=True, by_path=True),
     "lines": _format(_lines, by_line=True),
     "text": _format(_text, is_document=True),
     "html": Format(_html, is_document=True),

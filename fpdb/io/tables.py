@@ -53,6 +53,8 @@ class FieldColumns:
         return FieldColumns(self.numbers[start:stop], columns, unusual)
 
 
+# Rows and characters that become columns together.
+_BLOCK_ROWS, _BLOCK_CHARACTERS = 1000, 1 << 22
 # A line of nothing but tabs must not become millions of named columns.
 _MOST = 4096
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
@@ -86,9 +88,10 @@ def check_columns(reading: Reading) -> None:
         )
 
 
-def named_rows(rows: Iterator[Cells], reading: Reading) -> Iterator[Named]:
-    """Yield each row with the names of its columns; an unusable header line ends the table."""
+def columns_of(rows: Iterator[Cells], reading: Reading) -> Iterator[FieldColumns]:
+    """Yield rows as columns with names, some at a time; an unusable header line ends the table."""
     names = _NUMBERS if numbered(reading) else ()
+    block = _RowBlock(names)
     for number, row, replaced in rows:
         if not names:
             columns = () if isinstance(row, str) else tuple(name.strip() for name in row)
@@ -98,16 +101,55 @@ def named_rows(rows: Iterator[Cells], reading: Reading) -> Iterator[Named]:
                         f"has one column, {shorten(columns[0])}: separated by {mark[0]!r}? "
                         "The format csv has commas, tsv has tabs; save it as one of them"
                     )
-                yield number, f"the header line {reason}", replaced
+                yield FieldColumns([number], {}, {0: (f"the header line {reason}", replaced)})
                 return
-            names = columns
-        elif isinstance(row, str):
-            yield number, row, replaced
-        elif len(row) == len(names) or (names is _NUMBERS and len(row) < _MOST):
-            yield number, dict(zip(names, row, strict=False)), replaced
-        else:
-            expected = f"at most {_MOST}" if names is _NUMBERS else len(names)
-            yield number, f"found {len(row)} columns, expected {expected}", replaced
+            block = _RowBlock(names := columns)
+            continue
+        if block.is_full:
+            yield block.columns()
+            block = _RowBlock(names)
+        block.add(number, row, replaced=replaced)
+    if block.numbers:
+        yield block.columns()
+
+
+class _RowBlock:
+    """Rows of a table until they are columns."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.numbers: list[int] = []
+        self._names = names
+        self._rows: list[list[Any]] = []
+        self._unusual: dict[int, tuple[Mapping[str, Any] | str, bool]] = {}
+        self._room = _BLOCK_CHARACTERS
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.numbers) == _BLOCK_ROWS or self._room < 0
+
+    def add(self, number: int, row: list[str] | str, *, replaced: bool) -> None:
+        names, place = self._names, len(self.numbers)
+        self.numbers.append(number)
+        found: dict[str, Any] | str = row if isinstance(row, str) else {}
+        if not isinstance(row, str):
+            self._room -= sum(map(len, row))
+            if len(row) == len(names) and not replaced:
+                self._rows.append(row)
+                return
+            if len(row) == len(names) or (names is _NUMBERS and len(row) < _MOST):
+                found = dict(zip(names, row, strict=False))
+            else:
+                expected = f"at most {_MOST}" if names is _NUMBERS else len(names)
+                found = f"found {len(row)} columns, expected {expected}"
+        self._unusual[place] = found, replaced
+        if names is not _NUMBERS:
+            self._rows.append([None] * len(names))
+
+    def columns(self) -> FieldColumns:
+        values = map(list, zip(*self._rows, strict=True))
+        return FieldColumns(
+            self.numbers, dict(zip(self._names, values, strict=False)), self._unusual
+        )
 
 
 def header_reason(names: tuple[str, ...], reading: Reading) -> str:

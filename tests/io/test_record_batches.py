@@ -111,6 +111,23 @@ def test_usual_lines_are_parsed_together(tmp_path, monkeypatch):
     assert len(looked_at) == 1  # the first line, which may begin the portable form of a database
 
 
+@given(
+    rows=st.lists(
+        st.lists(st.sampled_from(["a", "", "b c", '"x\ny"', '"', "ключ", "\ufffd"]), max_size=4),
+        max_size=8,
+    ),
+    broken=st.booleans(),
+    form=st.sampled_from(["csv", "tsv"]),
+)
+@settings(max_examples=examples(60), deadline=None)
+def test_rows_of_tables(tmp_path_factory, rows, broken, form):
+    path = tmp_path_factory.mktemp("rows") / f"in.{form}"
+    mark = "," if form == "csv" else "\t"
+    lines = [mark.join(row).encode() for row in [["key", "text", "n"], *rows]]
+    path.write_bytes(b"\n".join([lines[0], *(line + b"\xff" * broken for line in lines[1:])]))
+    require_same(path, form, READINGS[0])
+
+
 @pytest.mark.process
 @given(data=st.data(), reading=st.sampled_from(READINGS[:2]))
 @settings(max_examples=examples(15), deadline=None)
