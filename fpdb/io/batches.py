@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Any
 
 from fpdb.io import arrow
-from fpdb.io.files import LinePart, Source, columns_of, json_rows, read_parts
+from fpdb.io.files import LinePart, Source, json_rows, read_columns, read_parts
 from fpdb.io.records import BadRecord, Reading, Record, UnfitError, json_object, picker
 from fpdb.io.streams import StreamError
 from fpdb.io.tables import FieldColumns
@@ -79,7 +79,7 @@ def read_batches(source: Source) -> Iterator[BatchPart]:
     is_table = source.format.is_table or source.format.by_path
     if is_table and not reading.all_html:
         try:
-            for block in columns_of(source):
+            for block in read_columns(source):
                 yield partial(picked, block, reading)
         except StreamError as error:
             yield partial(RecordBatch, damage=str(error))

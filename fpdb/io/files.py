@@ -391,17 +391,17 @@ def json_rows(source: Source) -> Iterator[Named]:
         yield number, found, replaced
 
 
-def columns_of(source: Source) -> Iterator[FieldColumns]:
+def read_columns(source: Source) -> Iterator[FieldColumns]:
     """Yield the rows of a table as columns, some at a time."""
     reading = source.reading
     if source.format.by_path:
         return arrow.blocks_of_columns(source.form, source.path, reading, source.progress)
     rows = tables.csv_rows if source.form == "csv" else tables.tsv_rows
-    return tables.columns_of(rows(source.lines(), reading.max_bytes), reading)
+    return tables.named_columns(rows(source.lines(), reading.max_bytes), reading)
 
 
 def _table(source: Source) -> Iterator[Named]:
-    return chain.from_iterable(block.rows() for block in columns_of(source))
+    return chain.from_iterable(block.rows() for block in read_columns(source))
 
 
 def _lines(source: Source) -> Iterator[Named]:

@@ -88,7 +88,7 @@ def check_columns(reading: Reading) -> None:
         )
 
 
-def columns_of(rows: Iterator[Cells], reading: Reading) -> Iterator[FieldColumns]:
+def named_columns(rows: Iterator[Cells], reading: Reading) -> Iterator[FieldColumns]:
     """Yield rows as columns with names, some at a time; an unusable header line ends the table."""
     names = _NUMBERS if numbered(reading) else ()
     block = _RowBlock(names)
