@@ -3,15 +3,13 @@
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import Annotated
-
-import typer
 
 import fpdb
 from fpdb.cli import options, render
 from fpdb.cli.inputs import BadRecords
-from fpdb.cli.options import option, require
+from fpdb.cli.options import argument, option, require, takes
 from fpdb.errors import InputError
+from fpdb.fingerprint.digits import Base
 from fpdb.io.files import meter_of
 from fpdb.io.records import BadRecord
 from fpdb.io.streams import read_lines, read_text
@@ -22,25 +20,25 @@ _COLUMNS = ("distance", "equal bits", "cosine", "jaccard", "verdict")
 _FIRST = 20
 
 
+@takes(
+    files=argument("FILE", "Two files, or one to --rank."),
+    pairs=option("--pairs FILE", "Compare the two texts of each line, a tab between."),
+    rank=option("--rank FILE", "Rank the lines of a file by similarity."),
+    k=option("--k -k K", "Print whether the distance is up to K.", min=0),
+    every=option("--all", "Print all measures of the two."),
+    show=option("--show", "Print what is in both, and how much of each."),
+)
 def compare(
-    files: Annotated[
-        list[str] | None, typer.Argument(metavar="FILE", help="Two files, or one to --rank.")
-    ] = None,
-    texts: options.TextOption = None,
-    fingerprints: options.FingerprintOption = None,
-    base: options.BaseOption = "hex",
-    pairs: Annotated[
-        str | None, option("--pairs FILE", "Compare the two texts of each line, a tab between.")
-    ] = None,
-    rank: Annotated[
-        str | None, option("--rank FILE", "Rank the lines of a file by similarity.")
-    ] = None,
-    recipe: options.RecipeOption = options.WEB,
-    k: Annotated[
-        int | None, option("--k -k K", "Print whether the distance is up to K.", min=0)
-    ] = None,
-    every: Annotated[bool, option("--all", "Print all measures of the two.")] = False,
-    show: Annotated[bool, option("--show", "Print what is in both, and how much of each.")] = False,
+    files: list[str] | None = None,
+    texts: list[str] | None = None,
+    fingerprints: list[str] | None = None,
+    base: Base = "hex",
+    pairs: str | None = None,
+    rank: str | None = None,
+    recipe: fpdb.Recipe = options.WEB,
+    k: int | None = None,
+    every: bool = False,
+    show: bool = False,
 ) -> None:
     """Compare two files, texts or fingerprints.
 

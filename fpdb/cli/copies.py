@@ -1,32 +1,26 @@
 """Find pairs of similar texts in files, exactly, without a database."""
 
-from typing import Annotated
-
-import typer
-
 import fpdb
 from fpdb.cli import options, render
-from fpdb.cli.inputs import BadRecords, choose_reading, documents_of_files
-from fpdb.cli.options import bundled, option
+from fpdb.cli.inputs import BadRecords, documents_of_files
+from fpdb.cli.options import argument, option, takes
 from fpdb.cli.output import Output
 
 
-@bundled(
-    "key_field text_field input_format html output output_format",
-    reading=choose_reading,
+@takes(
+    "key_field text_field format html output output_format",
+    reading=fpdb.Reading,
     target=Output,
+    files=argument("FILE|DIR|-", "The texts; - is standard input."),
+    containment=option("--containment", "Compare by the share of the smaller text."),
 )
 def copies(
     reading: fpdb.Reading,
     target: Output,
-    files: Annotated[
-        list[str], typer.Argument(metavar="FILE|DIR|-", help="The texts; - is standard input.")
-    ],
-    similarity: options.LeastOption = 0.8,
-    containment: Annotated[
-        bool, option("--containment", "Compare by the share of the smaller text.")
-    ] = False,
-    recipe: options.RecipeOption = options.WEB,
+    files: list[str],
+    similarity: float = 0.8,
+    containment: bool = False,
+    recipe: fpdb.Recipe = options.WEB,
 ) -> None:
     """Find copies in files, exactly.
 
@@ -50,8 +44,6 @@ def copies(
         if not bad.good:
             bad.settle()  # an error, before the file takes the place of an older one
     render.summarise(
-        None,
-        f"pairs {count:,}; {render.elapsed()}",
-        render.counted("bad records", bad.count),
+        None, f"pairs {count:,}; {render.elapsed()}", render.counted("bad records", bad.count)
     )
     bad.settle()

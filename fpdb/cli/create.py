@@ -8,6 +8,7 @@ import typer
 
 import fpdb
 from fpdb.cli import options, render
+from fpdb.cli.options import takes
 from fpdb.cli.output import settings, stats_dict
 from fpdb.cli.plan import MANY
 from fpdb.errors import DatabaseExistsError
@@ -15,13 +16,14 @@ from fpdb.fingerprint import WIDTHS, Recipe
 from fpdb.models import Stats
 
 
+@takes(similarity=options.NEW_SIMILARITY, k=options.NEW_K)
 def create(
-    path: options.DatabaseArgument,
-    recipe: options.RecipeOption = options.WEB,
-    similarity: options.NewSimilarityOption = None,
-    k: options.NewKOption = None,
-    capacity: options.CapacityOption = 1_000_000,
-    key_type: options.KeyTypeOption = None,
+    path: Path,
+    recipe: fpdb.Recipe = options.WEB,
+    similarity: float | None = None,
+    k: int | None = None,
+    capacity: int = 1_000_000,
+    key_type: options.KeyType | None = None,
 ) -> None:
     """Create a database.
 

@@ -1,62 +1,53 @@
 """Copy files without their near-duplicates."""
 
 import contextlib
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-import typer
+from typing import Literal
 
 import fpdb
 from fpdb.cli import end_by_sigterm, options, render
-from fpdb.cli.inputs import BadRecords, ProgressLine, choose_reading, is_terminal
-from fpdb.cli.options import bundled, option, require, require_name
+from fpdb.cli.inputs import BadRecords, ProgressLine, is_terminal
+from fpdb.cli.options import argument, option, require, require_name, takes
 from fpdb.io.streams import SUFFIXES, suffix_of
 
-InputsArgument = Annotated[
-    list[str], typer.Argument(metavar="FILE|-", help="What to read; - is standard input.")
-]
 
-
-@bundled("key_field text_field input_format html max_bytes", reading=choose_reading)
+@takes(
+    "key_field text_field format html max_bytes",
+    reading=fpdb.Reading,
+    files=argument("FILE|-", "What to read; - is standard input."),
+    output=option("--output -o OUT", "One file for what stays.", callback=require_name),
+    output_dir=option("--output-dir DIR", "A folder for a file for each input."),
+    removed=option("--removed FILE", "JSON lines about what was left out."),
+    k=options.NEW_K,
+    keep=option("--keep WHICH", "first, longest or newest:FIELD."),
+    database=option("--db DB", "Compare with earlier files, and remember these."),
+    abandon=option("--abandon", "Forget a run that didn't finish; see --db."),
+    bad=option("--bad keep|drop|fail", "Records that can't be compared."),
+    memory=option(
+        "--memory N",
+        "Memory for all records' columns, e.g. 3G; default half of what is free.",
+        parser=options.parse_bytes,
+    ),
+    tmp=option("--tmp DIR", "A folder for what has no room there; default beside OUT."),
+)
 def dedupe(
-    files: InputsArgument,
+    files: list[str],
     reading: fpdb.Reading,
-    output: Annotated[
-        str | None, option("--output -o OUT", "One file for what stays.", callback=require_name)
-    ] = None,
-    output_dir: Annotated[
-        str | None, option("--output-dir DIR", "A folder for a file for each input.")
-    ] = None,
-    removed: Annotated[
-        str | None, option("--removed FILE", "JSON lines about what was left out.")
-    ] = None,
-    report: options.ReportOption = None,
-    similarity: options.SimilarityOption = None,
-    k: options.NewKOption = None,
-    recipe: options.AnyRecipeOption = None,
-    keep: Annotated[str, option("--keep WHICH", "first, longest or newest:FIELD.")] = "first",
-    database: Annotated[
-        Path | None, option("--db DB", "Compare with earlier files, and remember these.")
-    ] = None,
-    abandon: Annotated[
-        bool, option("--abandon", "Forget a run that didn't finish; see --db.")
-    ] = False,
-    bad: Annotated[
-        Literal["keep", "drop", "fail"],
-        option("--bad keep|drop|fail", "Records that can't be compared."),
-    ] = "keep",
-    memory: Annotated[
-        int | None,
-        option(
-            "--memory N",
-            "Memory for all records' columns, e.g. 3G; default half of what is free.",
-            parser=options.parse_bytes,
-        ),
-    ] = None,
-    tmp: Annotated[
-        str | None, option("--tmp DIR", "A folder for what has no room there; default beside OUT.")
-    ] = None,
-    jobs: options.JobsOption = 0,
+    output: str | None = None,
+    output_dir: str | None = None,
+    removed: str | None = None,
+    report: Path | None = None,
+    similarity: float | None = None,
+    k: int | None = None,
+    recipe: fpdb.Recipe | None = None,
+    keep: str = "first",
+    database: Path | None = None,
+    abandon: bool = False,
+    bad: Literal["keep", "drop", "fail"] = "keep",
+    memory: int | None = None,
+    tmp: str | None = None,
+    jobs: int = 0,
 ) -> None:
     """Copy files without near-duplicates.
 
@@ -76,9 +67,12 @@ def dedupe(
     require(report is None or k is None, "--report shows what is similar, and takes no -k")
     require(report is None or "-" not in files, "--report reads files again, and no standard input")
     require(report is None or report.parent.is_dir(), f"there is no folder for {report}")
-    known, least = recipe, similarity
+    page = None
     if report:
         known, least = _compared_by(recipe, similarity, database)
+        page = partial(
+            fpdb.report, files, report, reading, recipe=known, similarity=least, jobs=jobs
+        )
     render.now.left = "run it again" if database else "nothing was written"
     end_by_sigterm(KeyboardInterrupt)
     bad_records, progress = BadRecords(), ProgressLine("record")
@@ -106,37 +100,13 @@ def dedupe(
         saved = f"; exact copies {counts.copies:,}, edited {counts.removed - counts.copies:,}"
         saved += f", {render.size(max(counts.bytes_saved or 0, 0))} saved"
     progress.summarise(saved)
-    if report:
+    if page:
+        render.now.left = "what stays is written, but no report"
         date = keep.partition(":")[2] or None
-        _write_report(report, files, reading, known, least, date, counts.marks, jobs)
+        shown = page(date_field=date, kept=counts.marks, on_progress=ProgressLine())
+        groups = render.plural(shown.groups, "group")
+        render.summarise(None, f"{report}: {shown.shown:,} of {groups}")
     bad_records.settle(counts.read - counts.bad)
-
-
-def _write_report(
-    report: Path,
-    files: list[str],
-    reading: fpdb.Reading,
-    recipe: fpdb.Recipe | None,
-    similarity: float | None,
-    date_field: str | None,
-    kept: Any,
-    jobs: int,
-) -> None:
-    """Show the groups of the records, and which of them stay."""
-    render.now.left = "what stays is written, but no report"
-    shown = fpdb.report(
-        files,
-        report,
-        reading,
-        recipe=recipe or options.WEB,
-        similarity=similarity,
-        date_field=date_field,
-        kept=kept,
-        jobs=jobs,
-        on_progress=ProgressLine(),
-    )
-    groups = render.plural(shown.groups, "group")
-    render.summarise(None, f"{report}: {shown.shown:,} of {groups}")
 
 
 def _compared_by(

@@ -3,14 +3,15 @@
 import dataclasses
 import re
 from collections.abc import Iterator
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Any
 
 import typer
 
 import fpdb
 from fpdb.cli import options, render
-from fpdb.cli.inputs import BadRecords, choose_reading, documents_of_files
-from fpdb.cli.options import bundled, choose_recipe, option
+from fpdb.cli.inputs import BadRecords, documents_of_files
+from fpdb.cli.options import argument, choose_recipe, option, takes
 from fpdb.fingerprint.stages import USUAL_SIMILARITY
 from fpdb.io.tables import read_pairs
 from fpdb.models import Evaluation, Rating
@@ -20,29 +21,27 @@ _MISTAKES = 250
 _RANGE = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?")
 
 
-@bundled("key_field text_field input_format html", reading=choose_reading)
+@takes(
+    "key_field text_field format html",
+    reading=fpdb.Reading,
+    documents=argument("FILE|DIR|-", "The documents; - is standard input."),
+    pairs=argument("PAIRS", "A TSV or CSV file of known pairs: key, key, similarity or 1 or 0."),
+    recipes=option(
+        "--recipe -r NAME|FILE.toml", "A recipe to evaluate, default web; several are compared."
+    ),
+    k=option("--k -k K", "The distances, e.g. 3, 0-12 or 0,3,7."),
+    similarity=options.NEW_SIMILARITY,
+    listed_only=option("--listed-only", "Count only the pairs in PAIRS."),
+)
 def evaluate(
-    documents: Annotated[
-        str, typer.Argument(metavar="FILE|DIR|-", help="The documents; - is standard input.")
-    ],
+    documents: str,
     reading: fpdb.Reading,
-    pairs: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="PAIRS",
-            help="A TSV or CSV file of known pairs: key, key, similarity or 1 or 0.",
-        ),
-    ] = None,
-    recipes: Annotated[
-        list[str] | None,
-        option(
-            "--recipe -r NAME|FILE.toml", "A recipe to evaluate, default web; several are compared."
-        ),
-    ] = None,
-    k: Annotated[str, option("--k -k K", "The distances, e.g. 3, 0-12 or 0,3,7.")] = "0-12",
-    similarity: options.NewSimilarityOption = USUAL_SIMILARITY,
-    listed_only: Annotated[bool, option("--listed-only", "Count only the pairs in PAIRS.")] = False,
-    report: options.ReportOption = None,
+    pairs: str | None = None,
+    recipes: list[str] | None = None,
+    k: str = "0-12",
+    similarity: float | None = USUAL_SIMILARITY,
+    listed_only: bool = False,
+    report: Path | None = None,
 ) -> None:
     """Measure quality on your own documents.
 

@@ -3,30 +3,30 @@
 import os
 import sys
 import webbrowser
-from typing import Annotated
+from pathlib import Path
 
 import fpdb
 from fpdb.cli import options, render
-from fpdb.cli.inputs import choose_reading
-from fpdb.cli.options import bundled, option
+from fpdb.cli.options import option, takes
 from fpdb.scratch import scratch_folder
 
 _LEADING = "explore.html"
-TextsOption = Annotated[
-    list[str] | None,
-    option("--texts FILE|URL", "Where texts are: files with their keys, or a URL with {key}."),
-]
 
 
-@bundled("key_field text_field input_format html max_bytes", reading=choose_reading)
+@takes(
+    "key_field text_field format html max_bytes",
+    reading=fpdb.Reading,
+    texts=options.TEXTS,
+    write=option("--write", "Allow decisions: deletions and verdicts."),
+)
 def explore(
-    path: options.DatabaseArgument,
+    path: Path,
     reading: fpdb.Reading,
-    texts: TextsOption = None,
-    write: Annotated[bool, option("--write", "Allow decisions: deletions and verdicts.")] = False,
-    date_field: options.DateFieldOption = None,
-    host_field: options.HostFieldOption = None,
-    port: options.PortOption = 0,
+    texts: list[str] | None = None,
+    write: bool = False,
+    date_field: str | None = None,
+    host_field: str | None = None,
+    port: int = 0,
 ) -> None:
     """Explore a database in the browser.
 

@@ -1,22 +1,21 @@
 """Write all documents out, for another machine or for other programs."""
 
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import Literal
 
 import fpdb
-from fpdb.cli import options, render
-from fpdb.cli.options import option, require
-from fpdb.cli.output import Output, OutputOption, document_dict, key_column
+from fpdb.cli import render
+from fpdb.cli.options import option, require, takes
+from fpdb.cli.output import Output, document_dict, key_column
 from fpdb.io.streams import packed, unpacked_name
 from fpdb.progress import tracked
 
 
+@takes(form=option("--output-format FORMAT", "portable (.fpdb.jsonl), jsonl, tsv, csv or parquet."))
 def export(
-    path: options.DatabaseArgument,
-    output: OutputOption = "-",
-    form: Annotated[
-        Literal["portable", "jsonl", "tsv", "csv", "parquet"] | None,
-        option("--output-format FORMAT", "portable (.fpdb.jsonl), jsonl, tsv, csv or parquet."),
-    ] = None,
+    path: Path,
+    output: str = "-",
+    form: Literal["portable", "jsonl", "tsv", "csv", "parquet"] | None = None,
 ) -> None:
     """Write documents out.
 

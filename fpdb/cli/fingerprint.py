@@ -5,12 +5,11 @@ import os
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
-from typing import Annotated
 
 import fpdb
 from fpdb.cli import options, render
-from fpdb.cli.inputs import BadRecords, FilesArgument, choose_reading, not_utf8, typed
-from fpdb.cli.options import bundled, option
+from fpdb.cli.inputs import BadRecords, not_utf8, typed
+from fpdb.cli.options import option, takes
 from fpdb.fingerprint import to_int
 from fpdb.fingerprint.digits import Base
 from fpdb.io.records import BadRecord, Record
@@ -25,16 +24,18 @@ _A_LINE = 8
 _WEAKEST = 8
 
 
-@bundled("base key_field text_field input_format html", reading=choose_reading)
+@takes(
+    "base key_field text_field format html",
+    reading=fpdb.Reading,
+    explain=option("--explain", "Print the features, their hashes and votes."),
+)
 def fingerprint(
     reading: fpdb.Reading,
-    files: FilesArgument = None,
-    texts: options.TextOption = None,
-    recipe: options.RecipeOption = options.WEB,
-    explain: Annotated[
-        bool, option("--explain", "Print the features, their hashes and votes.")
-    ] = False,
-    jobs: options.JobsOption = 1,
+    files: list[str] | None = None,
+    texts: list[str] | None = None,
+    recipe: fpdb.Recipe = options.WEB,
+    explain: bool = False,
+    jobs: int = 1,
 ) -> None:
     """Fingerprint files and texts.
 

@@ -1,29 +1,32 @@
 """Add the documents that a crawler writes line by line, and answer each line."""
 
 import contextlib
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Any
 
 import typer
 
 import fpdb
-from fpdb.cli import end_by_sigterm, options, render
+from fpdb.cli import end_by_sigterm, render
 from fpdb.cli.create import open_or_create
-from fpdb.cli.inputs import choose_reading, is_terminal, outcomes
-from fpdb.cli.options import bundled, require
+from fpdb.cli.inputs import is_terminal, outcomes
+from fpdb.cli.options import argument, require, takes
 from fpdb.ingest import Answer
 from fpdb.io.follow import require_followable
 
 
-@bundled("key_field text_field meta_field html max_bytes", reading=choose_reading)
+@takes(
+    "key_field text_field meta_field html max_bytes",
+    reading=fpdb.Reading,
+    source=argument("DIR|-", "A directory of files that grow, or -."),
+)
 def follow(
-    path: options.DatabaseArgument,
-    source: Annotated[
-        str, typer.Argument(metavar="DIR|-", help="A directory of files that grow, or -.")
-    ],
+    path: Path,
+    source: str,
     reading: fpdb.Reading,
-    skip_duplicates: options.SkipDuplicatesOption = False,
-    similarity: options.SimilarityOption = None,
-    recipe: options.AnyRecipeOption = None,
+    skip_duplicates: bool = False,
+    similarity: float | None = None,
+    recipe: fpdb.Recipe | None = None,
 ) -> None:
     """Answer a crawler through a pipe or directory.
 

@@ -4,13 +4,11 @@ import re
 import time
 from collections.abc import Iterable
 from itertools import chain
-from typing import Annotated
-
-import typer
+from pathlib import Path
 
 import fpdb
-from fpdb.cli import options, render
-from fpdb.cli.options import option, require
+from fpdb.cli import render
+from fpdb.cli.options import option, require, takes
 from fpdb.cli.output import document_dict
 from fpdb.errors import DocumentNotFoundError
 from fpdb.flow import parse_key
@@ -22,12 +20,8 @@ _SHOWN = 5
 _AGE = re.compile(r"0*([1-9][0-9]{0,8})([smhdw])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
-KeysArgument = Annotated[list[str] | None, typer.Argument(metavar="KEY", help="Keys of documents.")]
 
-
-def get(
-    path: options.DatabaseArgument, keys: KeysArgument = None, prefix: options.PrefixOption = None
-) -> None:
+def get(path: Path, keys: list[str] | None = None, prefix: str | None = None) -> None:
     """Print stored documents.
 
     Example:
@@ -63,24 +57,22 @@ def parse_age(text: str) -> int:
     return int(found[1]) * _SECONDS[found[2]] if found else 0
 
 
+@takes(
+    keys_from=option("--keys-from FILE|-", "A file of keys, one a line."),
+    older_than=option(
+        "--older-than AGE",
+        "All documents added longer ago, e.g. 45s, 90m, 12h, 30d or 2w.",
+        parser=parse_age,
+    ),
+    dry_run=option("--dry-run", "Print the keys that would go; delete nothing."),
+)
 def delete(
-    path: options.DatabaseArgument,
-    keys: KeysArgument = None,
-    keys_from: Annotated[
-        str | None, option("--keys-from FILE|-", "A file of keys, one a line.")
-    ] = None,
-    prefix: options.PrefixOption = None,
-    older_than: Annotated[
-        int | None,
-        option(
-            "--older-than AGE",
-            "All documents added longer ago, e.g. 45s, 90m, 12h, 30d or 2w.",
-            parser=parse_age,
-        ),
-    ] = None,
-    dry_run: Annotated[
-        bool, option("--dry-run", "Print the keys that would go; delete nothing.")
-    ] = False,
+    path: Path,
+    keys: list[str] | None = None,
+    keys_from: str | None = None,
+    prefix: str | None = None,
+    older_than: int | None = None,
+    dry_run: bool = False,
 ) -> None:
     """Delete documents by key, prefix or age.
 

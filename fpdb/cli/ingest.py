@@ -2,36 +2,30 @@
 
 import contextlib
 from functools import partial
+from pathlib import Path
 
 import typer
 
 import fpdb
-from fpdb.cli import options, render
+from fpdb.cli import render
 from fpdb.cli.create import open_or_create
-from fpdb.cli.inputs import (
-    BadRecords,
-    FilesArgument,
-    ProgressLine,
-    StrictOption,
-    choose_reading,
-    is_terminal,
-)
-from fpdb.cli.options import bundled, require
+from fpdb.cli.inputs import BadRecords, ProgressLine, is_terminal
+from fpdb.cli.options import require, takes
 from fpdb.cli.output import likeness, near_dict
 from fpdb.io.files import check_path
 from fpdb.models import title_in
 
 
-@bundled(reading=choose_reading)
+@takes(reading=fpdb.Reading)
 def ingest(
-    path: options.DatabaseArgument,
+    path: Path,
     reading: fpdb.Reading,
-    files: FilesArgument = None,
-    skip_duplicates: options.SkipDuplicatesOption = False,
-    similarity: options.SimilarityOption = None,
-    recipe: options.AnyRecipeOption = None,
-    jobs: options.JobsOption = 1,
-    strict: StrictOption = False,
+    files: list[str] | None = None,
+    skip_duplicates: bool = False,
+    similarity: float | None = None,
+    recipe: fpdb.Recipe | None = None,
+    jobs: int = 1,
+    strict: bool = False,
 ) -> None:
     """Add documents, and skip near-duplicates.
 

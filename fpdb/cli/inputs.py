@@ -5,15 +5,13 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
 import fpdb
-from fpdb.cli import options, render
-from fpdb.cli.options import option, parse_count
+from fpdb.cli import render
 from fpdb.io.records import BadRecord
-from fpdb.models import LARGEST_TEXT
 from fpdb.progress import WorkStep
 
 if TYPE_CHECKING:
@@ -33,66 +31,6 @@ _OUTCOMES = (
 _MUCH_MARKUP = 20
 
 Good = TypeVar("Good")
-InputFormat = Literal["jsonl", "tsv", "csv", "parquet", "arrow", "lines", "text", "html", "warc"]
-FilesArgument = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="FILE|DIR|-", help="What to read; default standard input."),
-]
-StrictOption = Annotated[
-    bool, option("--strict", "Stop at the first bad record, with exit code 3.")
-]
-
-
-def choose_reading(
-    key_field: Annotated[
-        str | None, option("--key-field F", "Field of the key; default key, id or url.")
-    ] = None,
-    text_field: Annotated[
-        list[str] | None, option("--text-field F", "Field of the text; several are joined.")
-    ] = None,
-    meta_field: Annotated[
-        list[str] | None, option("--meta-field F", "Field to keep as metadata; '*': all others.")
-    ] = None,
-    fingerprint_field: Annotated[
-        str | None, option("--fingerprint-field F", "Field of a ready fingerprint.")
-    ] = None,
-    base: options.BaseOption = "hex",
-    input_format: Annotated[
-        InputFormat | None,
-        option(
-            "--format FORMAT",
-            "jsonl, tsv, csv, parquet, arrow, lines, text, html, warc; by suffix.",
-        ),
-    ] = None,
-    html: Annotated[
-        Literal["auto", "main", "page", "none"],
-        option(
-            "--html HOW",
-            "Parse as HTML: auto (.html, archives), main, page (whole) or none.",
-            show_default=False,
-        ),
-    ] = "auto",
-    max_bytes: Annotated[
-        int,
-        option(
-            "--max-bytes BYTES",
-            "Largest text or HTML page to accept; default 2**21.",
-            parser=parse_count,
-            show_default=False,
-        ),
-    ] = LARGEST_TEXT,
-) -> fpdb.Reading:
-    """Return how files are read, by the options that say so."""
-    return fpdb.Reading(
-        format=input_format,
-        key_field=key_field,
-        text_field=text_field or (),
-        meta_field=meta_field or (),
-        fingerprint_field=fingerprint_field,
-        base=base,
-        html=html,
-        max_bytes=max_bytes,
-    )
 
 
 class ProgressLine:

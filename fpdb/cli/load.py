@@ -1,31 +1,31 @@
 """Load ready fingerprints, or an exported database."""
 
-import dataclasses
-from typing import Annotated, Any, Literal
-
-import typer
+from pathlib import Path
+from typing import Any
 
 import fpdb
 from fpdb.cli import options, render
-from fpdb.cli.inputs import BadRecords, ProgressLine, StrictOption, choose_reading
-from fpdb.cli.options import bundled, option
+from fpdb.cli.inputs import BadRecords, ProgressLine
+from fpdb.cli.options import argument, option, takes
 
 
-@bundled("key_field fingerprint_field base", reading=choose_reading)
+@takes(
+    "format key_field fingerprint_field base",
+    reading=fpdb.Reading,
+    source=argument("FILE|-", "What to load; - is standard input."),
+    k=options.NEW_K,
+    format=option(
+        "--format FORMAT", "portable, jsonl, tsv, csv, parquet or arrow; else by suffix."
+    ),
+)
 def load(
-    path: options.DatabaseArgument,
-    source: Annotated[
-        str, typer.Argument(metavar="FILE|-", help="What to load; - is standard input.")
-    ],
+    path: Path,
+    source: str,
     reading: fpdb.Reading,
-    recipe: options.AnyRecipeOption = None,
-    k: options.NewKOption = None,
-    key_type: options.KeyTypeOption = None,
-    strict: StrictOption = False,
-    form: Annotated[
-        Literal["portable", "jsonl", "tsv", "csv", "parquet", "arrow"] | None,
-        option("--format FORMAT", "portable, jsonl, tsv, csv, parquet or arrow; else by suffix."),
-    ] = None,
+    recipe: fpdb.Recipe | None = None,
+    k: int | None = None,
+    key_type: options.KeyType | None = None,
+    strict: bool = False,
 ) -> None:
     """Load fingerprints or an exported database.
 
@@ -41,7 +41,7 @@ def load(
     counts = fpdb.load(
         path,
         source,
-        dataclasses.replace(reading, format=form),
+        reading,
         strict=strict,
         on_bad=bad,
         on_progress=progress,

@@ -3,13 +3,13 @@
 import os
 import subprocess
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 import typer
 
 import fpdb
 from fpdb.cli import options, render
-from fpdb.cli.options import option, require
+from fpdb.cli.options import argument, option, require, takes
 from fpdb.cli.output import settings, stats_dict
 from fpdb.errors import FpdbError
 
@@ -18,7 +18,7 @@ from fpdb.errors import FpdbError
 _RESERVE = 1 << 30
 
 
-def stats(path: options.DatabaseArgument) -> None:
+def stats(path: Path) -> None:
     """Show counts, sizes and settings.
 
     Example:
@@ -40,10 +40,8 @@ def stats(path: options.DatabaseArgument) -> None:
     render.report(settings(found) | counts, plain)
 
 
-def check(
-    path: options.DatabaseArgument,
-    deep: Annotated[bool, option("--deep", "Also check every page of LMDB's own.")] = False,
-) -> None:
+@takes(deep=option("--deep", "Also check every page of LMDB's own."))
+def check(path: Path, deep: bool = False) -> None:
     """Check a database; exit 1 on problems.
 
     Example:
@@ -60,13 +58,11 @@ def check(
     render.summarise(None, "no problems")
 
 
-def repair(
-    path: options.DatabaseArgument,
-    output: options.NewPathOption,
-    like: Annotated[
-        Path | None, option("--like DB", "One with the same settings, if the header is lost.")
-    ] = None,
-) -> None:
+@takes(
+    output=options.NEW_PATH,
+    like=option("--like DB", "One with the same settings, if the header is lost."),
+)
+def repair(path: Path, output: Path, like: Path | None = None) -> None:
     """Save what is intact of a damaged database.
 
     Example:
@@ -83,15 +79,18 @@ def repair(
         raise typer.Exit(render.ExitCode.NOT_FINE)
 
 
+@takes(
+    output=options.NEW_PATH,
+    replace=option("--replace", "Replace the database; processes that use it go on."),
+    k=options.NEW_K,
+)
 def compact(
-    path: options.DatabaseArgument,
-    output: options.AnyNewPathOption = None,
-    replace: Annotated[
-        bool, option("--replace", "Replace the database; processes that use it go on.")
-    ] = False,
-    capacity: options.AnyCapacityOption = None,
-    similarity: options.SimilarityOption = None,
-    k: options.NewKOption = None,
+    path: Path,
+    output: Path | None = None,
+    replace: bool = False,
+    capacity: int | None = None,
+    similarity: float | None = None,
+    k: int | None = None,
 ) -> None:
     """Rewrite a database, to shrink or extend it.
 
@@ -108,12 +107,8 @@ def compact(
     _summarise(output or path, rest=f" instead of {render.size(size)}", bytes_before=size)
 
 
-def swap(
-    path: options.DatabaseArgument,
-    other: Annotated[
-        Path, typer.Argument(metavar="OTHER", help="The directory of the other database.")
-    ],
-) -> None:
+@takes(other=argument("OTHER", "The directory of the other database."))
+def swap(path: Path, other: Path) -> None:
     """Exchange two databases while they are in use.
 
     Example:
@@ -128,16 +123,16 @@ def swap(
     _summarise(path)
 
 
+@takes(
+    sources=argument("DB", "The directories of the databases."),
+    output=options.NEW_PATH,
+    on_conflict=option("--on-conflict newest|first", "Which document of a key to keep."),
+)
 def merge(
-    sources: Annotated[
-        list[Path], typer.Argument(metavar="DB", help="The directories of the databases.")
-    ],
-    output: options.NewPathOption,
-    on_conflict: Annotated[
-        Literal["newest", "first"],
-        option("--on-conflict newest|first", "Which document of a key to keep."),
-    ] = "newest",
-    capacity: options.AnyCapacityOption = None,
+    sources: list[Path],
+    output: Path,
+    on_conflict: Literal["newest", "first"] = "newest",
+    capacity: int | None = None,
 ) -> None:
     """Merge databases into a new one.
 
@@ -162,7 +157,8 @@ def _summarise(path: Path, *lines: str, rest: str = "", **more: object) -> None:
     render.summarise(stats_dict(stats) | more, *lines, holds)
 
 
-def backup(path: options.DatabaseArgument, output: options.NewPathOption) -> None:
+@takes(output=options.NEW_PATH)
+def backup(path: Path, output: Path) -> None:
     """Copy a database while it is in use.
 
     Example:
@@ -173,12 +169,8 @@ def backup(path: options.DatabaseArgument, output: options.NewPathOption) -> Non
     _summarise(output)
 
 
-def hold(
-    path: options.DatabaseArgument,
-    command: Annotated[
-        list[str], typer.Argument(metavar="-- COMMAND", help="What copies the directory.")
-    ],
-) -> None:
+@takes(command=argument("-- COMMAND", "What copies the directory."))
+def hold(path: Path, command: list[str]) -> None:
     """Run a program that copies a database in use.
 
     Example:

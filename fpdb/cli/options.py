@@ -6,14 +6,13 @@ import re
 from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_origin
 
 import typer
 
 import fpdb
 from fpdb.cli import render
 from fpdb.fingerprint import PRESETS, Recipe
-from fpdb.fingerprint.digits import Base
 from fpdb.threads import MOST
 
 _LARGEST_COUNT = 1 << 63
@@ -27,6 +26,11 @@ def option(spec: str, text: str, **more: Any) -> Any:
     names = [word for word in words if word.startswith("-")]
     value = " ".join(words[len(names) :])
     return typer.Option(*names, metavar=value, help=text, **more)
+
+
+def argument(metavar: str, text: str, **more: Any) -> Any:
+    """Return an argument: a word for its value, and its help."""
+    return typer.Argument(metavar=metavar, help=text, **more)
 
 
 def parse_count(given: str | int) -> int:
@@ -92,121 +96,145 @@ def require_page(given: Path | None) -> Path | None:
     return given
 
 
-DatabaseArgument = Annotated[
-    Path, typer.Argument(metavar="DB", callback=require_name, help="The directory of the database.")
-]
 # Recipes by their names, which typer parses like given ones.
 WEB: Any = "web"
 WORDS: Any = "words"
-_RECIPE = option(
-    "--recipe -r NAME|FILE.toml",
-    "A preset, or a TOML file.",
-    parser=str,  # typer would take a RecipeError of a parser for a usage error
-    callback=lambda name: None if name is None else choose_recipe(name),
-    autocompletion=_presets,
-)
-RecipeOption = Annotated[Recipe, _RECIPE]
-AnyRecipeOption = Annotated[Recipe | None, _RECIPE]
-TextOption = Annotated[list[str] | None, option("--text -t TEXT", "A text, in place of a file.")]
-FingerprintOption = Annotated[
-    list[str] | None, option("--fingerprint DIGITS", "A fingerprint, in place of a text.")
-]
-SkipDuplicatesOption = Annotated[
-    bool, option("--skip-duplicates", "Don't add near-duplicates of stored documents.")
-]
-DateFieldOption = Annotated[str | None, option("--date-field F", "Field of a date.")]
-HostFieldOption = Annotated[str | None, option("--host-field F", "Field of a host or URL.")]
-PortOption = Annotated[int, option("--port N", "The port; 0: any free one.", min=0, max=65535)]
-ReportOption = Annotated[
-    Path | None,
-    option(
+KeyType = Literal["text", "integer"]
+# Options and arguments of several commands, by the names of their parameters.
+_SHARED: dict[str, Any] = {
+    "path": argument("DB", "The directory of the database.", callback=require_name),
+    "files": argument("FILE|DIR|-", "What to read; default standard input."),
+    "recipe": option(
+        "--recipe -r NAME|FILE.toml",
+        "A preset, or a TOML file.",
+        parser=str,  # typer would take a RecipeError of a parser for a usage error
+        callback=lambda name: None if name is None else choose_recipe(name),
+        autocompletion=_presets,
+    ),
+    "texts": option("--text -t TEXT", "A text, in place of a file."),
+    "fingerprints": option("--fingerprint DIGITS", "A fingerprint, in place of a text."),
+    "similarity": option(
+        "--similarity J", "Least similarity; default the stored one or 0.8.", min=0.0, max=1.0
+    ),
+    "k": option("--k -k K", "Compare bits: the largest distance.", min=0),
+    "jobs": option("--jobs -j N", "Number of threads; 0: all processors.", min=0, max=MOST),
+    "strict": option("--strict", "Stop at the first bad record, with exit code 3."),
+    "skip_duplicates": option(
+        "--skip-duplicates", "Don't add near-duplicates of stored documents."
+    ),
+    "capacity": option(
+        "--capacity N", "How many documents to plan for, e.g. 5e6.", parser=parse_count
+    ),
+    "key_type": option("--key-type text|integer", "Kind of keys; default text."),
+    "keys": argument("KEY", "Keys of documents."),
+    "prefix": option("--prefix P", "All documents whose key begins with P."),
+    "date_field": option("--date-field F", "Field of a date."),
+    "host_field": option("--host-field F", "Field of a host or URL."),
+    "port": option("--port N", "The port; 0: any free one.", min=0, max=65535),
+    "report": option(
         "--report FILE.html",
         "Also write a page that shows the pairs side by side.",
         callback=require_page,
     ),
-]
-_CAPACITY = option("--capacity N", "How many documents to plan for, e.g. 5e6.", parser=parse_count)
-CapacityOption = Annotated[int, _CAPACITY]
-AnyCapacityOption = Annotated[int | None, _CAPACITY]
-KeyTypeOption = Annotated[
-    Literal["text", "integer"] | None,
-    option("--key-type text|integer", "Kind of keys; default text."),
-]
-NewKOption = Annotated[
-    int | None, option("--k -k K", "The largest distance where bits are compared.", min=0)
-]
-KOption = Annotated[int | None, option("--k -k K", "Compare bits: the largest distance.", min=0)]
-_SIMILARITY = option(
-    "--similarity J", "Least similarity; default the stored one or 0.8.", min=0.0, max=1.0
+    "key_field": option("--key-field F", "Field of the key; default key, id or url."),
+    "text_field": option("--text-field F", "Field of the text; several are joined."),
+    "meta_field": option("--meta-field F", "Field to keep as metadata; '*': all others."),
+    "fingerprint_field": option("--fingerprint-field F", "Field of a ready fingerprint."),
+    "base": option(
+        "--base BASE", "Digits: hex (default), decimal, signed or binary.", show_default=False
+    ),
+    "format": option(
+        "--format FORMAT", "jsonl, tsv, csv, parquet, arrow, lines, text, html, warc; by suffix."
+    ),
+    "html": option(
+        "--html HOW",
+        "Parse as HTML: auto (.html, archives), main, page (whole) or none.",
+        show_default=False,
+    ),
+    "max_bytes": option(
+        "--max-bytes BYTES",
+        "Largest text or HTML page to accept; default 2M.",
+        parser=parse_bytes,
+        show_default=False,
+    ),
+    "output": option("--output -o FILE|-", "Where to write; the suffix chooses the format."),
+    "output_format": option(
+        "--output-format FORMAT", "jsonl, tsv, csv or parquet; else by suffix."
+    ),
+    "as_json": option("--json", "Write JSON, one object a line."),
+    "quiet": option("--quiet -q", "Print no summary and no progress."),
+}
+# Types that typer knows, of what may have others in Python.
+_TYPES: dict[str, Any] = {"text_field": list[str], "meta_field": list[str]}
+# Options that mean another thing in several commands.
+NEW_PATH = option("--output -o NEW", "The directory of the new database.", callback=require_name)
+NEW_K = option("--k -k K", "The largest distance where bits are compared.", min=0)
+NEW_SIMILARITY = option(
+    "--similarity J|off", "Least similarity; off: bits alone.", parser=parse_similarity
 )
-SimilarityOption = Annotated[float | None, _SIMILARITY]
-LeastOption = Annotated[float, _SIMILARITY]
-NewSimilarityOption = Annotated[
-    float | None,
-    option("--similarity J|off", "Least similarity; off: bits alone.", parser=parse_similarity),
-]
-PrefixOption = Annotated[str | None, option("--prefix P", "All documents whose key begins with P.")]
-JobsOption = Annotated[
-    int, option("--jobs -j N", "Number of threads; 0: all processors.", min=0, max=MOST)
-]
-_NEW_PATH = option("--output -o NEW", "The directory of the new database.", callback=require_name)
-NewPathOption = Annotated[Path, _NEW_PATH]
-AnyNewPathOption = Annotated[Path | None, _NEW_PATH]
-BaseOption = Annotated[
-    Base,
-    option("--base BASE", "Digits: hex (default), decimal, signed or binary.", show_default=False),
-]
+TEXTS = option("--texts FILE|URL", "Where texts are: files with their keys, or a URL with {key}.")
 
 
-def bundled(
-    only: str | None = None, **bundles: Callable[..., Any]
+def takes(
+    fields: str | None = None, **own: Any
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that replaces parameters of a command by the options they are made of.
+    """Return a decorator that gives the parameters of a command their options and arguments.
 
     Args:
-        only: The options to show, if not all of them are wanted; others keep their defaults.
-        bundles: For each parameter, the function or class that makes it, even if the command has
-            no such parameter; its own parameters become options of the command.
+        fields: The options to show of a class or function in `own`, if not all of them are wanted;
+            others keep their defaults.
+        own: For a parameter, its option or argument if that isn't the shared one; or the class or
+            function that makes it, even if the command has no such parameter: its own parameters
+            become options of the command.
     """
-    parts = {
-        name: [
-            each
-            for each in inspect.signature(make).parameters.values()
-            if only is None or each.name in only.split()
-        ]
-        for name, make in bundles.items()
-    }
+    makers = {name: each for name, each in own.items() if callable(each)}
+    options = _SHARED | own
 
     def expand(command: Callable[..., None]) -> Callable[..., None]:
-        own = inspect.signature(command).parameters
+        given = inspect.signature(command).parameters
+        parts = {
+            name: [
+                each.replace(annotation=_TYPES.get(part, each.annotation))
+                for part, each in inspect.signature(make).parameters.items()
+                if part in options and (fields is None or part in fields.split())
+            ]
+            for name, make in makers.items()
+        }
 
         @functools.wraps(command)
         def call(**values: Any) -> None:
-            for name, make in bundles.items():
+            for name, make in makers.items():
                 made = make(**{each.name: values.pop(each.name) for each in parts[name]})
-                if name in own:
+                if name in given:
                     values[name] = made
             command(**values)
 
-        shown = [each for name, each in own.items() if name not in bundles]
+        shown = [each for name, each in given.items() if name not in makers]
         call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-            [each.replace(kind=each.KEYWORD_ONLY) for each in chain(shown, *parts.values())]
+            [
+                each.replace(kind=each.KEYWORD_ONLY, annotation=_described(each, options))
+                for each in chain(shown, *parts.values())
+            ]
         )
         return call
 
     return expand
 
 
-def _choose_printing(
-    as_json: Annotated[bool, option("--json", "Write JSON, one object a line.")] = False,
-    quiet: Annotated[bool, option("--quiet -q", "Print no summary and no progress.")] = False,
-) -> None:
+def _described(parameter: inspect.Parameter, options: dict[str, Any]) -> Any:
+    kind = parameter.annotation
+    if get_origin(kind) is Annotated:  # by a decorator before
+        return kind
+    return Annotated[kind, options[parameter.name]]
+
+
+def _choose_printing(as_json: bool = False, quiet: bool = False) -> None:
     render.now.json, render.now.quiet = as_json, quiet
 
 
 def with_common(command: Callable[..., None], *, json: bool) -> Callable[..., None]:
     """Return a command with the option --quiet, and with --json if it has results to print."""
-    return bundled("as_json quiet" if json else "quiet", printing=_choose_printing)(command)
+    return takes("as_json quiet" if json else "quiet", printing=_choose_printing)(command)
 
 
 def require(good: object, message: str) -> None:

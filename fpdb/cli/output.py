@@ -5,11 +5,11 @@ import dataclasses
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import fpdb
 from fpdb.cli import render
-from fpdb.cli.options import option, require
+from fpdb.cli.options import require
 from fpdb.io.streams import SUFFIXES, packed, suffix_of, unpacked_name
 from fpdb.models import Key, title_in
 
@@ -21,19 +21,12 @@ OutputFormat = Literal["jsonl", "tsv", "csv", "parquet"]
 _FORMS = {"": "tsv"} | {
     suffix: form for suffix, form in SUFFIXES.items() if form in get_args(OutputFormat)
 }
-OutputOption = Annotated[
-    str, option("--output -o FILE|-", "Where to write; the suffix chooses the format.")
-]
-FormatOption = Annotated[
-    OutputFormat | None,
-    option("--output-format FORMAT", "jsonl, tsv, csv or parquet; else by suffix."),
-]
 
 
 class Output:
     """Where results go, and in which format."""
 
-    def __init__(self, output: OutputOption = "-", output_format: FormatOption = None) -> None:
+    def __init__(self, output: str = "-", output_format: OutputFormat | None = None) -> None:
         json, suffix = render.now.json, suffix_of(output)
         own = _FORMS.get(suffix)
         alone = output_format in (None, "jsonl") and (not suffix or own in (None, "jsonl"))

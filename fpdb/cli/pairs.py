@@ -1,21 +1,18 @@
 """Find near-duplicates among stored documents: pairs, and clusters of which one is kept."""
 
 from functools import partial
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import Literal
 
 import fpdb
-from fpdb.cli import options, render
-from fpdb.cli.options import bundled, option
+from fpdb.cli import render
+from fpdb.cli.options import option, takes
 from fpdb.cli.output import Output, key_column, likeness, title_of
 
 
-@bundled(target=Output)
+@takes(target=Output)
 def pairs(
-    path: options.DatabaseArgument,
-    target: Output,
-    k: options.KOption = None,
-    similarity: options.SimilarityOption = None,
-    jobs: options.JobsOption = 1,
+    path: Path, target: Output, k: int | None = None, similarity: float | None = None, jobs: int = 1
 ) -> None:
     """List pairs of near-duplicates.
 
@@ -39,20 +36,19 @@ def pairs(
     render.summarise(None, f"pairs {count:,}; {render.elapsed()}")
 
 
-@bundled(target=Output)
+@takes(
+    target=Output,
+    keep=option("--keep first|longest", "Keep the oldest or the longest."),
+    delete_duplicates=option("--delete-duplicates", "Delete all documents but those to keep."),
+)
 def clusters(
-    path: options.DatabaseArgument,
+    path: Path,
     target: Output,
-    k: options.KOption = None,
-    similarity: options.SimilarityOption = None,
-    keep: Annotated[
-        Literal["first", "longest"],
-        option("--keep first|longest", "Keep the oldest or the longest."),
-    ] = "first",
-    delete_duplicates: Annotated[
-        bool, option("--delete-duplicates", "Delete all documents but those to keep.")
-    ] = False,
-    jobs: options.JobsOption = 1,
+    k: int | None = None,
+    similarity: float | None = None,
+    keep: Literal["first", "longest"] = "first",
+    delete_duplicates: bool = False,
+    jobs: int = 1,
 ) -> None:
     """Group near-duplicates, and delete copies.
 

@@ -2,10 +2,10 @@
 
 from dataclasses import asdict
 from math import log2
-from typing import Annotated, Any
+from typing import Any
 
 from fpdb.cli import render
-from fpdb.cli.options import option, parse_count, require
+from fpdb.cli.options import option, parse_count, require, takes
 from fpdb.fingerprint import WIDTHS
 from fpdb.storage.open_checks import LARGEST_MAP
 from fpdb.tables import Estimate, Plan, chance_matches, estimate_cost, join_plans, plans
@@ -18,23 +18,23 @@ _AROUND = (-0.05, 0, 0.05, 0.1, 0.15)
 _COSTS = ("bytes", "query", "insert")
 
 
+@takes(
+    bits=option("--bits 32|64|128", "The width of fingerprints."),
+    k=option("--k -k K", "The largest distance.", min=0),
+    documents=option(
+        "--documents -n N", "How many documents, e.g. 8e9 or 2**34.", parser=parse_count
+    ),
+    machines=option(
+        "--machines N", "Compare ways for N machines of 8 cores, 16 GB.", parser=parse_count
+    ),
+    similarity=option("--similarity J", "Plan for texts; shows the recall.", min=0.0, max=1.0),
+)
 def plan(
-    bits: Annotated[int, option("--bits 32|64|128", "The width of fingerprints.")] = 64,
-    k: Annotated[int, option("--k -k K", "The largest distance.", min=0)] = 3,
-    documents: Annotated[
-        int,
-        option("--documents -n N", "How many documents, e.g. 8e9 or 2**34.", parser=parse_count),
-    ] = 1_000_000,
-    machines: Annotated[
-        int | None,
-        option(
-            "--machines N", "Compare ways for N machines of 8 cores, 16 GB.", parser=parse_count
-        ),
-    ] = None,
-    similarity: Annotated[
-        float | None,
-        option("--similarity J", "Plan for texts; shows the recall.", min=0.0, max=1.0),
-    ] = None,
+    bits: int = 64,
+    k: int = 3,
+    documents: int = 1_000_000,
+    machines: int | None = None,
+    similarity: float | None = None,
 ) -> None:
     """Show table plans and what they cost.
 

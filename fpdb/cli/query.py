@@ -4,14 +4,15 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import chain
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Any
 
 import typer
 
 import fpdb
-from fpdb.cli import options, render
-from fpdb.cli.inputs import BadRecords, FilesArgument, choose_reading, not_utf8, typed
-from fpdb.cli.options import bundled, option, require
+from fpdb.cli import render
+from fpdb.cli.inputs import BadRecords, not_utf8, typed
+from fpdb.cli.options import option, require, takes
 from fpdb.cli.output import Output, key_column, likeness, near_dict
 from fpdb.models import Asked, title_in
 
@@ -25,28 +26,26 @@ _COLUMNS = {
 _COUNTS = ("queries", "with a match", "matches", "incomplete")
 
 
-@bundled(
-    "key_field text_field fingerprint_field base input_format html max_bytes output output_format",
-    reading=choose_reading,
+@takes(
+    "key_field text_field fingerprint_field base format html max_bytes output output_format",
+    reading=fpdb.Reading,
     target=Output,
+    limit=option("--limit -n N", "At most N matches of each.", min=1),
+    exit_code=option("--exit-code", "Exit with 1 if nothing matched, as grep."),
 )
 def query(
-    path: options.DatabaseArgument,
+    path: Path,
     reading: fpdb.Reading,
     target: Output,
-    files: FilesArgument = None,
-    texts: options.TextOption = None,
-    fingerprints: options.FingerprintOption = None,
-    similarity: options.SimilarityOption = None,
-    k: options.KOption = None,
-    limit: Annotated[
-        int | None, option("--limit -n N", "At most N matches of each.", min=1)
-    ] = None,
-    exit_code: Annotated[
-        bool, option("--exit-code", "Exit with 1 if nothing matched, as grep.")
-    ] = False,
-    recipe: options.AnyRecipeOption = None,
-    jobs: options.JobsOption = 1,
+    files: list[str] | None = None,
+    texts: list[str] | None = None,
+    fingerprints: list[str] | None = None,
+    similarity: float | None = None,
+    k: int | None = None,
+    limit: int | None = None,
+    exit_code: bool = False,
+    recipe: fpdb.Recipe | None = None,
+    jobs: int = 1,
 ) -> None:
     """Find stored documents like these.
 

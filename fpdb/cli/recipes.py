@@ -1,13 +1,12 @@
 """List recipes, show one, compute an idf table for one."""
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 import fpdb
 from fpdb.cli import options, render
-from fpdb.cli.options import choose_recipe, option, require_name
+from fpdb.cli.options import argument, choose_recipe, option, require_name, takes
 from fpdb.fingerprint import DESCRIPTIONS, PRESETS, Recipe, write_recipe
 from fpdb.io.files import meter_of
 from fpdb.io.streams import read_lines
@@ -28,14 +27,12 @@ def list_recipes() -> None:
         render.result(plain, *shown, DESCRIPTIONS[name])
 
 
-def show(
-    recipe: Annotated[
-        Recipe,
-        typer.Argument(
-            metavar="NAME|FILE.toml", parser=str, callback=choose_recipe, help="The recipe to show."
-        ),
-    ],
-) -> None:
+@takes(
+    recipe=typer.Argument(
+        metavar="NAME|FILE.toml", parser=str, callback=choose_recipe, help="The recipe to show."
+    )
+)
+def show(recipe: Recipe) -> None:
     """Print a recipe as TOML, to make another.
 
     Example:
@@ -48,13 +45,11 @@ def show(
             render.row(line)
 
 
-def idf(
-    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Texts, one a line.")],
-    output: Annotated[
-        Path, option("--output -o FILE", "Where to write the table.", callback=require_name)
-    ],
-    recipe: options.RecipeOption = options.WORDS,
-) -> None:
+@takes(
+    files=argument("FILE", "Texts, one a line."),
+    output=option("--output -o FILE", "Where to write the table.", callback=require_name),
+)
+def idf(files: list[str], output: Path, recipe: fpdb.Recipe = options.WORDS) -> None:
     """Compute idf weights from a corpus.
 
     Example:

@@ -2,36 +2,33 @@
 
 import contextlib
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 import fpdb
 from fpdb.cli import options, render
-from fpdb.cli.inputs import BadRecords, ProgressLine, StrictOption, choose_reading, not_utf8
-from fpdb.cli.options import bundled, option, require, require_name, require_page
+from fpdb.cli.inputs import BadRecords, ProgressLine, not_utf8
+from fpdb.cli.options import argument, option, require, require_name, require_page, takes
 
 
-@bundled("key_field text_field input_format html max_bytes", reading=choose_reading)
+@takes(
+    "key_field text_field format html max_bytes",
+    reading=fpdb.Reading,
+    files=argument("FILE|DIR", "The documents, which are read twice."),
+    output=option("--output -o FILE.html", "The page to write.", callback=require_page),
+    db=option("--db DB", "Show the groups of a database, by its keys.", callback=require_name),
+    top=option("--top N", "The most groups to show.", min=1),
+)
 def report(
-    files: Annotated[
-        list[str], typer.Argument(metavar="FILE|DIR", help="The documents, which are read twice.")
-    ],
+    files: list[str],
     reading: fpdb.Reading,
-    output: Annotated[
-        Path, option("--output -o FILE.html", "The page to write.", callback=require_page)
-    ] = Path("report.html"),
-    db: Annotated[
-        Path | None,
-        option("--db DB", "Show the groups of a database, by its keys.", callback=require_name),
-    ] = None,
-    similarity: options.SimilarityOption = None,
-    top: Annotated[int, option("--top N", "The most groups to show.", min=1)] = 500,
-    date_field: options.DateFieldOption = None,
-    host_field: options.HostFieldOption = None,
-    recipe: options.AnyRecipeOption = None,
-    jobs: options.JobsOption = 1,
-    strict: StrictOption = False,
+    output: Path = Path("report.html"),
+    db: Path | None = None,
+    similarity: float | None = None,
+    top: int = 500,
+    date_field: str | None = None,
+    host_field: str | None = None,
+    recipe: fpdb.Recipe | None = None,
+    jobs: int = 1,
+    strict: bool = False,
 ) -> None:
     """Show duplicates on a page, side by side.
 

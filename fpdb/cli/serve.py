@@ -2,13 +2,11 @@
 
 import contextlib
 from pathlib import Path
-from typing import Annotated
 
 import fpdb
 from fpdb.cli import options, render
 from fpdb.cli.create import open_or_create
-from fpdb.cli.explore import TextsOption
-from fpdb.cli.options import option, require
+from fpdb.cli.options import option, require, takes
 
 
 def _require_host(host: str) -> str:
@@ -21,30 +19,29 @@ def _require_host(host: str) -> str:
     return host
 
 
+@takes(
+    host=option("--host ADDRESS", "The address to listen on.", callback=_require_host),
+    unix=option("--unix PATH", "Listen on a Unix socket."),
+    token_file=option("--token-file FILE", "Lines of `read TOKEN` or `write TOKEN`; mode 600."),
+    certificate=option("--tls-cert FILE", "Certificate for HTTPS, PEM."),
+    private_key=option("--tls-key FILE", "The key of the certificate."),
+    readonly=option("--readonly", "Only answer queries."),
+    explorer=option("--explorer", "Also serve pages to explore it, at /explore/."),
+    texts=options.TEXTS,
+)
 def serve(
-    path: options.DatabaseArgument,
-    host: Annotated[
-        str, option("--host ADDRESS", "The address to listen on.", callback=_require_host)
-    ] = "127.0.0.1",
-    port: options.PortOption = 7373,
-    unix: Annotated[Path | None, option("--unix PATH", "Listen on a Unix socket.")] = None,
-    token_file: Annotated[
-        Path | None,
-        option("--token-file FILE", "Lines of `read TOKEN` or `write TOKEN`; mode 600."),
-    ] = None,
-    certificate: Annotated[
-        Path | None, option("--tls-cert FILE", "Certificate for HTTPS, PEM.")
-    ] = None,
-    private_key: Annotated[
-        Path | None, option("--tls-key FILE", "The key of the certificate.")
-    ] = None,
-    readonly: Annotated[bool, option("--readonly", "Only answer queries.")] = False,
-    explorer: Annotated[
-        bool, option("--explorer", "Also serve pages to explore it, at /explore/.")
-    ] = False,
-    texts: TextsOption = None,
-    similarity: options.SimilarityOption = None,
-    recipe: options.AnyRecipeOption = None,
+    path: Path,
+    host: str = "127.0.0.1",
+    port: int = 7373,
+    unix: Path | None = None,
+    token_file: Path | None = None,
+    certificate: Path | None = None,
+    private_key: Path | None = None,
+    readonly: bool = False,
+    explorer: bool = False,
+    texts: list[str] | None = None,
+    similarity: float | None = None,
+    recipe: fpdb.Recipe | None = None,
 ) -> None:
     """Serve crawlers over HTTP.
 

@@ -75,15 +75,6 @@ def test_options_reach_the_library(run, tmp_path, source, options, kept):
         assert ids(tmp_path / "out.jsonl") == kept
 
 
-def test_a_file_for_each_input(run, tmp_path, source):
-    other = tmp_path / "other.jsonl"
-    other.write_text(lines([{"id": 9, "text": TEXTS[1]}, {"id": 10, "text": "a new text " * 9}]))
-    done = run("dedupe", source, other, "--output-dir", tmp_path / "clean")
-    assert done.code == 0
-    assert ids(tmp_path / "clean" / "in.jsonl") == [0, 1, 2]
-    assert ids(tmp_path / "clean" / "other.jsonl") == [10]
-
-
 def test_standard_input_has_the_format_of_the_output(run, tmp_path):
     rows = "".join(f"{place},{TEXTS[place % 2]}\n" for place in range(4))
     stdin = f"id,text\n{rows}".encode()
@@ -130,16 +121,6 @@ def test_hostile_keys_stay_on_their_line(run, tmp_path):
     assert text.isascii()
     rows = [json.loads(line) for line in text.splitlines()]
     assert [(row["key"], row["kept_key"]) for row in rows] == [(key, keys[0]) for key in keys[1:]]
-
-
-def test_texts_with_tags_are_warned_of(run, tmp_path):
-    source = tmp_path / "in.jsonl"
-    html = "<p>{}</p><p>a</p><p>b</p><p>c</p>"
-    source.write_text(lines({"id": n, "text": html.format(n)} for n in range(30)))
-    done = run("dedupe", source, "-o", tmp_path / "out.jsonl")
-    assert "most texts have tags" in done.err
-    done = run("dedupe", source, "-o", tmp_path / "out.jsonl", "--html", "none")
-    assert "tags" not in done.err
 
 
 def test_a_terminal_shows_the_stages(run, tmp_path, source, monkeypatch):

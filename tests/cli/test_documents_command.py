@@ -110,15 +110,6 @@ def test_delete_keys_from_a_file(run, path, tmp_path, from_stdin):
     assert keys_in(path) == [KEYS[1], "short"]
 
 
-def test_a_bad_key_in_a_file_is_an_error(run, numbered, tmp_path):
-    file = tmp_path / "keys"
-    file.write_text("7\nx\n", "utf-8")
-    done = run("delete", numbered, "--keys-from", file)
-    assert done.code == 3
-    assert "error: found the key 'x'" in done.err
-    assert keys_in(numbered) == [7, 8, 9]
-
-
 def test_delete_by_prefix(run, path):
     dry = run("delete", path, "--prefix", "https://a.", "--dry-run")
     assert [row[0] for row in dry.rows] == KEYS[:2]

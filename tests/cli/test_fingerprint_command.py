@@ -1,6 +1,5 @@
 """fpdb fingerprint: every option, and every kind of input."""
 
-import gzip
 import json
 
 import pytest
@@ -52,12 +51,6 @@ def test_json_gives_one_object_for_each_text(run):
     assert second == {"source": "short", "fingerprint": None, "features": 0, "short": True}
 
 
-@pytest.mark.parametrize("name", ["web", "web-128"])
-def test_json_gives_decimal_fingerprints_as_numbers(run, name):
-    done = run("fingerprint", "--json", "--base", "decimal", "-r", name, "-t", TEXT)
-    assert json.loads(done.out)["fingerprint"] == fpdb.recipe(name).fingerprint(TEXT)
-
-
 def test_short_texts_are_marked_and_counted(run):
     done = run("fingerprint", "-t", "too short", "-t", TEXT, "-t", "")
     assert done.code == 0
@@ -88,16 +81,6 @@ def test_files_are_whole_texts_or_lines(run, tmp_path):
         [hexadecimal(TEXT), f"{path}:4"],
     ]
     assert run("fingerprint", "-t", CHINESE, path).rows[0] == [hexadecimal(CHINESE), CHINESE]
-
-
-def test_a_file_is_named_when_only_its_end_is_broken(run, tmp_path):
-    path = tmp_path / "truncated.gz"
-    path.write_bytes(gzip.compress((TEXT + "\n").encode() * 2_000)[:-10])
-    done = run("fingerprint", "--format", "lines", path)
-    assert done.code == 4
-    assert f"{path}: is no complete gzip file" in done.err
-    assert all(row[0] == hexadecimal(TEXT) for row in done.rows)
-    assert len(done.rows) > 256
 
 
 def test_bytes_that_are_no_utf_8_are_replaced_and_counted(run, tmp_path):

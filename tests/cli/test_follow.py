@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 
 import pytest
@@ -114,16 +113,6 @@ def test_a_document_that_no_database_takes_is_answered_with_its_key(follow, path
     assert (first["key"], first["status"]) == ("a", "error")
     assert "expected a whole number" in first["error"]
     assert second == {"key": 7, "status": "added", "source": "-:2"}
-
-
-def test_many_lines_at_once_are_answered_in_order(start, path):
-    talk = Talk(start("follow", path, "-"))
-    count = 3000
-    threading.Thread(
-        target=talk.say, args=[page(f"k{n}", f"{BRIDGE} {n}") for n in range(count)]
-    ).start()
-    assert [each["key"] for each in talk.hear(count)] == [f"k{n}" for n in range(count)]
-    assert talk.end()[0] == 0
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])

@@ -68,29 +68,12 @@ def test_a_batch_finds_in_a_crowd_what_single_queries_find(path, monkeypatch, fe
         assert hits.complete.tolist() == [False, False, True]
 
 
-@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.process)])
-def test_an_ingest_counts_what_was_incomplete(path, pages, jobs):
-    with fpdb.open(path) as database:
-        counts = fpdb.ingest(database, str(pages), skip_duplicates=True, jobs=jobs)
-    assert (counts.added, counts.duplicates, counts.incomplete) == (2, 1, 2)
-
-
 def test_the_summary_of_ingest_counts_what_was_incomplete(run, path, pages):
     done = run("ingest", path, pages, "--skip-duplicates")
     assert done.rows == [["reprint", "original", "2"]]
     assert "duplicates 1 (33.3%), incomplete 2; " in done.err
     again = run("ingest", path, pages)  # which searches nothing
     assert "incomplete" not in again.err
-
-
-def test_json_of_ingest_names_what_was_incomplete(run, path, pages):
-    done = run("ingest", path, pages, "--skip-duplicates", "--json")
-    shown = [json.loads(line) for line in done.out.splitlines()]
-    assert [(each["key"], each["status"], each["complete"]) for each in shown] == [
-        ("reprint", "duplicate", False),
-        ("new", "added", False),
-    ]
-    assert [len(each["matches"]) for each in shown] == [1, 0]
 
 
 def test_each_line_of_follow_says_if_its_answer_is_incomplete(run, path, pages, monkeypatch):

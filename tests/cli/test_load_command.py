@@ -89,14 +89,6 @@ def test_foreign_fingerprints_take_no_texts(run, tmp_path, path, prints):
     assert found.rows == [[f"{numbers[5]:x}", "5", "0"]]
 
 
-def test_fingerprints_of_a_recipe_take_its_texts(run, tmp_path, path):
-    recipe = fpdb.recipe("web")
-    (tmp_path / "own.tsv").write_text(f"a\t{recipe.fingerprint(TEXT):x}\n")
-    fields = ("--key-field", 1, "--fingerprint-field", 2)
-    assert load(run, path, tmp_path / "own.tsv", *fields, "--recipe", "web").code == 0
-    assert run("query", path, "--text", TEXT).rows == [["text", "a", "0"]]
-
-
 @pytest.mark.parametrize(("name", "bits"), [("none-32", 32), ("none", 64), ("none-128", 128)])
 def test_foreign_fingerprints_of_any_width(run, tmp_path, path, name, bits):
     (tmp_path / "wide.tsv").write_text(f"a\t{(1 << bits) - 1:x}\n")

@@ -133,31 +133,6 @@ def test_types_are_those_of_the_values(run, path, tmp_path):
     ]
 
 
-@pytest.mark.process
-def test_an_export_in_parquet_comes_back(run, path, tmp_path):
-    file, again = tmp_path / "out.parquet", tmp_path / "again.fpdb"
-    call(run, path, "export", "-o", file)
-    with fpdb.open(path) as database:
-        stored = {each.key: each.fingerprint for each in database.scan() if not each.short}
-        keys = database.keys
-    run("create", again, "--key-type", keys)
-    done = run("ingest", again, file, "--fingerprint-field", "fingerprint")
-    assert done.code == 4, done.err
-    assert "bad 1" in done.err  # the short one
-    with fpdb.open(again) as database:
-        assert {each.key: each.fingerprint for each in database.scan()} == stored
-
-
-def test_fingerprints_of_128_bits_are_texts(run, tmp_path):
-    path, file = tmp_path / "wide.fpdb", tmp_path / "out.parquet"
-    with fpdb.create(path, recipe="web-128") as database:
-        database.add("a", TEXT)
-        database.add("b", TEXT)
-        number = f"{database['a'].fingerprint:032x}"
-    call(run, path, "export", "-o", file)
-    assert pq.read_table(file).column("fingerprint").to_pylist()[0] == number
-
-
 @each_command
 def test_an_empty_database_gives_an_empty_table(run, tmp_path, name):
     path, file = tmp_path / "empty.fpdb", tmp_path / "out.parquet"

@@ -2,7 +2,6 @@
 
 import json
 
-import numpy as np
 import pytest
 
 import fpdb
@@ -53,17 +52,6 @@ def test_limit(run, ready):
     done = run("query", ready, "--fingerprint", "0", "--limit", 2)
     assert [row[1] for row in done.rows] == ["d0", "d1"]
     assert run("query", ready, "--fingerprint", "0", "-n", 0).code == 2
-
-
-def test_whole_files_and_lines(run, path, tmp_path):
-    file = tmp_path / "titles.txt"
-    file.write_text(f"{text_of(2)}\n\n{text_of(4)}\n", "utf-8")
-    done = run("query", path, "--format", "lines", file)
-    assert [row[:2] for row in done.rows] == [[f"{file}:1", "u2"], [f"{file}:3", "u4"]]
-    file.write_text(text_of(2), "utf-8")
-    assert run("query", path, file).rows == [[str(file), "u2", "1.00"]]
-    stdin = text_of(0).encode()
-    assert run("query", path, "-", "--format", "text", stdin=stdin).rows == [["-", "u0", "1.00"]]
 
 
 def test_records_are_named_by_their_key_or_their_place(run, path, tmp_path):
@@ -168,16 +156,6 @@ def test_short_texts_find_equal_ones_only_and_that_is_said(run, path):
     assert done.rows == [["text", "brief", "1.00"]]
     assert done.err == "short texts: 2 (they match texts of the same words only)\n"
     assert run("query", path, "-t", "far too short", "-k", 3).rows == [["text", "brief", "0"]]
-
-
-def test_an_incomplete_answer_is_said(run, tmp_path):
-    where = tmp_path / "same.fpdb"
-    with fpdb.create(where, keys="integer") as database:
-        database.add_fingerprints(np.arange(10_005), np.full(10_005, 5, np.uint64))
-    done = run("query", where, "--fingerprint", "5", "--json")
-    shown = json.loads(done.out)
-    assert (shown["complete"], len(shown["matches"])) == (False, 10_000)
-    assert done.err.startswith("5: incomplete, because")
 
 
 def test_bad_records_are_reported_and_skipped(run, path):

@@ -62,17 +62,6 @@ def test_idf_tables_are_computed_for_a_recipe_file(run, tmp_path):
     assert features["猫"] < features["dog"] < features["cat"]
 
 
-def test_idf_options(run, tmp_path):
-    corpus, table = tmp_path / "corpus.txt", tmp_path / "idf.tsv"
-    corpus.write_text("a b c d\na b c\na b\n", "utf-8")
-    run("recipes", "idf", corpus, "-o", table)
-    assert set(fpdb.IdfTable.from_file(table).values) == {"a", "b", "c"}
-    run("recipes", "idf", corpus, "-o", table, "-r", "bigram-32")
-    assert "a " in fpdb.IdfTable.from_file(table).values
-    run("recipes", "idf", "-", "-o", table, stdin=b"x y\nx y\n")  # standard input
-    assert set(fpdb.IdfTable.from_file(table).values) == {"x", "y"}
-
-
 def test_idf_errors(run, tmp_path):
     empty = tmp_path / "empty.txt"
     empty.touch()

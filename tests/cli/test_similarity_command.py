@@ -52,18 +52,6 @@ def near(matches):
     return [["text", match.key, f"{match.similarity:.2f}"] for match in matches]
 
 
-def test_query_prints_the_similarity(run, stored, texts):
-    plain, strict = (
-        answers(stored, lambda db, least=least: db.query(texts["0a"], similarity=least))
-        for least in (None, 0.99)
-    )
-    assert [match.key for match in strict] == ["0a"]
-    assert {"0a", "0b"} <= {match.key for match in plain}
-    assert run("query", stored, "--text", texts["0a"]).rows == near(plain)
-    asked = run("query", stored, "--text", texts["0a"], "--similarity", "0.99")
-    assert asked.rows == near(strict)
-
-
 def test_query_by_bits_prints_the_distance(run, stored, texts):
     done = run("query", stored, "--text", texts["0a"], "-k", 12)
     matches = answers(stored, lambda db: db.query(texts["0a"], k=12))
@@ -113,16 +101,6 @@ def test_pairs_and_clusters_are_those_of_the_library(run, stored):
     assert [row[2] for row in shown if row[1] == "duplicate"] == [
         key for cluster in clusters for key in cluster.duplicates
     ]
-
-
-def test_what_resembles_is_not_ingested(run, tmp_path, records):
-    path = tmp_path / "db"
-    done = run("ingest", path, records, "--skip-duplicates", "--similarity", "0.7")
-    assert done.code == 0
-    assert "similarity 0.8" in done.err  # what a new database has
-    assert done.rows
-    assert all(len(row) == 3 and float(row[2]) >= 0.66 for row in done.rows)
-    assert answers(path, len) == 30 - len(done.rows)
 
 
 @pytest.mark.parametrize("command", ["pairs", "clusters"])

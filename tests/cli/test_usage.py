@@ -24,7 +24,7 @@ LINES = [
     ("create b.fpdb -k -1", "-k"),
     ("create b.fpdb --key-type float", "'float' is not one of"),
     ("ingest b.fpdb f.jsonl --similarity 0.8", "needs --skip-duplicates"),
-    ("ingest b.fpdb f.jsonl --max-bytes 4X", "expected a whole number from 1"),
+    ("ingest b.fpdb f.jsonl --max-bytes 4X", "expected a number of bytes"),
     ("ingest b.fpdb f.jsonl --jobs 257", "--jobs"),
     ("follow b.fpdb - --similarity 0.8", "needs --skip-duplicates"),
     ("query a.fpdb --fingerprint ff --similarity 0.9", "--similarity compares texts"),
