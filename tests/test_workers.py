@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 import warnings
 from pathlib import Path
@@ -227,28 +226,3 @@ def _runs(number):
         return Path(f"/proc/{number}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except OSError:
         return False
-
-
-@pytest.mark.slow("two scripts start workers")
-def test_a_script_needs_no_guard_and_may_leave_in_the_middle(tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text(
-        textwrap.dedent("""
-        import fpdb
-        print("once")
-        texts = [" ".join(f"word{place}of{number}" for place in range(9)) for number in range(3000)]
-        documents = (fpdb.Document(str(number), text) for number, text in enumerate(texts))
-        with fpdb.create("made.fpdb") as db:
-            assert [added.status for added in db.add_many(documents, jobs=2)] == ["added"] * 3000
-            answers = db.query_many(texts, jobs=2)
-            assert [match.key for match in next(answers)] == ["0"]
-        """)
-    )
-    done = subprocess.run(
-        [sys.executable, script], check=False, capture_output=True, cwd=tmp_path, timeout=60
-    )
-    assert (done.stdout, done.stderr, done.returncode) == (b"once\n", b"", 0)
-
-
-def test_the_module_names_what_a_worker_runs():
-    assert workers.serve.__name__ in workers._CODE

@@ -12,7 +12,6 @@ from tiers import examples
 
 import fpdb
 from fpdb.io import html
-from fpdb.io.html import charset_of
 
 pytestmark = pytest.mark.process
 
@@ -98,20 +97,6 @@ def test_labels_that_are_none(label):
     assert "bridge" in fpdb.html_text(data, content_type=f"text/html; charset={label}").text
 
 
-@pytest.mark.parametrize(
-    ("content_type", "charset"),
-    [
-        (None, ""),
-        ("text/html", ""),
-        ("text/html; charset=GBK", "GBK"),
-        ('text/html;x=1; charset="big5"', "big5"),
-        ("charset", ""),
-    ],
-)
-def test_charset_of(content_type, charset):
-    assert charset_of(content_type) == charset
-
-
 def test_text_of_templates_is_read_where_a_page_shows_nothing_else():
     template = '<script id=a type="text/x-handlebars-template"><h2>On</h2><p>{}</p></script>'
     pages = [f"<body><div class=content></div>{template.format(text)}" for text in (ARTICLE, ZH)]
@@ -121,12 +106,6 @@ def test_text_of_templates_is_read_where_a_page_shows_nothing_else():
     assert "replied" not in fpdb.html_text(shown).text
     code = f"<script type='text/javascript'>{ARTICLE}</script>"
     assert fpdb.html_text(code).text == ""
-
-
-def test_pages_without_text_are_short_and_not_alike():
-    recipe = fpdb.recipe("web")
-    pages = ["<div id=app></div><script src=a.js></script>", '<!--#include virtual="x.html" -->']
-    assert recipe.batch(fpdb.html_text(page).text for page in pages).short.all()
 
 
 def test_links_alone_are_no_text():
@@ -206,24 +185,6 @@ def test_threads_and_forks():
         "if child: assert os.waitpid(child, 0)[1] == 0\n"
     )
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=60)
-
-
-def test_the_process_ends_with_its_parent():
-    code = (
-        "import fpdb, os, signal\n"
-        "from fpdb.io import html\n"
-        "fpdb.html_text('<p>a')\n"
-        "print(html._readers._idle[0]._process.pid, flush=True)\n"
-        "os.kill(os.getpid(), signal.SIGKILL)\n"
-    )
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, check=False, capture_output=True, timeout=60)
-    number = int(done.stdout)
-    for _ in range(1000):
-        if not os.path.exists(f"/proc/{number}"):
-            break
-        threading.Event().wait(0.05)
-    assert not os.path.exists(f"/proc/{number}")
 
 
 @pytest.mark.parametrize("package", ["resiliparse", "fastwarc"])

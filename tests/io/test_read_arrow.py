@@ -2,7 +2,6 @@
 
 import datetime
 import decimal
-import io
 import os
 import signal
 import subprocess
@@ -11,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-import fpdb
 from fpdb.errors import InputError, MissingExtraError
 from fpdb.io import arrow
 from fpdb.io.files import read_parts, read_records
@@ -170,7 +168,7 @@ def test_damaged_bytes_never_raise(write, tmp_path):
     path = tmp_path / "a.parquet"
     write("a.parquet", {"key": [f"key {n}" for n in range(50)], "text": ["x y z"] * 50})
     data = path.read_bytes()
-    for place in range(0, len(data), max(1, len(data) // 150)):
+    for place in range(0, len(data), max(1, len(data) // 40)):
         path.write_bytes(data[:place] + bytes([data[place] ^ 0xFF]) + data[place + 1 :])
         for each in read_records(str(path)):
             assert isinstance(each, Record | BadRecord)
@@ -237,30 +235,6 @@ def test_a_batch_that_is_not_packed_may_have_any_size(write, tmp_path):
     table = pa.table({"key": [f"{n}" for n in range(150_000)], "text": texts})
     stream(table, tmp_path / "a.arrow")
     assert all(isinstance(each, Record) for each in read_records(str(tmp_path / "a.arrow")))
-
-
-def test_ingest_query_and_fingerprint_read_parquet(write, tmp_path, capfd):
-    from fpdb.cli import main
-
-    def run(*arguments):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sys, "argv", ["fpdb", *map(str, arguments)])
-            patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
-            with pytest.raises(SystemExit) as ended:
-                main()
-        out, err = capfd.readouterr()
-        assert not ended.value.code, err
-        return out
-
-    text = "Red kites nest above the quarry again: wardens counted eleven pairs in April."
-    path = write("a.parquet", {"url": ["a", "b"], "text": [text, text], "lang": ["en", "en"]})
-    database = tmp_path / "x.fpdb"
-    assert run("ingest", database, path, "--skip-duplicates", "--meta-field", "*") == "b\ta\t1.00\n"
-    assert run("query", database, path) == "a\ta\t1.00\nb\ta\t1.00\n"
-    number = f"{fpdb.recipe('web').fingerprint(text):016x}"
-    assert run("fingerprint", path) == f"{number}\ta\n{number}\tb\n"
-    with fpdb.open(database) as db:
-        assert db["a"].meta == {"lang": "en"}
 
 
 def children():

@@ -88,18 +88,6 @@ def test_a_broken_file_gives_what_came_before_the_break(tmp_path):
     assert isinstance(found[-1], BadRecord)
 
 
-def test_what_is_wrong_with_a_path_is_said_at_once(tmp_path):
-    for options in ({"format": "nonsense"}, {"max_bytes": 0}):
-        with pytest.raises(ValueError, match="found"):
-            read_parts(str(tmp_path), Reading(**options))
-    with pytest.raises(ValueError, match="can't be read"):
-        read_parts(str(tmp_path / "absent.jsonl"))
-    table = tmp_path / "some.csv"
-    table.touch()
-    with pytest.raises(ValueError, match="numbered columns"):
-        read_parts(str(table), Reading(key_field="1"))
-
-
 def test_parts_are_bounded_by_their_bytes_too(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "PART_BYTES", 100)
     path = tmp_path / "some.txt"

@@ -90,40 +90,24 @@ def test_metadata(tmp_path):
 @pytest.mark.parametrize(
     ("value", "base", "expected"),
     [
-        ("ff", "hex", 255),
-        ("0xFF", "hex", 255),
         ("0Xff", "decimal", 255),
         ("10", "hex", 16),
         ("10", "decimal", 10),
         (11, "hex", 11),
-        (11, "decimal", 11),
-        (2**128 - 1, "hex", 2**128 - 1),
         ("f" * 32, "hex", 2**128 - 1),
-        (str(2**128 - 1), "decimal", 2**128 - 1),
         (-1, "hex", None),
-        (-1, "decimal", None),
-        (-1, "binary", None),
         (-1, "signed", -1),
         ("-502157718", "signed", -502157718),
-        ("7", "signed", 7),
         ("-f", "signed", None),
         ("01100011", "binary", 99),
-        ("0xff", "binary", 255),
-        ("2", "binary", None),
         ("1" * 129, "binary", None),
         (1.0, "hex", None),
         (True, "hex", None),
         (["ff"], "hex", None),
-        ("ff", "decimal", None),
-        ("-7", "decimal", None),
         ("1_0", "decimal", None),
-        (" 1", "decimal", None),
         ("１", "decimal", None),
         ("", "hex", None),
-        ("0x", "hex", None),
         ("0x0xff", "hex", None),
-        ("ghi", "hex", None),
-        ("f" * 65, "hex", None),
         ("9" * 5000, "decimal", None),
     ],
 )
@@ -152,23 +136,15 @@ def test_fingerprint_and_text(tmp_path):
         ('[{"id": 1}]', "is JSON, but no object"),
         ("null", "is JSON, but no object"),
         ("[" * 100_000, "is nested too deeply"),
-        ('{"a":' * 100_000, "is nested too deeply"),
         (f'{{"id": {"9" * 5000}, "text": "t"}}', "holds a JSON number with too many digits"),
-        ('{"text": "t", "ID": 1}', "found no key: expected the field 'key' or 'id' or 'url'"),
-        (
-            '{"text": "t", "ID": 1}',
-            "there are: 'ID', 'text'; key_field names another",
-        ),
+        ('{"text": "t", "ID": 1}', "there are: 'ID', 'text'; key_field names another"),
         ('{"id": 1, "Text": "t"}', "found no text: expected the field 'text' or 'content' or"),
         ('{"id": 1, "text": null}', "there are: 'id'"),
         ("{}", "there are: none"),
         ('{"id": true, "text": "t"}', "'id' holds true or false, expected a string or a whole"),
-        ('{"id": 1.0, "text": "t"}', "the field 'id' holds a fraction"),
-        ('{"id": {}, "text": "t"}', "the field 'id' holds an object"),
         ('{"id": "", "text": "t"}', "the field 'id' is empty"),
         ('{"id": "a\\ud800", "text": "t"}', "the field 'id' is no valid Unicode"),
         (b'{"id": "a\xff", "text": "t"}', "the field 'id' is no valid Unicode"),
-        ('{"id": 1, "text": 5}', "the field 'text' holds a number, expected a text"),
         ('{"id": 1, "text": ["t"]}', "the field 'text' holds a list, expected a text"),
     ],
 )
@@ -212,24 +188,10 @@ def test_a_first_line_with_a_bracket_is_one_bad_record_of_several(tmp_path):
     assert (first.source, second.key) == ("a.jsonl:1", 1)
 
 
-def test_many_long_field_names_make_a_short_reason(tmp_path):
-    line = json.dumps({"x" * 1000 + str(number): 1 for number in range(100)})
-    assert len(only(read(tmp_path, line)).reason) < 700
-
-
-def test_the_last_of_equal_fields_counts(tmp_path):
-    assert only(read(tmp_path, '{"id": 1, "id": 2, "text": "t"}')).key == 2
-
-
 def test_byte_order_mark_line_ends_and_empty_lines(tmp_path):
     content = b'\xef\xbb\xbf{"id": 1, "text": "t"}\r\n\r\n  \n{"id": 2, "text": "t"}'
     found = read(tmp_path, content)
     assert [(record.key, record.source[-2:]) for record in found] == [(1, ":1"), (2, ":4")]
-
-
-def test_replaced_bytes_are_told(tmp_path):
-    record = only(read(tmp_path, b'{"id": 1, "text": "a\xffb"}'))
-    assert (record.text, record.replaced) == ("a\ufffdb", True)
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b""])
@@ -240,13 +202,6 @@ def test_a_line_is_as_long_as_allowed_or_skipped(tmp_path, end):
     assert (len(first.text), len(last.text)) == (979, 979)
     assert bad == BadRecord("a.jsonl:2", "holds more than 1000 bytes in one line")
     assert isinstance(only(read(tmp_path, over + end, max_bytes=1000)), BadRecord)
-
-
-def test_a_line_of_carriage_returns_stays_one_line(tmp_path):
-    content = b"x" * 8 + b"\r\r\r\r\n" + b"y"
-    found = read(tmp_path, content, "a.txt", format="lines", max_bytes=8)
-    assert found[0].source == "a.txt:1"
-    assert found[1].text == "y"
 
 
 def test_lines(tmp_path):
@@ -271,10 +226,6 @@ def test_the_suffix_tells_the_format(tmp_path, name):
     content = b'{"id": 1, "text": "t"}\n'
     packed = gzip.compress(content) if name.lower().endswith(".gz") else content
     assert only(read(tmp_path, packed, name)).key == 1
-
-
-def test_a_format_is_given(tmp_path):
-    assert only(read(tmp_path, '{"id": 1, "text": "t"}', "a.txt", format="jsonl")).key == 1
 
 
 @pytest.mark.process  # columns and pages are decoded by children
@@ -325,6 +276,8 @@ def test_standard_input_that_arrives_slowly(monkeypatch):
         ("a.dat", {}, "found the suffix '.dat', expected one of .jsonl"),
         ("a.jsonl", {"format": "xml"}, "found the format 'xml', expected one of jsonl"),
         ("a.jsonl", {"max_bytes": 0}, "found max_bytes 0"),
+        ("a.jsonl", {"base": "octal"}, "expected one of hex, decimal"),
+        ("a.jsonl", {"html": "yes"}, "expected one of auto, main"),
         ("a.dat", {"format": "lines", "key_field": "k"}, "each text is all there is"),
     ],
 )
@@ -334,11 +287,6 @@ def test_a_mistake_of_the_caller_is_an_error_at_once(tmp_path, path, options, me
     with pytest.raises(InputError, match=re.escape(message)) as caught:
         read_records(f"{tmp_path}/{path}", Reading(**options))
     assert "\n" not in str(caught.value)
-
-
-def test_fields_that_cannot_be():
-    with pytest.raises(InputError, match="expected one of hex, decimal"):
-        Reading(base="octal")
 
 
 def test_a_file_without_permission(tmp_path, monkeypatch):

@@ -111,12 +111,6 @@ def test_wrong_column_counts(tmp_path, suffix):
     ]
 
 
-def test_empty_keys(tmp_path):
-    assert bad(read(tmp_path, "url,text\n,t\n")) == [
-        ("a.csv:2", "the field 'url' is empty, expected a key")
-    ]
-
-
 def test_tsv_quotes_nothing(tmp_path):
     found = read(tmp_path, 'url\ttext\n"a"\t"t", t\nb\tt"\n', "tsv")
     assert [(record.key, record.text) for record in found] == [('"a"', '"t", t'), ("b", 't"')]
@@ -142,10 +136,6 @@ def test_csv_quotes_line_ends_and_numbers_the_first(tmp_path):
     assert [record.text for record in found] == ['x,"y"\r\nz\n\n1', "t", "\ufffd"]
     assert [record.source[-2:] for record in found] == [":2", ":6", ":7"]
     assert [record.replaced for record in found] == [False, False, True]
-
-
-def test_a_nul_is_a_character(tmp_path):
-    assert read(tmp_path, b"url,text\na,x\0y\n")[0].text == "x\0y"
 
 
 def test_a_broken_quote_costs_the_record_that_it_makes(tmp_path):
