@@ -278,8 +278,18 @@ def _cut(batch: "pyarrow.RecordBatch", rows: int, size: int) -> Batches:
 
 
 def _size_of(batch: "pyarrow.RecordBatch") -> int:
-    """Return the bytes of rows, without columns whose values may unfold."""
-    return sum(each.nbytes for each in batch.columns if not _unfolds(each.type))
+    """Return the most bytes that rows have, without columns whose values may unfold."""
+    from pyarrow import types
+
+    size = 0
+    for column in map(_as_bytes, batch.columns):
+        if types.is_binary_view(column.type):
+            # 16 bytes each, of which the first four are the length.
+            lengths = np.frombuffer(column.buffers()[1], np.int32)[::4]
+            size += int(lengths[column.offset :][: len(column)].clip(0).sum(dtype=np.int64))
+        elif not _unfolds(column.type):
+            size += column.nbytes
+    return size
 
 
 def _unfolds(kind: Any) -> bool:
@@ -288,8 +298,7 @@ def _unfolds(kind: Any) -> bool:
 
     kind = getattr(kind, "storage_type", kind)
     tests = types.is_nested, types.is_dictionary, types.is_run_end_encoded
-    views = types.is_string_view, types.is_binary_view
-    return any(test(kind) for test in (*tests, *views))
+    return any(test(kind) for test in tests)
 
 
 def _field_columns(batch: "pyarrow.RecordBatch", number: int, largest: int | None) -> FieldColumns:

@@ -44,14 +44,6 @@ class FieldColumns:
         for place, number in enumerate(self.numbers):
             yield number, *self.row(place)
 
-    def part(self, start: int, stop: int) -> "FieldColumns":
-        """Return some of the rows."""
-        columns = {name: values[start:stop] for name, values in self.columns.items()}
-        unusual = {
-            place - start: row for place, row in self.unusual.items() if start <= place < stop
-        }
-        return FieldColumns(self.numbers[start:stop], columns, unusual)
-
 
 # Rows and characters that become columns together.
 _BLOCK_ROWS, _BLOCK_CHARACTERS = 1000, 1 << 22
