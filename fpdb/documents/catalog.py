@@ -349,18 +349,9 @@ class IntegerCatalog(Catalog):
     def find_many(self, txn: ReadTransaction, keys: Sequence[Key]) -> dict[Key, Stored | None]:
         found: dict[Key, Stored | None] = dict.fromkeys(keys)
         wanted = np.array(sorted(map(int, found)), np.uint64)
-        first = 0
-        while first < len(wanted):
-            # All keys up to the next page are looked up in this one.
-            rows, upper = self.ids.page_of(txn, int(wanted[first]))
-            last = len(wanted) if upper is None else int(wanted.searchsorted(np.uint64(upper)))
-            at = rows[0].searchsorted(wanted[first:last])
-            there = at < len(rows[0])
-            there[there] = rows[0][at[there]] == wanted[first:last][there]
-            for position in at[there].tolist():
-                number, high, added = (int(column[position]) for column in rows)
-                found[number] = self.record(txn, number) or self._bare(txn, number, high, added)
-            first = last
+        rows = self.ids.find(txn, [wanted])
+        for number, high, added in zip(*(column.tolist() for column in rows), strict=True):
+            found[number] = self.record(txn, number) or self._bare(txn, number, high, added)
         return found
 
     def load(self, txn: ReadTransaction, number: int) -> Stored | None:

@@ -24,11 +24,6 @@ from fpdb.storage.number_pages import LARGEST, pack_rows, summed, unpack_rows
 from fpdb.storage.text_pages import TextEntry, pack_texts, unpack_texts
 from fpdb.tables.bits import order
 
-# A page below a quarter is joined with the one before if both then leave room for some more.
-_SMALL = LARGEST // 4
-_ROOMY = LARGEST * 3 // 4
-# Two pages share their rows, instead of becoming three, if both then fill at most this.
-_SHARED = LARGEST * 7 // 8
 # If a page would become more than this many, they are filled as in a load.
 _FLOOD = 4
 # Up to this many rows are put between the bytes of a page; more are merged as arrays.
@@ -185,65 +180,57 @@ class SortedPages(ABC, Generic[R]):
                 if not self._same(rows, stored):
                     at_end = self._in_order and upper is None
                     at_end = at_end and self._same(self._part(rows, 0, self._count(stored)), stored)
-                    self._store(txn, rows, old, at_end=at_end)
+                    self._store(txn, cursor, rows, old, at_end=at_end)
                 come, go = to_come, to_go
                 if put and come < last_come:
                     come = put(come)
 
-    def _store(self, txn: WriteTransaction, rows: R, old: bytes | None, *, at_end: bool) -> None:
+    def _store(
+        self, txn: WriteTransaction, cursor: Cursor, rows: R, old: bytes | None, *, at_end: bool
+    ) -> None:
         """Write the new rows of a page: as none, as one, joined with the one before, or split.
 
         Rows that come after all others fill pages; others leave them room for some more.
         """
         gone = {old} if old else set()
-        pieces: list[tuple[R, bytearray]] = []
         count = self._count(rows)
         page, fit = self._packed(rows, 0) if count else (bytearray(), 0)
-        if fit < count:
-            before = self._page_before(txn, old) if old and not at_end else None
-            if before and (pieces := self._shared(self._joined(before[1], rows))):
-                gone.add(before[0])
+        pieces = [(rows, page)] if count else []
+        if at_end or count > _FLOOD * fit:
+            pieces = list(self._full(rows))
+        elif fit < count or (pieces and 4 * len(page) < LARGEST):
+            before, earlier = self._page_before(cursor, old) if old else (None, rows)
+            both = self._joined(earlier, rows) if before else rows
+            if fit < count:  # with the page before, so that pages are fuller than halves
+                pieces = self._shared(both, fit)
+            elif before and 4 * len(page := self._packed(both, 0)[0]) <= 3 * LARGEST:
+                pieces = [(both, page)]
             else:
-                full = at_end or count > _FLOOD * fit
-                pieces = list(self._full(rows) if full else self._halves(rows))
-        elif count:
-            pieces = [(rows, page)]
-            if old and len(page) < _SMALL and (before := self._page_before(txn, old)):
-                both = self._joined(before[1], rows)
-                both_page = self._fitting(both, _ROOMY)
-                if both_page is not None:
-                    pieces = [(both, both_page)]
-                    gone.add(before[0])
+                before = None
+            gone |= {before} if before else set()
         keys = [self.first_key(piece) for piece, _ in pieces]
         for key in gone.difference(keys):
             txn.delete(self.name, key)
         for key, (_, page) in zip(keys, pieces, strict=True):
             txn.put(self.name, key, summed(page, self.seed_at(key)))
 
-    def _page_before(self, txn: WriteTransaction, key: bytes) -> tuple[bytes, R] | None:
-        with txn.cursor(self.name) as cursor:
-            if not cursor.set_key(key) or not cursor.prev():
-                return None
-            return bytes(cursor.key()), self.rows_at(cursor)
+    def _page_before(self, cursor: Cursor, key: bytes) -> tuple[bytes | None, R]:
+        """Return the key and the rows of the page before another."""
+        if not cursor.set_key(key) or not cursor.prev():
+            return None, self.empty()
+        return bytes(cursor.key()), self.rows_at(cursor)
 
-    def _shared(self, rows: R) -> list[tuple[R, bytearray]]:
-        """Cut the rows of two pages evenly into two that have room for some more, or into three.
-
-        So pages are fuller than if each was halved. Nothing is returned if there are too many rows.
-        """
-        for count, largest in ((2, _SHARED), (3, LARGEST)):
-            ends = [self._count(rows) * part // count for part in range(count + 1)]
-            parts = [self._part(rows, low, high) for low, high in pairwise(ends)]
-            pages = [self._fitting(part, largest) for part in parts]
-            if None not in pages:
-                return [(part, page) for part, page in zip(parts, pages, strict=True) if page]
-        return []
-
-    def _fitting(self, rows: R, largest: int) -> bytearray | None:
-        """Pack rows into a page; return None if it would be too large."""
-        page, after = self._packed(rows, 0)
-        fits = len(page) <= largest or after == 1  # a text alone always does
-        return page if fits and after == self._count(rows) else None
+    def _shared(self, rows: R, fit: int) -> list[tuple[R, bytearray]]:
+        """Cut rows evenly into pages, given about how many fit on one: two with room, or more."""
+        count = self._count(rows)
+        parts = 2 if 8 * count <= 14 * fit else max(3, -(-count // fit))
+        while True:
+            ends = [count * part // parts for part in range(parts + 1)]
+            cut = [self._part(rows, low, high) for low, high in pairwise(ends)]
+            pages = [self._packed(part, 0) for part in cut]
+            if sum(after for _, after in pages) == count:
+                return [(part, page) for part, (page, _) in zip(cut, pages, strict=True)]
+            parts += 1
 
     def _full(self, rows: R) -> Iterator[tuple[R, bytearray]]:
         """Cut rows into pages that are as full as possible."""
@@ -252,16 +239,6 @@ class SortedPages(ABC, Generic[R]):
             page, after = self._packed(rows, first)
             yield self._part(rows, first, after), page
             first = after
-
-    def _halves(self, rows: R) -> Iterator[tuple[R, bytearray]]:
-        """Halve rows until each part fits on a page."""
-        page = self._fitting(rows, LARGEST)
-        if page is not None:
-            yield rows, page
-            return
-        half = self._count(rows) // 2
-        yield from self._halves(self._part(rows, 0, half))
-        yield from self._halves(self._part(rows, half, self._count(rows)))
 
 
 class NumberPages(SortedPages[Rows]):
@@ -415,29 +392,27 @@ class NumberPages(SortedPages[Rows]):
                 self.rows_at(cursor)  # this raises an error, unless the page is empty or misplaced
                 raise out_of_order(self.name)
 
-    def page_of(self, txn: ReadTransaction, first: int) -> tuple[Rows, int | None]:
-        """Return the page that a row belongs to, and the first number of the next page."""
+    def find(self, txn: ReadTransaction, keys: Rows) -> Rows:
+        """Return the stored rows with some keys, which are sorted and distinct."""
+        wanted = self.keys(keys)
+        parts = [self.empty()]
+        at = 0
         with txn.cursor(self.name) as cursor:
-            old, upper = page_and_next(cursor, self.key(first))
-            rows = self.rows_at(cursor) if old else self.empty()
-            return rows, int.from_bytes(upper[:8], "big") if upper else None
+            while at < len(wanted):
+                old, upper = page_and_next(cursor, wanted[at])
+                if old is None:
+                    break
+                stop = len(wanted) if upper is None else bisect_left(wanted, upper, at)
+                rows = self.rows_at(cursor)
+                kept = _among(rows[: self._keys], [column[at:stop] for column in keys])
+                parts.append([column[kept] for column in rows])
+                at = stop
+        return joined(parts)
 
     def holds(self, txn: ReadTransaction, rows: Rows) -> Marks:
         """Mark those rows, which are sorted by their key, whose key is stored."""
         wanted = rows[: self._keys]
-        found = np.zeros(len(wanted[0]), np.bool_)
-        keys = self.keys(wanted)
-        at = 0
-        with txn.cursor(self.name) as cursor:
-            while at < len(keys):
-                old, upper = page_and_next(cursor, keys[at])
-                if old is None:
-                    break
-                stored = self.rows_at(cursor)[: self._keys]
-                stop = len(keys) if upper is None else bisect_left(keys, upper, at)
-                found[at:stop] = _among([column[at:stop] for column in wanted], stored)
-                at = stop
-        return found
+        return _among(wanted, self.find(txn, wanted)[: self._keys])
 
 
 class TextPages(SortedPages[list[TextEntry]]):
@@ -525,15 +500,12 @@ def seek(cursor: Cursor, key: bytes) -> bool:
 
 def page_and_next(cursor: Cursor, key: bytes) -> tuple[bytes | None, bytes | None]:
     """Go to the page that a key belongs to; return the keys of this page and of the next."""
-    if not cursor.set_range(key):
-        return (bytes(cursor.key()), None) if cursor.last() else (None, None)
-    upper = bytes(cursor.key())
-    if upper != key and cursor.prev():
-        return bytes(cursor.key()), upper
-    # The key is that of a page, or comes before all of them.
-    after = bytes(cursor.key()) if cursor.set_key(upper) and cursor.next() else None
-    cursor.set_key(upper)
-    return upper, after
+    if not seek(cursor, key):
+        return None, None
+    own = bytes(cursor.key())
+    upper = bytes(cursor.key()) if cursor.next() else None
+    cursor.set_key(own)
+    return own, upper
 
 
 def _among(rows: Rows, known: Rows) -> Marks:

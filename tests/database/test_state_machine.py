@@ -390,9 +390,6 @@ def test_any_history_agrees_with_brute_force(
         # Pages of a dozen rows split and merge all the time.
         monkeypatch.setattr(number_pages, "LARGEST", 200)
         monkeypatch.setattr(sorted_pages, "LARGEST", 200)
-        monkeypatch.setattr(sorted_pages, "_SMALL", 50)
-        monkeypatch.setattr(sorted_pages, "_ROOMY", 150)
-        monkeypatch.setattr(sorted_pages, "_SHARED", 175)
     machine = type("Machine", (Machine,), {})
     machine.plan, machine.keys, machine.largest = PLANS[name], keys, 120 if small else 1200
     machine.similarity = similarity

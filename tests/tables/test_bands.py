@@ -36,9 +36,6 @@ def tiny_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let pages be so small that a few rows split them."""
     monkeypatch.setattr(number_pages, "LARGEST", 200)
     monkeypatch.setattr(pages_module, "LARGEST", 200)
-    monkeypatch.setattr(pages_module, "_SMALL", 50)
-    monkeypatch.setattr(pages_module, "_ROOMY", 150)
-    monkeypatch.setattr(pages_module, "_SHARED", 175)
 
 
 def document(number: int, sketch: bytes = b"", digest: bytes = b"", short: bool = False) -> Stored:
@@ -241,9 +238,6 @@ def test_any_changes_leave_the_rows_of_what_is_there(
     with pytest.MonkeyPatch.context() as patch, contextlib.suppress(ZeroDivisionError):
         for module in (number_pages, pages_module):
             patch.setattr(module, "LARGEST", 200)
-        patch.setattr(pages_module, "_SMALL", 50)
-        patch.setattr(pages_module, "_ROOMY", 150)
-        patch.setattr(pages_module, "_SHARED", 175)
         with environment.write() as txn:
             if dice.random() < 0.5:
                 held = {each.id: each for each in drawn(dice, 150)}

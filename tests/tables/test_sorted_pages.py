@@ -52,9 +52,6 @@ def tiny_pages(monkeypatch: pytest.MonkeyPatch) -> int:
     """Let pages be so small that a few rows split them."""
     monkeypatch.setattr(number_pages, "LARGEST", 200)
     monkeypatch.setattr(pages_module, "LARGEST", 200)
-    monkeypatch.setattr(pages_module, "_SMALL", 50)
-    monkeypatch.setattr(pages_module, "_ROOMY", 150)
-    monkeypatch.setattr(pages_module, "_SHARED", 175)
     return 200
 
 
@@ -326,27 +323,6 @@ def test_fill_makes_full_pages_with_the_content_of_splice(
         # What was filled is spliced as if it had been spliced all along.
         pages.splice(txn, as_rows(rows[:2000], width), as_rows(rows[1000:4000], width))
         assert content(txn, pages) == sorted({*rows[:2000], *rows[4000:]})
-
-    undone(work)
-
-
-def test_the_page_of_a_row_is_found_with_its_end(undone: Any) -> None:
-    pages = KINDS[4]
-
-    def work(txn: WriteTransaction) -> None:
-        assert pages.page_of(txn, 5)[0][0].tolist() == []
-        assert pages.page_of(txn, 5)[1] is None
-        step = 2**40
-        pages.fill(txn, [as_rows([(10 + n * step, n * step, n) for n in range(900)], 3)])
-        firsts = [int.from_bytes(key, "big") for key, _ in entries(txn, pages)]
-        assert len(firsts) > 2
-        for page, first in enumerate(firsts):
-            upper = firsts[page + 1] if page + 1 < len(firsts) else None
-            for number in (first, first + 1, (upper or TOP + 1) - 1):
-                rows, found = pages.page_of(txn, number)
-                assert (int(rows[0][0]), found) == (first, upper)
-        rows, found = pages.page_of(txn, 0)  # before all pages comes the first
-        assert (int(rows[0][0]), found) == (firsts[0], firsts[1])
 
     undone(work)
 
