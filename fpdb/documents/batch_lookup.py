@@ -8,6 +8,7 @@ found by its labels, which the tables will have as row numbers.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
+from itertools import chain
 
 import numpy as np
 
@@ -135,10 +136,11 @@ def _linked(view: View, questions: Sequence[Stored], search: Search) -> list[_Li
         if pairs is None:
             return None
         near = pairs
-    table = view.index.bands
     links: list[_Links] = []
-    numbers = table.shared(questions) if table else [[]] * len(questions)
-    for document, shared in zip(questions, numbers, strict=True):
+    numbers = [view.index.band_numbers(document) for document in questions]
+    often = Counter(chain.from_iterable(numbers))
+    for document, every in zip(questions, numbers, strict=True):
+        shared = [each for each in every if often[each] > 1]
         number = document.fingerprint
         if number is None:
             digests = [document.digest] if any(document.digest) else []

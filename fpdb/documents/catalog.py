@@ -123,11 +123,8 @@ class Catalog(ABC):
 
     def load_bands(self, txn: WriteTransaction, memory: int) -> None:
         """Write the bands of all documents, which are written already."""
-        bands = self._index.bands
-        with txn.cursor("documents") as cursor:
-            largest = int.from_bytes(cursor.key()) if cursor.last() else 0
-        if bands:
-            bands.load(txn, lambda: self._sketches(txn), txn.entries("documents"), largest, memory)
+        if bands := self._index.bands:
+            bands.load(txn, lambda: self._sketches(txn), txn.entries("documents"), memory)
 
     def _sketches(self, txn: ReadTransaction) -> Iterator[Sketches]:
         """Yield what the bands need of all records, which this transaction has written."""

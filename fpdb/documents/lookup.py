@@ -80,16 +80,16 @@ def candidates_each(
 ) -> Iterator[Candidates]:
     """Yield the candidates of each question; a lookup of bits reads at most `budget` rows."""
     of_bits: list[int] = []
-    of_texts: list[Stored] = []
+    of_texts: list[list[int]] = []
     for question in questions:
         if question.fingerprint is not None:
             if is_of_bits(question, search):
                 of_bits.append(question.fingerprint)
             else:
-                of_texts.append(question)
+                of_texts.append(view.index.band_numbers(question))
     near_ones = _near_each(view, of_bits, search.k, budget)
     bands = view.index.bands
-    alike = bands.near_each(view.txn, bands.numbers_each(of_texts)) if bands and of_texts else ()
+    alike = bands.near_each(view.txn, of_texts) if bands else ()
     similar_ones = (Candidates([(0, ids)] if ids else [], complete) for ids, complete in alike)
     for question in questions:
         if question.fingerprint is None:

@@ -30,8 +30,8 @@ from fpdb.joins.join import NearPairs, complete_buckets, near_pairs
 from fpdb.models import Key, Pair
 from fpdb.progress import tracked
 from fpdb.storage.format import unpack_record
+from fpdb.tables.bands import Bands
 from fpdb.tables.bits import distances
-from fpdb.tables.plan import Bands
 from fpdb.tables.sorted_pages import NumberPages
 from fpdb.threads import mapped
 

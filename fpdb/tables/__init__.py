@@ -3,10 +3,11 @@
 Nothing in this folder depends on texts or files.
 """
 
+from fpdb.tables.bands import Bands
 from fpdb.tables.batch import Hits, find_together, near_among, near_many
 from fpdb.tables.bits import Permutation, distances
 from fpdb.tables.index import Index
-from fpdb.tables.plan import Bands, Plan, Table
+from fpdb.tables.plan import Plan, Table
 from fpdb.tables.planner import (
     Estimate,
     JoinPlan,

@@ -7,18 +7,22 @@ the digest of the text, so that equal texts are always candidates.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain, pairwise
+from math import ceil, log
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fpdb.arrays import Column, Marks, Rows, joined, ranked
-from fpdb.fingerprint.sketches import has_sketch
+from fpdb.errors import PlanError
+from fpdb.fingerprint.sketches import BINS, BITS
 from fpdb.models import DIGEST_BYTES, SKETCH_BYTES
 from fpdb.storage import ReadTransaction, WriteTransaction
 from fpdb.storage.format import Stored
-from fpdb.tables.plan import Bands
+from fpdb.tables.bits import order
 from fpdb.tables.sorted_pages import NumberPages
 
 # Ids that are read of one band: where more documents agree, they share boilerplate or a form.
@@ -27,8 +31,12 @@ MOST_OF_A_BAND = 10_000
 MOST_COMPARED = 10_000
 # Ids of many queries that are held at once.
 _HELD = 1 << 20
-# Rows that are unpacked together after they were sorted.
-_BLOCK = 1 << 18
+# What a row takes while its band is sorted.
+_ROW_BYTES = 32
+# The number of a row has room for what is in a band, and for the band.
+MOST_BINS = 14
+# Of the pairs at the similarity that is wanted, bands find this share; of more similar ones, more.
+_RECALL = 0.95
 
 
 class Sketches(NamedTuple):
@@ -39,6 +47,75 @@ class Sketches(NamedTuple):
     digests: Column
 
 
+@dataclass(frozen=True)
+class Bands:
+    """Bands of sketches: `count` of them, each of `bins` bins.
+
+    Documents that agree in a band are candidates for being similar.
+    """
+
+    count: int
+    bins: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.bins <= MOST_BINS or not 1 <= self.count <= BINS // self.bins:
+            raise PlanError(
+                f"{self.count} bands of {self.bins} bins",
+                hint=f"a band has 1 to {MOST_BINS} of the {BINS} bins of a sketch",
+            )
+
+    @cached_property
+    def bits(self) -> int:
+        """The bits of a band."""
+        return BITS * self.bins
+
+    @property
+    def name(self) -> str:
+        """The bands in short, e.g. `10 bands of 6 bins`."""
+        bands, bins = "band" if self.count == 1 else "bands", "bin" if self.bins == 1 else "bins"
+        return f"{self.count} {bands} of {self.bins} {bins}"
+
+    def recall(self, similarity: float) -> float:
+        """Return the share of the pairs with a similarity that agree in a band.
+
+        Bins with different winners agree in their bits once in 16 times.
+        """
+        agreeing = similarity + (1 - similarity) / (1 << BITS)
+        return float(1 - (1 - agreeing**self.bins) ** self.count)
+
+    def suffice(self, similarity: float) -> bool:
+        """Return whether the bands find enough of the pairs with a similarity."""
+        return self.recall(similarity) >= _RECALL
+
+    def needed(self, similarity: float) -> int:
+        """Return how many bands of as many bins find enough of the pairs with a similarity."""
+        missed = 1 - replace(self, count=1).recall(similarity)
+        return ceil(log(1 - _RECALL) / log(missed)) if missed else 1
+
+    def chance(self, documents: int) -> float:
+        """Return how many of N unrelated documents agree with a text in a band, on average."""
+        return documents * self.count / 2.0**self.bits
+
+    def columns(self, sketches: NDArray[np.uint8], digests: Column) -> tuple[Column, Marks]:
+        """Return the numbers under which documents are found, and marks of those that count.
+
+        A number is a band and what a sketch has in it. The last column is for texts without a
+        sketch, by their digests. A missing sketch or digest is all zeros.
+        """
+        words = np.empty((len(sketches), self.count + 1), np.uint64, order="F")
+        for band in range(self.count):
+            start = min(self.bits * band // 8, SKETCH_BYTES - 8)
+            eight = np.ascontiguousarray(sketches[:, start : start + 8]).view(np.uint64)[:, 0]
+            words[:, band] = eight >> np.uint64(self.bits * band - 8 * start)
+        words[:, -1] = digests[:, 0]
+        words &= np.uint64((1 << self.bits) - 1)
+        words |= np.arange(self.count + 1, dtype=np.uint64) << np.uint64(self.bits)
+        marks = np.empty_like(words, np.bool_)
+        marks[:] = sketches.any(axis=1, keepdims=True)
+        marks[:, -1] = digests.any(axis=1) & ~marks[:, -1]
+        return words, marks
+
+
 class BandTable:
     """The sub-database of all bands of the sketches of a database."""
 
@@ -47,6 +124,7 @@ class BandTable:
         self.pages = NumberPages("bands", keys=2, columns=2)
         self._bits = shape.bits
         self._mask = (1 << shape.bits) - 1
+        self._bytes = -(-shape.bits * shape.count // 8)
         self._bases = [(shape.bits * band, band << shape.bits) for band in range(shape.count)]
         self._last = shape.count << shape.bits
         self._end = shape.count + 1 << shape.bits  # after all numbers
@@ -57,33 +135,18 @@ class BandTable:
         A missing sketch is empty or all zeros.
         """
         mask = self._mask
-        if bins := int.from_bytes(sketch, "little"):
+        if any(sketch):
+            bins = int.from_bytes(sketch[: self._bytes], "little")
             return [base | bins >> shift & mask for shift, base in self._bases]
         return [self._last | int.from_bytes(digest[:8], "little") & mask] if any(digest) else []
-
-    def shared(self, documents: Sequence[Stored]) -> list[list[int]]:
-        """Return of each document those of its numbers that others of them have too."""
-        numbers = iter(self.numbers_each(documents))
-        every = [[] if each.fingerprint is None else next(numbers) for each in documents]
-        often = Counter(chain.from_iterable(every))
-        return [[number for number in own if often[number] > 1] for own in every]
-
-    def numbers_each(self, documents: Sequence[Stored]) -> list[list[int]]:
-        """Return the numbers of each of many documents but the short texts."""
-        block = _sketches_of(documents)
-        numbers, marks = self.shape.columns(block.sketches, block.digests)
-        every = zip(numbers.tolist(), marks[:, 0].tolist(), marks[:, -1].tolist(), strict=True)
-        return [
-            own[:-1] if sketched else own[-1:] if other else [] for own, sketched, other in every
-        ]
 
     def rows(self, documents: Sequence[Stored]) -> Rows:
         """Return the rows of documents, sorted; a short text has none."""
         block = _sketches_of(documents)
         numbers, marks = self.shape.columns(block.sketches, block.digests)
-        ids = block.ids[marks.nonzero()[0]]
-        order = RowOrder((self._end - 1).bit_length(), int(ids.max(initial=0)))
-        return order.sorted([order.combined(numbers[marks], ids)])
+        rows = [numbers[marks], block.ids[marks.nonzero()[0]]]
+        sequence = order(*rows)
+        return [column[sequence] for column in rows]
 
     def update(
         self, txn: WriteTransaction, insert: Sequence[Stored], remove: Sequence[Stored]
@@ -131,40 +194,37 @@ class BandTable:
         txn: WriteTransaction,
         source: Callable[[], Iterable[Sketches]],
         count: int,
-        largest: int,
         memory: int,
     ) -> None:
         """Write the rows of N documents to the table, which is empty.
 
-        No id exceeds `largest`, and all blocks are in the order of ids. The source is read again
-        for each part that fits into the memory.
+        All blocks are in the order of ids. The source is read again for each part of the rows that
+        fits into the memory.
         """
-        order = RowOrder(self._bits, largest)
-        parts = 1 + count * self.shape.count * order.row_bytes // memory
+        parts = 1 + count * self.shape.count * _ROW_BYTES // memory
         bounds = [self._end * part // parts for part in range(parts + 1)]
-        made = (self._part(source, order, low, after) for low, after in pairwise(bounds))
+        made = (self._part(source, low, after - 1) for low, after in pairwise(bounds))
         self.pages.fill(txn, chain.from_iterable(made))
 
     def _part(
-        self, source: Callable[[], Iterable[Sketches]], order: "RowOrder", low: int, after: int
+        self, source: Callable[[], Iterable[Sketches]], low: int, high: int
     ) -> Iterator[Rows]:
-        """Yield the sorted rows from a number on and before another one, band by band."""
-        bands = range(low >> self._bits, (after - 1 >> self._bits) + 1)
+        """Yield the sorted rows from a number to another one, band by band."""
+        bands = range(low >> self._bits, (high >> self._bits) + 1)
         found: dict[int, list[Rows]] = {band: [] for band in bands}
         for ids, sketches, digests in source():
-            sketched = has_sketch(sketches)
-            marks = sketched, (digests != 0).any(axis=1) & ~sketched
+            numbers, marks = self.shape.columns(sketches, digests)
             for band, parts in found.items():
-                base = band << self._bits
-                values = self.shape.values(sketches, digests, band)
-                chosen = marks[band == self.shape.count]
-                if base < low or base + self._mask >= after:
-                    chosen = chosen & (values >= np.uint64(max(low - base, 0)))
-                    chosen &= values <= np.uint64(min(after - 1 - base, self._mask))
-                parts.append(order.combined(values[chosen], ids[chosen]))
+                chosen, own = marks[:, band], numbers[:, band]
+                if band in {bands[0], bands[-1]}:
+                    chosen = chosen & (own >= np.uint64(low)) & (own <= np.uint64(high))
+                parts.append([own[chosen], ids[chosen]])
         for band in bands:
-            for values, ids in order.blocks(found.pop(band)):
-                yield [values + np.uint64(band << self._bits), ids]
+            if parts := found.pop(band):
+                numbers, ids = joined(parts)
+                parts.clear()
+                sequence = order(numbers)  # which leaves equal ones in the order of ids
+                yield [numbers[sequence], ids[sequence]]
 
 
 def _chosen(runs: Sequence[list[int]]) -> tuple[list[int], bool]:
@@ -181,44 +241,6 @@ def _chosen(runs: Sequence[list[int]]) -> tuple[list[int], bool]:
         bands = Counter(ids)
         chosen = sorted(sorted(chosen, key=lambda own: -bands[own])[:MOST_COMPARED])
     return chosen, complete
-
-
-class RowOrder:
-    """Sorts rows of a band: a value and an id, in one number if both have room there.
-
-    One number sorts ten times as fast as two, and takes a third of the memory.
-    """
-
-    def __init__(self, bits: int, largest: int) -> None:
-        """Sort values of N bits, and ids up to the largest."""
-        self._shift = np.uint64(min(largest.bit_length(), 63))
-        self._fits = bits + largest.bit_length() <= 64
-        # What a row takes while it is sorted.
-        self.row_bytes = 16 if self._fits else 48
-
-    def combined(self, values: Column, ids: Column) -> Rows:
-        """Return rows as they are sorted."""
-        return [values << self._shift | ids] if self._fits else [values, ids]
-
-    def sorted(self, parts: list[Rows]) -> Rows:
-        """Return the values and ids of rows that are combined, sorted."""
-        return joined(list(self.blocks(parts)) or [[np.empty(0, np.uint64)] * 2])
-
-    def blocks(self, parts: list[Rows]) -> Iterator[Rows]:
-        """Yield the values and ids of rows that are combined, sorted, some at a time."""
-        if not parts:
-            return
-        rows = joined(parts)
-        parts.clear()
-        if self._fits:
-            rows[0].sort()
-        else:
-            order = np.lexsort(rows[::-1])
-            rows = [column[order] for column in rows]
-        below = (np.uint64(1) << self._shift) - np.uint64(1)
-        for start in range(0, len(rows[0]), _BLOCK):
-            some = [column[start : start + _BLOCK] for column in rows]
-            yield [some[0] >> self._shift, some[0] & below] if self._fits else some
 
 
 def _sketches_of(documents: Sequence[Stored]) -> Sketches:

@@ -181,7 +181,7 @@ def order(array: Fingerprints, *ties: Column) -> NDArray[np.intp]:
         return np.arange(len(array))
     words = as_words(array)
     # A stable sort of everything takes far longer than a quick one and another of the ties.
-    found, tied = _rough_order(words[0])
+    found, tied = _rough_order(words[0], alone=len(words) + len(ties) == 1)
     tied[:-1] |= tied[1:]
     at = tied.nonzero()[0]
     if len(at):
@@ -191,19 +191,25 @@ def order(array: Fingerprints, *ties: Column) -> NDArray[np.intp]:
     return found
 
 
-def _rough_order(column: Column) -> tuple[NDArray[np.intp], Marks]:
-    """Return indices that sort numbers by their high bits, and mark those like the one before."""
+def _rough_order(column: Column, *, alone: bool) -> tuple[NDArray[np.intp], Marks]:
+    """Return indices that sort numbers by their high bits, and mark those like the one before.
+
+    Numbers that are sorted `alone`, by all bits and equal ones as they came, have no marks.
+    """
     below = max(len(column) - 1, 1).bit_length()
     if not 0 < len(column) <= 1 << _INDEX_BITS:
         found = np.argsort(column)
         return found, ~differs(column[found])
     # Sorting numbers that carry their index takes a fraction of the time of an index sort.
     mask = np.uint64((1 << below) - 1)
-    keys = column << np.uint64(_WORD - (int(column.max()).bit_length() or 1))
+    bits = int(column.max()).bit_length() or 1
+    keys = column << np.uint64(_WORD - bits)
     keys &= ~mask
     keys |= np.arange(len(column), dtype=np.uint64)
     keys.sort()
     found = (keys & mask).astype(np.intp)
+    if alone and bits + below <= _WORD:
+        return found, np.empty(0, np.bool_)
     keys >>= np.uint64(below)
     return found, ~differs(keys)
 

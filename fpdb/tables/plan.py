@@ -1,19 +1,12 @@
 """Describe which tables a database keeps, and build the known designs as data."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
-from functools import cached_property
+from dataclasses import asdict, dataclass, field, fields
 from itertools import accumulate, combinations, pairwise
-from math import ceil, log
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from fpdb.arrays import Column, Marks
 from fpdb.errors import PlanError
-from fpdb.fingerprint.sketches import BINS, BITS, has_sketch
-from fpdb.models import SKETCH_BYTES
+from fpdb.tables.bands import Bands
 from fpdb.tables.bits import Permutation
 from fpdb.tables.probes import TableProbes, find_probes
 
@@ -21,10 +14,6 @@ from fpdb.tables.probes import TableProbes, find_probes
 MOST_TABLES = 64
 # In a database of any size, a longer prefix leaves out no more documents.
 _LONGEST_PREFIX = 64
-# The number of a row of the bands has room for what is in a band, and for the band.
-MOST_BINS = 14
-# Of the pairs at the similarity that is wanted, bands find this share; of more similar ones, more.
-_RECALL = 0.95
 
 
 @dataclass(frozen=True)
@@ -46,83 +35,6 @@ class Table:
         """A mask of those bits of the unpermuted fingerprint that are in the prefix."""
         bits = self.permutation.bits
         return self.permutation.inverse.apply_one(((1 << self.prefix) - 1) << (bits - self.prefix))
-
-
-@dataclass(frozen=True)
-class Bands:
-    """Bands of sketches: `count` of them, each of `bins` bins.
-
-    Documents that agree in a band are candidates for being similar.
-    """
-
-    count: int
-    bins: int
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.bins <= MOST_BINS or not 1 <= self.count <= BINS // self.bins:
-            raise PlanError(
-                f"{self.count} bands of {self.bins} bins",
-                hint=f"a band has 1 to {MOST_BINS} of the {BINS} bins of a sketch",
-            )
-
-    @cached_property
-    def bits(self) -> int:
-        """The bits of a band."""
-        return BITS * self.bins
-
-    @property
-    def name(self) -> str:
-        """The bands in short, e.g. `10 bands of 6 bins`."""
-        bands, bins = "band" if self.count == 1 else "bands", "bin" if self.bins == 1 else "bins"
-        return f"{self.count} {bands} of {self.bins} {bins}"
-
-    def recall(self, similarity: float) -> float:
-        """Return the share of the pairs with a similarity that agree in a band.
-
-        Bins with different winners agree in their bits once in 16 times.
-        """
-        agreeing = similarity + (1 - similarity) / (1 << BITS)
-        return float(1 - (1 - agreeing**self.bins) ** self.count)
-
-    def suffice(self, similarity: float) -> bool:
-        """Return whether the bands find enough of the pairs with a similarity."""
-        return self.recall(similarity) >= _RECALL
-
-    def needed(self, similarity: float) -> int:
-        """Return how many bands of as many bins find enough of the pairs with a similarity."""
-        missed = 1 - replace(self, count=1).recall(similarity)
-        return ceil(log(1 - _RECALL) / log(missed)) if missed else 1
-
-    def chance(self, documents: int) -> float:
-        """Return how many of N unrelated documents agree with a text in a band, on average."""
-        return documents * self.count / 2.0**self.bits
-
-    def values(self, sketches: NDArray[np.uint8], digests: Column, band: int) -> Column:
-        """Return what each sketch has in a band; in the one after the last, what a digest has."""
-        if band == self.count:
-            words = digests[:, 0]
-        else:
-            start = min(self.bits * band // 8, SKETCH_BYTES - 8)
-            words = np.ascontiguousarray(sketches[:, start : start + 8]).view(np.uint64)[:, 0]
-            words = words >> np.uint64(self.bits * band - 8 * start)
-        return words & np.uint64((1 << self.bits) - 1)
-
-    def columns(self, sketches: NDArray[np.uint8], digests: Column) -> tuple[Column, Marks]:
-        """Return the numbers under which documents are found, and marks of those that count.
-
-        A number is a band and what a sketch has in it. The last column is for texts without a
-        sketch, by their digests. A missing sketch or digest is all zeros.
-        """
-        bases = np.arange(self.count + 1, dtype=np.uint64) << np.uint64(self.bits)
-        words = np.empty((len(sketches), len(bases)), np.uint64)
-        for band in range(self.count + 1):
-            words[:, band] = self.values(sketches, digests, band)
-        words |= bases
-        marks = np.empty(words.shape, np.bool_)
-        sketched = has_sketch(sketches)
-        marks[:, :-1] = sketched[:, np.newaxis]
-        marks[:, -1] = (digests != 0).any(axis=1) & ~sketched
-        return words, marks
 
 
 @dataclass(frozen=True)

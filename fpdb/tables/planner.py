@@ -14,15 +14,8 @@ from operator import le
 from fpdb.errors import PlanError
 from fpdb.fingerprint.sketches import BINS
 from fpdb.models import require_similarity
-from fpdb.tables.plan import (
-    MOST_BINS,
-    Bands,
-    Plan,
-    choose_plan,
-    home_plan,
-    name_tables,
-    nested_plan,
-)
+from fpdb.tables.bands import MOST_BINS, Bands
+from fpdb.tables.plan import Plan, choose_plan, home_plan, name_tables, nested_plan
 
 _WIDTHS = (32, 64, 128)
 _LARGEST_K = 24

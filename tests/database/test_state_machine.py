@@ -26,9 +26,9 @@ from fpdb.errors import PlanError
 from fpdb.fingerprint.sketches import least_estimate
 from fpdb.models import Key
 from fpdb.storage import number_pages
-from fpdb.tables import Plan, sorted_pages
+from fpdb.tables import Bands, Plan, sorted_pages
 from fpdb.tables.bits import to_array, to_ints
-from fpdb.tables.plan import Bands, choose_plan, home_plan, nested_plan
+from fpdb.tables.plan import choose_plan, home_plan, nested_plan
 
 TINY = Recipe("tiny", clean=(), segment="whitespace", grams=Grams(minimum=3))
 WORDS = [f"w{number}" for number in range(40)]

@@ -26,7 +26,8 @@ import fpdb
 from fpdb import Database, Document, Matches
 from fpdb.errors import FormatError, FpdbError, IncompleteWarning
 from fpdb.storage.format import unpack_header
-from fpdb.tables.plan import Bands, Plan, choose_plan, home_plan
+from fpdb.tables import Bands
+from fpdb.tables.plan import Plan, choose_plan, home_plan
 
 # A copy that is opened for the first time is verified by a child process.
 pytestmark = pytest.mark.process

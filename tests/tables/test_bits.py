@@ -90,6 +90,8 @@ def test_order_is_numeric_order(bits: int, data: st.DataObject) -> None:
     assert to_ints(array[order(array)], bits) == sorted(values)
     rows = order(array, np.array(ids, dtype=np.uint64)).tolist()
     assert [(values[row], ids[row]) for row in rows] == sorted(zip(values, ids, strict=True))
+    # Without ties, equal ones stay as they came.
+    assert order(array).tolist() == sorted(range(len(values)), key=values.__getitem__)
 
 
 @pytest.mark.parametrize("bits", WIDTHS)
