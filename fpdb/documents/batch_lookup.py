@@ -73,10 +73,11 @@ class BatchLookup:
         others = len(view.index.routes(search.k)) * (len(questions) - 1)
         reached = candidates_each(view, questions, search, max(lookup.CANDIDATES - others, 1))
         for place, found in zip(places, reached, strict=False):
-            held += sum(len(ids) for _, ids in found.runs)
+            runs = [(apart, list(ids)) for apart, ids in found.runs]
+            held += sum(len(ids) for _, ids in runs)
             if held > _HELD and self._found:
                 break
-            self._found[place] = found
+            self._found[place] = Candidates(runs, found.complete)
         self._length = len(documents)
         if len(self._found) < len(places):
             self._length = places[len(self._found)]
@@ -94,16 +95,14 @@ class BatchLookup:
         for apart, label in self._links[place][1]:
             for number, stored in saved.get(label, _NONE).items():
                 fresh[number] = apart, stored
-        if not found.complete:
-            return None
         if not fresh and not found.runs:
-            return Matches()
+            return Matches() if found.complete else None
         gone = self._gone
         runs = [
             (apart, [number for number in ids if number not in gone]) for apart, ids in found.runs
         ]
         runs += [(apart, [number]) for number, (apart, _) in fresh.items()]
-        if sum(len(ids) for _, ids in runs) > self._most:
+        if not found.complete or sum(len(ids) for _, ids in runs) > self._most:
             return None
 
         def read(number: int) -> Stored:

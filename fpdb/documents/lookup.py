@@ -8,7 +8,7 @@ from typing import NamedTuple
 from fpdb.documents.catalog import View
 from fpdb.errors import DamagedError
 from fpdb.fingerprint.sketches import least_estimate, one_jaccard
-from fpdb.models import Document, Key, Match, Matches
+from fpdb.models import Document, Match, Matches
 from fpdb.progress import log
 from fpdb.storage.format import Stored
 from fpdb.storage.origin import unpack_meta
@@ -40,15 +40,14 @@ def answer(view: View, question: Stored, search: Search) -> Matches:
     text, is looked up by its bits in any database.
     """
     number, bands = question.fingerprint, view.index.bands
-    read = partial(view.catalog.named, view.txn)
     if number is None:
-        return _same_text(question.digest, _same(view, question.digest), search, read)
-    if bands is None or is_of_bits(question, search):
-        return near(view, number, search.k, search.limit)
-    ids, complete = bands.near(view.txn, bands.numbers(question.sketch, question.digest))
-    if not ids:
-        return to_matches((), complete=complete)
-    return compared(question, Candidates([(0, ids)], complete), search, read)
+        found = _same(view, question.digest)
+    elif bands is None or is_of_bits(question, search):
+        found = _near(view, number, search.k, CANDIDATES)
+    else:
+        ids, complete = bands.near(view.txn, bands.numbers(question.sketch, question.digest))
+        found = Candidates([(0, ids)] if ids else [], complete)
+    return matched(question, found, search, partial(view.catalog.named, view.txn))
 
 
 class Candidates(NamedTuple):
@@ -58,16 +57,12 @@ class Candidates(NamedTuple):
     are one run at distance 0.
     """
 
-    runs: Sequence[tuple[int, Sequence[int]]]
+    runs: Sequence[tuple[int, Iterable[int]]]
     complete: bool
 
 
 def answers(view: View, questions: Sequence[Stored], search: Search) -> Iterator[Matches]:
     """Yield the matches of each question, as `answer` finds them."""
-    if len(questions) < FEW:
-        for question in questions:
-            yield answer(view, question, search)
-        return
     # In a crowd, questions share most of their candidates.
     read = lru_cache(_KEPT)(partial(view.catalog.named, view.txn))
     found = candidates_each(view, questions, search, CANDIDATES)
@@ -102,11 +97,13 @@ def matched(
     question: Stored, found: Candidates, search: Search, read: Callable[[int], Stored]
 ) -> Matches:
     """Return the matches of a question among its candidates."""
+    if not found.runs:
+        return to_matches((), complete=found.complete)
     if question.fingerprint is None:
         return _same_text(question.digest, found, search, read)
     if is_of_bits(question, search):
-        return _matches(found.runs, search.limit, read, complete=found.complete)
-    return compared(question, found, search, read)
+        return _nearest(found, search.limit, read)
+    return _compared(question, found, search, read)
 
 
 def is_of_bits(question: Stored, search: Search) -> bool:
@@ -116,34 +113,23 @@ def is_of_bits(question: Stored, search: Search) -> bool:
 
 def near(view: View, fingerprint: int, k: int, limit: int | None = None) -> Matches:
     """Find the documents within k of a fingerprint."""
-    runs, complete = _near(view, fingerprint, k, CANDIDATES)
-    if not runs:
-        return to_matches((), complete=complete)
-    read = partial(view.catalog.named, view.txn)
-    return _matches(runs, limit, read, complete=complete)
+    found = _near(view, fingerprint, k, CANDIDATES)
+    return _nearest(found, limit, partial(view.catalog.named, view.txn))
 
 
-def _near(
-    view: View, fingerprint: int, k: int, budget: int
-) -> tuple[list[tuple[int, Iterable[int]]], bool]:
+def _near(view: View, fingerprint: int, k: int, budget: int) -> Candidates:
     """Find a run for each fingerprint within k; the ids may be read only when they are needed."""
     txn, index = view.txn, view.index
     distances, complete, known = index.near(txn, fingerprint, k, budget)
-    if not distances:
-        return [], complete
     found = sorted((apart, number) for number, apart in distances.items())
-    return [
-        (apart, known.get(number) or index.ids(txn, number, DOCUMENTS)) for apart, number in found
-    ], complete
+    runs = [(apart, known.get(own) or index.ids(txn, own, DOCUMENTS)) for apart, own in found]
+    return Candidates(runs, complete)
 
 
 def _near_each(view: View, numbers: Sequence[int], k: int, budget: int) -> Iterator[Candidates]:
     if len(numbers) < FEW:
         for number in numbers:
-            runs, complete = _near(view, number, k, budget)
-            yield Candidates(
-                [(apart, list(islice(ids, DOCUMENTS + 1))) for apart, ids in runs], complete
-            )
+            yield _near(view, number, k, budget)
         return
     fingerprints = to_array(numbers, view.index.plan.bits)
     limits = {"budget": budget, "most": DOCUMENTS}
@@ -173,11 +159,10 @@ def _same_text(
         if stored.digest != digest:
             raise DamagedError(f"the document {number} isn't the text that led to it")
         matches.append(_match(stored, number, 0, 1.0))
-    matches.sort(key=_rank)
-    return to_matches(matches[: search.limit], complete=found.complete)
+    return _ranked(matches, search.limit, complete=found.complete)
 
 
-def compared(
+def _compared(
     question: Stored, found: Candidates, search: Search, read: Callable[[int], Stored]
 ) -> Matches:
     """Compare the sketches of candidates with that of a question; return the similar ones."""
@@ -192,21 +177,14 @@ def compared(
             if share >= least:
                 apart = (fingerprint ^ (stored.fingerprint or 0)).bit_count()
                 matches.append(_match(stored, number, apart, share))
-    matches.sort(key=_rank)
-    return to_matches(matches[: search.limit], complete=found.complete)
+    return _ranked(matches, search.limit, complete=found.complete)
 
 
-def _matches(
-    runs: Iterable[tuple[int, Iterable[int]]],
-    limit: int | None,
-    read: Callable[[int], Stored],
-    *,
-    complete: bool,
-) -> Matches:
-    """Return the documents of runs; the runs are sorted by distance."""
+def _nearest(found: Candidates, limit: int | None, read: Callable[[int], Stored]) -> Matches:
+    """Return the documents of runs, which are sorted by distance."""
     matches: list[Match] = []
-    reached = 0
-    for apart, ids in runs:
+    complete, reached = found.complete, 0
+    for apart, ids in found.runs:
         # All documents at one distance are read, since they are sorted by key.
         if limit is not None and len(matches) >= limit and apart > reached:
             break
@@ -216,17 +194,18 @@ def _matches(
                 complete = False
                 break
             matches.append(_match(read(number), number, apart))
-    if len(matches) > 1:
-        matches.sort(key=_rank)
-    return to_matches(matches if limit is None else matches[:limit], complete=complete)
+    return _ranked(matches, limit, complete=complete)
 
 
 def _match(stored: Stored, number: int, apart: int, share: float | None = None) -> Match:
     return Match(stored.key, number, apart, share, unpack_meta(stored.meta))
 
 
-def _rank(match: Match) -> tuple[float, int, Key]:
-    return -(match.similarity or 0.0), match.distance, match.key
+def _ranked(matches: list[Match], limit: int | None, *, complete: bool) -> Matches:
+    """Return the first matches, the most similar or nearest ones first."""
+    if len(matches) > 1:
+        matches.sort(key=lambda match: (-(match.similarity or 0.0), match.distance, match.key))
+    return to_matches(matches[:limit], complete=complete)
 
 
 def to_matches(matches: Iterable[Match], *, complete: bool) -> Matches:
