@@ -5,6 +5,7 @@ the id itself: sorted pages of `ids` have the id, the highest 24 bits of the fin
 time of adding, and only a document with a text, a sketch or metadata has a record as well.
 """
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,19 +16,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpdb.arrays import Column, Marks, Rows
-from fpdb.documents.keys import HEAD_BYTES, KEYS, find_key, key_bytes, key_pages
 from fpdb.errors import DamagedError, InputError
 from fpdb.models import DIGEST_BYTES, LATEST, Key
 from fpdb.progress import tracked
 from fpdb.storage import ReadTransaction, WriteTransaction
-from fpdb.storage.format import Counters, Marked, Stored, marks_in, pack_record, unpack_record
+from fpdb.storage.format import (
+    LARGEST_KEY,
+    Counters,
+    Marked,
+    Stored,
+    marks_in,
+    pack_record,
+    unpack_record,
+)
 from fpdb.storage.origin import renamed
-from fpdb.storage.text_pages import TextEntry
+from fpdb.storage.text_pages import LONGEST_TEXT, TextEntry, find_text
 from fpdb.tables import Index
 from fpdb.tables.bands import Sketches
 from fpdb.tables.bits import Fingerprints
 from fpdb.tables.index import HIGH_BITS
-from fpdb.tables.sorted_pages import NumberPages, SortedPages, out_of_order
+from fpdb.tables.sorted_pages import NumberPages, SortedPages, TextPages, out_of_order, seek
+
+KEYS = "keys"
+key_pages = TextPages(KEYS)
+_DIGEST_BYTES = 32
+# Bytes of a long key before its digest.
+HEAD_BYTES = LONGEST_TEXT - _DIGEST_BYTES
 
 # Documents that are read in one step.
 SLICE = 1000
@@ -39,6 +53,34 @@ Keys = NDArray[Any]
 _BLOCK = 1 << 14
 # Rows of `ids` that are made at once.
 _ROWS = 1 << 20
+
+
+def key_bytes(key: str) -> bytes:
+    """Return the bytes under which a key is found; a long one is cut, and a digest is appended."""
+    try:
+        data = key.encode()
+    except UnicodeEncodeError:
+        raise InputError(
+            f"the key {key!r} holds half a surrogate pair", hint="keys are valid Unicode"
+        ) from None
+    if len(data) < LONGEST_TEXT:
+        return data
+    if len(data) > LARGEST_KEY:
+        raise InputError(
+            f"found a key of {len(data):,} bytes, expected at most {LARGEST_KEY:,}",
+            hint="use a digest of it as the key, and keep it in the metadata",
+        )
+    digest = hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()
+    return data[:HEAD_BYTES] + digest
+
+
+def find_key(txn: ReadTransaction, text: bytes) -> int | None:
+    """Return the id that the bytes of a key lead to."""
+    cursor = txn.kept_cursor(KEYS)
+    if not seek(cursor, text):
+        return None
+    key, page = cursor.item()
+    return find_text(page, key_pages.seed_at(key), text)
 
 
 class Catalog(ABC):
@@ -285,14 +327,11 @@ class TextCatalog(Catalog):
     def fill(
         self, txn: WriteTransaction, keys: Keys, ids: Column, fingerprints: Fingerprints, added: int
     ) -> None:
-        write = txn.put if txn.entries("documents") else txn.append
         for start in range(0, len(ids), SLICE):
             some = slice(start, start + SLICE)
             numbers = self._index.numbers(fingerprints[some])
             rows = zip(ids[some].tolist(), keys[some].tolist(), numbers, strict=True)
-            for number, key, fingerprint in rows:
-                stored = Stored(number, key, fingerprint, added)
-                write("documents", number.to_bytes(8, "big"), pack_record(stored, self._bits))
+            self._put_records(txn, (Stored(*row, added) for row in rows))
         named = sorted(zip(map(key_bytes, keys.tolist()), ids.tolist(), strict=True))
         if txn.entries(KEYS):
             key_pages.splice(txn, named, [])

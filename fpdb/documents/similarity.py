@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 
 from fpdb.arrays import Column, Places
 from fpdb.fingerprint.sketches import sketch_jaccard
-from fpdb.models import DIGEST_BYTES, SKETCH_BYTES, Key
+from fpdb.models import DIGEST_BYTES, Key
 from fpdb.storage.format import Stored
+from fpdb.tables.bands import Sketches
 from fpdb.tables.bits import Fingerprints, to_array
 
 Shares = NDArray[np.float64]
@@ -36,13 +37,10 @@ class Known:
     @classmethod
     def of(cls, documents: Sequence[Stored], bits: int) -> "Known":
         """Return what is known of documents."""
-        ids = np.array([document.id for document in documents], np.uint64)
+        ids, sketches, digests = Sketches.of(documents)
         keys, metas = [each.key for each in documents], [each.meta for each in documents]
         numbers = to_array((document.fingerprint or 0 for document in documents), bits)
-        packed = b"".join([document.sketch.ljust(SKETCH_BYTES, b"\0") for document in documents])
-        sketches = np.frombuffer(packed, np.uint8).reshape(-1, SKETCH_BYTES)
-        side = side_of(numbers, [document.digest for document in documents], sketches)
-        return cls(ids, keys, metas, side)
+        return cls(ids, keys, metas, Side(numbers, digests, sketches))
 
 
 def jaccard(first: Side, own: Places, second: Side, other: Places) -> Shares:

@@ -22,8 +22,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from fpdb.arrays import Column, Places, Rows, differs, gathered, joined
-from fpdb.documents.catalog import Catalog, View
-from fpdb.documents.keys import KEYS, key_bytes, key_pages
+from fpdb.documents.catalog import KEYS, Catalog, View, key_bytes, key_pages
 from fpdb.documents.layout import check_files, database_names, layout, read_layout
 from fpdb.errors import DamagedError, FormatError, FpdbError, InputError, OpenError, WorkerError
 from fpdb.fingerprint import canonical

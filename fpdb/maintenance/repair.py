@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from fpdb.arrays import Column, Rows, among, joined
-from fpdb.documents.catalog import IntegerCatalog
-from fpdb.documents.keys import KEYS, find_key
+from fpdb.documents.catalog import KEYS, IntegerCatalog, find_key
 from fpdb.documents.layout import layout, new_database
 from fpdb.errors import DamagedError, FormatError, InputError, NotADatabaseError, StorageError
 from fpdb.maintenance.check import require_document, shown_id

@@ -46,6 +46,17 @@ class Sketches(NamedTuple):
     sketches: NDArray[np.uint8]
     digests: Column
 
+    @classmethod
+    def of(cls, documents: Sequence[Stored]) -> "Sketches":
+        """Return what the bands need of documents."""
+        sketches = b"".join([document.sketch.ljust(SKETCH_BYTES, b"\0") for document in documents])
+        digests = b"".join([document.digest.ljust(DIGEST_BYTES, b"\0") for document in documents])
+        return cls(
+            np.array([document.id for document in documents], np.uint64),
+            np.frombuffer(sketches, np.uint8).reshape(-1, SKETCH_BYTES),
+            np.frombuffer(digests, np.uint64).reshape(-1, DIGEST_BYTES // 8),
+        )
+
 
 @dataclass(frozen=True)
 class Bands:
@@ -142,7 +153,7 @@ class BandTable:
 
     def rows(self, documents: Sequence[Stored]) -> Rows:
         """Return the rows of documents, sorted; a short text has none."""
-        block = _sketches_of(documents)
+        block = Sketches.of([each for each in documents if each.fingerprint is not None])
         numbers, marks = self.shape.columns(block.sketches, block.digests)
         rows = [numbers[marks], block.ids[marks.nonzero()[0]]]
         sequence = order(*rows)
@@ -241,15 +252,3 @@ def _chosen(runs: Sequence[list[int]]) -> tuple[list[int], bool]:
         bands = Counter(ids)
         chosen = sorted(sorted(chosen, key=lambda own: -bands[own])[:MOST_COMPARED])
     return chosen, complete
-
-
-def _sketches_of(documents: Sequence[Stored]) -> Sketches:
-    """Return what the bands need of documents; of a short text, nothing."""
-    some = [document for document in documents if document.fingerprint is not None]
-    sketches = b"".join([document.sketch.ljust(SKETCH_BYTES, b"\0") for document in some])
-    digests = b"".join([document.digest.ljust(DIGEST_BYTES, b"\0") for document in some])
-    return Sketches(
-        np.array([document.id for document in some], np.uint64),
-        np.frombuffer(sketches, np.uint8).reshape(-1, SKETCH_BYTES),
-        np.frombuffer(digests, np.uint64).reshape(-1, DIGEST_BYTES // 8),
-    )

@@ -301,25 +301,24 @@ def near_among(
 
 
 def _probes(permuted: Rows, masks: Sequence[int], below: int) -> Iterator[_Probe]:
-    """Yield the probes of queries, some masks at a time: pages are read once for each."""
-    behind = 64 * (len(permuted) - 1)  # a prefix never reaches into a second word
-    portion = max(_PROBED // max(len(permuted[0]), 1), 1)
+    """Yield the probes of queries, some masks at a time: pages are read once for each.
+
+    A range is never wider than the first word.
+    """
+    behind = 64 * (len(permuted) - 1)
+    free = np.uint64(below >> behind)
+    count = max(len(permuted[0]), 1)
+    portion = max(_PROBED // count, 1)
     for start in range(0, len(masks), portion):
-        some = [mask >> behind for mask in masks[start : start + portion]]
-        yield _probe(permuted, some, below >> behind)
-
-
-def _probe(permuted: Rows, masks: list[int], below: int) -> _Probe:
-    """Sort queries by the ranges of their probes, which are never wider than the first word."""
-    free = np.uint64(below)
-    lows = ((permuted[0] & ~free) ^ np.array(masks, np.uint64)[:, np.newaxis]).reshape(-1)
-    sequence = np.argsort(lows)
-    lows = lows[sequence]
-    [heads] = differs(lows).nonzero()
-    lows = lows[heads]
-    queries = sequence % max(len(permuted[0]), 1)
-    words = [word[queries] for word in permuted]
-    return _Probe(lows, lows | free, np.append(heads, len(sequence)), words, queries)
+        some = np.array([mask >> behind for mask in masks[start : start + portion]], np.uint64)
+        lows = ((permuted[0] & ~free) ^ some[:, np.newaxis]).reshape(-1)
+        sequence = np.argsort(lows)
+        lows = lows[sequence]
+        [heads] = differs(lows).nonzero()
+        lows = lows[heads]
+        queries = sequence % count
+        words = [word[queries] for word in permuted]
+        yield _Probe(lows, lows | free, np.append(heads, len(sequence)), words, queries)
 
 
 def _sorted(found: list[_NearRows], words: int) -> _NearRows:

@@ -13,7 +13,7 @@ from twins import defined
 
 import fpdb
 from fpdb import kernels
-from fpdb.documents.keys import find_key, key_pages
+from fpdb.documents.catalog import find_key, key_pages
 from fpdb.errors import DamagedError
 from fpdb.storage.number_pages import LARGEST, summed
 from fpdb.storage.text_pages import (

@@ -16,7 +16,7 @@ from tiers import examples
 import fpdb
 from fpdb import Database, Document, Grams, Recipe
 from fpdb.arrays import Rows
-from fpdb.documents.keys import key_pages
+from fpdb.documents.catalog import key_pages
 from fpdb.maintenance import check as checking
 from fpdb.models import Problem
 from fpdb.storage import WriteTransaction

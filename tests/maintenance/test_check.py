@@ -12,8 +12,7 @@ from damaged import named, problems
 import fpdb
 from fpdb import Database, Document, Grams, Recipe
 from fpdb.arrays import Rows
-from fpdb.documents.catalog import View
-from fpdb.documents.keys import key_pages
+from fpdb.documents.catalog import View, key_pages
 from fpdb.documents.layout import read_files, write_files
 from fpdb.maintenance.check import check_view
 from fpdb.models import Key, Problem

@@ -10,7 +10,7 @@ import xxhash
 
 import fpdb
 from fpdb import DamagedError, Database, Document
-from fpdb.documents.keys import key_pages
+from fpdb.documents.catalog import key_pages
 from fpdb.storage.format import Counters, pack_header, unpack_header
 
 pytestmark = pytest.mark.slow("its cases damage databases value by value, 18 s together")
