@@ -36,7 +36,7 @@ from fpdb.storage import LOCK_SECONDS, Environment, ReadTransaction, WriteTransa
 from fpdb.storage.format import FilePlace, FilePlaces, Stored
 from fpdb.storage.lmdb_file import DATA_FILE
 from fpdb.tables import Plan
-from fpdb.tables.bits import Fingerprints
+from fpdb.tables.bits import Fingerprints, to_ints
 from fpdb.tables.bulk_load import LEAST_MEMORY, MEMORY
 from fpdb.threads import mapped
 
@@ -376,7 +376,7 @@ class Database(Queries):
         replaced = 0
         for start in range(0, len(keys), _TOGETHER):
             some = slice(start, start + _TOGETHER)
-            names, numbers = keys[some].tolist(), self._index.numbers(fingerprints[some])
+            names, numbers = keys[some].tolist(), to_ints(fingerprints[some])
             rows = [Stored(0, *row, time) for row in zip(names, numbers, strict=True)]
             added = self._writer(txn, names).add(rows)
             replaced += sum(each.status != "unchanged" for each in added)

@@ -274,7 +274,7 @@ class Decider:
             wholes = (key if isinstance(key, int) else None for key in read)
             origins = map(pack_origin, places, wholes)
         rows = zip(
-            to_ints(side.fingerprints, self._bits),
+            to_ints(side.fingerprints),
             _rows_of(side.digests),
             _rows_of(side.sketches),
             self._characters.values[numbers].tolist(),

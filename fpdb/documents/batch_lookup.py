@@ -19,7 +19,7 @@ from fpdb.documents.lookup import Candidates, Search, candidates_each, is_of_bit
 from fpdb.models import Key, Matches
 from fpdb.storage.format import Stored
 from fpdb.tables import bands, near_among
-from fpdb.tables.bits import as_words, of_words, to_array
+from fpdb.tables.bits import as_words, of_words, to_array, to_ints
 
 # Candidates that are held for a batch, and stored documents that are kept in memory, since several
 # documents of the batch may be compared with each.
@@ -164,7 +164,7 @@ def _near(view: View, numbers: Sequence[int], k: int) -> dict[int, list[tuple[in
         return None
     queries, others, _ = pairs
     kept = (queries != others) | (np.bincount(places)[queries] > 1)
-    names = index.numbers(fingerprints)
+    names = to_ints(fingerprints)
     near: dict[int, list[tuple[int, _Label]]] = {}
     for query, other, apart in zip(*[each[kept].tolist() for each in pairs], strict=True):
         near.setdefault(names[query], []).append((apart, ~names[other]))

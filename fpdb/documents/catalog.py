@@ -33,7 +33,7 @@ from fpdb.storage.origin import renamed
 from fpdb.storage.text_pages import LONGEST_TEXT, TextEntry, find_text
 from fpdb.tables import Index
 from fpdb.tables.bands import Sketches
-from fpdb.tables.bits import Fingerprints
+from fpdb.tables.bits import Fingerprints, to_ints
 from fpdb.tables.index import HIGH_BITS
 from fpdb.tables.sorted_pages import NumberPages, SortedPages, TextPages, out_of_order, seek
 
@@ -329,7 +329,7 @@ class TextCatalog(Catalog):
     ) -> None:
         for start in range(0, len(ids), SLICE):
             some = slice(start, start + SLICE)
-            numbers = self._index.numbers(fingerprints[some])
+            numbers = to_ints(fingerprints[some])
             rows = zip(ids[some].tolist(), keys[some].tolist(), numbers, strict=True)
             self._put_records(txn, (Stored(*row, added) for row in rows))
         named = sorted(zip(map(key_bytes, keys.tolist()), ids.tolist(), strict=True))

@@ -121,6 +121,8 @@ def _near(view: View, fingerprint: int, k: int, budget: int) -> Candidates:
     """Find a run for each fingerprint within k; the ids may be read only when they are needed."""
     txn, index = view.txn, view.index
     distances, complete, known = index.near(txn, fingerprint, k, budget)
+    if not distances:
+        return Candidates((), complete)
     found = sorted((apart, number) for number, apart in distances.items())
     runs = [(apart, known.get(own) or index.ids(txn, own, DOCUMENTS)) for apart, own in found]
     return Candidates(runs, complete)

@@ -22,7 +22,7 @@ from fpdb.models import DIGEST_BYTES, LATEST, SKETCH_BYTES, Document, Key, now
 from fpdb.storage import pack
 from fpdb.storage.format import LARGEST_META, Header, Stored
 from fpdb.tables import Index
-from fpdb.tables.bits import Fingerprints, to_array
+from fpdb.tables.bits import Fingerprints, to_array, to_ints
 
 # Documents of one transaction: while a caller waits for them, in files, and as ready fingerprints.
 BATCH = 1000
@@ -162,7 +162,7 @@ class Preparer:
             return
         batch = self.recipe.batch(texts, sketches=sketched)
         sketches = repeat(b"") if batch.sketches is None else map(bytes, batch.sketches)
-        numbers = self.index.numbers(batch.fingerprints)
+        numbers = to_ints(batch.fingerprints)
         for number, short, sketch in zip(numbers, batch.short.tolist(), sketches, strict=False):
             yield None if short else number, sketch if any(sketch) else b""
 

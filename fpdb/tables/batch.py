@@ -19,6 +19,7 @@ from fpdb.tables.bits import (
     of_words,
     order,
     to_array,
+    to_ints,
 )
 from fpdb.tables.index import Index
 
@@ -232,7 +233,7 @@ def _near_each(
     alone = read + spare > budget if kernels.enabled else complete.copy()
     parts = [part.chosen(~alone[part.queries]) for part in found.parts]
     for query in alone.nonzero()[0].tolist():
-        [fingerprint] = index.numbers(fingerprints[query : query + 1])
+        [fingerprint] = to_ints(fingerprints[query : query + 1])
         nearby = index.near(txn, fingerprint, k, budget)
         complete[query] = nearby.complete
         words = as_words(to_array(nearby.distances, index.plan.bits))

@@ -7,6 +7,7 @@ of two, the high word first, so that rows in lexicographic order are fingerprint
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -155,12 +156,10 @@ def to_array(fingerprints: Iterable[int], bits: int) -> Fingerprints:
     return np.frombuffer(packed, dtype=">u8").astype(np.uint64).reshape(-1, 2)
 
 
-def to_ints(array: Fingerprints, bits: int) -> list[int]:
+def to_ints(array: Fingerprints) -> list[int]:
     """Return an array of fingerprints as Python ints."""
-    if bits <= _WORD:
-        numbers: list[int] = array.tolist()
-        return numbers
-    return [high << _WORD | low for high, low in array.tolist()]
+    numbers: list[Any] = array.tolist()
+    return numbers if array.ndim == 1 else [high << _WORD | low for high, low in numbers]
 
 
 def as_words(fingerprints: Column) -> Rows:

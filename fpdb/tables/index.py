@@ -117,10 +117,6 @@ class Index:
         found[order(fingerprints, ids)] = self.home.holds(txn, _home_rows(fingerprints, ids))
         return found
 
-    def numbers(self, fingerprints: Fingerprints) -> list[int]:
-        """Return an array of fingerprints as Python ints."""
-        return to_ints(fingerprints, self.plan.bits)
-
     def _words_of(self, fingerprint: int) -> tuple[int, ...]:
         return divmod(fingerprint, 1 << 64)[-self._words :]
 
@@ -224,7 +220,7 @@ class Index:
         stored = permutation.inverse.apply(of_words([word[fresh] for word in rows]))
         apart = distances(stored, to_array([fingerprint], self.plan.bits), self.plan.bits)
         near = apart <= k
-        return dict(zip(self.numbers(stored[near]), apart[near].tolist(), strict=True))
+        return dict(zip(to_ints(stored[near]), apart[near].tolist(), strict=True))
 
 
 def _home_rows(fingerprints: Fingerprints, ids: Column) -> Rows:

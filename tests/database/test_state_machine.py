@@ -217,7 +217,7 @@ class Machine(RuleBasedStateMachine):
 
     def kept(self, text: str, meta: Any) -> Kept:
         batch = self.recipe.batch([text])
-        number = None if batch.short[0] else to_ints(batch.fingerprints, self.bits)[0]
+        number = None if batch.short[0] else to_ints(batch.fingerprints)[0]
         sketch = self.recipe.sketch(text) if self.similarity else b""
         digest = hashlib.sha256(text.encode()).hexdigest()
         if number is None:

@@ -44,14 +44,14 @@ def fill(txn: WriteTransaction, index: Index, fingerprints: Fingerprints, ids: A
 def make(dice: np.random.Generator, bits: int, count: int, spread: int = 6) -> list[int]:
     """Fingerprints near a few bases, and some anywhere."""
     top = 2**bits - 1
-    bases = [*to_ints(words(dice, bits, 20), bits), 0, top]
+    bases = [*to_ints(words(dice, bits, 20)), 0, top]
     found = []
     for _ in range(count):
         number = bases[int(dice.integers(len(bases)))]
         for bit in dice.integers(0, bits, int(dice.integers(spread + 1))).tolist():
             number ^= 1 << bit
         found.append(number)
-    return [*found, *to_ints(words(dice, bits, count // 4), bits), 0, top, top - 1, 1]
+    return [*found, *to_ints(words(dice, bits, count // 4)), 0, top, top - 1, 1]
 
 
 def words(dice: np.random.Generator, bits: int, count: int) -> Fingerprints:
@@ -166,7 +166,7 @@ def test_a_budget_that_ends_the_search_is_declared(bits: int, undone: Undone) ->
     index = Index(plan)
     # All share their highest quarter, and differ after it.
     head = int(dice.integers(2**16)) << (bits - 16)
-    stored = [head | n >> 32 for n in to_ints(words(dice, bits, 5000), bits)]
+    stored = [head | n >> 32 for n in to_ints(words(dice, bits, 5000))]
 
     def work(txn: WriteTransaction) -> None:
         fill(txn, index, *numbered(index, stored))
@@ -192,7 +192,7 @@ def test_a_crowd_in_one_table_hides_nothing_that_another_finds(plan: str, undone
     index = Index(PLANS[plan])
     dice = np.random.default_rng(9)
     bits = index.plan.bits
-    [own] = to_ints(words(dice, bits, 1), bits)
+    [own] = to_ints(words(dice, bits, 1))
     routes = index.routes(index.plan.k)
 
     for crowded, route in enumerate(routes):

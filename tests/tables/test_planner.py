@@ -79,7 +79,7 @@ def missed(
         high, width = (moved, bits) if bits <= 64 else (moved[:, 0], 64)
         prefixes = high >> np.uint64(width - table.prefix)
         found |= np.isin(prefixes, np.array(masks, dtype=np.uint64))
-    return to_ints(changes[~found], bits)
+    return to_ints(changes[~found])
 
 
 def count(plan: Plan, k: int) -> int:
