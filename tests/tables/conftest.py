@@ -1,23 +1,31 @@
 """What the tests of several tables share."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 
 import pytest
 
-from fpdb.storage import Environment, WriteTransaction
+from fpdb.storage import Environment, WriteTransaction, number_pages
+from fpdb.tables import sorted_pages
 
 
 @pytest.fixture
-def undone(environment: Environment) -> Callable[[Callable[[WriteTransaction], None]], None]:
-    """Run a test in a write transaction that leaves nothing behind."""
+def undone(environment: Environment) -> Callable[[], AbstractContextManager[WriteTransaction]]:
+    """Begin write transactions that leave nothing behind."""
 
-    class DoneError(Exception):
-        pass
+    @contextlib.contextmanager
+    def begin() -> Iterator[WriteTransaction]:
+        with contextlib.suppress(ZeroDivisionError), environment.write() as txn:
+            yield txn
+            raise ZeroDivisionError
 
-    def run(work: Callable[[WriteTransaction], None]) -> None:
-        with contextlib.suppress(DoneError), environment.write() as txn:
-            work(txn)
-            raise DoneError
+    return begin
 
-    return run
+
+@pytest.fixture
+def tiny_pages(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Let pages be so small that a few rows split them."""
+    for module in (number_pages, sorted_pages):
+        monkeypatch.setattr(module, "LARGEST", 200)
+    return 200

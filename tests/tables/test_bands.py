@@ -1,24 +1,20 @@
 """The bands of sketches against brute force over the bins of all sketches, without documents."""
 
-import contextlib
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from tiers import examples
 
-from fpdb.storage import Environment, ReadTransaction, WriteTransaction, number_pages
+from fpdb.storage import Environment, ReadTransaction
 from fpdb.storage.format import Stored
 from fpdb.tables import bands
-from fpdb.tables import sorted_pages as pages_module
 from fpdb.tables.bands import Bands, BandTable, Sketches
 
-Undone = Callable[[Callable[[WriteTransaction], None]], None]
 SHAPES = [Bands(9, 6), Bands(6, 8), Bands(18, 14), Bands(19, 13), Bands(36, 7), Bands(256, 1)]
 TOP = 2**64 - 1
 PLENTY = 1 << 30
@@ -28,13 +24,6 @@ PLENTY = 1 << 30
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
     with Environment.create(tmp_path_factory.mktemp("bands") / "db", ["bands"]) as env:
         yield env
-
-
-@pytest.fixture
-def tiny_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let pages be so small that a few rows split them."""
-    monkeypatch.setattr(number_pages, "LARGEST", 200)
-    monkeypatch.setattr(pages_module, "LARGEST", 200)
 
 
 def document(number: int, sketch: bytes = b"", digest: bytes = b"", short: bool = False) -> Stored:
@@ -95,23 +84,11 @@ def brute(
     return answers
 
 
-def as_arrays(
-    documents: Sequence[Stored],
-) -> tuple[NDArray[np.uint8], NDArray[np.uint64]]:
-    sketches = b"".join(each.sketch.ljust(128, b"\0") for each in documents)
-    digests = b"".join(each.digest.ljust(16, b"\0") for each in documents)
-    return (
-        np.frombuffer(sketches, np.uint8).reshape(-1, 128),
-        np.frombuffer(digests, np.uint64).reshape(-1, 2),
-    )
-
-
 def blocks_of(documents: Sequence[Stored], size: int = 64) -> Iterator[Sketches]:
     """What a load reads of documents that aren't short, some at a time."""
     chosen = [each for each in documents if each.fingerprint is not None]
     for start in range(0, len(chosen), size):
-        some = chosen[start : start + size]
-        yield Sketches(np.array([each.id for each in some], np.uint64), *as_arrays(some))
+        yield Sketches.of(chosen[start : start + size])
 
 
 def rows_of(txn: ReadTransaction, table: BandTable) -> list[tuple[int, int]]:
@@ -136,7 +113,7 @@ def test_columns_are_the_numbers_of_each(shape: Bands) -> None:
     table = BandTable(shape)
     dice = random.Random(shape.bins)
     documents = [*drawn(dice, 40), document(0), document(1, b"", bytes(8) + b"\1" + bytes(7))]
-    numbers, marks = table.shape.columns(*as_arrays(documents))
+    numbers, marks = table.shape.columns(*Sketches.of(documents)[1:])
     assert numbers.shape == marks.shape == (42, shape.count + 1)
     for each, own, chosen in zip(documents, numbers, marks, strict=True):
         assert own[chosen].tolist() == table.numbers(each.sketch, each.digest)
@@ -165,7 +142,7 @@ def test_near_is_what_brute_force_finds(
     small: bool,
     a_band: int,
     compared: int,
-    undone: Undone,
+    undone: Any,
     monkeypatch: pytest.MonkeyPatch,
     request: pytest.FixtureRequest,
 ) -> None:
@@ -180,7 +157,7 @@ def test_near_is_what_brute_force_finds(
     queries = sketched[:25]
     queries += [each._replace(sketch=dice.randbytes(128)) for each in sketched[:5]]
 
-    def work(txn: WriteTransaction) -> None:
+    with undone() as txn:
         table.update(txn, stored, [])
         assert rows_of(txn, table) == expected_rows(table, stored)
         expected = brute(shape, stored, queries, a_band, compared)
@@ -188,10 +165,8 @@ def test_near_is_what_brute_force_finds(
         cut = sum(not complete for _, complete in expected)
         assert cut == 0 if a_band == compared == PLENTY else cut > 0
 
-    undone(work)
 
-
-def test_runs_over_many_pages(undone: Undone, tiny_pages: None) -> None:
+def test_runs_over_many_pages(undone: Any, tiny_pages: None) -> None:
     """A number whose rows fill pages, begin one, end one, or are beside those of another."""
     table, dice = BandTable(Bands(2, 14)), random.Random(3)
     popular = [dice.randbytes(7) for _ in range(4)]
@@ -203,60 +178,47 @@ def test_runs_over_many_pages(undone: Undone, tiny_pages: None) -> None:
         queries = [document(0, each + bytes(120) + b"x") for each in popular]
         queries.append(document(0, dice.randbytes(128)))
 
-        def work(
-            txn: WriteTransaction,
-            stored: Sequence[Stored] = stored,
-            queries: Sequence[Stored] = queries,
-        ) -> None:
+        with undone() as txn:
             table.update(txn, stored, [])
             assert ask_both(txn, table, queries) == brute(table.shape, stored, queries)
 
-        undone(work)
 
-
-def test_an_empty_table_has_nothing(undone: Undone) -> None:
+def test_an_empty_table_has_nothing(undone: Any) -> None:
     table = BandTable(Bands(9, 6))
     queries = [document(0, bytes(range(128))), document(0, b"", b"x" * 16), document(0)]
-    undone(lambda txn: check_empty(txn, table, queries))
+    with undone() as txn:
+        table.update(txn, [], [])
+        table.load(txn, lambda: iter(()), 0, 1 << 20)
+        assert rows_of(txn, table) == []
+        assert ask_both(txn, table, queries) == [([], True)] * 3
 
 
-def check_empty(txn: WriteTransaction, table: BandTable, queries: Sequence[Stored]) -> None:
-    table.update(txn, [], [])
-    table.load(txn, lambda: iter(()), 0, 1 << 20)
-    assert rows_of(txn, table) == []
-    assert ask_both(txn, table, queries) == [([], True)] * 3
-
-
-@settings(max_examples=examples(30))
-@given(st.integers(0, 2**32 - 1), st.sampled_from([Bands(9, 6), Bands(3, 1)]))
+@settings(max_examples=examples(30), suppress_health_check=list(HealthCheck))
+@given(seed=st.integers(0, 2**32 - 1), shape=st.sampled_from([Bands(9, 6), Bands(3, 1)]))
 def test_any_changes_leave_the_rows_of_what_is_there(
-    environment: Environment, seed: int, shape: Bands
+    seed: int, shape: Bands, undone: Any, tiny_pages: int
 ) -> None:
     table, dice = BandTable(shape), random.Random(seed)
     held: dict[int, Stored] = {}
-    with pytest.MonkeyPatch.context() as patch, contextlib.suppress(ZeroDivisionError):
-        for module in (number_pages, pages_module):
-            patch.setattr(module, "LARGEST", 200)
-        with environment.write() as txn:
-            if dice.random() < 0.5:
-                held = {each.id: each for each in drawn(dice, 150)}
-                ordered = sorted(held.values())
-                table.load(txn, lambda: blocks_of(ordered), len(held), 1 << 13)
-                assert rows_of(txn, table) == expected_rows(table, ordered)
-            for _ in range(6):
-                new = {each.id: each for each in drawn(dice, dice.choice([1, 3, 60]))}
-                gone = dice.sample(sorted(held), min(len(held), dice.choice([0, 2, 50])))
-                removed = [held[own] for own in held if own in new or own in gone]
-                table.update(txn, list(new.values()), removed)
-                held = {own: each for own, each in held.items() if own not in gone} | new
-                assert rows_of(txn, table) == expected_rows(table, list(held.values()))
-            raise ZeroDivisionError  # which undoes it
+    with undone() as txn:
+        if dice.random() < 0.5:
+            held = {each.id: each for each in drawn(dice, 150)}
+            ordered = sorted(held.values())
+            table.load(txn, lambda: blocks_of(ordered), len(held), 1 << 13)
+            assert rows_of(txn, table) == expected_rows(table, ordered)
+        for _ in range(6):
+            new = {each.id: each for each in drawn(dice, dice.choice([1, 3, 60]))}
+            gone = dice.sample(sorted(held), min(len(held), dice.choice([0, 2, 50])))
+            removed = [held[own] for own in held if own in new or own in gone]
+            table.update(txn, list(new.values()), removed)
+            held = {own: each for own, each in held.items() if own not in gone} | new
+            assert rows_of(txn, table) == expected_rows(table, list(held.values()))
 
 
 @pytest.mark.parametrize("memory", [1 << 12, 1 << 15, 1 << 30])
 @pytest.mark.parametrize("top", [0, 1 << 63])
 @pytest.mark.parametrize("shape", [Bands(9, 6), Bands(18, 14)], ids=lambda shape: shape.name)
-def test_a_load_in_parts_is_a_load(shape: Bands, top: int, memory: int, undone: Undone) -> None:
+def test_a_load_in_parts_is_a_load(shape: Bands, top: int, memory: int, undone: Any) -> None:
     table, stored = BandTable(shape), sorted(drawn(random.Random(4), 500))
     stored = [each._replace(id=each.id + top * (n > 250)) for n, each in enumerate(stored)]
     reads = []
@@ -265,9 +227,7 @@ def test_a_load_in_parts_is_a_load(shape: Bands, top: int, memory: int, undone: 
         reads.append(1)
         return blocks_of(stored)
 
-    def work(txn: WriteTransaction) -> None:
+    with undone() as txn:
         table.load(txn, source, len(stored), memory)
         assert rows_of(txn, table) == expected_rows(table, stored)
         assert len(reads) == 1 + 500 * shape.count * 32 // memory
-
-    undone(work)

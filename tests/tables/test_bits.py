@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fpdb.errors import InputError, PlanError
-from fpdb.tables.bits import Permutation, distances, order, to_array, to_ints
+from fpdb.tables.bits import Permutation, distances, distinct, order, to_array, to_ints
 
 WIDTHS = (32, 64, 128)
 
@@ -88,6 +88,7 @@ def test_order_is_numeric_order(bits: int, data: st.DataObject) -> None:
     ids = data.draw(st.permutations(range(len(values))))
     array = to_array(values, bits)
     assert to_ints(array[order(array)]) == sorted(values)
+    assert to_ints(distinct(array)) == sorted(set(values))
     rows = order(array, np.array(ids, dtype=np.uint64)).tolist()
     assert [(values[row], ids[row]) for row in rows] == sorted(zip(values, ids, strict=True))
     # Without ties, equal ones stay as they came.

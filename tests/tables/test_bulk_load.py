@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from fpdb.storage import Environment, ReadTransaction
 from fpdb.tables import Index, Plan, bulk_load
-from fpdb.tables.bits import distinct, order
+from fpdb.tables.bits import order
 from fpdb.tables.bulk_load import ahead, load_tables, source_of
 from fpdb.tables.plan import choose_plan, home_plan, nested_plan
 
@@ -105,19 +103,6 @@ def test_memory_bounds_what_is_sorted_at_once(
         load_tables(txn, index, source_of(array, ids), len(ids), len(ids) * 96 // 10)
     assert len(sorted_at_once) == 10
     assert max(sorted_at_once) < 2 * len(array) / 10
-
-
-@given(st.lists(st.integers(0, 5) | st.integers(0, TOP), max_size=60), st.booleans())
-def test_order_and_distinct_agree_with_python(values: list[int], wide: bool) -> None:
-    array = np.array(values, np.uint64)
-    ties = np.array([value % 3 for value in range(len(values))], np.uint64)
-    if wide:
-        array = np.stack([array >> np.uint64(62), array], axis=-1).reshape(-1, 2)
-    rows = [tuple(np.atleast_1d(row).tolist()) for row in array]
-    places = range(len(values))
-    assert order(array).tolist() == sorted(places, key=lambda at: rows[at])
-    assert order(array, ties).tolist() == sorted(places, key=lambda at: (rows[at], ties[at]))
-    assert [tuple(np.atleast_1d(row).tolist()) for row in distinct(array)] == sorted(set(rows))
 
 
 def test_no_thread_is_left_when_a_load_fails(

@@ -1,6 +1,6 @@
 """The permutation tables against brute force, without documents around them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,6 @@ from fpdb.tables.index import HIGH_BITS
 from fpdb.tables.plan import choose_plan, home_plan, nested_plan
 from fpdb.tables.sorted_pages import NumberPages
 
-Undone = Callable[[Callable[[WriteTransaction], None]], None]
 PLENTY = 10**9
 
 PLANS = {
@@ -81,18 +80,17 @@ def rows_of(txn: ReadTransaction, pages: NumberPages) -> list[tuple[int, ...]]:
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 @pytest.mark.parametrize("small", [False, True], ids=["pages", "small pages"])
 def test_near_is_what_brute_force_finds(
-    plan: Plan, small: bool, undone: Undone, monkeypatch: pytest.MonkeyPatch
+    plan: Plan, small: bool, undone: Any, request: pytest.FixtureRequest
 ) -> None:
     if small:
-        monkeypatch.setattr(number_pages, "LARGEST", 200)
-        monkeypatch.setattr(pages_module, "LARGEST", 200)
+        request.getfixturevalue("tiny_pages")
     dice = np.random.default_rng(plan.bits + len(plan.tables))
     index = Index(plan)
     stored = make(dice, plan.bits, 1200)
     distinct = set(stored)
     queries = [*stored[::60], *make(dice, plan.bits, 30), 0, 2**plan.bits - 1]
 
-    def work(txn: WriteTransaction) -> None:
+    with undone() as txn:
         fill(txn, index, *numbered(index, stored))
         for k in range(plan.k + 3):
             for query in queries:
@@ -101,12 +99,10 @@ def test_near_is_what_brute_force_finds(
                 assert found.distances == {n: d for n, d in expected.items() if d <= k}
                 assert found.complete
 
-    undone(work)
-
 
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 def test_a_further_table_drops_a_fingerprint_with_its_last_document(
-    plan: Plan, undone: Undone
+    plan: Plan, undone: Any
 ) -> None:
     index = Index(plan)
     number = 2**plan.bits - 2
@@ -114,7 +110,7 @@ def test_a_further_table_drops_a_fingerprint_with_its_last_document(
     def further(txn: WriteTransaction) -> set[int]:
         return {len(rows_of(txn, pages)) for pages in index.further}
 
-    def work(txn: WriteTransaction) -> None:
+    with undone() as txn:
         some = {1} if index.further else set()
         index.update(txn, numbered(index, [number, number, number]), nothing(index))
         assert further(txn) == some
@@ -128,13 +124,11 @@ def test_a_further_table_drops_a_fingerprint_with_its_last_document(
         assert not any(rows_of(txn, pages) for pages in (index.home, *index.further))
         assert index.near(txn, number, plan.k, PLENTY).distances == {}
 
-    undone(work)
-
 
 @pytest.mark.parametrize("bits", [32, 64, 128])
 @pytest.mark.parametrize("where", ["home", "further"])
 def test_a_probe_reads_its_range_to_both_ends(
-    bits: int, where: str, undone: Undone, monkeypatch: pytest.MonkeyPatch
+    bits: int, where: str, undone: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Dense fingerprints, so that ranges of four begin and end where pages do."""
     # The table with the longer prefix answers for k = 0.
@@ -148,19 +142,17 @@ def test_a_probe_reads_its_range_to_both_ends(
         plan.tables[table].permutation.inverse.apply_one(place * step) for place in range(400)
     ]
 
-    def work(txn: WriteTransaction) -> None:
-        fill(txn, index, *numbered(index, stored))
-        for number in stored:
-            assert index.near(txn, number, 0, PLENTY).distances == {number: 0}
-
     for largest in range(60, 100, 3):
         monkeypatch.setattr(number_pages, "LARGEST", largest)
         monkeypatch.setattr(pages_module, "LARGEST", largest)
-        undone(work)
+        with undone() as txn:
+            fill(txn, index, *numbered(index, stored))
+            for number in stored:
+                assert index.near(txn, number, 0, PLENTY).distances == {number: 0}
 
 
 @pytest.mark.parametrize("bits", [64, 128])
-def test_a_budget_that_ends_the_search_is_declared(bits: int, undone: Undone) -> None:
+def test_a_budget_that_ends_the_search_is_declared(bits: int, undone: Any) -> None:
     dice = np.random.default_rng(6)
     plan = choose_plan(bits, 3)
     index = Index(plan)
@@ -168,7 +160,7 @@ def test_a_budget_that_ends_the_search_is_declared(bits: int, undone: Undone) ->
     head = int(dice.integers(2**16)) << (bits - 16)
     stored = [head | n >> 32 for n in to_ints(words(dice, bits, 5000))]
 
-    def work(txn: WriteTransaction) -> None:
+    with undone() as txn:
         fill(txn, index, *numbered(index, stored))
         read = _candidates(txn, index, stored[2500])
         for own in (stored[0], stored[2500], max(stored)):
@@ -184,11 +176,9 @@ def test_a_budget_that_ends_the_search_is_declared(bits: int, undone: Undone) ->
         assert index.near(txn, stored[2500], 3, read).complete
         assert not index.near(txn, stored[2500], 3, read - 1).complete
 
-    undone(work)
-
 
 @pytest.mark.parametrize("plan", ["choose 1", "choose 2", "128 bits"])
-def test_a_crowd_in_one_table_hides_nothing_that_another_finds(plan: str, undone: Undone) -> None:
+def test_a_crowd_in_one_table_hides_nothing_that_another_finds(plan: str, undone: Any) -> None:
     index = Index(PLANS[plan])
     dice = np.random.default_rng(9)
     bits = index.plan.bits
@@ -205,12 +195,7 @@ def test_a_crowd_in_one_table_hides_nothing_that_another_finds(plan: str, undone
         # The original differs in one bit of that prefix, so only another table finds it.
         original = back.apply_one(permuted ^ 1 << bits - 1)
 
-        def work(
-            txn: WriteTransaction,
-            crowded: int = crowded,
-            stored: list[int] = stored,
-            original: int = original,
-        ) -> None:
+        with undone() as txn:
             fill(txn, index, *numbered(index, [*stored, original]))
             found = index.near(txn, own, index.plan.k, 1500)
             assert not found.complete
@@ -218,8 +203,6 @@ def test_a_crowd_in_one_table_hides_nothing_that_another_finds(plan: str, undone
             # What the other tables don't need is enough for the crowd.
             found = index.near(txn, own, index.plan.k, 10_000)
             assert (found.complete, found.distances) == (True, {original: 1})
-
-        undone(work)
 
 
 def _candidates(txn: ReadTransaction, index: Index, number: int) -> int:
@@ -236,15 +219,13 @@ def _candidates(txn: ReadTransaction, index: Index, number: int) -> int:
 
 @pytest.mark.parametrize("bits", [32, 64, 128])
 @pytest.mark.parametrize("number", [0, 77, None], ids=["lowest", "within", "highest"])
-def test_the_ids_of_one_fingerprint_span_pages(
-    bits: int, number: int | None, undone: Undone
-) -> None:
+def test_the_ids_of_one_fingerprint_span_pages(bits: int, number: int | None, undone: Any) -> None:
     index = Index(home_plan(bits, 1, 8))
     hot = 2**bits - 1 if number is None else number
     others = [n for n in (0, 76, 78, 2**bits - 2, 2**bits - 1) if n != hot]
     ids = [*range(0, 10_000, 2), 2**32, 2**64 - 1]
 
-    def work(txn: WriteTransaction) -> None:
+    with undone() as txn:
         fill(txn, index, to_array([hot] * len(ids), bits), np.array(ids, np.uint64))
         index.update(txn, numbered(index, others, 50_001), nothing(index))
         assert len(list(index.home.scan(txn))) > 3
@@ -258,11 +239,9 @@ def test_the_ids_of_one_fingerprint_span_pages(
         )
         assert list(index.ids(txn, hot, 1 << 20)) == ids[3000:]
 
-    undone(work)
-
 
 @pytest.mark.parametrize("bits", [32, 64, 128])
-def test_a_document_is_located_by_its_id_and_the_highest_bits(bits: int, undone: Undone) -> None:
+def test_a_document_is_located_by_its_id_and_the_highest_bits(bits: int, undone: Any) -> None:
     index = Index(home_plan(bits, 1, 8))
     below = bits - HIGH_BITS
     dice = np.random.default_rng(2)
@@ -280,7 +259,7 @@ def test_a_document_is_located_by_its_id_and_the_highest_bits(bits: int, undone:
     ids = dice.permutation(number).astype(np.uint64)
     ids[0], ids[-1] = 2**64 - 1, 2**63
 
-    def work(txn: WriteTransaction) -> None:
+    with undone() as txn:
         fill(txn, index, to_array([fingerprint for fingerprint, _ in placed], bits), ids)
         for place in [0, number - 1, *range(0, number, 37)]:
             fingerprint, own = placed[place][0], int(ids[place])
@@ -290,11 +269,9 @@ def test_a_document_is_located_by_its_id_and_the_highest_bits(bits: int, undone:
         # The right id under other bits isn't there.
         assert index.locate(txn, 0, int(ids[-1])) is None
 
-    undone(work)
 
-
-def test_nothing_is_located_or_near_in_empty_tables(undone: Undone) -> None:
-    def work(txn: WriteTransaction) -> None:
+def test_nothing_is_located_or_near_in_empty_tables(undone: Any) -> None:
+    with undone() as txn:
         for plan in PLANS.values():
             index = Index(plan)
             assert index.locate(txn, 5, 5) is None
@@ -304,12 +281,8 @@ def test_nothing_is_located_or_near_in_empty_tables(undone: Undone) -> None:
             index.update(txn, nothing(index), nothing(index))
             assert not any(rows_of(txn, pages) for pages in (index.home, *index.further))
 
-    undone(work)
 
-
-def test_a_wide_run_is_crossed_in_few_steps(
-    undone: Undone, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wide_run_is_crossed_in_few_steps(undone: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither a run of equal fingerprints nor a crowd of near ones makes locating slow."""
     index = Index(home_plan(64, 1, 8))
     crowd = [5 << 64 - HIGH_BITS | n for n in range(3000)]
@@ -325,11 +298,9 @@ def test_a_wide_run_is_crossed_in_few_steps(
 
     monkeypatch.setattr("fpdb.tables.index.seek", counting)
 
-    def work(txn: WriteTransaction) -> None:
+    with undone() as txn:
         fill(txn, index, *numbered(index, [*crowd, *run, last], 10))
         pages = sum(1 for _ in index.home.scan(txn))
         assert pages > 50
         assert index.locate(txn, 5, 10 + 103_000) == last
         assert steps < 20
-
-    undone(work)

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import xxhash
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tiers import examples
@@ -16,14 +15,13 @@ from twins import defined
 from fpdb import kernels
 from fpdb.arrays import Rows
 from fpdb.errors import DamagedError
-from fpdb.storage import Environment, ReadTransaction, WriteTransaction, number_pages
+from fpdb.storage import Environment, ReadTransaction, WriteTransaction
 from fpdb.storage.number_pages import (
     LARGEST,
     pack_rows,
     summed,
     unpack_rows,
 )
-from fpdb.tables import sorted_pages as pages_module
 from fpdb.tables.sorted_pages import NumberPages, seek
 
 Row = tuple[int, ...]
@@ -45,14 +43,6 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environmen
     path = tmp_path_factory.mktemp("pages") / "db"
     with Environment.create(path, [name for name, _, _ in SHAPES]) as env:
         yield env
-
-
-@pytest.fixture
-def tiny_pages(monkeypatch: pytest.MonkeyPatch) -> int:
-    """Let pages be so small that a few rows split them."""
-    monkeypatch.setattr(number_pages, "LARGEST", 200)
-    monkeypatch.setattr(pages_module, "LARGEST", 200)
-    return 200
 
 
 def as_rows(rows: list[Row], width: int) -> Rows:
@@ -129,7 +119,7 @@ def test_splice_agrees_with_a_sorted_set(
 ) -> None:
     width, keys = pages.columns, pages._keys
 
-    def work(txn: WriteTransaction) -> None:
+    with undone() as txn:
         expected: dict[Row, Row] = {}
         for insert, remove in data.draw(batches(width, keys)):
             # Half of what is removed is there; what is removed and inserted ends up inserted.
@@ -144,8 +134,6 @@ def test_splice_agrees_with_a_sorted_set(
                 columns = [np.array(column, np.uint64) for column in zip(*asked, strict=True)]
                 assert pages.holds(txn, columns).tolist() == [key in expected for key in asked]
 
-    undone(work)
-
 
 @pytest.mark.skipif(not kernels.enabled, reason="there are no kernels")
 @pytest.mark.parametrize("pages", KINDS, ids=lambda pages: pages.name)
@@ -154,14 +142,12 @@ def test_kernels_splice_the_same_pages(pages: NumberPages, bits: int, undone: An
     def spliced(made: list[list[tuple[bytes, bytes]]]) -> None:
         dice = np.random.default_rng(bits)
 
-        def work(txn: WriteTransaction) -> None:
+        with undone() as txn:
             for size in (1, 3000, 1, 40, 700, 0, 2000, 300):
                 drawn = dice.integers(0, (1 << bits) - 1, (size, pages.columns), np.uint64)
                 insert = {tuple(row[: pages._keys]): tuple(row) for row in drawn.tolist()}
                 pages.splice(txn, as_rows(list(insert.values()), pages.columns), pages.empty())
                 made.append(entries(txn, pages))
-
-        undone(work)
 
     made: list[list[tuple[bytes, bytes]]] = []
     expected: list[list[tuple[bytes, bytes]]] = []
@@ -175,7 +161,7 @@ def test_kernels_splice_the_same_pages(pages: NumberPages, bits: int, undone: An
 def test_a_batch_writes_each_page_once(undone: Any) -> None:
     pages = KINDS[0]
 
-    def work(txn: WriteTransaction) -> None:
+    with undone() as txn:
         step = 2**48
         pages.fill(txn, [as_rows([(number * step,) for number in range(5000)], 1)])
         before = [key for key, _ in entries(txn, pages)]
@@ -200,11 +186,9 @@ def test_a_batch_writes_each_page_once(undone: Any) -> None:
         assert len(spy.puts) == 1
         assert spy.deletes == [before[3]]
 
-    undone(work)
-
 
 def test_nothing_to_do_writes_nothing(undone: Any) -> None:
-    def work(txn: WriteTransaction) -> None:
+    with undone() as txn:
         for pages in KINDS:
             spy = Spy(txn)
             pages.splice(spy, pages.empty(), pages.empty())
@@ -212,13 +196,11 @@ def test_nothing_to_do_writes_nothing(undone: Any) -> None:
             assert (spy.puts, spy.deletes) == ([], [])
             assert entries(txn, pages) == []
 
-    undone(work)
-
 
 def test_a_row_with_a_known_key_replaces_the_old_one(undone: Any) -> None:
     pages = KINDS[4]
 
-    def work(txn: WriteTransaction) -> None:
+    with undone() as txn:
         pages.splice(txn, as_rows([(1, 10, 100), (2, 20, 200)], 3), pages.empty())
         pages.splice(txn, as_rows([(2, 21, 201)], 3), pages.empty())
         assert content(txn, pages) == [(1, 10, 100), (2, 21, 201)]
@@ -227,14 +209,11 @@ def test_a_row_with_a_known_key_replaces_the_old_one(undone: Any) -> None:
         pages.splice(txn, as_rows([(1, 12, 102)], 3), as_rows([(1, 0, 0), (3, 9, 9)], 3))
         assert content(txn, pages) == [(0, 5, 5), (1, 12, 102), (2, 21, 201)]
 
-    undone(work)
-
 
 def test_small_pages_merge_and_empty_ones_go(undone: Any) -> None:
     pages = KINDS[0]
     rows = [(number * 2**48,) for number in range(10_000)]
-
-    def work(txn: WriteTransaction) -> None:
+    with undone() as txn:
         pages.fill(txn, [as_rows(rows, 1)])
         assert len(entries(txn, pages)) == 20
         kept = rows[::50]
@@ -243,8 +222,6 @@ def test_small_pages_merge_and_empty_ones_go(undone: Any) -> None:
         assert len(entries(txn, pages)) <= 2
         pages.splice(txn, pages.empty(), as_rows(kept, 1))
         assert entries(txn, pages) == []
-
-    undone(work)
 
 
 def test_a_small_page_joins_the_one_before_if_there_is_room(undone: Any) -> None:
@@ -256,7 +233,7 @@ def test_a_small_page_joins_the_one_before_if_there_is_room(undone: Any) -> None
         pages.splice(spy, pages.empty(), as_rows(rows[first:last], 1))
         return spy
 
-    def work(txn: WriteTransaction) -> None:
+    with undone() as txn:
         pages.fill(txn, [as_rows(rows, 1)])
         before = [key for key, _ in entries(txn, pages)]
         assert len(before) == 3
@@ -271,14 +248,12 @@ def test_a_small_page_joins_the_one_before_if_there_is_room(undone: Any) -> None
         left = [*rows[:10], *rows[508:510], *rows[520:600], *rows[1016:]]
         assert content(txn, pages) == left
 
-    undone(work)
-
 
 def test_a_full_page_is_halved(undone: Any) -> None:
     pages = KINDS[0]
     fit = (LARGEST - 8 - 8) // 8
 
-    def work(txn: WriteTransaction) -> None:
+    with undone() as txn:
         rows = [(number * (TOP // fit),) for number in range(fit)]
         pages.splice(txn, as_rows(rows, 1), pages.empty())
         (page,) = entries(txn, pages)
@@ -288,8 +263,6 @@ def test_a_full_page_is_halved(undone: Any) -> None:
         assert len(sizes) == 2
         assert abs(sizes[0] - sizes[1]) <= 8
         assert content(txn, pages) == sorted([*rows, (5,)])
-
-    undone(work)
 
 
 FILLS: dict[str, Callable[[np.random.Generator, int, int], Any]] = {
@@ -312,7 +285,7 @@ def test_fill_makes_full_pages_with_the_content_of_splice(
     array = FILLS[kind](np.random.default_rng(3), 6000, width).tolist()
     rows = list({tuple(row[:keys]): tuple(row) for row in array}.values())
 
-    def work(txn: WriteTransaction) -> None:
+    with undone() as txn:
         pages.fill(txn, [as_rows(rows, width)])
         sizes = [len(value) for _, value in entries(txn, pages)]
         assert content(txn, pages) == sorted(rows)
@@ -324,13 +297,11 @@ def test_fill_makes_full_pages_with_the_content_of_splice(
         pages.splice(txn, as_rows(rows[:2000], width), as_rows(rows[1000:4000], width))
         assert content(txn, pages) == sorted({*rows[:2000], *rows[4000:]})
 
-    undone(work)
-
 
 def test_a_scan_begins_with_the_page_that_the_key_belongs_to(undone: Any) -> None:
     pages = KINDS[0]
 
-    def work(txn: WriteTransaction) -> None:
+    with undone() as txn:
         assert list(pages.scan(txn)) == []
         assert list(pages.scan(txn, pages.key(3))) == []
         pages.fill(txn, [as_rows([(10 + number * 2**40,) for number in range(2000)], 1)])
@@ -346,8 +317,6 @@ def test_a_scan_begins_with_the_page_that_the_key_belongs_to(undone: Any) -> Non
         with txn.cursor(pages.name) as cursor:
             assert seek(cursor, pages.key(firsts[1] + 1))
             assert bytes(cursor.key()) == pages.key(firsts[1])
-
-    undone(work)
 
 
 # The bytes of a page
@@ -425,15 +394,6 @@ def test_the_bytes_of_a_page_stay_what_they_are() -> None:
     )
 
 
-@pytest.mark.parametrize("widths", [0x19, 0x1F, 0x91, 0xF4])
-def test_widths_that_no_column_has_are_damage(widths: int) -> None:
-    """Also with a checksum that is right."""
-    body = struct.pack("<HHQQ", 4, widths, 0, 0) + bytes(4 * ((widths & 15) + (widths >> 4)))
-    value = xxhash.xxh3_64_digest(body, 5)[-4:][::-1] + body
-    with pytest.raises(DamagedError):
-        unpack_rows(value, 2, 5)
-
-
 @pytest.mark.parametrize("width", range(9))
 def test_every_flipped_bit_of_a_page_is_seen(width: int) -> None:
     span = 0 if not width else 2 ** (8 * width) - 1
@@ -442,29 +402,30 @@ def test_every_flipped_bit_of_a_page_is_seen(width: int) -> None:
     for bit in range(8 * len(value)):
         broken = bytearray(value)
         broken[bit // 8] ^= 1 << bit % 8
-        with pytest.raises(DamagedError, match="checksum of a page") as caught:
+        with pytest.raises(DamagedError, match="checksum of a page"):
             unpack_rows(bytes(broken), 2, 5)
-        assert caught.value.hint
-
-
-def test_a_page_that_was_cut_is_damaged() -> None:
-    rows = [np.arange(50, dtype=np.uint64) << np.uint64(40)]
-    value = summed(pack_rows(rows)[0], 5)
     for length in (0, 1, 7, 8, 15, len(value) - 1):
         with pytest.raises(DamagedError):
-            unpack_rows(value[:length], 1, 5)
+            unpack_rows(value[:length], 2, 5)
 
 
-def test_a_right_checksum_over_nonsense_is_damaged_too() -> None:
-    for body in (b"\3\0\x09\0" + bytes(8) + bytes(27), b"\xff\xff\x08\0" + bytes(8), b"\1\0\1\0"):
-        value = summed(bytearray(4) + body, 5)
-        with pytest.raises(DamagedError, match="a page can't be read"):
-            unpack_rows(value, 1, 5)
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\3\0\x09\0" + bytes(8) + bytes(27),
+        b"\xff\xff\x08\0" + bytes(8),
+        b"\1\0\1\0",
+        # Widths that no column has.
+        struct.pack("<HHQQ", 4, 0x19, 0, 0) + bytes(4 * 10),
+        struct.pack("<HHQQ", 4, 0xF4, 0, 0) + bytes(4 * 19),
+    ],
+)
+def test_a_right_checksum_over_nonsense_is_damaged_too(body: bytes) -> None:
+    with pytest.raises(DamagedError, match="a page can't be read"):
+        unpack_rows(summed(bytearray(4) + body, 5), 2 if len(body) > 40 else 1, 5)
 
 
-def test_a_damaged_page_is_reported_by_whoever_reads_it(
-    tmp_path: Path,
-) -> None:
+def test_a_damaged_page_is_reported_by_whoever_reads_it(tmp_path: Path) -> None:
     pages = KINDS[0]
     with Environment.create(tmp_path / "db", [pages.name]) as env:
         with env.write() as txn:
