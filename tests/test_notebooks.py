@@ -1,7 +1,9 @@
 """What notebooks show of results: all of it, and of hostile texts no element."""
 
-from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
+
+from outlines import Tree
 
 import fpdb
 from fpdb.models import Comparison
@@ -11,43 +13,15 @@ SEEN = HOSTILE.replace("\u202e", "⟦U+202E⟧")
 SHOWN = {"table", "tr", "th", "td", "bdi", "mark"}
 
 
-class Cells(HTMLParser):
-    """The elements of a page, the text of each cell, and what is marked."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.elements: set[str] = set()
-        self.cells: list[str] = []
-        self.marked: list[str] = []
-        self._marks = False
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: object) -> None:
-        self.elements.add(tag)
-        self._marks = tag == "mark"
-        if tag in {"td", "th"}:
-            self.cells.append("")
-        elif tag == "mark":
-            self.marked.append("")
-
-    def handle_endtag(self, tag: str) -> None:
-        self._marks = False
-
-    def handle_data(self, data: str) -> None:
-        self.cells[-1] += data
-        if self._marks:
-            self.marked[-1] += data
-
-
-def shown(result: object) -> Cells:
-    found = Cells(result._repr_html_())  # type: ignore[attr-defined]
-    assert found.elements <= SHOWN
-    return found
+def shown(result: Any) -> Any:
+    """Return the element that a notebook shows."""
+    found = Tree(result._repr_html_())
+    assert set(found.elements) <= SHOWN
+    return found.root
 
 
 def rows(result: object) -> dict[str, str]:
-    cells = shown(result).cells
-    return dict(zip(cells[::2], cells[1::2], strict=True))
+    return dict([cell.text for cell in row.children] for row in shown(result).all("tr"))
 
 
 def test_statistics_show_their_numbers(tmp_path: Path) -> None:
@@ -77,8 +51,8 @@ def test_an_overlap_marks_what_only_one_text_has() -> None:
     first = f"Somebody repaired a wooden boat in winter. {HOSTILE} It took very long."
     second = "Nobody repaired a wooden boat in winter. It took very long, though."
     found = shown(fpdb.overlap(fpdb.recipe("web"), first, second))
-    assert found.cells == [first.replace(HOSTILE, SEEN), second]
-    assert [part.strip(" .,") for part in found.marked] == [
+    assert [cell.text for cell in found.all("td")] == [first.replace(HOSTILE, SEEN), second]
+    assert [part.text.strip(" .,") for part in found.all("mark")] == [
         "Somebody",
         SEEN.strip(),
         "Nobody",
@@ -88,4 +62,8 @@ def test_an_overlap_marks_what_only_one_text_has() -> None:
 
 def test_an_overlap_of_texts_that_share_nothing_marks_both() -> None:
     found = shown(fpdb.overlap(fpdb.recipe("web"), "one two three four", "五六七八九十一二三四"))
-    assert found.marked == found.cells == ["one two three four", "五六七八九十一二三四"]
+    for tag in ("mark", "td"):
+        assert [each.text for each in found.all(tag)] == [
+            "one two three four",
+            "五六七八九十一二三四",
+        ]

@@ -107,11 +107,23 @@ def test_what_stays_is_shown_as_kept(source, stay, shown):
     assert all(rows for group in groups for rows in group["rows"][1:])
 
 
-def test_the_records_that_are_kept_arent_those_of_a_database(source, tmp_path):
-    """Its documents have ids, and records of files numbers: a wrong one was shown as kept."""
-    kept = np.ones(len(CORPUS), bool)
-    with fpdb.create(tmp_path / "db") as db, pytest.raises(fpdb.InputError, match="one of them"):
-        report(source, database=db, kept=kept)
+def test_what_can_not_be_shown(source, tmp_path):
+    kept = np.ones(len(CORPUS), bool)  # of records by their numbers, and not of documents by ids
+    with (
+        fpdb.create(tmp_path / "db") as db,
+        fpdb.create(tmp_path / "bits", similarity=None) as bits,
+    ):
+        for given, said in (
+            ({"database": db, "kept": kept}, "one of them"),
+            ({"database": bits}, "a database of bits"),
+            ({"date_field": "when"}, "found no date in the field 'when'"),
+            ({"host_field": "site"}, "found no host"),
+        ):
+            with pytest.raises(fpdb.InputError, match=said) as error:
+                report(source, **given)
+        assert error.value.hint == "the fields are: day, title, url"
+    with pytest.raises(fpdb.InputError, match="read twice"):
+        fpdb.report("-", source.parent / "report.html")
     assert not (source.parent / "report.html").exists()
 
 
@@ -137,14 +149,6 @@ def test_a_text_that_has_changed_since_it_was_stored_is_missing(source, tmp_path
         fpdb.ingest(db, str(source))
         source.write_text(source.read_text().replace("changed3x60", "other"))
         assert report(source, database=db)[0].missing == 1
-
-
-def test_a_database_of_bits_is_refused(source, tmp_path):
-    with (
-        fpdb.create(tmp_path / "db", similarity=None) as db,
-        pytest.raises(fpdb.InputError, match="a database of bits"),
-    ):
-        report(source, database=db)
 
 
 def test_records_without_keys_and_with_equal_keys(tmp_path):
@@ -192,19 +196,6 @@ def test_days_and_hosts(source):
     # Of "a" and its two copies in January, February and March, the first is the source of both.
     assert "2024-02-11: 2; 2024-03-11: 3<" in page
     assert "<tr><td>a.example</td><td>b.example</td><td>" in page
-
-
-def test_fields_that_no_record_has(source):
-    with pytest.raises(fpdb.InputError, match="found no date in the field 'when'") as error:
-        report(source, date_field="when")
-    assert error.value.hint == "the fields are: day, title, url"
-    with pytest.raises(fpdb.InputError, match="found no host"):
-        report(source, host_field="site")
-
-
-def test_standard_input_is_refused():
-    with pytest.raises(fpdb.InputError, match="read twice"):
-        fpdb.report("-", "report.html")
 
 
 @pytest.mark.process
