@@ -68,7 +68,6 @@ def report_evaluation(
 
 
 def _ratings(found: Evaluation) -> Iterator[Markup]:
-    """Yield what is true, and the ratings of all recipes."""
     limits = found.thresholds
     truth = "by the exact similarity of all texts" if found.exact else "as they were listed"
     said = (
@@ -94,7 +93,6 @@ def _ratings(found: Evaluation) -> Iterator[Markup]:
 
 
 def _listed(recipe: str, mistake: Mistake, texts: dict[Key, str]) -> ListedGroup:
-    """Return a pair that was found wrongly or missed."""
     first, second = (ListedText([str(key)]) for key in (mistake.key, mistake.other))
     text, other = texts[mistake.key], texts[mistake.other]
     second.pair = ComparedTexts(preset("web"), text, other, most=_COMPARED)

@@ -174,7 +174,6 @@ def _fill(database: Database, flow: Flow[Ingested], paths: Sequence[str]) -> Non
 
 
 def _written(chosen: "_ChosenGroups", counts: Ingested, path: Path) -> Reported:
-    """Write the page of the groups."""
     groups, paths, store = chosen.groups, chosen.texts.files, chosen.texts.database
     every, documents, limit = len(groups.starts), len(store), groups.similarity or 0.0
     listed = rendered([partial(chosen.listed, group) for group in chosen.numbers])

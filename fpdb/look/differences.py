@@ -110,7 +110,6 @@ def _is_part(start: Place, stop: Place, other_start: Place, other_stop: Place) -
 
 
 def _equal(first: Sequence[str], second: Sequence[str]) -> Iterator[Place]:
-    """Yield the places of equal words in order."""
     start, other_start = 0, 0
     for place, other_place in (*_fixed(first, second), (len(first), len(second))):
         found = _between(first[start:place], second[other_start:other_place])

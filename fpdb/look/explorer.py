@@ -18,8 +18,6 @@ from fpdb.look.visit import ServedPage, Visit
 from fpdb.markup import element
 from fpdb.scratch import scratch_folder
 
-_DECISIONS = ("delete", "verdict")
-
 
 class Explorer:
     """Pages over a database: its groups, what is near a text and why, and decisions.
@@ -87,7 +85,7 @@ class Explorer:
                     "the form has no valid token",
                     hint="open the page again, and send it from there",
                 )
-            if page in _DECISIONS and posted and not may_write:
+            if posted and page in ("delete", "verdict") and not may_write:
                 raise ReadOnlyError(
                     "this explorer only reads", hint="start one that may write", parameter="write"
                 )

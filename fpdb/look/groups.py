@@ -66,7 +66,6 @@ class Groups:
             self.hosts[row] = self.names.setdefault(name, len(self.names))
 
     def _reduced(self, by: np.ufunc, column: NDArray[Any]) -> NDArray[Any]:
-        """Return a value for each group of a column by row."""
         ordered = column[self.order]
         return by.reduceat(ordered, self.starts) if len(ordered) else ordered
 

@@ -145,7 +145,6 @@ def _tabs(others: Sequence[ListedText], more: int) -> Markup:
 
 
 def _names(role: str, text: ListedText, **more: object) -> Markup:
-    """Return the keys of the documents that have a text."""
     if text.documents > 1:
         role += f": {plural(text.documents, 'identical document')}"
     parts = [element("b", role)]

@@ -28,13 +28,10 @@ _ORDERS = {
     "large": "largest first",
     "title": "by title",
 }
-_VERDICTS = ("same", "different", "unsure")
 _KEYS = (
-    ("j", "k", "next and previous group"),
-    ("o", "open or close it"),
-    ("n", "p", "next and previous text in it"),
-    ("s", "d", "u", "same, different, unsure"),
-    ("/", "search"),
+    "j and k: the next and the previous group; o: open or close it; n and p: the next and the "
+    "previous text in it; s, d and u: same, different, unsure, and the same key again takes it "
+    "back; /: search."
 )
 
 
@@ -155,31 +152,24 @@ def _sortable(
     groups: Sequence[Markup], noun: str, kinds: Mapping[str, str], least: float
 ) -> Markup:
     """Return a list of groups with what the program of the page needs."""
-    search = "Search keys and titles"
-    low, high = (
-        entry(label, name, value, "number", min=0, max=100, aria_label=said)
-        for label, name, value, said in (
-            ("Similarity", "from", int(least * 100), "Least similarity in percent"),
-            ("to", "to", 100, "Largest similarity in percent"),
-        )
-    )
+    search, lowest = "Search keys and titles", int(least * 100)
+    low, high = "Least similarity in percent", "Largest similarity in percent"
     tools = [
         entry("", "search", "", "search", placeholder=search, aria_label=search),
         choice("Show", "kind", "", {"": "all", **kinds}),
-        low,
-        high,
+        entry("Similarity", "from", lowest, "number", min=0, max=100, aria_label=low),
+        entry("to", "to", 100, "number", min=0, max=100, aria_label=high),
         choice("Sort", "order", "given", _ORDERS),
         _button("Save verdicts", id="save"),
         element("span", class_="total", role="status"),
     ]
-    keys = [
-        element("span", *(f for key in keys for f in (element("kbd", key), " ")), f"{said}; ")
-        for *keys, said in _KEYS
-    ]
     # The bar above each pair, of which the program takes a copy.
     verdict = [
         element("span", class_="soft"),
-        *(_button(word.capitalize(), data_verdict=word) for word in _VERDICTS),
+        *(
+            _button(word.capitalize(), data_verdict=word)
+            for word in ("same", "different", "unsure")
+        ),
         element("span", class_="spread"),
         _button("Show all", data_view="fold"),
         _button("Side by side", data_view="beside"),
@@ -188,7 +178,7 @@ def _sortable(
         "div",
         element("noscript", element("p", f"The {noun}s are opened by a script of this page.")),
         element("div", *tools, class_="tools"),
-        folded("Keyboard", *keys, "a further press of a verdict takes it back.", class_="help"),
+        folded("Keyboard", element("p", _KEYS), class_="help"),
         element("div", *groups, id="list"),
         element("template", *verdict, id="verdict"),
         id="app",

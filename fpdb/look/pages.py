@@ -26,7 +26,6 @@ from fpdb.look.visit import (
     key_link,
     link,
     moment,
-    search_form,
     sent_to,
 )
 from fpdb.markup import Markup, element, table
@@ -105,7 +104,7 @@ def groups_page(visit: Visit) -> ServedPage:
     return visit.framed(
         "Groups",
         *visit.status(),
-        search_form("groups", *fields, order, button("Filter")),
+        element("form", *fields, order, button("Filter"), action="groups", class_="tools"),
         element("p", f"{len(chosen):,} of {plural(len(groups.starts), 'group')}", role="status"),
         element("p", _WEAKEST_LINK, class_="soft"),
         element("ol", *lines, class_="list"),
@@ -200,7 +199,6 @@ def _table(
 
 
 def _apart(first: Document | ComparedSide, other: Document) -> Iterator[Markup | str]:
-    """Yield how near two documents are by sketches and by fingerprints, and what compares them."""
     share = sketch_jaccard(first.sketch, other.sketch) if first.sketch and other.sketch else -1
     yield percent(share) if share >= 0 else "–"
     known = first.fingerprint is not None and other.fingerprint is not None
@@ -250,11 +248,12 @@ def documents_page(visit: Visit) -> ServedPage:
         start, prefix = start or (first - 1 if first else None), ""
     found = list(islice(visit.database.scan(prefix=prefix, after=start), ROWS + 1))
     label, given = "Keys from" if kind == "integer" else "Keys that begin with", visit.get("prefix")
+    field = entry(label, "prefix", given, "search")
     last = found[ROWS - 1].key if found[ROWS:] else None
     more = [link("After ›", "documents", prefix=given, after=last)] if found[ROWS:] else []
     return visit.framed(
         "Documents",
-        search_form("documents", entry(label, "prefix", given, "search"), button("Show")),
+        element("form", field, button("Show"), action="documents", class_="tools"),
         _table(visit, "Documents", found[:ROWS]),
         element("p", *more),
     )

@@ -163,7 +163,6 @@ def excerpt(text: str | None, most: int) -> list[Markup]:
 
 
 def _is_unspaced(language: str | None) -> bool:
-    """Return whether the words of a language are characters here."""
     return language in ("zh", "ja")
 
 
@@ -229,7 +228,6 @@ def _why(recipe: Recipe, first: ComparedSide, second: ComparedSide) -> Markup:
 
 
 def _features(first: dict[str, float], second: dict[str, float]) -> Markup:
-    """Show the features that weigh most, with their weights."""
     lists, weights = [], second | first
     for where, names in (
         ("in both", first.keys() & second.keys()),

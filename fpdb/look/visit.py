@@ -211,11 +211,6 @@ def button(text: str, **attributes: object) -> Markup:
     return element("button", text, type="submit", **attributes)
 
 
-def search_form(page: str, *content: str) -> Markup:
-    """Return a form that only chooses what is shown."""
-    return element("form", *content, action=page, method="get", class_="tools")
-
-
 def moment(seconds: float | None) -> str:
     """Return a time, in UTC."""
     return f"{datetime.fromtimestamp(seconds or 0, UTC):%Y-%m-%d %H:%M}"

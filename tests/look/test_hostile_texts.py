@@ -25,7 +25,7 @@ ELEMENTS = {
     "b", "span", "figure", "h3", "svg", "rect", "text", "path", "figcaption", "details", "summary",
     "table", "thead", "tbody", "tr", "th", "td", "h2", "noscript", "footer", "script",
     "article", "button", "template", "del", "ins", "dl", "dt", "dd", "label", "input", "select",
-    "option", "kbd",
+    "option",
 }  # fmt: skip
 SCRIPTED = re.compile(r"on\w+|style|src|href|action|formaction|srcdoc")
 
