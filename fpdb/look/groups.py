@@ -3,7 +3,7 @@
 import contextlib
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from email.utils import parsedate
 from functools import cached_property
@@ -122,19 +122,23 @@ class Groups:
         chosen: Places = groups[np.lexsort([column[groups] for column in by])]
         return chosen
 
-    def within(
-        self,
-        *,
-        sizes: tuple[float, float],
-        shares: tuple[float, float],
-        days: tuple[int, int],
-        host: str,
-    ) -> Marks:
-        """Mark the groups within limits."""
-        kept: Marks = (self.sizes >= sizes[0]) & (self.sizes <= sizes[1])
-        kept &= (self.weakest >= shares[0]) & (self.weakest <= shares[1])
-        kept &= (self.last_days >= days[0]) & (self.first_days <= days[1])
-        if host:
+    def within(self, given: Mapping[str, str]) -> Marks:
+        """Mark the groups within limits as they are written, each of which may be missing.
+
+        They are `least_size`, `most_size`, and so on of `share`, in percent, and of `day`; and a
+        part of a `host`.
+        """
+        kept = np.ones(len(self.starts), np.bool_)
+        shares = np.floor(self.weakest * 100 + 1e-7)
+        for name, highs, lows in (
+            ("size", self.sizes, self.sizes),
+            ("share", shares, shares),
+            ("day", self.last_days, self.first_days),
+        ):
+            least, most = (_limit(given.get(f"{end}_{name}", "")) for end in ("least", "most"))
+            kept &= True if least is None else highs >= least
+            kept &= True if most is None else lows <= most
+        if host := given.get("host", "").lower():
             wanted = [place for name, place in self.names.items() if host in name]
             kept &= self._reduced(np.logical_or, np.isin(self.hosts, wanted))
         return kept
@@ -175,6 +179,14 @@ class Groups:
         sources = np.repeat(order[self.starts], self.sizes)
         later = sources != order
         return sources[later], order[later]
+
+
+def _limit(text: str) -> int | None:
+    """Return a limit that is a whole number or a date."""
+    if text.isdecimal() and len(text) < 9:
+        return int(text)
+    day = parse_day(text)
+    return day.toordinal() if day else None
 
 
 def parse_day(value: object) -> date | None:

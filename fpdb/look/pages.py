@@ -12,7 +12,7 @@ from fpdb.fingerprint.digits import format_fingerprint, parse_fingerprint
 from fpdb.flow import parse_key
 from fpdb.io.html import html_text
 from fpdb.look.figures import by_day, overview
-from fpdb.look.groups import NO_DAY, Groups, parse_day
+from fpdb.look.groups import NO_DAY, Groups
 from fpdb.look.listing import heading
 from fpdb.look.page import cards, choice, entry, facts, percent, plural
 from fpdb.look.pair import ComparedSide, comparison, excerpt
@@ -49,10 +49,9 @@ _FILTERS = (
     ("Weakest link in %", "least_share", "number"),
     ("to", "most_share", "number"),
     ("Host", "host", "search"),
-    ("From", "first_day", "date"),
-    ("to", "last_day", "date"),
+    ("From", "least_day", "date"),
+    ("to", "most_day", "date"),
 )
-_FAR = 1 << 40
 _EXCERPT = 5_000
 _NEAR = "Documents that are near"
 _SHOWN = 20
@@ -82,17 +81,7 @@ def groups_page(visit: Visit) -> ServedPage:
         return visit.framed("Groups", *visit.status(), refresh=True)
     given = {name: visit.get(name) for _, name, _ in _FILTERS}
     given["order"] = visit.get("order") if visit.get("order") in _ORDERS else "least"
-    first, last = parse_day(given["first_day"]), parse_day(given["last_day"])
-    kept = groups.within(
-        sizes=(visit.whole("least_size", 0), visit.whole("most_size", _FAR)),
-        shares=(
-            visit.whole("least_share", 0) / 100,
-            (visit.whole("most_share", 100) + 1) / 100 - 1e-9,
-        ),
-        days=(first.toordinal() if first else 0, last.toordinal() if last else _FAR),
-        host=given["host"].lower(),
-    )
-    chosen = groups.ordered(given["order"], kept)
+    chosen = groups.ordered(given["order"], groups.within(given))
     seen, links = visit.part(len(chosen), **given)
     fields = [
         entry(label, name, given[name], kind, min=0 if kind == "number" else None)
@@ -281,11 +270,11 @@ def document_page(visit: Visit) -> ServedPage:
         "fingerprint": _digits(visit, document),
         "metadata": meta[:_EXCERPT],
     }
-    delete = hidden(key=document.key), _delete_button("Delete …", "marked")
+    delete = [*hidden(key=document.key), _delete_button("Delete …", "marked")]
     return visit.framed(
         visit.title(document),
         facts(given),
-        *([visit.form("delete", *delete[0], delete[1])] if visit.may_write else []),
+        *([visit.form("delete", *delete)] if visit.may_write else []),
         *visit.group_link(document),
         element("p", text.note, class_="soft"),
         *excerpt(text.text, _EXCERPT),

@@ -65,12 +65,12 @@ class Visit:
         """Return a field as it was given."""
         return (self.fields.get(name) or [""])[-1]
 
-    def whole(self, name: str, default: int = -1) -> int:
-        """Return a field that is a whole number below 2**64, or the default if it is none."""
+    def whole(self, name: str) -> int:
+        """Return a field that is a whole number below 2**64, or -1 if it is none."""
         try:
             return int(parse_key(self.get(name), "integer"))
         except InputError:
-            return default
+            return -1
 
     def document(self, name: str) -> Document:
         """Return the document with the key in a field, or raise DocumentNotFoundError."""

@@ -166,9 +166,9 @@ def test_groups_are_filtered_and_sorted(reader):
     assert shown("least_share=100") == [copies]
     assert shown("host=A.EXAMPLE") == [edited]
     assert shown("host=b.example") == [edited]
-    assert shown("last_day=2024-02-01&order=large") == [copies, edited]
-    assert set(shown("first_day=2024-02-01")) == {edited, han, hostile}
-    assert shown("first_day=nonsense&least_size=x&page=-1&order=?") == shown("")
+    assert shown("most_day=2024-02-01&order=large") == [copies, edited]
+    assert set(shown("least_day=2024-02-01")) == {edited, han, hostile}
+    assert shown("least_day=nonsense&least_size=x&page=-1&order=?") == shown("")
     assert shown("page=9") == []
 
 
@@ -546,7 +546,8 @@ def test_groups_agree_with_a_loop():
         assert all(groups.group_of(int(ids[row])) == group for row in rows)
         assert groups.texts[group] == sum(originals[row] == row for row in rows)
     assert groups.group_of(20_000) is None
-    kept = groups.within(sizes=(2, 5), shares=(0.1, 0.9), days=(5, 20), host="c")
+    limits = {"least_size": "2", "most_size": "5", "least_share": "10", "most_share": "89"}
+    kept = groups.within(limits | {"least_day": "5", "most_day": "20", "host": "c"})
     chosen = groups.ordered("large", kept)
     wanted = [
         rows

@@ -168,8 +168,8 @@ _PAGES = ("", "overview", "groups", "group", "compare", "documents", "document",
 _POSTED = ("near", "verdict", "delete", "again", "no")
 _FIELDS = (
     *("key", "other", "of", "page", "prefix", "after", "kind", "text", "match", "which", "sure"),
-    *("same", "host", "order", "least_size", "most_size", "least_share", "most_share", "first_day"),
-    *("last_day", "token"),
+    *("same", "host", "order", "least_size", "most_size", "least_share", "most_share", "least_day"),
+    *("most_day", "token"),
 )
 _CHOSEN = ("k0", "k1", "marked", "others", "fingerprint", "html", "2026-11-23", "1", "3", "new")
 _CALLS = (
