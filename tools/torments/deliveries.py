@@ -13,13 +13,14 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Set
+from functools import partial
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import NamedTuple
 from unittest import mock
 
 import pyarrow as pa
-from frame import Figures, caught, going
+from frame import Ended, Figures, apart, caught, going
 
 import fpdb
 from fpdb.dedupe import decide
@@ -30,7 +31,6 @@ CONTROL_ROUNDS = 50
 RECORDS, COPIES, WORDS = 250, 50, 30
 END = 150  # calls of a run that are made when its documents are stored, or nearly
 TOGETHER = 40  # records that are decided, and stored, at a time
-_ENDED, _REFUSED = 0, 3
 
 Run = Callable[[Path], None]
 _LAST_STEPS = {Runs.begin.__code__, Runs.finish.__code__}
@@ -44,6 +44,39 @@ class Moments(NamedTuple):
     last: int
 
 
+class Delivery(NamedTuple):
+    """A folder with records, how far their killed run came there, and what is judged of it."""
+
+    folder: Path
+    records: list[dict[str, str]]
+    state: str
+
+    def judged(self, output: str, ended: Ended = Ended(None)) -> tuple[int, list[str]]:  # noqa: B008
+        """Count the texts that aren't in an output; the database has each of them once."""
+        texts = {each["text"] for each in self.records}
+        problems = [how for how in (ended.died, ended.error) if how]
+        if not problems:
+            problems = self.audit()
+            with fpdb.open(self.folder / "db") as db:
+                if len(db) != len(texts):
+                    problems.append(f"{len(db)} documents, expected {len(texts)}")
+        if left := [path.name for path in self.folder.glob(f".{output}.*")]:
+            problems.append(f"left {left}")
+        return len(texts - self.texts(output)), problems
+
+    def audit(self) -> list[str]:
+        """Check the database, in which no run may be unfinished."""
+        with fpdb.open(self.folder / "db") as db:
+            unfinished = [f"{run}" for run in db.runs.known() if not run.finished]
+            return [*map(str, db.check()), *unfinished]
+
+    def texts(self, output: str) -> set[str]:
+        """Return the texts in an output, if it is there."""
+        path = self.folder / output
+        lines = path.read_text("utf-8").splitlines() if path.exists() else []
+        return {json.loads(line)["text"] for line in lines}
+
+
 def run(figures: Figures, rounds: int, seed: int, work: Path) -> None:
     """Kill runs and go on, in each way N times, and look for texts that are nowhere."""
     records = corpus(seed)
@@ -55,7 +88,7 @@ def run(figures: Figures, rounds: int, seed: int, work: Path) -> None:
             with _folder(work, records) as folder:
                 state = _killed(way.first, folder, _moment(chance, moments))
                 figures.count(name, state)
-                gone, problems = way.go_on(folder, records, state)
+                gone, problems = way.go_on(Delivery(folder, records, state))
             figures.add(f"{name}, round {number}", problems, lost=gone, acknowledged=len(records))
 
 
@@ -91,18 +124,19 @@ def _measure(
     first: Run, records: list[dict[str, str]], work: Path, steps: Set[CodeType] = _LAST_STEPS
 ) -> Moments:
     """Count the calls of a run in a process of its own."""
+    last = 0
+
+    def note(calls: int, frame: FrameType) -> None:
+        nonlocal last
+        if not last and frame.f_code in steps:
+            last = calls
+
+    def count(folder: Path) -> Moments:
+        return Moments(_profiled(lambda: first(folder), note), last)
+
     with _folder(work, records) as folder:
-        result, last = folder / "calls", [0]
-
-        def note(calls: int, frame: FrameType) -> None:
-            if not last[0] and frame.f_code in steps:
-                last[0] = calls
-
-        def count() -> None:
-            result.write_text(json.dumps((_profiled(lambda: first(folder), note), *last)))
-
-        _forked(count)
-        return Moments(*json.loads(result.read_text()))
+        moments: Moments = _forked(lambda: count(folder)).result
+        return moments
 
 
 def _profiled(work: Callable[[], object], called: Callable[[int, FrameType], object]) -> int:
@@ -136,19 +170,18 @@ def _killed(first: Run, folder: Path, moment: int) -> str:
     return "not begun" if not known else "finished" if known[0].finished else "unfinished"
 
 
-def _forked(work: Callable[[], object]) -> int:
-    """Run a function in a process of its own; return its exit code."""
-    pid = os.fork()
-    if not pid:
-        with contextlib.suppress(BaseException):
-            decide.GATHERED = TOGETHER
-            try:
-                work()
-            except fpdb.InputError as error:
-                os._exit(_REFUSED if "removed for itself" in str(error) else 1)
-            os._exit(_ENDED)
-        os._exit(1)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+def _forked(work: Callable[[], object]) -> Ended:
+    """Run a function in a process of its own."""
+
+    def run() -> object:
+        decide.GATHERED = TOGETHER
+        return work()
+
+    return apart(run)
+
+
+def _refused(ended: Ended) -> bool:
+    return "removed for itself" in ended.error
 
 
 # The first run of each way.
@@ -175,115 +208,83 @@ def _by_records(folder: Path) -> None:
 # What is done after the kill; each returns how many texts are missing, and what else is wrong.
 
 
-def _other_output(folder: Path, records: list[dict[str, str]], state: str) -> tuple[int, list[str]]:
-    code = _forked(lambda: _by_file(folder, "other.jsonl"))
-    if code == _REFUSED and state == "finished":
+def _other_output(after: Delivery) -> tuple[int, list[str]]:
+    ended = _forked(lambda: _by_file(after.folder, "other.jsonl"))
+    if _refused(ended) and after.state == "finished":
         # The next run there removes what is left beside the output.
         with contextlib.suppress(fpdb.InputError):
-            _by_file(folder)
-        return _judged(folder, records, "out.jsonl")
-    return _judged(folder, records, "other.jsonl", code)
+            _by_file(after.folder)
+        return after.judged("out.jsonl")
+    return after.judged("other.jsonl", ended)
 
 
-def _renamed(folder: Path, records: list[dict[str, str]], state: str) -> tuple[int, list[str]]:
-    return _again(folder.rename(folder.with_name("renamed")), records, state)
+def _renamed(after: Delivery) -> tuple[int, list[str]]:
+    return _again(after._replace(folder=after.folder.rename(after.folder.with_name("renamed"))))
 
 
-def _copied(folder: Path, records: list[dict[str, str]], state: str) -> tuple[int, list[str]]:
+def _copied(after: Delivery) -> tuple[int, list[str]]:
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as place:
-        return _again(Path(shutil.copytree(folder, Path(place) / "copy")), records, state)
+        return _again(after._replace(folder=shutil.copytree(after.folder, Path(place) / "copy")))
 
 
-def _again(folder: Path, records: list[dict[str, str]], state: str) -> tuple[int, list[str]]:
-    code = _ENDED
-    if state == "finished":
-        # The very same run is refused, because its output is there.
-        with contextlib.suppress(fpdb.InputError):
-            _by_file(folder)
-            return 0, ["a finished run was run again"]
-    else:
-        code = _forked(lambda: _by_file(folder))
-    return _judged(folder, records, "out.jsonl", code)
+def _again(after: Delivery) -> tuple[int, list[str]]:
+    if after.state != "finished":
+        return after.judged("out.jsonl", _forked(lambda: _by_file(after.folder)))
+    # The very same run is refused, because its output is there.
+    with contextlib.suppress(fpdb.InputError):
+        _by_file(after.folder)
+        return 0, ["a finished run was run again"]
+    return after.judged("out.jsonl")
 
 
-def _in_memory(
-    first: Run, folder: Path, records: list[dict[str, str]], state: str
-) -> tuple[int, list[str]]:
-    code = _forked(lambda: first(folder))
-    if state == "finished":
+def _in_memory(first: Run, after: Delivery) -> tuple[int, list[str]]:
+    ended = _forked(lambda: first(after.folder))
+    if after.state == "finished":
         # What the first run returned is gone with its process, and the second says so.
-        return 0, [] if code == _REFUSED else [f"exit code {code}, expected a refusal"]
-    return _judged(folder, records, "out.jsonl", code)
+        return 0, [] if _refused(ended) else [f"{ended}, expected a refusal"]
+    return after.judged("out.jsonl", ended)
 
 
-def _abandoned(folder: Path, records: list[dict[str, str]], state: str) -> tuple[int, list[str]]:
+def _abandoned(after: Delivery) -> tuple[int, list[str]]:
     """Give up the run for another delivery, which has a half of its records and others."""
-    others = [
+    records = after.records[: len(after.records) // 2] + [
         {"key": f"other {each['key']}", "text": " ".join(each["text"].split()[::-1])}
-        for each in records
+        for each in after.records
     ]
-    _write(folder / "next.jsonl", records[: len(records) // 2] + others)
+    _write(after.folder / "next.jsonl", records)
 
-    def dedupe(abandon: bool) -> None:  # noqa: FBT001
+    def dedupe(*, abandon: bool) -> None:
         fpdb.dedupe(
-            folder / "next.jsonl", folder / "next", fpdb.Reading(format="jsonl"),
-            database=folder / "db", abandon=abandon,
+            after.folder / "next.jsonl", after.folder / "next", fpdb.Reading(format="jsonl"),
+            database=after.folder / "db", abandon=abandon,
         )  # fmt: skip
 
     problems = []
-    if state == "unfinished" and not _forked(lambda: dedupe(abandon=False)):
+    if after.state == "unfinished" and not _forked(lambda: dedupe(abandon=False)).error:
         problems.append("another run wasn't refused")
-    if code := _forked(lambda: dedupe(abandon=True)):
-        return 0, [*problems, f"exit code {code}"]
-    found = _texts(folder / "next") | (
-        _texts(folder / "out.jsonl") if state == "finished" else set()
-    )
-    gone = {each["text"] for each in records[: len(records) // 2] + others} - found
-    return len(gone), problems + _audit(folder)
-
-
-def _judged(
-    folder: Path, records: list[dict[str, str]], output: str, code: int = _ENDED
-) -> tuple[int, list[str]]:
-    """Count the texts that aren't in an output; the database has each of them once."""
-    texts = {each["text"] for each in records}
-    found = _texts(folder / output)
-    problems = [f"exit code {code}"] if code else []
-    if not problems:
-        problems = _audit(folder)
-        with fpdb.open(folder / "db") as db:
-            if len(db) != len(texts):
-                problems.append(f"{len(db)} documents, expected {len(texts)}")
-    if left := [path.name for path in folder.glob(f".{output}.*")]:
-        problems.append(f"left {left}")
-    return len(texts - found), problems
-
-
-def _audit(folder: Path) -> list[str]:
-    with fpdb.open(folder / "db") as db:
-        return [*map(str, db.check()), *(f"{run}" for run in db.runs.known() if not run.finished)]
-
-
-def _texts(path: Path) -> set[str]:
-    if not path.exists():
-        return set()
-    return {json.loads(line)["text"] for line in path.read_text("utf-8").splitlines()}
+    ended = _forked(lambda: dedupe(abandon=True))
+    if ended.died or ended.error:
+        return 0, [*problems, str(ended)]
+    found = after.texts("next")
+    if after.state == "finished":
+        found |= after.texts("out.jsonl")
+    return len({each["text"] for each in records} - found), problems + after.audit()
 
 
 class Way(NamedTuple):
     """A run that is killed, and what is done then."""
 
     first: Run
-    go_on: Callable[[Path, list[dict[str, str]], str], tuple[int, list[str]]]
+    go_on: Callable[[Delivery], tuple[int, list[str]]]
 
 
 WAYS = {
     "another output": Way(_by_file, _other_output),
     "a renamed folder": Way(_by_file, _renamed),
     "a copy on another device": Way(_by_file, _copied),
-    "tables": Way(_by_table, lambda *given: _in_memory(_by_table, *given)),
-    "records": Way(_by_records, lambda *given: _in_memory(_by_records, *given)),
+    "tables": Way(_by_table, partial(_in_memory, _by_table)),
+    "records": Way(_by_records, partial(_in_memory, _by_records)),
     "abandoned": Way(_by_file, _abandoned),
 }
 
@@ -297,7 +298,7 @@ def _control(chance: random.Random, records: list[dict[str, str]], work: Path) -
         def attempt(_: int) -> str:
             with _folder(work, records) as folder:
                 state = _killed(_by_file, folder, moments.last + chance.randint(-5, 15))
-                gone, _problems = _other_output(folder, records, state)
+                gone, _problems = _other_output(Delivery(folder, records, state))
             return f"{gone} texts lost" if gone else ""
 
         return caught("a run that adds too early", CONTROL_ROUNDS, attempt)

@@ -4,21 +4,21 @@ Meanwhile the server must stay small, and answer others. A server whose limits a
 """
 
 import contextlib
+import importlib
 import json
 import random
 import resource
 import shutil
 import socket
-import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from frame import Figures, caught, going
+from worker import Workers
 
 import fpdb
 
@@ -32,20 +32,6 @@ GREEDY, INNOCENT = "127.0.0.2", "127.0.0.1"
 READ, WRITE = "r" * 32, "w" * 32
 TEXT = "Red kites nest above the quarry again: wardens counted eleven pairs in April, four more."
 _MIB = 1 << 20
-# A server without bounds: as one that counts nothing.
-_SERVE = """
-import sys, fpdb
-from fpdb.integrations import server
-if "unbounded" in sys.argv:
-    limits = server.Limits(memory=1 << 40, requests=1 << 20, answer=1 << 40)
-else:
-    limits = server.Limits()
-with fpdb.open(sys.argv[1]) as database:
-    tokens = [("read", "r" * 32), ("write", "w" * 32)] if "tokens" in sys.argv else ()
-    access = server.Access(tokens)
-    server.serve(server.app(database, access=access, limits=limits), port=0,
-        on_start=lambda url: print(url, flush=True))
-"""
 
 
 class Seen(NamedTuple):
@@ -71,11 +57,7 @@ def _asking(limit: int) -> bytes:
 
 
 # The token of the greedy clients, and whether the server requires one.
-WAYS = {
-    "no tokens": ("", False),
-    "with a token": (READ, True),
-    "without a token": ("", True),
-}
+WAYS = {"no tokens": ("", False), "with a token": (READ, True), "without a token": ("", True)}
 # What each kind of greedy clients sends, with a token and what is random.
 KINDS: dict[str, Callable[[str, random.Random], bytes]] = {
     "pipelined requests": lambda token, _: _request(token, b"{}") * 30_000,
@@ -118,16 +100,12 @@ def run(
     with _files():
         figures.control = caught("a server without bounds", 1, lambda _: _control(path, chance))
         for number in going(rounds):
-            kind, way = (
-                list(KINDS)[number // len(WAYS) % len(KINDS)],
-                list(WAYS)[number % len(WAYS)],
-            )
+            kind = list(KINDS)[number // len(WAYS) % len(KINDS)]
+            way = list(WAYS)[number % len(WAYS)]
             token, required = WAYS[way]
-            with (
-                _server(path, *["tokens"] * required) as (process, port),
-                _clients(port, kind, connections, token, chance.randrange(1 << 30)),
-            ):
-                seen = _observed(process, port, seconds, WRITE if required else "")
+            clients = kind, connections, token, chance.randrange(1 << 30)
+            with _served(path, clients, tokens=required) as (pid, port):
+                seen = _observed(pid, port, seconds, WRITE if required else "")
             good = (
                 seen.mebibytes <= LARGEST_MIB
                 and seen.check <= LONGEST_CHECK * patience
@@ -165,54 +143,53 @@ def _files() -> Iterator[None]:
 def _control(path: Path, chance: random.Random) -> str:
     """Let greedy clients at a server without bounds, until it is too large."""
     end = time.monotonic() + 60
-    with (
-        _server(path, "unbounded") as (process, port),
-        _clients(port, "unfinished lines", CONNECTIONS, "", chance.randrange(1 << 30)),
-    ):
+    clients = "unfinished lines", CONNECTIONS, "", chance.randrange(1 << 30)
+    with _served(path, clients, bounds=False) as (pid, _):
         while time.monotonic() < end:
-            if _mebibytes(process) > LARGEST_MIB:
+            if _mebibytes(pid) > LARGEST_MIB:
                 return f"it took more than {LARGEST_MIB} MiB"
             time.sleep(0.1)
     return ""
 
 
 @contextlib.contextmanager
-def _server(path: Path, *more: str) -> Iterator[tuple["subprocess.Popen[bytes]", int]]:
-    """Serve a copy of a database; yield the process and the port."""
+def _served(
+    path: Path, clients: tuple[str, int, str, int], *, tokens: bool = False, bounds: bool = True
+) -> Iterator[tuple[int, int]]:
+    """Serve a copy of a database to greedy clients; yield the process and the port."""
     copy = path.with_name("copy.fpdb")
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(path, copy)
-    with subprocess.Popen(
-        [sys.executable, "-c", _SERVE, str(copy), *more],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    ) as process:
-        try:
-            assert process.stdout
-            yield process, int(process.stdout.readline().rpartition(b":")[2])
-        finally:
-            process.kill()
+    with Workers() as workers:
+        server, greedy = workers.take(), workers.take()
+        server.begin("greedy.serve", str(copy), tokens=tokens, bounds=bounds)
+        if not (message := server.hear(60)):
+            raise RuntimeError(f"the server didn't start: {server.errors()}")
+        greedy.begin("greedy.be_greedy", message["port"], *clients)
+        time.sleep(0.5)
+        yield server.pid, message["port"]
 
 
-@contextlib.contextmanager
-def _clients(port: int, kind: str, connections: int, token: str, seed: int) -> Iterator[None]:
-    """Run greedy clients in a process of their own."""
-    arguments = map(str, (port, kind, connections, token, seed))
-    with subprocess.Popen([sys.executable, __file__, *arguments]) as process:
-        try:
-            time.sleep(0.5)
-            yield
-        finally:
-            process.kill()
+def serve(channel: Any, path: str, *, tokens: bool, bounds: bool) -> None:
+    """Serve a database; without bounds, as if nothing was counted."""
+    server = importlib.import_module("fpdb.integrations.server")
+    lifted = {"memory": 1 << 40, "requests": 1 << 20, "answer": 1 << 40}
+    limits = server.Limits(**({} if bounds else lifted))
+    access = server.Access([("read", READ), ("write", WRITE)] if tokens else ())
+    with fpdb.open(path) as database:
+        app = server.app(database, access=access, limits=limits)
+        server.serve(
+            app, port=0, on_start=lambda url: channel.tell(port=int(url.rpartition(":")[2]))
+        )
 
 
-def _mebibytes(process: "subprocess.Popen[bytes]") -> int:
+def _mebibytes(pid: int) -> int:
     """Return the most memory that a process has had."""
-    status = Path(f"/proc/{process.pid}/status").read_text("ascii")
+    status = Path(f"/proc/{pid}/status").read_text("ascii")
     return int(status.partition("VmHWM:")[2].split()[0]) >> 10
 
 
-def _observed(process: "subprocess.Popen[bytes]", port: int, seconds: float, token: str) -> Seen:
+def _observed(pid: int, port: int, seconds: float, token: str) -> Seen:
     """Ask as another client for some seconds; return how long that took at most."""
     end = time.monotonic() + seconds
     longest = {"/healthz": 0.0, "/v1/check": 0.0}
@@ -228,7 +205,7 @@ def _observed(process: "subprocess.Popen[bytes]", port: int, seconds: float, tok
         answered += 1
         time.sleep(0.1)
     check, health = round(longest["/v1/check"], 2), round(longest["/healthz"], 2)
-    return Seen(_mebibytes(process), check, health, refused, answered)
+    return Seen(_mebibytes(pid), check, health, refused, answered)
 
 
 def _asked(port: int, path: str, data: bytes | None, token: str) -> bool:
@@ -243,7 +220,7 @@ def _asked(port: int, path: str, data: bytes | None, token: str) -> bool:
         return False
 
 
-def _be_greedy(port: int, kind: str, connections: int, token: str, seed: int) -> None:
+def be_greedy(_: Any, port: int, kind: str, connections: int, token: str, seed: int) -> None:
     """Send as much as possible, take nothing, and come again when cut off, until killed."""
     chance = random.Random(seed)
     sent = [KINDS[kind](token, chance) for _ in range(10)]
@@ -270,8 +247,3 @@ def _be_greedy(port: int, kind: str, connections: int, token: str, seed: int) ->
                 client.close()
                 del clients[client]
         time.sleep(0.1)
-
-
-if __name__ == "__main__":
-    _, _port, _kind, _connections, _token, _seed = sys.argv
-    _be_greedy(int(_port), _kind, int(_connections), _token, int(_seed))

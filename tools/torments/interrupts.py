@@ -135,18 +135,19 @@ def _watch(path: Path, how: str, seed: int, rounds: int, flaw: str = "") -> dict
     """Have a process interrupted, and write after each interrupt; return what it reports."""
     fpdb.create(path).close()
     stuck, numbers = 0, going(rounds + 1)
-    with Workers() as workers, fpdb.open(path, timeout=SHORT if flaw else TIMEOUT) as db:
+    with Workers() as workers:
         victim = workers.take()
         victim.begin("interrupts.suffer", str(path), how, seed, rounds, flaw)
-        while message := victim.hear(120):
-            if "interrupts" in message:
-                return message | {"stuck": stuck + message["stuck"]}
-            number = next(numbers, None)
-            try:
-                db.add(f"other {message['wrote'] % ASKS}", _text(message["wrote"]))
-            except fpdb.LockTimeoutError:
-                stuck += 1
-            victim.tell(last=number is None or bool(flaw and stuck))
+        with fpdb.open(path, timeout=SHORT if flaw else TIMEOUT) as db:
+            while message := victim.hear(120):
+                if "interrupts" in message:
+                    return message | {"stuck": stuck + message["stuck"]}
+                number = next(numbers, None)
+                try:
+                    db.add(f"other {message['wrote'] % ASKS}", _text(message["wrote"]))
+                except fpdb.LockTimeoutError:
+                    stuck += 1
+                victim.tell(last=number is None or bool(flaw and stuck))
     raise RuntimeError(f"the interrupted process says nothing: {victim.errors()}")
 
 

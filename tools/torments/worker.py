@@ -10,14 +10,15 @@ import os
 import select
 import signal
 import socket
-import subprocess
-import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar, NoReturn
 
-_WARM = ("fpdb", "fpdb.maintenance", "workload")
+import workload  # noqa: F401 - what is loaded before the fork isn't loaded by the workers
+
+import fpdb.maintenance  # noqa: F401
 
 
 class Channel:
@@ -52,17 +53,42 @@ class Channel:
 
 
 class Worker(Channel):
-    """A process that waits for an order; it is a fork of a nursery."""
+    """A forked process that waits for an order."""
 
-    def __init__(self, nursery: "Nursery") -> None:
+    _all: ClassVar[set[socket.socket]] = set()  # the ends of the parent
+
+    def __init__(self) -> None:
         own, other = socket.socketpair()
         super().__init__(own)
-        self._nursery = nursery
+        self._all.add(own)
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - it is closed with the worker
         self._code: int | None = None
-        with other:
-            self.pid = nursery.fork([other.fileno(), self._errors.fileno()])
+        self.pid = os.fork()
+        if not self.pid:
+            for end in self._all:  # else the others wouldn't notice that the parent has ended
+                end.close()
+            self._work(other)
+        other.close()
         self._ends = os.pidfd_open(self.pid)
+
+    def _work(self, end: socket.socket) -> NoReturn:
+        """Do the job that is named, in the forked process; print the error that ends it."""
+        code = 1
+        try:
+            for standard in (1, 2):
+                os.dup2(self._errors.fileno(), standard)
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # that is for the torment
+            channel = Channel(end)
+            message = channel.hear()
+            if message is not None:
+                module, _, function = message["job"].rpartition(".")
+                job = getattr(importlib.import_module(module), function)
+                job(channel, *message["given"], **message["named"])
+            code = 0
+        except BaseException:
+            os.write(2, traceback.format_exc().encode(errors="replace"))
+        finally:
+            os._exit(code)
 
     def begin(self, job: str, *given: Any, **named: Any) -> None:
         """Begin a job, a function that is named as module.function and gets a channel first."""
@@ -99,7 +125,7 @@ class Worker(Channel):
         if self._code is None:
             if not select.select([self._ends], [], [], seconds)[0]:
                 raise TimeoutError(f"a worker goes on for more than {seconds} s")
-            self._code = self._nursery.bury(self.pid)
+            self._code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         return self._code
 
     def errors(self) -> str:
@@ -111,58 +137,20 @@ class Worker(Channel):
         """End the process, whatever it is doing."""
         self.kill()
         os.close(self._ends)
+        self._all.remove(self.end)
         self.end.close()
         self._errors.close()
-
-
-class Nursery(Channel):
-    """A process that has loaded fpdb and opened nothing, and forks workers."""
-
-    def __init__(self) -> None:
-        own, other = socket.socketpair()
-        super().__init__(own)
-        with other:
-            self._process = subprocess.Popen(
-                [sys.executable, __file__, str(other.fileno())],
-                # One thread: a fork keeps no other, and a tracer has less to follow.
-                env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
-                pass_fds=[other.fileno()],
-                stdin=subprocess.DEVNULL,
-            )
-        self._answer()
-
-    def fork(self, descriptors: list[int]) -> int:
-        """Fork a worker with the end of a socket and a file for its errors; give its number."""
-        socket.send_fds(self.end, [b"fork\n"], descriptors)
-        return int(self._answer())
-
-    def bury(self, pid: int) -> int:
-        """Return the exit code of a worker that has ended."""
-        self.end.sendall(f"{pid}\n".encode())
-        return int(self._answer())
-
-    def close(self) -> None:
-        """End the process; its workers have ended."""
-        self.end.close()
-        self._process.wait(60)
-
-    def _answer(self) -> Any:
-        message = self.hear(60)
-        if message is None:
-            raise RuntimeError("the process that forks workers doesn't answer")
-        return message["answer"]
 
 
 class Workers:
     """Starts workers, and ends those that are left after a `with` block."""
 
     def __init__(self) -> None:
-        self._nursery = Nursery()
         self._begun: list[Worker] = []
 
     def take(self) -> Worker:
         """Return a new worker."""
-        worker = Worker(self._nursery)
+        worker = Worker()
         self._begun.append(worker)
         return worker
 
@@ -177,45 +165,3 @@ class Workers:
     def __exit__(self, *_: object) -> None:
         for worker in self._begun:
             worker.close()
-        self._nursery.close()
-
-
-def main() -> None:
-    """Be a nursery."""
-    for name in _WARM:
-        importlib.import_module(name)
-    end = socket.socket(fileno=int(sys.argv[1]))
-    channel = Channel(end)
-    channel.tell(answer="ready")
-    while True:
-        # Each request is answered before the next one is sent.
-        request, descriptors, _, _ = socket.recv_fds(end, 1 << 10, 2)
-        if not request:
-            return None
-        if request != b"fork\n":
-            _, status = os.waitpid(int(request), 0)
-            channel.tell(answer=os.waitstatus_to_exitcode(status))
-            continue
-        pid = os.fork()
-        if pid == 0:
-            end.close()
-            return _work(*descriptors)
-        for descriptor in descriptors:
-            os.close(descriptor)
-        channel.tell(answer=pid)
-
-
-def _work(talk: int, errors: int) -> None:
-    for standard in (1, 2):
-        os.dup2(errors, standard)
-    os.close(errors)
-    channel = Channel(socket.socket(fileno=talk))
-    message = channel.hear()
-    if message is not None:
-        module, _, function = message["job"].rpartition(".")
-        job = getattr(importlib.import_module(module), function)
-        job(channel, *message["given"], **message["named"])
-
-
-if __name__ == "__main__":
-    main()
