@@ -35,6 +35,12 @@ WIDER = {
     "us-ascii": "cp1252",
 }
 _MARKS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
+# It begins with plain letters, for which a search is fast.
+_TEMPLATE = re.compile(
+    r"ype\s*=\s*[\"']?\s*text/(?:html|(?:x-)?[\w.-]{0,40}"
+    r"(?:template|handlebars|mustache|tmpl|underscore|jsrender))\b"
+)
+_SCRIPT = re.compile(r"<script\b([^<>]{0,1000})>(.*?)</script\b[^<>]{0,100}>", re.I | re.S)
 
 
 def read_page(page: tuple[bytes | str, str, bool]) -> HtmlText:
@@ -124,27 +130,9 @@ def _usable(name: str) -> str:
 
 def open_templates(page: str) -> str:
     """Make elements of the scripts that hold a template: a browser will show what is in them."""
-    # It begins with plain letters, so that most pages are passed over quickly.
-    kinds = re.compile(
-        r"ype\s*=\s*[\"']?\s*text/(?:html|(?:x-)?[\w.-]{0,40}"
-        r"(?:template|handlebars|mustache|tmpl|underscore|jsrender))\b"
-    )
-    if not kinds.search(page):
+    if not _TEMPLATE.search(page):  # as most pages, which are passed over quickly
         return page
-    pieces: list[str] = []
-    done, inside, opened = 0, False, False
-    for tag in re.finditer(r"<script\b[^<>]{0,1000}>|</script\b[^<>]{0,100}>", page, re.IGNORECASE):
-        if not inside and tag[0][1] != "/":
-            inside, opened = True, bool(kinds.search(tag[0]))
-            replacement = "<div>"
-        elif inside and tag[0][1] == "/":
-            inside, replacement = False, "</div>"
-        else:
-            continue
-        if opened:
-            pieces += [page[done : tag.start()], replacement]
-            done = tag.end()
-    return "".join(pieces) + page[done:]
+    return _SCRIPT.sub(lambda it: f"<div>{it[2]}</div>" if _TEMPLATE.search(it[1]) else it[0], page)
 
 
 def extract(page: str, main: bool) -> tuple[str, str]:  # noqa: FBT001

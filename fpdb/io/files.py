@@ -332,15 +332,7 @@ def _weight(source: Source) -> int:
 def _length(item: Found) -> int:
     if isinstance(item, Page):
         return len(item.data)
-    return len(item.text or "") + _value_size(item.meta) if isinstance(item, Record) else 0
-
-
-def _value_size(value: object) -> int:
-    if isinstance(value, str):
-        return len(value)
-    if isinstance(value, dict):
-        return sum(len(name) + _value_size(each) for name, each in value.items())
-    return sum(map(_value_size, value)) if isinstance(value, list) else 8
+    return len(item.text or "") + len(str(item.meta)) if isinstance(item, Record) else 0
 
 
 def _groups(

@@ -116,8 +116,7 @@ def read_captures(
     while True:
         start = archive.offset
         try:
-            archive.skip_blank()
-            if archive.ended:
+            if not archive.skip_blank():
                 return
             start = archive.offset
             found = _record(archive, largest, doubted=doubted)
@@ -191,11 +190,6 @@ class _Archive:
                 return True
         return False
 
-    @property
-    def ended(self) -> bool:
-        """Whether nothing follows the white space that was skipped."""
-        return not self._data
-
     def read(self, size: int) -> bytes:
         """Read some bytes, or what is there of them."""
         if not self._data:
@@ -204,14 +198,14 @@ class _Archive:
         self.offset += len(found)
         return found
 
-    def skip_blank(self) -> None:
-        """Skip white space."""
+    def skip_blank(self) -> bool:
+        """Skip white space, and return whether anything follows."""
         while True:
             rest = self._data.lstrip()
             self.offset += len(self._data) - len(rest)
             self._data = rest
             if rest or not self._fill():
-                return
+                return bool(rest)
 
     def begins_record(self) -> bool:
         """Return whether a record begins here."""
@@ -326,9 +320,9 @@ def _require_end(archive: _Archive) -> None:
     """Raise PageError if a record neither begins nor ends the file where a block ends."""
     end = archive.offset
     with contextlib.suppress(StreamError, OSError):
-        archive.skip_blank()
+        ended = not archive.skip_blank()
         # More white space may be the middle of a record.
-        if archive.offset - end <= _MOST_BETWEEN and (archive.ended or archive.begins_record()):
+        if archive.offset - end <= _MOST_BETWEEN and (ended or archive.begins_record()):
             return
     raise PageError(_REACHES)
 
