@@ -1,6 +1,7 @@
 """The bytes of files and of standard input: opened, decompressed, within bounds, cut into lines."""
 
 import contextlib
+import functools
 import hashlib
 import io
 import itertools
@@ -84,19 +85,24 @@ class Packing:
     suffix: str
     magic: bytes  # no UTF-8, so that no text begins with it
     piece: int
+    dictionary: bytes = b""
 
     def start(self) -> tuple[Any, type[Exception]]:
         """Return what decompresses one member or frame, and the error that it raises."""
         if self.name == "gzip":
             return zlib.decompressobj(wbits=31), zlib.error
-        zstandard = _zstandard()
-        return zstandard.ZstdDecompressor().decompressobj(), zstandard.ZstdError
+        return _unpacker(self.dictionary).decompressobj(), _zstandard().ZstdError
 
 
-_PACKINGS = (
-    Packing("gzip", ".gz", b"\x1f\x8b\x08", 4096),
-    Packing("zstd", ".zst", b"\x28\xb5\x2f\xfd", 256),
-)
+ZSTD = Packing("zstd", ".zst", b"\x28\xb5\x2f\xfd", 256)
+_PACKINGS = (Packing("gzip", ".gz", b"\x1f\x8b\x08", 4096), ZSTD)
+
+
+@functools.cache
+def _unpacker(dictionary: bytes) -> Any:
+    zstandard = _zstandard()
+    known = zstandard.ZstdCompressionDict(dictionary) if dictionary else None
+    return zstandard.ZstdDecompressor(dict_data=known)
 
 
 def _zstandard() -> Any:
@@ -204,7 +210,7 @@ def chunks(path: str, progress: Progress | None = None) -> Iterator[bytes]:
         first = next(found, b"")
         packing = packing_of(first)
         found = itertools.chain([first], found) if first else found
-    return _unpacked(found, packing) if packing else found
+    return unpacked(found, packing)
 
 
 @contextlib.contextmanager
@@ -391,21 +397,24 @@ def members(data: Iterable[bytes], packing: Packing) -> Iterator[tuple[int, int,
         raise StreamError(f"is no complete {packing.name} file: it ends too early")
 
 
-def _unpacked(data: Iterable[bytes], packing: Packing) -> Iterator[bytes]:
-    """Decompress a file.
+def unpacked(data: Iterable[bytes], packing: Packing | None) -> Iterator[bytes]:
+    """Decompress a file, if it is packed.
 
     A few kilobytes may be made to unpack to white space for minutes: there is a bound to that, and
     to how many times larger a file may become.
     """
-    unpacked = blank = last = 0
+    if packing is None:
+        yield from data
+        return
+    size = blank = last = 0
     for begun, read, output in members(data, packing):
-        unpacked += len(output)
+        size += len(output)
         blank = 0 if output and not output.isspace() else blank + len(output)
         blank += _MEMBER * (begun != last)
         last = begun
         if blank > _MOST_BLANK:
             raise StreamError("holds too much white space, or too many empty parts")
-        if unpacked > _UNPACKED + _MOST_TIMES * read:
+        if size > _UNPACKED + _MOST_TIMES * read:
             raise StreamError(f"unpacks to more than {_MOST_TIMES:,} times its size")
         if output:
             yield output

@@ -7,7 +7,7 @@ import io
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fpdb.io.html import Page, is_html, media_type
@@ -20,7 +20,15 @@ from fpdb.io.responses import (
     header_fields,
     parse_response,
 )
-from fpdb.io.streams import Progress, StreamError, members, packing_of
+from fpdb.io.streams import (
+    ZSTD,
+    Progress,
+    StreamError,
+    join_chunks,
+    members,
+    packing_of,
+    unpacked,
+)
 
 # An HTTP head is stored with the body, and chunks have ends of their own.
 _HEAD = 1 << 18
@@ -32,6 +40,8 @@ _STEP = 1 << 16
 _MOST_REREAD = _LARGEST_RECORD + (1 << 28)
 _VERSION = b"WARC/"
 _BEGINNING_OF_RECORD = b"\nWARC/1."
+# The frame that begins a .warc.zst if the others have a dictionary, which may be packed itself.
+_DICTIONARY, _LARGEST_DICTIONARY = b"\x5d\x2a\x4d\x18", 1 << 24
 # Two line ends, or a few more, follow a block.
 _MOST_BETWEEN = 16
 _REACHES = "has a length that reaches into the next record"
@@ -153,10 +163,16 @@ class _Archive:
         self.file = file
         self.reread = 0  # the bytes that were read or unpacked more than once
         self._progress = progress
-        self._packing = packing_of(file.peek(8))
+        self._packing, place = packing_of(file.peek(8)), 0
+        if file.peek(8).startswith(_DICTIONARY):
+            size = int.from_bytes(file.read(8)[4:], "little")
+            dictionary = file.read(min(size, _LARGEST_DICTIONARY))
+            whole = unpacked([dictionary], packing_of(dictionary))
+            self._packing = replace(ZSTD, dictionary=join_chunks(whole, _LARGEST_DICTIONARY))
+            place = 8 + size
         # How far the file was read, and unpacked.
-        self._read = self._unpacked = 0
-        self._begin(0, 0)
+        self._read, self._unpacked = 0, place
+        self._begin(place, place)
 
     def _begin(self, offset: int, place: int) -> None:
         """Begin a member; its place is that in the file, which is there already."""
@@ -166,8 +182,8 @@ class _Archive:
         chunks = self._chunks(place)
         self._pieces = ((place, chunk) for chunk in chunks)
         if self._packing:
-            unpacked = members(chunks, self._packing)
-            self._pieces = ((place + begun, piece) for begun, _, piece in unpacked)
+            found = members(chunks, self._packing)
+            self._pieces = ((place + begun, piece) for begun, _, piece in found)
 
     def _chunks(self, place: int) -> Iterator[bytes]:
         while chunk := self.file.read1(_STEP):
@@ -281,7 +297,7 @@ class _Archive:
 def _record(archive: _Archive, largest: int, *, doubted: bool) -> Capture | Broken:
     """Read a record; its length is `doubted` where one before was wrong."""
     origin = archive.origin(archive.offset)
-    headers = header_fields(archive.read_head())
+    headers = header_fields(archive.read_head().rstrip())
     kind = headers.get("warc-type", "").lower()
     written = headers.get("content-length", "")
     if not (written.isascii() and written.isdigit() and len(written) <= 18):

@@ -258,35 +258,3 @@ def test_a_reader_that_is_killed_is_a_bad_record(write):
     assert last.source == large
     assert "killed the process that read it by SIGKILL" in last.reason
     assert [each.key for each in read_records(small)] == ["a"]
-
-
-@pytest.mark.slow("the reading process runs out of memory")
-def test_rows_that_fill_the_memory_of_the_reader_end_no_other_file(write, tmp_path):
-    rows, text = 1000, "the same words again and again " * 65_000
-    alike = pa.DictionaryArray.from_arrays(pa.array([0] * rows), pa.array([text]))
-    large = tmp_path / "a.parquet"
-    pq.write_table(
-        pa.table({"key": list(map(str, range(rows))), "text": alike}),
-        large,
-        compression="zstd",
-        dictionary_pagesize_limit=1 << 28,
-    )
-    small = write("stream.arrow", {"key": ["b"], "text": ["some words"]})
-    arrow._decoders.end()
-    # What a file took is free for the next one, in the same process.
-    for _ in range(2):
-        found = [*read_records(str(large)), *read_records(small)]
-        assert len(found) == rows + 1
-        assert {each.reason for each in found if isinstance(each, BadRecord)} == set()
-    arrow._decoders.end()  # whose time is that of this test
-
-
-def test_a_file_that_is_left_early_leaves_no_process(write):
-    path = write("a.parquet", {"key": [f"{n}" for n in range(9000)], "text": ["x"] * 9000})
-    arrow._decoders.end()
-    before = children()
-    found = read_records(path)
-    next(found)
-    assert len(children() - before) == 1
-    found.close()
-    assert children() == before
