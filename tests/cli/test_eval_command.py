@@ -80,14 +80,6 @@ def test_pairs_and_several_recipes(run, documents, tmp_path):
     assert listed.rows[2][4:8] == ["2", "1", "1", "1"]
 
 
-def test_integer_keys_are_those_of_the_table(run, tmp_path):
-    documents, pairs = tmp_path / "pages.jsonl", tmp_path / "pairs.csv"
-    lines = [json.dumps({"id": number, "text": BASE}) for number in (5, 6)]
-    documents.write_text("\n".join(lines))
-    pairs.write_text("5,6,0.9\n")
-    assert [row[3] for row in run("eval", documents, pairs, "-k", "0").rows[1:]] == ["1", "1"]
-
-
 def test_errors_have_a_hint(run, documents, tmp_path):
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("a\tz\t0.9\n")

@@ -196,16 +196,6 @@ def test_a_directory_is_followed_across_a_restart(start, path, tmp_path):
     assert again.end()[0] == 0
 
 
-def test_two_may_follow_into_one_database(start, path, tmp_path):
-    talks = [Talk(start("follow", path, "-", "--skip-duplicates")) for _ in range(2)]
-    for number in range(20):
-        text = " ".join(f"word{place}of{number}" for place in range(15))
-        for name, talk in enumerate(talks):
-            talk.say(page(f"{name}-{number}", text))
-        statuses = sorted(talk.hear()[0]["status"] for talk in talks)
-        assert statuses == ["added", "duplicate"]
-
-
 def test_a_follower_that_waits_uses_hardly_any_processor_time(start, path, tmp_path):
     folder = tmp_path / "crawled"
     folder.mkdir()

@@ -140,12 +140,3 @@ def test_an_empty_database_gives_an_empty_table(run, tmp_path, name):
         pass
     call(run, path, name, "-o", file)
     assert pq.read_table(file).num_rows == 0
-
-
-def test_without_pyarrow_the_error_names_the_extra(run, path, tmp_path, monkeypatch):
-    import sys
-
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    done = run("pairs", path, "-o", tmp_path / "out.parquet")
-    assert done.code == 3
-    assert "pip install 'fpdb-store[arrow]'" in done.err
