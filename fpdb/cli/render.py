@@ -271,7 +271,7 @@ def opened(path: str) -> Iterator[IO[bytes]]:
 
 
 def _write(line: str) -> None:
-    if sys.stdout.isatty():
+    if now.progress_width and sys.stdout.isatty():
         _end_progress()
     with _to_reader():
         sys.stdout.write(line + "\n")

@@ -10,55 +10,35 @@ from fpdb.tables import estimate_cost
 
 
 def rows(done):
-    """The rows of the table, each as a mapping."""
-    header, *lines = done.out.partition("\n\n")[0].splitlines()
-    assert header.split() == [
-        *(
-            "tables",
-            "prefix",
-            "probes",
-            "candidates/probe",
-            "candidates",
-            "bytes",
-            "query",
-            "insert",
-        )
-    ]
+    """The rows of the table: whether each is chosen, and its fields."""
+    _, *lines = done.out.partition("\n\n")[0].splitlines()
     return [(line.startswith("*"), line.lstrip("* ").split()) for line in lines]
 
 
-def plans(done):
-    return {(each["tables"], each["prefix"]): each for each in json.loads(done.out)["plans"]}
-
-
-def test_the_table_for_people(run):
+def test_the_designs_of_the_paper_for_two_to_the_34_fingerprints(run):
     done = run("plan", "--documents", "2**34")
     assert (done.code, done.err) == (0, "")
-    found = rows(done)
-    assert [chosen for chosen, _ in found] == [True] + [False] * (len(found) - 1)
-    four = next(fields for _, fields in found if fields[:2] == ["4", "16"])
+    shown = rows(done)
+    assert [chosen for chosen, _ in shown] == [True] + [False] * (len(shown) - 1)
+    four = next(fields for _, fields in shown if fields[:2] == ["4", "16"])
     assert four[2:5] == ["4", "262,144", "1,048,576"]
     table, _, facts = done.out.partition("\n\n")
     assert len({len(line) for line in table.splitlines()}) == 1
-    assert facts.splitlines() == [
-        "documents      17,179,869,184, 2**34",
-        "false matches  4.1e-05 a query by chance, if fingerprints were random",
-    ]
+    assert "17,179,869,184, 2**34\n" in facts
+    assert "4.1e-05 a query by chance" in facts
+    plans = json.loads(run("plan", "--documents", "2**34", "--json").out)["plans"]
+    found = {(each["tables"], each["prefix"]): each for each in plans}
+    assert (found[4, 16]["candidates_per_probe"], found[4, 16]["candidates"]) == (262_144, 1 << 20)
+    assert found[16, 28]["candidates_per_probe"] == 64
+    assert found[10, 25]["candidates_per_probe"] <= 512
+    assert found[20, 31]["candidates_per_probe"] <= 8
+    assert [each["chosen"] for each in plans] == [chosen for chosen, _ in shown]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "shown"),
-    [
-        (
-            ["--bits", "32"],
-            "1.3 a query by chance, if fingerprints were random; with 64 bits 2.4e-09",
-        ),
-        (["--documents", "1e9"], "2.4e-06 a query"),
-    ],
-)
-def test_false_matches_by_chance(run, arguments, shown):
-    done = run("plan", *arguments)
-    assert f"false matches  {shown}" in done.out
+def test_narrow_fingerprints_match_by_chance(run):
+    assert "1.3 a query by chance, if fingerprints were random; with 64 bits 2.4e-09" in (
+        run("plan", "--bits", "32").out
+    )
 
 
 def test_a_database_that_will_match_by_chance_is_created_with_a_warning(run, tmp_path):
@@ -133,28 +113,21 @@ def test_what_can_t_be_planned(run, arguments):
     assert "\nhint: " in done.err
 
 
-def test_the_three_ways_for_people(run):
+def test_a_database_on_each_machine_one_of_all_and_a_join(run):
     done = run("plan", "--documents", "8e9", "--machines", 200)
     assert (done.code, done.err) == (0, "a database has at most 1.1 TB\n")
-    header, *ways = done.out.splitlines()
-    assert header.split() == ["way", "plan", "documents", "bytes", "query", "insert", "all"]
+    _, *ways = done.out.splitlines()
     for way, name in zip(ways, ("each machine", "one machine", "a join"), strict=True):
-        assert name in way
+        assert way.startswith(name)
     assert " 40,000,000 " in ways[0]
     assert max(map(len, done.out.splitlines())) <= 80
-
-
-def test_all_numbers_of_the_three_ways(run):
-    found = json.loads(run("plan", "--documents", "1e9", "--machines", 10, "-k", 4, "--json").out)
-    each, whole = (fpdb.plans(64, 4, count)[0] for count in (10**8, 10**9))
-    join = fpdb.join_plans(64, 4, 10**9, machines=10, cores=8)[0]
-    assert (found["machines"], found["cores"]) == (10, 8)
-    assert (found["each"]["documents"], found["each"]["name"]) == (10**8, each.name)
-    assert found["each"]["bytes"] == estimate_cost(each, 10**8).bytes
-    assert found["one"]["name"] == whole.name
-    assert found["one"]["load_seconds"] == estimate_cost(whole, 10**9).load_seconds
+    found = json.loads(run("plan", "--documents", "8e9", "--machines", 200, "--json").out)
+    each, whole = (fpdb.plans(64, 3, count)[0] for count in (40_000_000, 8 * 10**9))
+    join = fpdb.join_plans(64, 3, 8 * 10**9, machines=200, cores=8)[0]
+    assert (found["each"]["documents"], found["each"]["name"]) == (40_000_000, each.name)
+    assert found["each"]["bytes"] == estimate_cost(each, 40_000_000).bytes
+    assert found["one"]["load_seconds"] == estimate_cost(whole, 8 * 10**9).load_seconds
     assert (found["join"]["name"], found["join"]["seconds"]) == (join.name, join.seconds)
-    assert found["join"]["shuffle_bytes"] == join.shuffle_bytes
 
 
 @pytest.mark.parametrize(
@@ -177,18 +150,3 @@ def test_the_k_of_a_new_database_is_that_of_its_recipe(run, tmp_path, monkeypatc
     assert run("ingest", "new", "-q", *arguments[:2], stdin=b"").code == 0
     with fpdb.open("new") as database:
         assert database.k == (4 if "news-md5" in arguments else k)
-
-
-def test_the_designs_of_the_paper_for_two_to_the_34_fingerprints(run):
-    done = run("plan", "--documents", "2**34", "--json")
-    found = plans(done)
-    four = found[4, 16]
-    assert (four["probes"], four["candidates_per_probe"], four["candidates"]) == (
-        4,
-        262_144,
-        1 << 20,
-    )
-    assert found[16, 28]["candidates_per_probe"] == 64
-    assert found[10, 25]["candidates_per_probe"] <= 512
-    assert found[20, 31]["candidates_per_probe"] <= 8
-    assert [each["chosen"] for each in found.values()] == [True] + [False] * (len(found) - 1)

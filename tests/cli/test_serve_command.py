@@ -223,15 +223,17 @@ def test_clients_that_are_slow_or_lie_cost_nothing_for_long(path):
         process.wait()
 
 
+def started(start, path, place):
+    """Start a server on a Unix socket, and wait until it listens."""
+    process = start("serve", path, "--unix", place)
+    assert any(b"serving" in line for line in process.stderr)
+    return process
+
+
 def test_a_unix_socket_is_for_its_owner(start, tmp_path, path):
     place = tmp_path / "fpdb.sock"
 
-    def started():
-        process = start("serve", path, "--unix", place)
-        assert any(b"serving" in line for line in process.stderr)
-        return process
-
-    first = started()
+    first = started(start, path, place)
     assert place.stat().st_mode & 0o002 == 0
     other = start("serve", path, "--unix", place)
     assert other.wait(60) == 3
@@ -239,7 +241,7 @@ def test_a_unix_socket_is_for_its_owner(start, tmp_path, path):
     first.kill()
     first.wait()
     assert place.exists()
-    second = started()  # in the place of the one that was killed
+    second = started(start, path, place)  # in the place of the one that was killed
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(str(place))
         client.sendall(b"GET /healthz HTTP/1.1\r\nHost: fpdb\r\nConnection: close\r\n\r\n")
@@ -251,12 +253,7 @@ def test_a_unix_socket_is_for_its_owner(start, tmp_path, path):
 def test_a_server_leaves_the_socket_of_the_next_one(start, tmp_path, path):
     place = tmp_path / "fpdb.sock"
 
-    def started():
-        process = start("serve", path, "--unix", place)
-        assert any(b"serving" in line for line in process.stderr)
-        return process
-
-    first = started()
+    first = started(start, path, place)
     with socket.socket(socket.AF_UNIX) as client:  # whose request is under way at the end
         client.connect(str(place))
         client.sendall(b"POST /v1/check HTTP/1.1\r\nHost: x\r\nContent-Length: 40\r\n\r\n{")
@@ -264,7 +261,7 @@ def test_a_server_leaves_the_socket_of_the_next_one(start, tmp_path, path):
         first.send_signal(signal.SIGTERM)
         while place.exists():
             time.sleep(0.01)
-        second = started()
+        second = started(start, path, place)
     assert first.wait(60) == 0
     assert place.is_socket()
     place.unlink()
@@ -273,10 +270,15 @@ def test_a_server_leaves_the_socket_of_the_next_one(start, tmp_path, path):
     assert place.exists()
 
 
-def test_refused_tokens_are_in_the_log(start, path, tmp_path):
-    tokens = tmp_path / "tokens"
-    tokens.write_text("write 0123456789abcdef\n")
-    tokens.chmod(0o600)
+@pytest.fixture
+def tokens(tmp_path):
+    file = tmp_path / "tokens"
+    file.write_text("write 0123456789abcdef\n")
+    file.chmod(0o600)
+    return file
+
+
+def test_refused_tokens_are_in_the_log(start, path, tokens):
     process = start("serve", path, "--port", 0, "--token-file", tokens)
     with connected(port_of(process)) as connection:
         assert check(connection, "a", authorization="Bearer wrong-wrong-wrong")[0] == 401
@@ -312,13 +314,10 @@ def test_the_address_of_an_explorer_is_no_argument(start, path, tmp_path, monkey
     assert not page.parent.exists()
 
 
-def test_other_hosts_need_a_token(start, path, tmp_path):
+def test_other_hosts_need_a_token(start, path, tmp_path, tokens):
     refused = start("serve", path, "--host", "0.0.0.0", "--port", 0)
     assert refused.wait(60) == 3
     assert b"hint: require tokens" in refused.stderr.read()
-    tokens = tmp_path / "tokens"
-    tokens.write_text("write 0123456789abcdef\n")
-    tokens.chmod(0o600)
     key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
     made = subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost",
