@@ -23,7 +23,7 @@ from typing import IO, Any, Self
 
 from fpdb.errors import ClosedError, FpdbError, LockTimeoutError
 
-CLAIM_FILE = "unfinished"
+CLAIM_FILE, _DRAFT = "unfinished", "draft"
 _SUFFIX, _RANDOM_BYTES = ".new", 8
 _RANDOM = re.compile(f"[0-9a-f]{{{2 * _RANDOM_BYTES}}}{re.escape(_SUFFIX)}")
 _LONGEST_NAME = 255
@@ -49,6 +49,8 @@ class Scratch:
 
     path: Path
     descriptor: int
+    parent: int
+    """The opened folder around it."""
     mode: int
     """What open() gives a new file in the folder around it."""
     owner: int = field(default_factory=os.getpid)
@@ -63,6 +65,10 @@ class Scratch:
         """Make a folder in it, and return its path."""
         os.mkdir(name, 0o700, dir_fd=self.descriptor)
         return self.path / name
+
+    def move(self, name: str, place: str) -> None:
+        """Move a file out of it, to a name in the folder around it."""
+        os.rename(name, place, src_dir_fd=self.descriptor, dst_dir_fd=self.parent)
 
     def require_owner(self) -> None:
         """Raise ClosedError in a child process that was forked in the block."""
@@ -80,35 +86,22 @@ def scratch_folder(beside: Path | None = None, *, alone: bool = False) -> Iterat
     With `alone`, raise LockTimeoutError if there is another one in use beside the path.
     """
     path = beside or Path(tempfile.gettempdir(), "fpdb")
-    parent = _open_folder(path.parent)
-    try:
-        with _made(parent, path) as scratch:
-            if alone and _is_in_use(parent, _prefix(path.name), scratch.path.name):
-                raise LockTimeoutError(
-                    f"another run is writing {path}", hint="wait until it has ended, or end it"
-                )
-            yield scratch
-    finally:
-        os.close(parent)
-
-
-@contextlib.contextmanager
-def _made(parent: int, path: Path) -> Iterator[Scratch]:
     prefix = _prefix(path.name)
-    _remove_abandoned(parent, prefix)
-    name, folder, claim = _begun(parent, prefix)
     with contextlib.ExitStack() as stack:
+        parent = _open_folder(path.parent)
+        stack.callback(os.close, parent)
+        _remove_abandoned(parent, prefix)
+        name, folder, claim = _begun(parent, prefix)
         stack.callback(os.close, claim)
         stack.callback(os.close, folder)
         mode = stat.S_IMODE(os.fstat(claim).st_mode)
         _if_able(os.fchmod, claim, 0o600)
-        scratch = Scratch(path.parent / name, folder, mode)
-        if not _is_own(os.fstat(folder), os.fstat(claim)):
-            _unlink_claim(folder)
-            raise PermissionError(
-                errno.EACCES, f"another user replaced {scratch.path} as soon as it was made"
-            )
+        scratch = Scratch(path.parent / name, folder, parent, mode)
         try:
+            if alone and _is_in_use(parent, prefix, name):
+                raise LockTimeoutError(
+                    f"another run is writing {path}", hint="wait until it has ended, or end it"
+                )
             yield scratch
         finally:
             # A child that was forked in the block has nothing to remove.
@@ -120,23 +113,26 @@ def _made(parent: int, path: Path) -> Iterator[Scratch]:
 def _begun(parent: int, prefix: str) -> tuple[str, int, int]:
     """Make a folder and its locked claim; return its name, and the descriptors of both."""
     for _ in range(_ATTEMPTS):
-        name = _random_name(prefix)
+        name = prefix + secrets.token_hex(_RANDOM_BYTES) + _SUFFIX
         os.mkdir(name, 0o700, dir_fd=parent)
-        with contextlib.ExitStack() as undo:
-            undo.callback(_remove_empty, parent, name)
-            # Another maker may remove the folder until the claim is locked.
-            try:
-                folder = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)
-                undo.callback(os.close, folder)
-                claim = new_file(CLAIM_FILE, 0o666, folder=folder)
-                undo.callback(os.close, claim)
-                undo.callback(_unlink_claim, folder)
-                if not _lock(claim, unable=True):
-                    continue
-            except FileNotFoundError:
-                continue
-            undo.pop_all()
-            return name, folder, claim
+        # Another maker may remove the folder until the claim is locked.
+        with contextlib.ExitStack() as undo, contextlib.suppress(FileNotFoundError):
+            undo.callback(_if_there, os.rmdir, name, parent)
+            folder = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)
+            undo.callback(os.close, folder)
+            claim = new_file(CLAIM_FILE, 0o666, folder=folder)
+            undo.callback(os.close, claim)
+            undo.callback(_if_there, os.unlink, CLAIM_FILE, folder)
+            # Who may write to the folder around it could have replaced it. Folder and claim are
+            # compared because some file systems show other owners and modes than were given.
+            around, inside = os.fstat(folder), os.fstat(claim)
+            exposed = around.st_mode & _OTHERS and not inside.st_mode & _OTHERS
+            if around.st_uid != inside.st_uid or exposed:
+                what = f"another user replaced {name} as soon as it was made"
+                raise PermissionError(errno.EACCES, what)
+            if _lock(claim, unable=True):
+                undo.pop_all()
+                return name, folder, claim
     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
 
@@ -153,24 +149,10 @@ def _lock(claim: int, *, unable: bool) -> bool:
     return os.fstat(claim).st_nlink > 0  # else its folder was removed
 
 
-def _is_own(folder: os.stat_result, claim: os.stat_result) -> bool:
-    """Return whether this process made a folder, as it made the claim in it.
-
-    Who may write to the folder around it could have replaced it. The two are compared with each
-    other because some file systems show other owners and modes than were given.
-    """
-    private = not folder.st_mode & _OTHERS or claim.st_mode & _OTHERS
-    return folder.st_uid == claim.st_uid and bool(private)
-
-
 def _prefix(name: str) -> str:
     """Return how the names of scratch folders beside a path begin, shortened if they must be."""
     room = _LONGEST_NAME - 2 * _RANDOM_BYTES - len("." + _SUFFIX)
     return os.fsdecode(os.fsencode(f".{name}")[:room]) + "."
-
-
-def _random_name(prefix: str) -> str:
-    return f"{prefix}{secrets.token_hex(_RANDOM_BYTES)}{_SUFFIX}"
 
 
 def remove_abandoned(beside: Path) -> None:
@@ -188,7 +170,7 @@ def _remove_abandoned(parent: int, prefix: str) -> None:
         with contextlib.suppress(OSError):
             if _lock(claim, unable=False):
                 # Under another name: a worker of the killed process may be making a file in it.
-                other = _random_name(prefix)
+                other = prefix + secrets.token_hex(_RANDOM_BYTES) + _SUFFIX
                 os.rename(name, other, src_dir_fd=parent, dst_dir_fd=parent)
                 _remove(parent, other, folder)
 
@@ -206,7 +188,7 @@ def _folders(parent: int, prefix: str) -> Iterator[tuple[str, int, int]]:
             stack.callback(os.close, folder)
             if os.fstat(folder).st_uid != os.geteuid():
                 continue
-            _remove_empty(parent, name)
+            _if_there(os.rmdir, name, parent)
             # Without a claim, it isn't one of fpdb's.
             flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             claim = os.open(CLAIM_FILE, flags, dir_fd=folder)
@@ -235,14 +217,10 @@ def _is_in_use(parent: int, prefix: str, own: str) -> bool:
     return False
 
 
-def _remove_empty(parent: int, name: str) -> None:
+def _if_there(act: Callable[..., None], name: str, folder: int) -> None:
+    """Remove a file, or an empty folder, if that is possible."""
     with contextlib.suppress(OSError):
-        os.rmdir(name, dir_fd=parent)
-
-
-def _unlink_claim(folder: int) -> None:
-    with contextlib.suppress(OSError):
-        os.unlink(CLAIM_FILE, dir_fd=folder)
+        act(name, dir_fd=folder)
 
 
 class Drafts:
@@ -250,8 +228,7 @@ class Drafts:
 
     def __init__(self) -> None:
         self._stack = contextlib.ExitStack()
-        self._scratches: dict[tuple[int, int], Scratch] = {}
-        self._finished: list[_Finished] = []
+        self._finished: list[tuple[str, str, Scratch]] = []
 
     def __enter__(self) -> Self:
         return self
@@ -259,13 +236,13 @@ class Drafts:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         with self._stack:
             if kind is None:
-                for each in self._finished:
-                    each.scratch.require_owner()
-                    with _written(each.shown):
-                        each.move()
-                for each in self._finished:
-                    with _written(each.shown):
-                        _if_able(os.fsync, each.parent)
+                for shown, name, scratch in self._finished:
+                    scratch.require_owner()
+                    with _written(shown):
+                        scratch.move(_DRAFT, name)
+                for shown, _name, scratch in self._finished:
+                    with _written(shown):
+                        _if_able(os.fsync, scratch.parent)
 
     @contextlib.contextmanager
     def file(self, target: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
@@ -274,58 +251,36 @@ class Drafts:
         A link is followed, as open() does; a device, a pipe and a descriptor of this process
         (/dev/stdout) are written at once.
         """
-        shown = os.fspath(target)
+        shown, scratch = os.fspath(target), None
         with _written(shown):
-            finished, descriptor = None, _open_special(shown)
+            place = _followed(Path(shown))
+            descriptor = _open_special(place)
             if descriptor is None:
-                finished = self._begin(shown)
-                descriptor = new_file(finished.name, folder=finished.scratch.descriptor)
+                scratch = self._stack.enter_context(scratch_folder(place))
+                descriptor = new_file(_DRAFT, folder=scratch.descriptor)
         with contextlib.ExitStack() as stack:
             stack.callback(os.close, descriptor)
             raw = stack.enter_context(_NamedFile(descriptor, shown))
             file = io.BufferedWriter(raw, _BUFFER)
             yield file
-            if finished:
-                finished.scratch.require_owner()
+            if scratch:
+                scratch.require_owner()
             if not file.closed:
                 file.flush()
-            if finished:
+            if scratch:
                 with _written(shown):
-                    _if_able(os.fchmod, descriptor, finished.mode())
+                    _if_able(os.fchmod, descriptor, _mode(place.name, scratch))
                     os.fsync(descriptor)
-                self._finished.append(finished)
-
-    def _begin(self, shown: str) -> "_Finished":
-        parent, place = _followed(Path(shown))
-        self._stack.callback(os.close, parent)
-        found = os.fstat(parent)
-        key = found.st_dev, found.st_ino
-        if key not in self._scratches:
-            self._scratches[key] = self._stack.enter_context(_made(parent, place))
-        return _Finished(shown, self._scratches[key], str(len(self._finished)), parent, place.name)
+                self._finished.append((shown, place.name, scratch))
 
 
-@dataclass
-class _Finished:
-    """A file in a scratch folder, and its place in the folder around it."""
-
-    shown: str
-    scratch: Scratch
-    name: str
-    parent: int
-    place: str
-
-    def mode(self) -> int:
-        """Return the mode of the user's own file that it replaces, or what open() gives it."""
-        with contextlib.suppress(FileNotFoundError):
-            found = os.lstat(self.place, dir_fd=self.parent)
-            if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid():
-                return found.st_mode & 0o777
-        return self.scratch.mode
-
-    def move(self) -> None:
-        folder = self.scratch.descriptor
-        os.rename(self.name, self.place, src_dir_fd=folder, dst_dir_fd=self.parent)
+def _mode(name: str, scratch: Scratch) -> int:
+    """Return the mode of the user's own file that a draft replaces, or what open() gives it."""
+    with contextlib.suppress(FileNotFoundError):
+        found = os.lstat(name, dir_fd=scratch.parent)
+        if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid():
+            return found.st_mode & 0o777
+    return scratch.mode
 
 
 @contextlib.contextmanager
@@ -361,61 +316,41 @@ def _written(path: str) -> Iterator[None]:
         ) from None
 
 
-def _open_special(path: str) -> int | None:
-    """Open what isn't a regular file and can't be replaced by one; return None for all else."""
-    own = os.path.realpath("/proc/self/fd")
+def _followed(path: Path) -> Path:
+    """Follow the links at a path; return the path of a file, there or not, or of a descriptor."""
     for _ in range(_MOST_LINKS):
-        folder, name = os.path.split(path)
-        if os.path.realpath(folder or ".") in (own, "/dev/fd") and name.isdecimal():
-            return os.dup(int(name))
-        if not os.path.islink(path):
-            break
-        path = os.path.join(folder, os.readlink(path))
-    if os.path.exists(path) and not os.path.isfile(path):
+        if _descriptor(path) is not None or not os.path.islink(path):
+            return path
+        link, folder = os.lstat(path), os.stat(path.parent)
+        # Linux refuses to follow a stranger's link in a folder that all may write to, as /tmp
+        # (fs.protected_symlinks), but not where a program reads it.
+        if folder.st_mode & stat.S_IWOTH and link.st_uid not in (os.geteuid(), folder.st_uid):
+            raise PermissionError(errno.EACCES, f"it is a symbolic link of user {link.st_uid}")
+        path = path.parent / os.readlink(path)
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+
+
+def _descriptor(path: Path) -> int | None:
+    """Return the number of the descriptor of this process that a path names, as /dev/fd/1."""
+    folders = os.path.realpath("/proc/self/fd"), "/dev/fd"
+    is_one = path.name.isdecimal() and os.path.realpath(path.parent) in folders
+    return int(path.name) if is_one else None
+
+
+def _open_special(path: Path) -> int | None:
+    """Open what isn't a regular file and can't be replaced by one; return None for all else."""
+    if (descriptor := _descriptor(path)) is not None:
+        return os.dup(descriptor)
+    if path.exists() and not path.is_file():
         return os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC)
     return None
 
 
-def _followed(path: Path) -> tuple[int, Path]:
-    """Follow links; return the opened folder of what a path leads to, and where that is."""
-    if not path.name:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-    folder = _open_folder(path.parent)
-    for _ in range(_MOST_LINKS):
-        try:
-            found = os.lstat(path.name, dir_fd=folder)
-        except FileNotFoundError:
-            return folder, path
-        except BaseException:
-            os.close(folder)
-            raise
-        if not stat.S_ISLNK(found.st_mode):
-            return folder, path
-        try:
-            _require_trusted(found, os.fstat(folder))
-            leads = Path(os.readlink(path.name, dir_fd=folder))
-            other = _open_folder(leads.parent, folder)
-        finally:
-            os.close(folder)
-        folder, path = other, path.parent / leads
-    os.close(folder)
-    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-
-
-def _require_trusted(link: os.stat_result, folder: os.stat_result) -> None:
-    """Raise PermissionError for a stranger's link in a folder that all may write to, as /tmp.
-
-    Linux refuses to follow these (fs.protected_symlinks), but not where a program reads them.
-    """
-    if folder.st_mode & stat.S_IWOTH and link.st_uid not in (os.geteuid(), folder.st_uid):
-        raise PermissionError(errno.EACCES, f"it is a symbolic link of user {link.st_uid}")
-
-
-def _open_folder(path: Path, folder: int | None = None) -> int:
+def _open_folder(path: Path) -> int:
     try:
-        return os.open(path, _FOLDER, dir_fd=folder)
+        return os.open(path, _FOLDER)
     except PermissionError:  # it may be one that can be written, but not listed
-        return os.open(path, _FOLDER | getattr(os, "O_PATH", 0), dir_fd=folder)
+        return os.open(path, _FOLDER | getattr(os, "O_PATH", 0))
 
 
 def _if_able(act: Callable[..., None], *arguments: int) -> None:

@@ -52,18 +52,18 @@ def stop(patch, where):
     elif where == "before its outputs are moved":
         patch.setattr(Runs, "begin", fail)
     elif where == "when it begins to move them":
-        patch.setattr(scratch._Finished, "move", fail)
+        patch.setattr(scratch.Scratch, "move", fail)
     elif where == "when one was moved":
-        real = scratch._Finished.move
+        real = scratch.Scratch.move
         moved = []
 
-        def move(one):
+        def move(*one):
             moved.append(one)
             if len(moved) == 2:
                 raise StoppedError
-            real(one)
+            real(*one)
 
-        patch.setattr(scratch._Finished, "move", move)
+        patch.setattr(scratch.Scratch, "move", move)
     elif where == "when they are in their places":
         patch.setattr(Runs, "finish", fail)
     elif where == "in the last transaction":
