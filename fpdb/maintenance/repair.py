@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-from array import array
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain, islice
@@ -14,7 +13,7 @@ import numpy as np
 from fpdb.arrays import Column, Rows, among, joined
 from fpdb.documents.catalog import KEYS, IntegerCatalog, find_key
 from fpdb.documents.layout import layout, new_database
-from fpdb.errors import DamagedError, FormatError, InputError, NotADatabaseError, StorageError
+from fpdb.errors import DamagedError, InputError, NotADatabaseError, StorageError
 from fpdb.maintenance.check import require_document, shown_id
 from fpdb.maintenance.rebuild import write_tables
 from fpdb.models import Key, Problem, Repaired, now, require_whole
@@ -28,7 +27,7 @@ from fpdb.storage.format import (
     unpack_header,
     unpack_record,
 )
-from fpdb.storage.survey import Entry, Survey
+from fpdb.storage.survey import Survey
 from fpdb.tables.bits import Fingerprints, of_words, to_array
 from fpdb.tables.bulk_load import LEAST_MEMORY, MEMORY
 from fpdb.tables.sorted_pages import NumberPages, R, SortedPages
@@ -99,16 +98,8 @@ def repair(
 
 
 def _find_header(survey: Survey) -> Header | None:
-    unreadable = None
-    for value in survey.copies_of(b"header"):  # it never changes, so an old copy of it will do
-        try:
-            return unpack_header(value)
-        except (DamagedError, NotADatabaseError):
-            continue
-        except FormatError as error:
-            unreadable = error
-    if unreadable:
-        raise unreadable
+    with contextlib.suppress(DamagedError, NotADatabaseError):
+        return unpack_header(next((entry.value for entry in survey.entries("header")), b"") or b"")
     return None
 
 
@@ -136,9 +127,6 @@ class _Repair:
         }
         if isinstance(self._catalog, IntegerCatalog):
             self._unpackers[self._index.home.name] = partial(_unpack, self._index.home)
-        for page, entries in survey.stray_leaves():
-            if name := next(filter(None, map(self._tree_of, entries)), None):
-                survey.leaves.setdefault(name, array("Q")).append(page)
 
     def run(self, built: Environment, memory: int) -> None:
         """Fill a new database."""
@@ -210,14 +198,6 @@ class _Repair:
             what = "they are lost, so it isn't known how many documents there were"
             self._report("counters", what)
             return None
-
-    def _tree_of(self, entry: Entry) -> str | None:
-        """Return the tree to which an entry of a stray leaf belongs, by its checksum."""
-        for name, unpack in self._unpackers.items():
-            with contextlib.suppress(DamagedError, InputError):
-                unpack(entry.key, entry.value)
-                return name
-        return None
 
     def _read(self, name: str) -> Iterator[Any]:
         """Yield the values of a tree that are intact."""

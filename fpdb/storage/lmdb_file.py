@@ -51,10 +51,9 @@ DEEPEST = 32  # levels of a tree; LMDB's cursors have no more
 _SMALL = 64  # pages of the trees of names and of the header, unless a recipe has a table of weights
 _LARGE = 1 << 20  # only a list of free pages, or a header with a table of weights, is longer
 
-REACHED, FREE, WITHIN = 1, 2, 3  # what may be known of a page; one WITHIN a value has no head
-
 _NO_STATE = -1  # below every number of writes
 
+LAST_COMMIT_LOST = "what the last commit added may be lost, what it deleted may be back"
 _BACKUP_HINT = "restore it from a backup"
 _REPAIR_HINT = (
     "run `fpdb repair`, which writes the newest state that can be read into a new database, "
@@ -117,11 +116,15 @@ class Node(NamedTuple):
 
 
 class NodePage(NamedTuple):
-    """The nodes of a leaf or a branch, and whether nothing in the page is wrong."""
+    """The nodes of a leaf or a branch, none if anything in their places is wrong."""
 
     kind: int
     nodes: list[Node]
-    intact: bool
+
+
+def tree_of(value: bytes | None) -> Tree | None:
+    """Parse the description of a tree, None if it can't be one."""
+    return Tree(*_TREE.unpack(value)) if value and len(value) == _TREE.size else None
 
 
 def parse_meta(data: bytes) -> Meta:
@@ -157,40 +160,25 @@ def run_length(page: bytes) -> int:
 
 
 def parse_page(page: bytes) -> NodePage:
-    """Parse the nodes of a branch or a leaf, as far as they can be distinguished from deleted ones.
+    """Parse the nodes of a branch or a leaf, in the order of their keys.
 
-    Nodes follow each other from `upper` to the end of the page, and deleted ones remain before
-    them. Of the bounds and the slots, either is enough to find the nodes.
+    They must follow each other from `upper` to the end of the page: else a slot may lead to a node
+    that was deleted.
     """
-    kind = kind_of(page)
-    if kind not in {BRANCH, LEAF}:
-        return NodePage(0, [], intact=False)
-    _, _, lower, upper = PAGE_HEAD.unpack_from(page)
-    slots: tuple[int, ...] = ()
-    if PAGE_HEAD.size <= lower <= len(page) and not lower % 2:
-        slots = struct.unpack_from(f"={(lower - PAGE_HEAD.size) // 2}H", page, PAGE_HEAD.size)
-    nodes = _nodes_from(page, kind, min(slots, default=0))
-    if nodes and len(nodes) == len(slots) and nodes.keys() == set(slots):
-        return NodePage(kind, [nodes[at] for at in slots], intact=min(slots) == upper)
-    nodes = _nodes_from(page, kind, upper)
-    if not nodes:
-        certain = [at for at in slots if at >= upper >= lower]
-        nodes = {at: node for at in certain if (node := _parse_node(page, kind, at))}
-    return NodePage(kind, sorted(nodes.values()), intact=False)
-
-
-def _nodes_from(page: bytes, kind: int, start: int) -> dict[int, Node]:
-    """Parse node after node from an offset on; nothing unless they end where the page ends."""
-    found: dict[int, Node] = {}
-    at = start
-    while PAGE_HEAD.size <= at < len(page):
-        node = _parse_node(page, kind, at)
+    kind, (_, _, lower, upper) = kind_of(page), PAGE_HEAD.unpack_from(page)
+    if kind not in {BRANCH, LEAF} or not PAGE_HEAD.size <= lower <= len(page):
+        return NodePage(0, [])
+    slots = struct.unpack_from(f"={(lower - PAGE_HEAD.size) // 2}H", page, PAGE_HEAD.size)
+    nodes: dict[int, Node] = {}
+    at = upper
+    for slot in sorted(slots):
+        node = _parse_node(page, kind, at) if slot == at else None
         if node is None:
-            return {}
-        found[at] = node
+            return NodePage(0, [])
+        nodes[slot] = node
         at += NODE_HEAD.size + len(node.key) + len(node.value)
         at += at % 2
-    return found if at == len(page) else {}
+    return NodePage(kind, [nodes[slot] for slot in slots] if at == len(page) else [])
 
 
 def _parse_node(page: bytes, kind: int, at: int) -> Node | None:
@@ -227,7 +215,6 @@ class LmdbFile:
         self._descriptor = descriptor
         self.size = os.fstat(descriptor).st_size
         self.page_size = self._find_page_size()
-        self.reached = bytearray()  # what is known of each page
 
     def close(self) -> None:
         """Close the file."""
@@ -302,31 +289,12 @@ class LmdbFile:
                 else:
                     pending += [node.number for node in reversed(page.nodes)]
 
-    def named_trees(self, main: Tree) -> dict[str, Tree]:
-        """Return the trees that a main tree names."""
-        return {
-            node.key.decode(errors="replace"): Tree(*_TREE.unpack(node.value))
-            for node in self.entries(main)
-            if len(node.value) == _TREE.size and not node.big
-        }
-
     def entry(self, tree: Tree | None, key: bytes) -> bytes | None:
         """Return the value of a key of a small tree."""
         for node in self.entries(tree) if tree else ():
             if node.key == key:
                 return self.value(node)
         return None
-
-    def mark_run(self, run: range) -> bool:
-        """Mark the pages of one value as reached; return whether that is the first time."""
-        if not run:
-            return True
-        fresh = run[0] >= METAS and run[-1] < len(self.reached)
-        if fresh:
-            fresh = not any(self.reached[run[0] : run[-1] + 1])
-            self.reached[run[0]] = REACHED
-            self.reached[run[0] + 1 : run[-1] + 1] = bytes([WITHIN]) * (len(run) - 1)
-        return fresh
 
     def _find_page_size(self) -> int:
         for offset in (0, *_PAGE_SIZES):
@@ -373,7 +341,7 @@ def newest_state(file: LmdbFile) -> tuple[Meta | None, list[str]]:
     if newest != taken:
         faults.append("LMDB would take an older state, since the newest meta page is damaged")
     if faults and None in counts:
-        faults.append("what the last commit added may be lost, what it deleted may be back")
+        faults.append(LAST_COMMIT_LOST)
     return None if newest is None else metas[newest], faults
 
 
@@ -392,13 +360,12 @@ def _is_failed_commit(file: LmdbFile, older: Meta, newer: Meta) -> bool:
 def _count_writes(file: LmdbFile, meta: Meta) -> int | None:
     """Return the number of writes that a state has counted, None if it can't be read."""
     root = meta.main.root
-    tree = file.entry(meta.main, b"counters")
-    if tree is None or len(tree) != _TREE.size:
+    tree = tree_of(file.entry(meta.main, b"counters"))
+    if tree is None:
         # Nothing, or an intact page of something else, to which a damaged meta page leads.
-        page = file.page(root)
-        return _NO_STATE if root == NO_PAGE or (page and parse_page(page).intact) else None
+        return _NO_STATE if root == NO_PAGE or file.nodes(root) else None
     try:
-        return Counters.unpack(file.entry(Tree(*_TREE.unpack(tree)), b"counters")).writes
+        return Counters.unpack(file.entry(tree, b"counters")).writes
     except DamagedError:
         return None
 

@@ -1,13 +1,17 @@
-"""What a check finds in a database after damage that is undone."""
+"""The pages of a data file, and what a check finds after damage that is undone."""
 
 import contextlib
 from collections.abc import Callable
+from pathlib import Path
 
 from fpdb import Database
 from fpdb.documents.catalog import View
 from fpdb.maintenance.check import check_view
 from fpdb.models import Key, Problem
 from fpdb.storage import WriteTransaction
+from fpdb.storage.lmdb_file import BRANCH, NO_PAGE, parse_page
+from fpdb.storage.open_checks import open_data
+from fpdb.storage.survey import Survey
 
 Damage = Callable[[WriteTransaction], object]
 
@@ -28,3 +32,16 @@ def problems(db: Database, damage: Damage = lambda _: None) -> list[Problem]:
 def named(number: int, keys: str) -> Key:
     """The key of a document with a number."""
     return number if keys == "integer" else f"page/{number:04d}"
+
+
+def tree_pages(path: Path) -> dict[int, int]:
+    """The kinds of all pages that are branches or leaves of a tree."""
+    found = {}
+    with Survey(open_data(path)) as survey:
+        pending = [tree.root for tree in survey.trees.values() if tree.root != NO_PAGE]
+        for number in pending:
+            page = parse_page(survey.file.page(number) or b"")
+            found[number] = page.kind
+            if page.kind == BRANCH:
+                pending += [node.number for node in page.nodes]
+    return found

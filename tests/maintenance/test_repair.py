@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from damaged import tree_pages
 from tiers import examples
 
 import fpdb
@@ -20,8 +21,9 @@ from fpdb.errors import (
     StorageError,
 )
 from fpdb.maintenance import repair as maintenance_repair
+from fpdb.models import Problem
 from fpdb.storage.format import unpack_record
-from fpdb.storage.lmdb_file import BRANCH, REACHED, kind_of, parse_page
+from fpdb.storage.lmdb_file import BRANCH
 from fpdb.storage.open_checks import open_data
 from fpdb.storage.survey import Survey
 
@@ -105,15 +107,7 @@ def survey_of(path: Path) -> Survey:
 
 def leaves(path: Path, name: str) -> list[int]:
     with survey_of(path) as survey:
-        return list(survey.leaves[name])
-
-
-def branches(path: Path) -> list[int]:
-    """The pages of all trees that are branches."""
-    with survey_of(path) as survey:
-        file = survey.file
-        reached = [number for number in range(2, file.pages) if file.reached[number] == REACHED]
-        return [number for number in reached if kind_of(file.page(number) or b"") == BRANCH]
+        return list(dict.fromkeys(entry.page for entry in survey.entries(name)))
 
 
 @pytest.fixture(params=["text", "integer"])
@@ -144,32 +138,29 @@ def test_a_sound_database_gives_an_equal_one(tmp_path: Path, keys: str, bits: in
         assert list(new.check()) == []
 
 
-def test_all_documents_come_back_when_all_branches_are_lost(path: Path) -> None:
-    expected = contents(path)
-    lost = branches(path)
-    assert lost
-    lose(path, *lost)
-    result, found = repaired(path)
-    assert found == expected
-    assert (result.missing, result.lost) == (0, ())
-    assert len(result.problems) >= len(lost)
-
-
-def test_all_documents_come_back_when_the_names_are_lost(path: Path) -> None:
-    expected = contents(path)
+def test_a_lost_branch_costs_what_is_below_it(tmp_path: Path) -> None:
+    path = filled(tmp_path / "db", "text")
     with survey_of(path) as survey:
-        file = survey.file
-        names = [
-            number
-            for number in range(2, file.pages)
-            if file.reached[number] == REACHED
-            and any(node.key == b"table-00" for node in parse_page(file.page(number) or b"").nodes)
-        ]
-    lose(path, *names)
+        root = survey.trees["documents"].root
+    assert tree_pages(path)[root] == BRANCH
+    expected = contents(path)
+    lose(path, root)
+    result, found = repaired(path)
+    assert found == {}
+    assert set(result.lost) == set(expected)
+    assert Problem("documents", f"page {root} is lost") in result.problems
+
+
+def test_without_the_page_of_names_the_last_commit_is_undone(path: Path, keys: str) -> None:
+    expected = contents(path)
+    with fpdb.open(path) as db:
+        db.add(named(9000, keys), "one two three four five six")
+    with survey_of(path) as survey:
+        root = survey.trees["names"].root
+    lose(path, root)
     result, found = repaired(path)
     assert found == expected
-    assert result.missing is None  # the counters are lost with a name, too
-    assert result.problems
+    assert any("the last commit" in problem.what for problem in result.problems)
 
 
 def test_a_lost_leaf_costs_what_stood_on_it_and_its_keys_are_named(tmp_path: Path) -> None:
@@ -257,6 +248,18 @@ def test_pages_in_each_others_place_are_lost(path: Path, keys: str) -> None:
     assert result.problems
 
 
+@pytest.mark.parametrize("place", [3, 10, 12, 14, 16], ids=str)
+def test_a_damaged_head_of_a_leaf_costs_its_documents(tmp_path: Path, place: int) -> None:
+    path = filled(tmp_path / "db", "text")
+    expected = contents(path)
+    leaf = leaves(path, "documents")[3]
+    overwrite(path, leaf * PAGE + place, b"\x55")
+    result, found = repaired(path)
+    assert 0 < len(result.lost) < 100
+    assert found == {key: expected[key] for key in expected.keys() - set(result.lost)}
+    assert any(f"page {leaf} is" in problem.what for problem in result.problems)
+
+
 def test_what_was_deleted_or_replaced_stays_away_whatever_is_lost(path: Path) -> None:
     expected = contents(path)
     data = (path / "data.mdb").read_bytes()
@@ -324,20 +327,6 @@ def test_without_both_meta_pages_nothing_can_be_told_from_what_was_deleted(
     assert not (tmp_path / "new").exists()
 
 
-def test_without_the_list_of_free_pages_only_what_is_reached_is_taken(path: Path) -> None:
-    expected = contents(path)
-    data = (path / "data.mdb").read_bytes()
-    meta = newest_meta(path) * PAGE
-    free = int.from_bytes(data[meta + 80 :][:8], "little")
-    lose(path, free)
-    _, found = repaired(path)
-    assert found == expected
-    lose(path, leaves(path, "documents")[3])
-    result, found = repaired(path)
-    assert all(value == expected[key] or bare(value, expected[key]) for key, value in found.items())
-    assert any(problem.where == "free pages" for problem in result.problems)
-
-
 def test_a_lost_header(path: Path, keys: str, tmp_path: Path) -> None:
     expected = contents(path)
     lose(path, *headers(path))
@@ -362,7 +351,7 @@ def test_a_truncated_file_loses_what_was_on_the_missing_pages(
     with survey_of(path) as survey:
         last_pages = [
             (max([leaf, *survey.file.run(node)]), node)
-            for leaf in survey.leaves["documents"]
+            for leaf in {entry.page for entry in survey.entries("documents")}
             for node in survey.file.nodes(leaf)
         ]
         middle = sorted(page for page, _ in last_pages)[len(last_pages) // 2]
@@ -408,14 +397,15 @@ def test_what_stands_in_the_way(path: Path, tmp_path: Path) -> None:
 def test_a_database_that_is_written_to_meanwhile(
     path: Path, tmp_path: Path, keys: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    walk = Survey.stray_leaves
+    entries = Survey.entries
 
-    def stray_leaves(self: Survey) -> Any:
-        with fpdb.open(path) as db:
-            db.add(named(1, keys), "one two three four")
-        return walk(self)
+    def late(self: Survey, name: str) -> Any:
+        if name == "documents":
+            with fpdb.open(path) as db:
+                db.add(named(1, keys), "one two three four")
+        return entries(self, name)
 
-    monkeypatch.setattr(Survey, "stray_leaves", stray_leaves)
+    monkeypatch.setattr(Survey, "entries", late)
     with pytest.raises(StorageError, match="was written to"):
         fpdb.repair(path, tmp_path / "new")
     assert not (tmp_path / "new").exists()

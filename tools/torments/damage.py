@@ -345,9 +345,7 @@ def _mend(source: Source, spoilt: bytes, new: Path, counts: dict[str, int]) -> l
         counts |= {"repairs refused": 1, "intact documents refused": len(safe)}
         return []
     lost, reported, why = safe & mended.lost, mended.reported, ""
-    if any(what.startswith("free pages") for what in reported):
-        why = " with the list of free pages"
-    elif any("the last commit" in what for what in reported):
+    if any("the last commit" in what for what in reported):
         # The state before is read instead, and a page of that is damaged, too.
         why = " with the last commit"
     counts |= {

@@ -2,7 +2,7 @@
 
 import random
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,12 +11,13 @@ import numpy as np
 import fpdb
 from fpdb.storage.lmdb_file import (
     BRANCH,
+    NO_PAGE,
     NODE_HEAD,
     PAGE_HEAD,
-    REACHED,
     LmdbFile,
-    kind_of,
-    number_of,
+    Node,
+    Tree,
+    newest_state,
     parse_page,
 )
 from fpdb.storage.number_pages import unpack_rows
@@ -196,59 +197,75 @@ def parts(path: Path) -> Parts:
         keys = {document.id: document.key for document in db.scan()}
         home, catalog = db._index.home, db._catalog
     with Survey(open_data(path)) as survey:
-        file = survey.file
+        file, roots = survey.file, survey.trees
+        names = pages_of(file, roots["names"])
         found: dict[Any, list[range]] = {key: [] for key in keys.values()}
-        leaves = [leaf for numbers in survey.leaves.values() for leaf in numbers]
-        for key, ranges in _values(file, survey.leaves["documents"]):
-            found[keys[int.from_bytes(key)]] += ranges
+        for key, ranges in _values(file, roots["documents"]):
+            found[keys[int.from_bytes(key)]] += [*map(_whole, names), *ranges]
         if catalog.kind == "integer":
             recorded = {key for key, ranges in found.items() if ranges}
             for pages, column in ((catalog.by_key, 0), (home, -1)):
-                ranges_of = dict(_values(file, survey.leaves[pages.name]))
+                ranges_of = dict(_values(file, roots[pages.name]))
                 for entry in survey.entries(pages.name):
                     rows = unpack_rows(entry.value or b"", pages.columns, pages.seed_at(entry.key))
                     for number in rows[column].tolist():
                         if number not in recorded:
-                            found[number] += ranges_of[entry.key]
+                            found[number] += [*map(_whole, names), *ranges_of[entry.key]]
         lengths: dict[int, list[int]] = {}
-        others = set(leaves)
-        for each in (node for leaf in leaves for node in file.nodes(leaf)):
-            run = file.run(each)
-            others.update(run)
-            if len(run) == 1:
-                lengths.setdefault(each.length, []).append(each.number)
-        reached = [n for n in range(2, len(file.reached)) if file.reached[n] == REACHED]
-        special = [number for number in reached if number not in others]
-        branches = [n for n in special if (page := file.page(n)) and kind_of(page) == BRANCH]
+        branches, leaves, values = set[int](), set[int](), set[int]()
+        for way, nodes in (each for tree in roots.values() for each in ways(file, tree)):
+            branches.update(way[:-1])
+            leaves.add(way[-1])
+            for node in nodes:
+                if node.big:
+                    values.add(node.number)
+                if len(file.run(node)) == 1:
+                    lengths.setdefault(node.length, []).append(node.number)
+        meta, _ = newest_state(file)
+        free = pages_of(file, meta.free) if meta else []
         trees = [
             leaf * PAGE + at + len(name) + _TREE
-            for leaf in survey.leaves["names"]
-            for name in survey.trees
+            for leaf in names
+            for name in roots
             if (at := (file.page(leaf) or b"").find(name.encode())) > 0
         ]
     same = [numbers for numbers in lengths.values() if len(numbers) > 1]
-    return Parts(found, reached, [0, 1, *special], leaves, branches, same, trees)
+    reached = sorted({*branches, *leaves, *values, *free})
+    special = [0, 1, *sorted({*branches, *names, *free})]
+    return Parts(found, reached, special, sorted(leaves), sorted(branches), same, trees)
 
 
-def _values(file: LmdbFile, leaves: Iterable[int]) -> Iterator[tuple[bytes, list[range]]]:
-    """Yield for each entry of a tree the bytes that it needs: of heads, slot, node and value."""
-    for leaf in leaves:
-        page = file.page(leaf) or b""
-        assert number_of(page) == leaf
-        for slot, node in enumerate(parse_page(page).nodes):
-            base = leaf * PAGE
-            at = PAGE_HEAD.size + 2 * slot
-            begin = base + int.from_bytes(page[at : at + 2], "little")
-            end = begin + NODE_HEAD.size + len(node.key) + len(node.value)
-            ranges = [
-                range(base, base + PAGE_HEAD.size),
-                range(base + at, base + at + 2),
-                range(begin, end),
-            ]
+def ways(file: LmdbFile, tree: Tree, *above: int) -> Iterator[tuple[tuple[int, ...], list[Node]]]:
+    """Yield for each leaf of a tree the pages from the root to it, and its nodes."""
+    way = above or (tree.root,)
+    page = parse_page(file.page(way[-1]) or b"") if tree.root != NO_PAGE else None
+    if page and page.kind == BRANCH:
+        for node in page.nodes:
+            yield from ways(file, tree, *way, node.number)
+    elif page:
+        yield way, page.nodes
+
+
+def pages_of(file: LmdbFile, tree: Tree) -> list[int]:
+    """Return the branches and leaves of a tree."""
+    return list({page: None for way, _ in ways(file, tree) for page in way})
+
+
+def _whole(page: int) -> range:
+    return range(page * PAGE, (page + 1) * PAGE)
+
+
+def _values(file: LmdbFile, tree: Tree) -> Iterator[tuple[bytes, list[range]]]:
+    """Yield for each entry of a tree the bytes that it needs: of the pages to it, and its value."""
+    for way, nodes in ways(file, tree):
+        leaf = file.page(way[-1]) or b""
+        for node in nodes:
+            first = way[-1] * PAGE + leaf.index(node.key + node.value)
+            stop = first + len(node.key) + len(node.value)
             if node.big:
                 first = node.number * PAGE
-                ranges.append(range(first, first + PAGE_HEAD.size + node.length))
-            yield node.key, ranges
+                stop = first + PAGE_HEAD.size + node.length
+            yield node.key, [*map(_whole, way), range(first, stop)]
 
 
 def changed(whole: bytes, spoilt: bytes) -> np.ndarray[Any, np.dtype[np.bool_]]:
