@@ -12,6 +12,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 
 import lmdb
@@ -32,7 +33,14 @@ from fpdb.scratch import new_file
 from fpdb.storage import drafts, shared_environment
 from fpdb.storage.drafts import Entries, drafted, make_environment
 from fpdb.storage.lmdb_file import DATA_FILE
-from fpdb.storage.open_checks import LMDB_LOCK_FILE, disk_named, inode_of, resolved, translate
+from fpdb.storage.open_checks import (
+    LMDB_LOCK_FILE,
+    disk_named,
+    inode_of,
+    moved,
+    resolved,
+    translate,
+)
 from fpdb.storage.shared_environment import LOCK_SECONDS, Mark, Opening, SharedEnvironment
 from fpdb.storage.survey import structure_faults
 
@@ -63,11 +71,12 @@ class ReadTransaction:
         self.kept: dict[object, Any] = {}  # what callers keep with these cursors
 
     def __enter__(self) -> Self:
+        caller = sys._getframe(1)  # noqa: SLF001 - no other way to get it
         while True:
             self.shared = shared = self._handle.current()
             self.mark: Mark = weakref.ref(self, shared.dropped)
             try:
-                self._begin(write=False)
+                self._begin(caller)
             except BaseException as error:
                 self._abandon_unless_replaced(error)
             else:
@@ -188,8 +197,8 @@ class ReadTransaction:
                 hint="fork outside of transactions, and don't hold one in a generator",
             )
 
-    def _begin(self, *, write: bool) -> None:
-        shared, mark = self.shared, self.mark
+    def _begin(self, _caller: FrameType) -> None:
+        shared, mark, write = self.shared, self.mark, self._writes
         if shared.unguarded:
             shared.open_anew_if_copied()
         self.thread = _thread()
@@ -252,26 +261,17 @@ class WriteTransaction(ReadTransaction):
         super().__init__(handle)
         self._timeout = timeout
 
-    def __enter__(self) -> Self:
-        caller = sys._getframe(1)  # noqa: SLF001 - no other way to get it
-        while True:
-            self.shared = shared = self._handle.current()
-            self.mark = weakref.ref(self, shared.dropped)
-            try:
-                if shared.barred:
-                    shared.require_usable()
-                shared.lock.acquire(self, caller, self._timeout)
-                if self._handle.compare() is not shared:  # it was replaced during the wait
-                    self.abandon()
-                    continue
-                shared.require_process()
-                shared.check_readers_if_due()
-                self._begin(write=True)
-                shared.lock.begun = self.raw
-            except BaseException as error:
-                self._abandon_unless_replaced(error)
-            else:
-                return self
+    def _begin(self, caller: FrameType) -> None:
+        shared = self.shared
+        if shared.barred:
+            shared.require_usable()
+        shared.lock.acquire(self, caller, self._timeout)
+        if self._handle.compare() is not shared:  # it was replaced during the wait
+            raise moved(shared.directory)
+        shared.require_process()
+        shared.check_readers_if_due()
+        super()._begin(caller)
+        shared.lock.begun = self.raw
 
     def abandon(self) -> None:
         """Undo what was written, unless the block has ended."""
