@@ -1,7 +1,6 @@
 """Forged fingerprints: what anybody can do to an unkeyed recipe, and nobody to a keyed one."""
 
 import random
-import re
 import time
 
 import numpy as np
@@ -127,8 +126,3 @@ def test_three_words_for_each_bin_forge_an_unkeyed_sketch():
     assert found.shingle_jaccard == 0
     keyed = WEB.replace(name="keyed", hash=Hash(secret=Secret(bytes(range(32)))))
     assert fpdb.compare(keyed, forged, victim).sketch_jaccard < 0.15
-
-
-def test_the_forged_words_are_plain_words():
-    forged, _ = forge(page(3), page(4))
-    assert re.fullmatch(r"[a-z0-9 ]+", forged)

@@ -227,16 +227,3 @@ def test_databases_are_private_and_only_they_are(run, tmp_path, monkeypatch):
         assert mode == (0o666 if path.parent == tmp_path and path.is_file() else private), path
         found += 1
     assert found > 30
-
-
-def test_an_export_leaves_what_others_made_beside_it(run, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    run("create", "a.fpdb")
-    (tmp_path / "victim").mkdir()
-    (tmp_path / "victim" / "unfinished").write_text("precious")
-    links = [f"out.jsonl.{os.getpid()}.part", "out.jsonl.part", ".out.jsonl.0123456789abcdef.new"]
-    for name in links:
-        (tmp_path / name).symlink_to("victim")
-    assert run("export", "a.fpdb", "-o", "out.jsonl").code == 0
-    assert (tmp_path / "victim" / "unfinished").read_text() == "precious"
-    assert sorted(os.listdir()) == sorted([*links, "a.fpdb", "out.jsonl", "victim"])

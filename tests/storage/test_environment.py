@@ -19,7 +19,6 @@ from fpdb.errors import (
     StorageError,
 )
 from fpdb.storage import Environment, open_checks, shared_environment
-from fpdb.storage.lock import Attempt
 
 
 def put(env: Environment, key: bytes, value: bytes) -> None:
@@ -224,30 +223,6 @@ def test_eight_threads_read_and_write(env: Environment, path: Path) -> None:
         thread.join()
     assert not errors
     assert [get(env, bytes([n])) for n in (1, 3, 5, 7)] == [bytes([29])] * 4
-
-
-def test_a_write_begins_after_another_thread_opened_the_environment_for_reading(
-    env: Environment,
-) -> None:
-    """Which that thread does because this one already has the write lock."""
-    shared = env.compare()
-    writer = threading.Thread(target=put, args=(env, b"a", b"1"))
-    with shared_environment.table_lock:
-        shared.barred = True
-        writer.start()
-        free = True
-        while free:
-            with Attempt(shared.lock) as free:
-                pass
-        time.sleep(0.1)  # until it waits for the table
-        shared.open_anew()
-        assert shared.readonly
-        snapshot = env.read()
-        snapshot.__enter__()
-    time.sleep(0.1)  # the writer can't open it anew before the snapshot ends
-    snapshot.__exit__(None, None, None)
-    writer.join()
-    assert get(env, b"a") == b"1"
 
 
 def test_busy_threads_take_turns(env: Environment) -> None:

@@ -132,15 +132,6 @@ def test_a_group_of_this_process_may_write_a_directory(closed: Path) -> None:
         txn.put("documents", b"a", b"1")
 
 
-@needs_root
-def test_a_directory_of_another_user_is_only_read(closed: Path) -> None:
-    os.chown(closed, NOBODY, NOBODY)
-    with pytest.raises(AccessError, match=f"belongs to user {NOBODY}") as caught:
-        Environment.open(closed)
-    assert "chown" in caught.value.hint
-    Environment.open(closed, readonly=True).close()
-
-
 # Databases of other users
 
 
@@ -155,16 +146,6 @@ def test_root_reads_without_a_trace(public: Path) -> None:
     assert state(public) == before
     with pytest.raises(PermissionError, match=f"belongs to user {NOBODY}"):
         Environment.open(public)
-
-
-@needs_root
-def test_root_follows_no_link_of_a_user(public: Path, tmp_path: Path) -> None:
-    (public / "lock.mdb").unlink(missing_ok=True)
-    (public / "lock.mdb").symlink_to(tmp_path / "new")
-    give(public, NOBODY)
-    with pytest.raises(OpenError, match=r"lock.mdb is a symbolic link"):
-        Environment.open(public, readonly=True)
-    assert not (tmp_path / "new").exists()
 
 
 @needs_root
@@ -238,30 +219,3 @@ def test_who_reads_without_a_lock_file_detects_writers(
     if commits > 1:
         assert "was written to while user 65534 read it without its lock file" in out
         assert "run as its owner" in out
-
-
-@needs_root
-def test_the_lock_file_of_another_user_is_left_alone(public: Path) -> None:
-    (public / "lock.mdb").write_bytes(b"forged")
-    give(public, NOBODY)
-    before = state(public)
-    with Environment.open(public, readonly=True) as env, env.read() as txn:
-        assert txn.entries("documents") == 1000
-    assert state(public) == before
-
-
-@needs_root
-@pytest.mark.parametrize("kind", ["a link", "another user's", "ours"])
-def test_only_drafts_of_ones_own_are_removed(closed: Path, tmp_path: Path, kind: str) -> None:
-    target = tmp_path / "target"
-    (closed / "unfinished").touch()  # as in a draft
-    closed.rename(target)
-    draft = tmp_path / ".db.0123456789abcdef.new"
-    if kind == "a link":
-        draft.symlink_to(target)
-    else:
-        target = target.rename(draft)
-    if kind == "another user's":
-        give(target, NOBODY)
-    Environment.create(tmp_path / "db", ["header"]).close()
-    assert (target / "data.mdb").exists() == (kind != "ours")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import fpdb
-from fpdb import Database, Document
+from fpdb import Database
 from fpdb.errors import DiskFullError, FpdbError, OpenError
 from fpdb.storage.open_checks import disk_named
 
@@ -120,19 +120,3 @@ def test_free_bytes_are_not_named_where_inodes_are_lacking(
     disk.f_files = 0  # some file systems don't count inodes
     with pytest.raises(DiskFullError, match="4,096,000 bytes are free"), disk_named(tmp_path):
         raise OSError(errno.ENOSPC, "")
-
-
-def test_documents_may_have_such_names_in_a_folder(made: Database, tmp_path: Path) -> None:
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    for number, name in enumerate(
-        ("two\nlines.txt", os.fsdecode(b"caf\xe9.txt"), "x" * 251 + ".txt")
-    ):
-        (folder / name).write_text(f"{TEXT} {number}")
-    bad: list[str] = []
-    counts = fpdb.ingest(made, str(folder), on_bad=lambda each: bad.append(each.reason))
-    assert counts.added == 2
-    # A key is stored as UTF-8.
-    assert ["valid Unicode" in reason for reason in bad] == [True]
-    assert made.get("two\nlines.txt") == made.get("two\nlines.txt")
-    assert isinstance(made.get("x" * 251 + ".txt"), Document)
