@@ -214,7 +214,8 @@ class LmdbFile:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self.size = os.fstat(descriptor).st_size
-        self.page_size = self._find_page_size()
+        known = parse_meta(self.read(0, _META.size).ljust(_META.size, b"\0")).free.page_size
+        self.page_size = known if known in _PAGE_SIZES else _USUAL_PAGE_SIZE
 
     def close(self) -> None:
         """Close the file."""
@@ -295,16 +296,6 @@ class LmdbFile:
             if node.key == key:
                 return self.value(node)
         return None
-
-    def _find_page_size(self) -> int:
-        for offset in (0, *_PAGE_SIZES):
-            data = self.read(offset, _META.size)
-            meta = parse_meta(data) if len(data) == _META.size else None
-            if meta and meta.magic == LMDB_MAGIC and meta.free.page_size in _PAGE_SIZES:
-                size = meta.free.page_size
-                if offset in {0, size}:
-                    return size
-        return _USUAL_PAGE_SIZE
 
 
 def newest_state(file: LmdbFile) -> tuple[Meta | None, list[str]]:

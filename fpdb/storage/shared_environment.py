@@ -25,7 +25,7 @@ import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple, NoReturn, Protocol
+from typing import Any, NamedTuple, NoReturn
 
 import lmdb
 
@@ -68,13 +68,7 @@ _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.005
 _ATTEMPTS = 100
 
 
-class Transaction(Protocol):
-    """An open transaction of a thread."""
-
-    thread: int
-
-
-Mark = weakref.ref[Transaction]
+Mark = weakref.ref[Any]  # of an open transaction, which has the number of its `thread`
 
 
 class Opening(NamedTuple):

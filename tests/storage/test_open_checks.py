@@ -29,18 +29,11 @@ def refused(path: Path, kind: type[FpdbError], message: str) -> None:
         assert caught.value.hint
 
 
-def test_nothing_there(tmp_path: Path) -> None:
+def test_what_is_no_database(tmp_path: Path) -> None:
     refused(tmp_path / "db", DatabaseNotFoundError, "there is no database at")
     refused(tmp_path / "no" / "db", FileNotFoundError, "there is no database at")
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_directory_without_data(tmp_path: Path) -> None:
     refused(tmp_path, NotADatabaseError, "has no data.mdb")
     assert not list(tmp_path.iterdir())
-
-
-def test_a_plain_file(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("text")
     refused(tmp_path / "file", NotADatabaseError, "file is a file, expected the directory")
 
@@ -58,23 +51,15 @@ def test_a_file_cut_anywhere_behind_them(closed: Path) -> None:
         refused(closed, DamagedError, f"is cut short: {size - pages * 4096:,} bytes found")
 
 
-def test_a_foreign_file(closed: Path) -> None:
-    (closed / "data.mdb").write_bytes(b"SQLite format 3\0" + bytes(9000))
-    refused(closed, NotADatabaseError, "isn't an LMDB file")
-
-
-def test_the_other_byte_order(closed: Path) -> None:
-    data = bytearray((closed / "data.mdb").read_bytes())
+def test_a_file_of_another_kind(closed: Path) -> None:
+    data = (closed / "data.mdb").read_bytes()
+    swapped = bytearray(data)  # the byte order
     for at in (16, 4096 + 16):
-        data[at : at + 4] = data[at : at + 4][::-1]
-    (closed / "data.mdb").write_bytes(data)
-    refused(closed, NotADatabaseError, "this machine's byte order")
-
-
-def test_a_lost_second_meta_page(closed: Path) -> None:
-    data = bytearray((closed / "data.mdb").read_bytes())
-    data[4096:8192] = bytes(4096)
-    (closed / "data.mdb").write_bytes(data)
+        swapped[at : at + 4] = data[at : at + 4][::-1]
+    for foreign in (b"SQLite format 3\0" + bytes(9000), swapped):
+        (closed / "data.mdb").write_bytes(foreign)
+        refused(closed, NotADatabaseError, "isn't an LMDB file of format 1 and of this machine's")
+    (closed / "data.mdb").write_bytes(data[:4096] + bytes(4096) + data[8192:])
     refused(closed, DamagedError, "a meta page is damaged")
 
 
