@@ -342,7 +342,7 @@ def _open_special(path: Path) -> int | None:
     if (descriptor := _descriptor(path)) is not None:
         return os.dup(descriptor)
     if path.exists() and not path.is_file():
-        return os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC)
+        return os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC)
     return None
 
 
