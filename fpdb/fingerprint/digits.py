@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from fpdb.errors import InputError
@@ -17,35 +18,32 @@ class Notation:
     """One way to write fingerprints; digits after 0x are hexadecimal in each of them."""
 
     radix: int
-    pattern: re.Pattern[str]
+    digits: str
     expected: str
     negative: bool = False
 
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        return re.compile(self.digits)
+
     def parse(self, digits: str) -> int | None:
         """Return the number that digits are, which may be negative; None if they are none."""
-        if self.pattern.fullmatch(digits):
+        if self._pattern.fullmatch(digits):
             return int(digits, self.radix)
         return int(digits, 16) if _HEX.fullmatch(digits) else None
 
 
-NOTATIONS: dict[str, Notation] = {
-    "hex": Notation(
-        16, re.compile(r"[0-9a-fA-F]{1,64}"), "up to 64 hex digits, with or without 0x"
-    ),
+NOTATIONS = {
+    "hex": Notation(16, "[0-9a-fA-F]{1,64}", "up to 64 hex digits, with or without 0x"),
     "decimal": Notation(
         10,
-        re.compile(r"[0-9]{1,64}"),
+        "[0-9]{1,64}",
         "up to 64 decimal digits, or 0x and hex digits (a negative number has the base signed)",
     ),
     "signed": Notation(
-        10,
-        re.compile(r"-?[0-9]{1,64}"),
-        "up to 64 decimal digits, with or without a minus sign",
-        negative=True,
+        10, "-?[0-9]{1,64}", "up to 64 decimal digits, with or without a minus sign", negative=True
     ),
-    "binary": Notation(
-        2, re.compile(r"[01]{1,128}"), "up to 128 digits 0 and 1, the highest first"
-    ),
+    "binary": Notation(2, "[01]{1,128}", "up to 128 digits 0 and 1, the highest first"),
 }
 
 

@@ -188,28 +188,25 @@ class Recipe(Stages):
         parts: dict[str, Any] = {}
         try:
             parts |= plain
-            hash_parts = table_of(parts, "hash")
-            wanted = hash_parts.pop("secret", None)
+            grams, weights, own = (table_of(parts, name) for name in ("grams", "weights", "hash"))
+            wanted = own.pop("secret", None)
             if wanted is not None and (secret is None or secret.id != wanted):
                 raise RecipeError(
                     f"the recipe {parts.get('name')} is keyed; "
                     f"{'another' if secret else 'no'} secret was given",
                     hint=f"give the secret whose id is {wanted}",
                 )
-            gram_parts = table_of(parts, "grams")
-            stop_words = _listed("stop_words", gram_parts.get("stop_words", ()))
-            gram_parts["stop_words"] = tuple(sorted(set(stop_words)))
-            weight_parts = table_of(parts, "weights")
-            weight_parts["tags"] = tuple(sorted(dict(weight_parts.get("tags", {})).items()))
-            if isinstance(weight_parts.get("idf"), Mapping):
-                weight_parts["idf"] = IdfTable(**weight_parts["idf"])
+            stop_words = _listed("stop_words", grams.get("stop_words", ()))
+            grams["stop_words"] = tuple(sorted(set(stop_words)))
+            weights["tags"] = tuple(sorted(dict(weights.get("tags", {})).items()))
+            if isinstance(weights.get("idf"), Mapping):
+                weights["idf"] = IdfTable(**weights["idf"])
             parts |= {
-                "grams": Grams(**gram_parts),
-                "weights": Weights(**weight_parts),
-                "hash": Hash(**hash_parts, secret=secret if wanted is not None else None),
+                "clean": _listed("clean", parts.get("clean", cls.clean)),
+                "grams": Grams(**grams),
+                "weights": Weights(**weights),
+                "hash": Hash(**own, secret=secret if wanted is not None else None),
             }
-            if "clean" in parts:
-                parts["clean"] = _listed("clean", parts["clean"])
             return cls(**parts)
         except (TypeError, ValueError, OverflowError) as error:
             if isinstance(error, RecipeError):

@@ -12,8 +12,7 @@ import signal
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import partial
-from itertools import chain, islice
-from operator import lt
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -297,9 +296,7 @@ class _Check:
                 if page != first:
                     what = f"page {bytes(page).hex()} has the wrong key, expected {first.hex()}"
                     self._report(name, what)
-                before = [last, *keys]
-                if not all(map(lt, before, keys)):
-                    wrong = [key for old, key in zip(before, keys, strict=False) if key <= old]
+                if wrong := [key for old, key in pairwise([last, *keys]) if key <= old]:
                     what = f"{len(wrong)} rows aren't in order, or are stored twice, first "
                     self._report(name, what + wrong[0].hex())
                 if keys:
@@ -333,12 +330,9 @@ class _Check:
             for name, value in self._step.count(cursor):
                 number = bytes(name)
                 try:
-                    record = unpack_record(value, int.from_bytes(number), self._bits)
-                    require_document(record, number, self._catalog)
+                    documents.append(intact_record(number, value, self._bits, self._catalog))
                 except (DamagedError, InputError) as error:
                     self._report("documents", f"the document {shown_id(number)}: {error}")
-                    continue
-                documents.append(record)
                 if len(documents) == RECORDS:
                     yield documents
                     documents = []
@@ -481,8 +475,9 @@ def shown_id(name: bytes) -> str:
     return str(int.from_bytes(name)) if len(name) == ID_BYTES else name[:ID_BYTES].hex() + "…"
 
 
-def require_document(record: Stored, name: bytes, catalog: Catalog) -> None:
-    """Raise an error unless a record is one of this kind of database, under a valid id."""
+def intact_record(name: bytes, value: bytes | memoryview, bits: int, catalog: Catalog) -> Stored:
+    """Return a record; raise an error unless it is one of this kind of database, and its id's."""
+    record = unpack_record(value, int.from_bytes(name), bits)
     sketch = record.sketch
     if (
         len(name) != ID_BYTES
@@ -491,6 +486,7 @@ def require_document(record: Stored, name: bytes, catalog: Catalog) -> None:
     ):
         raise DamagedError("its fields aren't those of a document")
     catalog.check_key(record.key)
+    return record
 
 
 def require_checksums(view: View) -> None:

@@ -14,7 +14,7 @@ from fpdb.arrays import Column, Rows, among, joined
 from fpdb.documents.catalog import KEYS, IntegerCatalog, find_key
 from fpdb.documents.layout import layout, new_database
 from fpdb.errors import DamagedError, InputError, NotADatabaseError, StorageError
-from fpdb.maintenance.check import require_document, shown_id
+from fpdb.maintenance.check import intact_record, shown_id
 from fpdb.maintenance.rebuild import write_tables
 from fpdb.models import Key, Problem, Repaired, now, require_whole
 from fpdb.progress import tracked
@@ -25,7 +25,6 @@ from fpdb.storage.format import (
     Stored,
     require_supported,
     unpack_header,
-    unpack_record,
 )
 from fpdb.storage.survey import Survey
 from fpdb.tables.bits import Fingerprints, of_words, to_array
@@ -216,9 +215,7 @@ class _Repair:
     def _record(self, name: bytes, value: bytes | None) -> Stored:
         if value is None:
             raise DamagedError("the pages of its record can't be read")
-        stored = unpack_record(value, int.from_bytes(name), self._index.plan.bits)
-        require_document(stored, name, self._catalog)
-        return stored
+        return intact_record(name, value, self._index.plan.bits, self._catalog)
 
     def _rows(self, pages: NumberPages) -> Rows:
         return joined(chain([pages.empty()], self._read(pages.name)))
