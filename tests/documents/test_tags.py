@@ -21,32 +21,23 @@ def db(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "tagged"),
     [
-        PAGE,
-        "\ufeff \r\n" + PAGE,
-        f"<p>{WORDS}</p>",
-        f"{WORDS[:99]} <ul><li>one</li><li>two</li></ul> {WORDS}",
+        (PAGE, True),
+        ("\ufeff \r\n" + PAGE, True),
+        (f"<p>{WORDS}</p>", True),
+        (f"{WORDS[:99]} <ul><li>one</li><li>two</li></ul> {WORDS}", True),
+        (None, False),
+        ("", False),
+        (WORDS, False),
+        (f"if (a < b && b > c) return; {WORDS}", False),
+        (f"<ana@town.example> wrote: {WORDS}", False),
+        (f"End an element by </p>, and <b>bold</b> words look so. {WORDS}", False),
+        (f"{WORDS * 8} <p>{WORDS}</p> <p></p> <p></p>", False),
     ],
 )
-def test_html_has_tags(text):
-    assert fpdb.Document("a", text).has_tags
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        None,
-        "",
-        WORDS,
-        f"if (a < b && b > c) return; {WORDS}",
-        f"<ana@town.example> wrote: {WORDS}",
-        f"End an element by </p>, and <b>bold</b> words look so. {WORDS}",
-        f"{WORDS * 8} <p>{WORDS}</p> <p></p> <p></p>",
-    ],
-)
-def test_other_texts_have_none(text):
-    assert not fpdb.Document("a", text).has_tags
+def test_which_texts_seem_to_have_tags(text, tagged):
+    assert fpdb.Document("a", text).has_tags is tagged
 
 
 def add(db):

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from tiers import examples
 
 import fpdb
-from fpdb import Database, Document, Grams, Recipe
+from fpdb import Document, Grams, Recipe
+from fpdb.documents.writer import Writer
 from fpdb.errors import DamagedError
 from fpdb.models import LATEST
 from fpdb.storage import WriteTransaction
@@ -210,42 +211,32 @@ def test_counters_come_back_and_every_flipped_bit_is_seen() -> None:
 def test_damaged_counters_stop_a_write_before_it_begins(tmp_path: Path) -> None:
     with fpdb.create(tmp_path / "db", recipe=TINY) as db:
         db.add("a", "one two three")
-        _spoil_counters(db)
+        with db._environment.write() as txn:
+            txn.put("counters", b"counters", bytes(40))
         with pytest.raises(DamagedError, match="counters"):
             db.add("b", "one two three")
         assert db.get("b") is None
         assert [match.key for match in db.query("one two three")] == ["a"]
 
 
-def _spoil_counters(db: Database) -> None:
-    with db._environment.write() as txn:
-        txn.put("counters", b"counters", bytes(40))
-
-
 @pytest.mark.parametrize("on", [True, False])
-def test_the_collector_is_off_while_documents_are_added(tmp_path: Path, on: bool) -> None:
+def test_the_collector_is_off_while_documents_are_added(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on: bool
+) -> None:
     seen: list[bool] = []
 
-    class Places(dict[Any, Any]):
-        def __bool__(self) -> bool:
-            return True
+    def add(*_: Any) -> None:
+        seen.append(gc.isenabled())
+        raise LookupError
 
-        def values(self) -> Any:
-            seen.append(gc.isenabled())
-            if len(seen) == 2:
-                raise LookupError
-            return super().values()
-
+    monkeypatch.setattr(Writer, "add", add)
     with fpdb.create(tmp_path / "db") as db:
         prepared = db.preparer.prepare([fpdb.Document("a", "some words of a text")])
         if not on:
             gc.disable()
         try:
-            db.add_prepared(prepared, places=Places())
-            assert gc.isenabled() is on
             with pytest.raises(LookupError):
-                db.add_prepared(prepared, places=Places())
-            assert gc.isenabled() is on
+                db.add_prepared(prepared)
+            assert (seen, gc.isenabled()) == ([False], on)
         finally:
             gc.enable()
-    assert seen == [False, False]

@@ -10,9 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tiers import examples
-from twins import defined
 
-from fpdb import kernels
 from fpdb.arrays import Rows
 from fpdb.errors import DamagedError
 from fpdb.storage import Environment, ReadTransaction, WriteTransaction
@@ -135,29 +133,6 @@ def test_splice_agrees_with_a_sorted_set(
                 assert pages.holds(txn, columns).tolist() == [key in expected for key in asked]
 
 
-@pytest.mark.skipif(not kernels.enabled, reason="there are no kernels")
-@pytest.mark.parametrize("pages", KINDS, ids=lambda pages: pages.name)
-@pytest.mark.parametrize("bits", [20, 33, 64])
-def test_kernels_splice_the_same_pages(pages: NumberPages, bits: int, undone: Any) -> None:
-    def spliced(made: list[list[tuple[bytes, bytes]]]) -> None:
-        dice = np.random.default_rng(bits)
-
-        with undone() as txn:
-            for size in (1, 3000, 1, 40, 700, 0, 2000, 300):
-                drawn = dice.integers(0, (1 << bits) - 1, (size, pages.columns), np.uint64)
-                insert = {tuple(row[: pages._keys]): tuple(row) for row in drawn.tolist()}
-                pages.splice(txn, as_rows(list(insert.values()), pages.columns), pages.empty())
-                made.append(entries(txn, pages))
-
-    made: list[list[tuple[bytes, bytes]]] = []
-    expected: list[list[tuple[bytes, bytes]]] = []
-    spliced(made)
-    with defined():
-        spliced(expected)
-    assert len(expected[-1]) > 1
-    assert made == expected
-
-
 def test_a_batch_writes_each_page_once(undone: Any) -> None:
     pages = KINDS[0]
 
@@ -222,31 +197,6 @@ def test_small_pages_merge_and_empty_ones_go(undone: Any) -> None:
         assert len(entries(txn, pages)) <= 2
         pages.splice(txn, pages.empty(), as_rows(kept, 1))
         assert entries(txn, pages) == []
-
-
-def test_a_small_page_joins_the_one_before_if_there_is_room(undone: Any) -> None:
-    pages = KINDS[0]
-    rows = [(number * 2**48,) for number in range(1500)]
-
-    def remove(txn: WriteTransaction, first: int, last: int) -> Spy:
-        spy = Spy(txn)
-        pages.splice(spy, pages.empty(), as_rows(rows[first:last], 1))
-        return spy
-
-    with undone() as txn:
-        pages.fill(txn, [as_rows(rows, 1)])
-        before = [key for key, _ in entries(txn, pages)]
-        assert len(before) == 3
-        # After a full page a small one stays by itself, and so does the first page.
-        spy = remove(txn, 600, 1016)
-        assert (spy.puts, spy.deletes) == ([before[1]], [])
-        spy = remove(txn, 10, 508)
-        assert (spy.puts, spy.deletes) == ([before[0]], [])
-        # It joins the one before, which has become small as well.
-        spy = remove(txn, 510, 520)
-        assert (spy.puts, spy.deletes) == ([before[0]], [before[1]])
-        left = [*rows[:10], *rows[508:510], *rows[520:600], *rows[1016:]]
-        assert content(txn, pages) == left
 
 
 def test_a_full_page_is_halved(undone: Any) -> None:
