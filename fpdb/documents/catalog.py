@@ -385,9 +385,7 @@ class IntegerCatalog(Catalog):
     def find_many(self, txn: ReadTransaction, keys: Sequence[Key]) -> dict[Key, Stored | None]:
         found: dict[Key, Stored | None] = dict.fromkeys(keys)
         wanted = np.array(sorted(map(int, found)), np.uint64)
-        rows = self.ids.find(txn, [wanted])
-        for number, high, added in zip(*(column.tolist() for column in rows), strict=True):
-            found[number] = self.record(txn, number) or self._bare(txn, number, high, added)
+        found.update((each.id, each) for each in self._of_rows(txn, self.ids.find(txn, [wanted])))
         return found
 
     def load(self, txn: ReadTransaction, number: int) -> Stored | None:
@@ -402,13 +400,18 @@ class IntegerCatalog(Catalog):
     def named(self, txn: ReadTransaction, number: int) -> Stored:
         return self.record(txn, number) or Stored(number, number, None, 0)
 
-    def _bare(self, txn: ReadTransaction, number: int, high: int, added: int) -> Stored:
-        if high >> HIGH_BITS or added > LATEST:
-            raise DamagedError("a page can't be read: it is one of another table")
-        fingerprint = self._index.locate(txn, high, number)
-        if fingerprint is None:
-            raise DamagedError(f"the document {number} is in no table")
-        return Stored(number, number, fingerprint, added)
+    def _of_rows(self, txn: ReadTransaction, rows: Rows) -> Iterator[Stored]:
+        """Yield the documents of rows: their records, or what the tables have."""
+        for number, high, added in zip(*(column.tolist() for column in rows), strict=True):
+            if record := self.record(txn, number):
+                yield record
+                continue
+            if high >> HIGH_BITS or added > LATEST:
+                raise DamagedError("a page can't be read: it is one of another table")
+            fingerprint = self._index.locate(txn, high, number)
+            if fingerprint is None:
+                raise DamagedError(f"the document {number} is in no table")
+            yield Stored(number, number, fingerprint, added)
 
     def write(
         self, txn: WriteTransaction, saved: Sequence[Stored], removed: Sequence[Stored]
@@ -454,12 +457,9 @@ class IntegerCatalog(Catalog):
         found: list[Stored] = []
         if start == 1 << 64:  # there is no key after the last one
             return found
-        for ids, high, added in self.ids.scan(txn, self.ids.key(start)):
-            rows = zip(ids.tolist(), high.tolist(), added.tolist(), strict=True)
-            for number, own_high, own_added in rows:
-                if number >= start:
-                    record = self.record(txn, number)
-                    found.append(record or self._bare(txn, number, own_high, own_added))
+        for rows in self.ids.scan(txn, self.ids.key(start)):
+            at = int(rows[0].searchsorted(np.uint64(start)))
+            found += self._of_rows(txn, [column[at:] for column in rows])
             if len(found) >= SLICE:
                 break
         return found

@@ -100,24 +100,18 @@ class Together:
         queries, distances = self.near.queries, self.near.distances
         counts = np.diff(self.run_bounds)[self.runs]
         before = _before(counts, queries)
-        complete = self.complete.copy()
-        if limit is not None:
-            # Of equal distances all are needed to find the lowest ids.
-            heads = np.where(differs(queries, distances), np.arange(len(queries)), 0)
-            counts[before[np.maximum.accumulate(heads)] >= limit] = 0
-        complete &= np.bincount(queries, counts, len(complete)) <= most
-        counts = np.clip(counts, 0, np.maximum(most - before, 0))
-        if limit is not None:
-            counts = np.minimum(counts, limit)
-        sizes = np.bincount(queries, counts, len(complete)).astype(np.int64)
-        if limit is not None:
-            sizes = np.minimum(sizes, limit)
+        limit = _NO_LIMIT if limit is None else limit
+        # Of equal distances all are needed to find the lowest ids.
+        heads = np.where(differs(queries, distances), np.arange(len(queries)), 0)
+        counts[before[np.maximum.accumulate(heads)] >= limit] = 0
+        complete = self.complete & (np.bincount(queries, counts, len(self.complete)) <= most)
+        counts = np.clip(counts, 0, np.clip(most - before, 0, limit))
+        sizes = np.bincount(queries, counts, len(complete)).astype(np.int64).clip(max=limit)
         _check_size(int(sizes[self.which].sum()))
         queries, distances = np.repeat(queries, counts), np.repeat(distances, counts)
         ids = self.ids[spans(self.run_bounds[self.runs], counts)]
         sequence = np.lexsort((ids, distances, queries))
-        if limit is not None:
-            sequence = sequence[_before(np.ones_like(queries), queries) < limit]
+        sequence = sequence[_before(np.ones_like(queries), queries) < limit]
         firsts = np.cumsum(sizes) - sizes
         asked = sizes[self.which]
         sequence = sequence[spans(firsts[self.which], asked)]
@@ -160,18 +154,14 @@ def find_together(
     Mostly all are answered together, but crowded ones in several parts. A query reads at most
     `budget` candidates; of a fingerprint at most `most` + 1 ids are read.
     """
-    sequence = order(fingerprints)
-    arranged = fingerprints[sequence]
-    fresh = differs(*as_words(arranged))
+    words, which = ranked(as_words(fingerprints))
     try:
-        near, complete = _near_each(txn, index, arranged[fresh], k, budget)
+        near, complete = _near_each(txn, index, of_words(words), k, budget)
     except _CrowdedError:
         half = len(fingerprints) // 2
         for part in (fingerprints[:half], fingerprints[half:]):
             yield from find_together(txn, index, part, k, budget=budget, most=most)
         return
-    which = np.empty(len(fresh), np.int64)
-    which[sequence] = np.cumsum(fresh) - 1
     bounds = near.queries.searchsorted(np.arange(len(complete) + 1))
     words, runs = ranked(near.words)
     run_bounds, ids = index.home.last_numbers(txn, words, most)

@@ -251,11 +251,9 @@ class NumberPages(SortedPages[Rows]):
         self.key_width = 8 * keys
 
     def empty(self) -> Rows:
-        """Return columns without any row."""
         return [np.empty(0, np.uint64)] * self.columns
 
     def keys(self, rows: Rows) -> list[bytes]:
-        """Return the keys of rows as bytes, which sort as their numbers."""
         table = np.stack(rows[: self._keys], axis=-1).astype(">u8")
         found: list[bytes] = table.view(f"V{self.key_width}")[:, 0].tolist()
         return found
@@ -269,7 +267,6 @@ class NumberPages(SortedPages[Rows]):
         return self.key(*(int(column[0]) for column in rows[: self._keys]))
 
     def unpack(self, value: bytes | memoryview, seed: int, columns: int | None = None) -> Rows:
-        """Return all columns of a page or the first N, or raise DamagedError."""
         return unpack_rows(value, self.columns, seed, columns)
 
     def _count(self, rows: Rows) -> int:
@@ -421,17 +418,14 @@ class TextPages(SortedPages[list[TextEntry]]):
     _in_order = True
 
     def empty(self) -> list[TextEntry]:
-        """Return no entries."""
         return []
 
     def keys(self, rows: list[TextEntry]) -> list[bytes]:
-        """Return the texts of entries."""
         return [text for text, _ in rows]
 
     def unpack(
         self, value: bytes | memoryview, seed: int, _: int | None = None, /
     ) -> list[TextEntry]:
-        """Return the entries of a page, or raise DamagedError."""
         return unpack_texts(value, seed)
 
     def _count(self, rows: list[TextEntry]) -> int:

@@ -242,3 +242,12 @@ def test_a_crowd_is_asked_in_halves(
         ]
         found = zip(hits.queries.tolist(), hits.distances.tolist(), hits.ids.tolist(), strict=True)
         assert list(found) == expected
+
+
+def test_no_queries_and_no_documents_give_empty_columns(tmp_path):
+    with fpdb.create(tmp_path / "db") as db:
+        for queries in ([], [1, 2, 3]):
+            hits = db.query_fingerprints(queries)
+            assert [len(column) for column in hits] == [0, 0, 0, len(queries)]
+            assert [column.dtype for column in hits] == [np.int64, np.uint64, np.uint8, np.bool_]
+            assert hits.complete.all()

@@ -12,7 +12,7 @@ import pytest
 from fpdb.storage import Environment, ReadTransaction
 from fpdb.tables import Index, Plan, bulk_load
 from fpdb.tables.bits import order
-from fpdb.tables.bulk_load import ahead, load_tables, source_of
+from fpdb.tables.bulk_load import load_tables, source_of
 from fpdb.tables.plan import choose_plan, home_plan, nested_plan
 
 PLANS = {
@@ -137,20 +137,3 @@ def test_no_thread_is_left_when_a_load_fails(
     assert not reading
     assert threading.active_count() == before
     assert caught.value  # the traceback, which holds the frames, is still there
-
-
-def test_what_is_made_ahead_arrives_in_order_and_with_its_errors() -> None:
-    made = []
-
-    def items() -> Iterator[int]:
-        for number in range(5):
-            made.append(number)
-            yield number
-        raise RuntimeError("the source broke")
-
-    given = ahead(items())
-    assert next(given) == 0
-    assert len(made) <= 2 + 1
-    assert [next(given) for _ in range(4)] == [1, 2, 3, 4]
-    with pytest.raises(RuntimeError, match="the source broke"):
-        next(given)

@@ -13,7 +13,7 @@ from tiers import examples
 
 from fpdb.arrays import Rows
 from fpdb.errors import DamagedError
-from fpdb.storage import Environment, ReadTransaction, WriteTransaction
+from fpdb.storage import Environment, ReadTransaction
 from fpdb.storage.number_pages import (
     LARGEST,
     pack_rows,
@@ -71,26 +71,6 @@ def content(txn: ReadTransaction, pages: NumberPages, largest: int = LARGEST) ->
     return found
 
 
-class Spy:
-    """A transaction that notes the keys it writes and deletes."""
-
-    def __init__(self, txn: WriteTransaction) -> None:
-        self._txn = txn
-        self.puts: list[bytes] = []
-        self.deletes: list[bytes] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._txn, name)
-
-    def put(self, name: str, key: bytes, value: bytes) -> None:
-        self.puts.append(bytes(key))
-        self._txn.put(name, key, value)
-
-    def delete(self, name: str, key: bytes) -> bool:
-        self.deletes.append(bytes(key))
-        return self._txn.delete(name, key)
-
-
 @st.composite
 def batches(draw: st.DrawFn, width: int, keys: int) -> list[tuple[list[Row], list[Row]]]:
     """Some batches of rows to insert and to remove, dense enough that they meet."""
@@ -131,58 +111,6 @@ def test_splice_agrees_with_a_sorted_set(
             if asked := sorted({row[:keys] for row in (*insert, *remove, *expected.values())}):
                 columns = [np.array(column, np.uint64) for column in zip(*asked, strict=True)]
                 assert pages.holds(txn, columns).tolist() == [key in expected for key in asked]
-
-
-def test_a_batch_writes_each_page_once(undone: Any) -> None:
-    pages = KINDS[0]
-
-    with undone() as txn:
-        step = 2**48
-        pages.fill(txn, [as_rows([(number * step,) for number in range(5000)], 1)])
-        before = [key for key, _ in entries(txn, pages)]
-        assert len(before) == 10
-        # Two rows go out of each page, and one comes in: there is room.
-        firsts = [int.from_bytes(key, "big") // step for key in before]
-        gone = [(number * step,) for first in firsts for number in (first + 5, first + 300)]
-        come = [((first + 7) * step + 1,) for first in firsts]
-        spy = Spy(txn)
-        pages.splice(spy, as_rows(come, 1), as_rows(gone, 1))
-        assert spy.puts == before
-        assert spy.deletes == []
-        # A hundred rows for one page split it into two, written once each.
-        spy = Spy(txn)
-        pages.splice(
-            spy, as_rows([(number * step + 2,) for number in range(100)], 1), pages.empty()
-        )
-        assert len(spy.puts) == len(set(spy.puts)) == 2
-        # A row that is missing is skipped; a page whose first row goes moves once.
-        spy = Spy(txn)
-        pages.splice(spy, pages.empty(), as_rows([(firsts[3] * step,), (firsts[5] * step + 9,)], 1))
-        assert len(spy.puts) == 1
-        assert spy.deletes == [before[3]]
-
-
-def test_nothing_to_do_writes_nothing(undone: Any) -> None:
-    with undone() as txn:
-        for pages in KINDS:
-            spy = Spy(txn)
-            pages.splice(spy, pages.empty(), pages.empty())
-            pages.fill(spy, [pages.empty()])
-            assert (spy.puts, spy.deletes) == ([], [])
-            assert entries(txn, pages) == []
-
-
-def test_a_row_with_a_known_key_replaces_the_old_one(undone: Any) -> None:
-    pages = KINDS[4]
-
-    with undone() as txn:
-        pages.splice(txn, as_rows([(1, 10, 100), (2, 20, 200)], 3), pages.empty())
-        pages.splice(txn, as_rows([(2, 21, 201)], 3), pages.empty())
-        assert content(txn, pages) == [(1, 10, 100), (2, 21, 201)]
-        pages.splice(txn, as_rows([(0, 5, 5), (1, 11, 101), (3, 3, 3)], 3), pages.empty())
-        assert content(txn, pages) == [(0, 5, 5), (1, 11, 101), (2, 21, 201), (3, 3, 3)]
-        pages.splice(txn, as_rows([(1, 12, 102)], 3), as_rows([(1, 0, 0), (3, 9, 9)], 3))
-        assert content(txn, pages) == [(0, 5, 5), (1, 12, 102), (2, 21, 201)]
 
 
 def test_small_pages_merge_and_empty_ones_go(undone: Any) -> None:
@@ -386,33 +314,3 @@ def test_a_damaged_page_is_reported_by_whoever_reads_it(tmp_path: Path) -> None:
             list(pages.scan(reader))
         with env.write() as txn, pytest.raises(DamagedError):
             pages.splice(txn, as_rows([(5,)], 1), pages.empty())
-
-
-@pytest.mark.parametrize("gap", [0, 3, 40, 84, 112, 200, 2**20, 2**45])
-def test_pages_are_filled_where_columns_become_wider(gap: int) -> None:
-    """No page of a load has room for a row more, also just before a column needs bytes."""
-    count = 20_000
-    dice = np.random.default_rng(gap)
-    rows = [
-        np.cumsum(dice.integers(0, gap + 1, count, np.uint64)),
-        dice.integers(0, 200_000, count, np.uint64),
-    ]
-    rows = [column[np.lexsort(rows[::-1])] for column in rows]
-    start = 0
-    for piece, page in KINDS[2]._full(rows):
-        end = start + len(piece[0])
-        for column, own in zip(rows, piece, strict=True):
-            assert (column[start:end] == own).all()
-        assert len(page) <= LARGEST
-        if end < count:
-            widths = [
-                (
-                    int(column[start : end + 1].max() - column[start : end + 1].min()).bit_length()
-                    + 7
-                )
-                // 8
-                for column in rows
-            ]
-            assert 8 + 8 * len(rows) + (end + 1 - start) * sum(widths) > LARGEST
-        start = end
-    assert start == count
