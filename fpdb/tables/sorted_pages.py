@@ -199,38 +199,36 @@ class SortedPages(ABC, Generic[R]):
         if at_end or count > _FLOOD * fit:
             pieces = list(self._full(rows))
         elif fit < count or (pieces and 4 * len(page) < LARGEST):
-            before, earlier = self._page_before(cursor, old) if old else (None, rows)
-            both = self._joined(earlier, rows) if before else rows
+            before = self._page_before(cursor, old) if old else None
+            both = self._joined(before[1], rows) if before else rows
             if fit < count:  # with the page before, so that pages are fuller than halves
-                pieces = self._shared(both, fit)
-            elif before and 4 * len(page := self._packed(both, 0)[0]) <= 3 * LARGEST:
-                pieces = [(both, page)]
+                parts = 2 if 8 * self._count(both) <= 14 * fit else 3
+                while not (pieces := self._cut(both, parts)):
+                    parts += 1
+            elif before and (one := self._cut(both, 1)) and 4 * len(one[0][1]) <= 3 * LARGEST:
+                pieces = one
             else:
                 before = None
-            gone |= {before} if before else set()
+            gone |= {before[0]} if before else set()
         keys = [self.first_key(piece) for piece, _ in pieces]
         for key in gone.difference(keys):
             txn.delete(self.name, key)
         for key, (_, page) in zip(keys, pieces, strict=True):
             txn.put(self.name, key, summed(page, self.seed_at(key)))
 
-    def _page_before(self, cursor: Cursor, key: bytes) -> tuple[bytes | None, R]:
-        """Return the key and the rows of the page before another."""
+    def _page_before(self, cursor: Cursor, key: bytes) -> tuple[bytes, R] | None:
         if not cursor.set_key(key) or not cursor.prev():
-            return None, self.empty()
+            return None
         return bytes(cursor.key()), self.rows_at(cursor)
 
-    def _shared(self, rows: R, fit: int) -> list[tuple[R, bytearray]]:
-        """Cut rows evenly into pages, given about how many fit on one: two with room, or more."""
-        count = self._count(rows)
-        parts = 2 if 8 * count <= 14 * fit else max(3, -(-count // fit))
-        while True:
-            ends = [count * part // parts for part in range(parts + 1)]
-            cut = [self._part(rows, low, high) for low, high in pairwise(ends)]
-            pages = [self._packed(part, 0) for part in cut]
-            if sum(after for _, after in pages) == count:
-                return [(part, page) for part, (page, _) in zip(cut, pages, strict=True)]
-            parts += 1
+    def _cut(self, rows: R, parts: int) -> list[tuple[R, bytearray]]:
+        """Cut rows evenly into pages; return none if one of them would overflow."""
+        ends = [self._count(rows) * part // parts for part in range(parts + 1)]
+        cut = [self._part(rows, low, high) for low, high in pairwise(ends)]
+        pages = [self._packed(part, 0) for part in cut]
+        if any(fit < self._count(part) for part, (_, fit) in zip(cut, pages, strict=True)):
+            return []
+        return [(part, page) for part, (page, _) in zip(cut, pages, strict=True)]
 
     def _full(self, rows: R) -> Iterator[tuple[R, bytearray]]:
         """Cut rows into pages that are as full as possible."""
@@ -251,9 +249,11 @@ class NumberPages(SortedPages[Rows]):
         self.key_width = 8 * keys
 
     def empty(self) -> Rows:
+        """Return columns without any row."""
         return [np.empty(0, np.uint64)] * self.columns
 
     def keys(self, rows: Rows) -> list[bytes]:
+        """Return the keys of rows as bytes, which sort as their numbers."""
         table = np.stack(rows[: self._keys], axis=-1).astype(">u8")
         found: list[bytes] = table.view(f"V{self.key_width}")[:, 0].tolist()
         return found
@@ -267,6 +267,7 @@ class NumberPages(SortedPages[Rows]):
         return self.key(*(int(column[0]) for column in rows[: self._keys]))
 
     def unpack(self, value: bytes | memoryview, seed: int, columns: int | None = None) -> Rows:
+        """Return all columns of a page or the first N, or raise DamagedError."""
         return unpack_rows(value, self.columns, seed, columns)
 
     def _count(self, rows: Rows) -> int:
@@ -418,14 +419,17 @@ class TextPages(SortedPages[list[TextEntry]]):
     _in_order = True
 
     def empty(self) -> list[TextEntry]:
+        """Return no entries."""
         return []
 
     def keys(self, rows: list[TextEntry]) -> list[bytes]:
+        """Return the texts of entries."""
         return [text for text, _ in rows]
 
     def unpack(
         self, value: bytes | memoryview, seed: int, _: int | None = None, /
     ) -> list[TextEntry]:
+        """Return the entries of a page, or raise DamagedError."""
         return unpack_texts(value, seed)
 
     def _count(self, rows: list[TextEntry]) -> int:
