@@ -268,7 +268,7 @@ class Catalog(ABC):
                 others.append(entry)
             if stored.fingerprint is None:
                 short.append((stored.digest + number, b""))
-        txn.extend("documents", fresh)
+        txn.put_many("documents", fresh, append=True)
         txn.put_many("documents", others)
         txn.put_many("short", short)
 

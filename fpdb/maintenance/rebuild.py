@@ -107,7 +107,7 @@ def copy_documents(into: WriteTransaction, sources: Sequence[CopySource]) -> Non
     for name in ("documents", "short"):
         entries = heapq.merge(*(source.read(source.entries(name)) for source in sources))
         total = sum(source.view.txn.entries(name) for source in sources)
-        into.extend(name, tracked(entries, f"copy {name}", "entry", total))
+        into.put_many(name, tracked(entries, f"copy {name}", "entry", total), append=True)
 
 
 def compact(

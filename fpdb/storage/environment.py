@@ -292,16 +292,16 @@ class WriteTransaction(ReadTransaction):
         """Store a value under a key after all others, which is faster and leaves no gaps."""
         self.raw.put(key, value, append=True, db=self.databases[name])
 
-    def put_many(self, name: str, entries: Iterable[tuple[bytes, bytes]]) -> None:
-        """Store values under their keys, replacing what was there."""
-        put, database = self.raw.put, self.databases[name]
-        for key, value in entries:
-            put(key, value, db=database)
-
-    def extend(self, name: str, entries: Iterable[tuple[bytes, bytes | memoryview]]) -> None:
-        """Store values in the order of their keys, after all others."""
+    def put_many(
+        self,
+        name: str,
+        entries: Iterable[tuple[bytes, bytes | memoryview]],
+        *,
+        append: bool = False,
+    ) -> None:
+        """Store values under their keys, or in the order of their keys after all others."""
         with self.raw.cursor(self.databases[name]) as cursor:
-            cursor.putmulti(entries, append=True)
+            cursor.putmulti(entries, append=append)
 
     def delete(self, name: str, key: bytes) -> bool:
         """Delete a key; return whether it was there."""

@@ -22,7 +22,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn, Protocol
+from typing import Any, NoReturn
 
 import lmdb
 
@@ -41,11 +41,9 @@ _RECORD_BYTES = 256
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.005
 
 
-class Owner(Protocol):
-    """What the lock belongs to, until it releases it or nothing refers to it any more."""
-
-    def abandon(self) -> None:
-        """Undo what was begun under the lock, and release it."""
+# What the lock belongs to, until it releases it or nothing refers to it any more. Its `abandon()`
+# undoes what was begun under the lock, and releases it.
+Owner = Any
 
 
 class _Holding:
