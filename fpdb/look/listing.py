@@ -5,14 +5,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from fpdb.look.page import facts, folded, language_of, percent, plural
-from fpdb.look.pair import ALL, ComparedTexts, excerpt
+from fpdb.look.pair import ComparedTexts, excerpt
 from fpdb.markup import Markup, element
 
 MOST_BYTES = 5_000_000
 # Of these, the page without its groups.
 _FRAME = 200_000
-# Of long equal passages, the characters at both ends that stay where the file would be too large.
-_KEPT = 150
 _LONGEST_KEY = 1_000
 _EXCERPT = 1_500
 
@@ -55,27 +53,27 @@ class ListedGroup:
 def rendered(groups: Sequence[Callable[[], ListedGroup]]) -> list[Markup]:
     """Render groups, the least similar first, without the last ones that have no room.
 
-    They are made one by one, so that few texts are in memory; and once more without the middles of
-    long equal passages, if all would be too large.
+    They are made one by one, so that few texts are in memory; and once more without long
+    equal passages, if all would be too large.
     """
-    for kept in (ALL, _KEPT):
+    for whole in (True, False):
         found: list[tuple[bool, float, Markup]] = []
         left = MOST_BYTES - _FRAME
         for make in groups:
             group = make()
-            html = _render(group, kept)
+            html = _render(group, whole=whole)
             size = len(html.encode("utf-8", "replace"))
             if size <= left:
                 left -= size
                 found.append((group.kind == "identical", group.least, html))
-            elif kept == ALL:
+            elif whole:
                 break
         if len(found) == len(groups):
             break
     return [html for _, _, html in sorted(found, key=lambda each: each[:2])]
 
 
-def _render(group: ListedGroup, kept: int) -> Markup:
+def _render(group: ListedGroup, *, whole: bool) -> Markup:
     keys = [next(iter(each.keys), None) for each in group.texts]
     head = heading(
         percent(group.least) if group.kind != "identical" else "same",
@@ -90,7 +88,7 @@ def _render(group: ListedGroup, kept: int) -> Markup:
     return element(
         "article",
         element("h3", button),
-        element("template", *_body(group, kept)),
+        element("template", *_body(group, whole=whole)),
         class_=f"group {group.kind}",
         data_low=round(group.least, 4),
         data_size=group.documents,
@@ -109,7 +107,7 @@ def heading(share: str, title: str, size: str, keys: Sequence[str], marks: str) 
     ]
 
 
-def _body(group: ListedGroup, kept: int) -> Iterator[Markup]:
+def _body(group: ListedGroup, *, whole: bool) -> Iterator[Markup]:
     first, *others = group.texts
     if group.chain:
         said = (
@@ -124,7 +122,17 @@ def _body(group: ListedGroup, kept: int) -> Iterator[Markup]:
         names.append(_names(group.names[1], each, data_text=number))
     yield element("div", *names, class_="names" if others else "copies")
     for number, each in enumerate(others, 1):
-        yield element("section", *_compared(group, first, each, kept), data_text=number)
+        content = [_MISSING]
+        if pair := each.pair:
+            sources = [text.source[-_LONGEST_KEY:] for text in (first, each) if text.source]
+            details = {**pair.facts, **group.facts, "read at": " and ".join(sources)}
+            rows = pair.drawn(whole=whole, both=False)
+            content = [
+                element("p", pair.sentence, class_="facts"),
+                element("div", *rows, class_="texts", data_lang=pair.languages[1]),
+                folded("Details", facts(details)),
+            ]
+        yield element("section", *content, data_text=number)
     if group.copied is not None:
         said = f"{plural(group.documents, 'document')} with exactly this text:"
         yield element("p", said, class_="facts")
@@ -155,19 +163,6 @@ def _names(role: str, text: ListedText, **more: object) -> Markup:
         rest = f"and {plural(unnamed, 'further document')} with this text"
         parts.append(element("span", rest, class_="soft"))
     return element("div", *parts, **more)
-
-
-def _compared(group: ListedGroup, first: ListedText, other: ListedText, kept: int) -> list[Markup]:
-    if other.pair is None:
-        return [_MISSING]
-    sources = [each.source[-_LONGEST_KEY:] for each in (first, other) if each.source]
-    details = {**other.pair.facts, **group.facts, "read at": " and ".join(sources)}
-    rows = other.pair.drawn(kept=kept, both=False)
-    return [
-        element("p", other.pair.sentence, class_="facts"),
-        element("div", *rows, class_="texts", data_lang=other.pair.languages[1]),
-        folded("Details", facts(details)),
-    ]
 
 
 _MISSING = element("p", "The texts weren't found in the sources, or have changed.", class_="warn")

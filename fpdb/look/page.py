@@ -119,30 +119,22 @@ def write_report(
     `kinds` are the kinds of groups, with the words for them; `every` counts also the groups that
     aren't there, and if there is none, the page says `none`.
     """
-    style, program = resource("page.css"), resource("page.js")
-    policy = (
-        f"default-src 'none'; script-src {allowed(program)}; style-src {allowed(style)}; "
-        "base-uri 'none'; form-action 'none'"
-    )
-    part = f"Of {plural(every, noun)}, {len(groups):,} are here." if len(groups) < every else ""
+    program = _resource("page.js")
+    part = f"This page shows {len(groups):,} of {plural(every, noun)}."
+    notes = none if not every else part if len(groups) < every else "", note
     page = whole_page(
         title,
-        style,
         element("header", element("h1", title), element("p", subtitle)),
         element(
             "main",
             *top,
             element("h2", f"{noun.capitalize()}s", id="groups"),
-            *(
-                element("p", said, class_="note")
-                for said in (part if every else none, note)
-                if said
-            ),
+            *(element("p", said, class_="note") for said in notes if said),
             *([_sortable(groups, noun, kinds, least)] if groups else []),
         ),
         element("footer", element("p", footer)),
         element("script", Markup(program)),
-        policy=policy,
+        policy=f"{page_policy(program)}; form-action 'none'",
     )
     with draft_file(output) as file:
         return file.write(page)
@@ -191,7 +183,7 @@ def _button(text: str, **attributes: object) -> Markup:
     return element("button", text, type="button", **attributes)
 
 
-def whole_page(title: str, style: str, *content: Markup, policy: str = "") -> bytes:
+def whole_page(title: str, *content: Markup, policy: str = "") -> bytes:
     """Return a page as a file, with its policy unless a header has that."""
     named = {
         "viewport": "width=device-width, initial-scale=1",
@@ -205,18 +197,25 @@ def whole_page(title: str, style: str, *content: Markup, policy: str = "") -> by
         *rule,
         *(element("meta", name=name, content=given) for name, given in named.items()),
         element("title", title),
-        element("style", Markup(style)),
+        element("style", Markup(_resource("page.css"))),
     )
     page = element("html", head, element("body", *content), lang="en")
     return f"<!doctype html>\n{page}\n".encode("utf-8", "replace")
 
 
+def page_policy(program: str = "") -> str:
+    """Return the beginning of a policy that allows the style of a page and this program alone."""
+    allowed = {"style-src": _resource("page.css"), "script-src": program}
+    digests = {
+        name: base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        for name, content in allowed.items()
+        if content
+    }
+    sources = [f"{name} 'sha256-{digest}'" for name, digest in digests.items()]
+    return "; ".join(["default-src 'none'", *sources, "base-uri 'none'"])
+
+
 @cache
-def resource(name: str) -> str:
+def _resource(name: str) -> str:
     """Return a style or a program that comes with the package."""
     return (importlib.resources.files("fpdb.look") / name).read_text("utf-8")
-
-
-def allowed(content: str) -> str:
-    """Return the source of a policy that allows an element with this content alone."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"

@@ -15,7 +15,6 @@ ALL = 1 << 40
 # Equal passages that are longer than the first are shown at their ends, as long as the second;
 # without spaces between words, half of it.
 _LONG, _EDGE = 360, 140
-_SMALL = "left out here, to keep this file small"
 # In the explorer, the characters of a text that are compared, and the most shingles of texts whose
 # features and votes are shown: a page takes less than a second.
 _COMPARED = 40_000
@@ -65,13 +64,13 @@ class ComparedTexts:
             "characters": " and ".join(f"{size:,}" for size in self._sizes),
         }
 
-    def drawn(self, *, kept: int = ALL, both: bool = True) -> list[Markup]:
+    def drawn(self, *, whole: bool = True, both: bool = True) -> list[Markup]:
         """Return rows with both texts, which say how many characters aren't there.
 
-        Of folded passages, `kept` characters stay at both ends. Unless `both`, only one cell of
-        each row is there, of which the program of a page makes the other.
+        Unless it is `whole`, long equal passages aren't there, and unless `both`, only one cell of
+        each row is, of which the program of a page makes the other.
         """
-        rows = _PairRows(self.languages if both else self.languages[:1], kept)
+        rows = _PairRows(self.languages if both else self.languages[:1], whole=whole)
         last = len(self._found.pieces) - 1
         for number, piece in enumerate(self._found.pieces):
             if piece.same:
@@ -89,9 +88,9 @@ class _PairRows:
     second cell where there is no room.
     """
 
-    def __init__(self, languages: Sequence[str | None], kept: int) -> None:
+    def __init__(self, languages: Sequence[str | None], *, whole: bool) -> None:
         self._languages = languages
-        self._kept = kept
+        self._whole = whole
         self._row: list[str] = []
         self._rows: list[Markup] = []
 
@@ -106,14 +105,14 @@ class _PairRows:
             return
         self._add(text[:start])
         middle = text[start:stop]
-        size, unit = (len(middle), "character") if dense else (len(middle.split()), "word")
-        inner = _PairRows(self._languages, self._kept)
-        kept = self._kept if len(middle) > 3 * self._kept else len(middle)
-        inner._add(middle[:kept])
-        inner.note(len(middle) - 2 * kept, "equal character", _SMALL)
-        inner._add(middle[max(kept, len(middle) - kept) :])
-        fold = folded(f"⋯ {plural(size, f'equal {unit}')} ⋯", *inner.finished(), class_="folded")
-        self.finished().append(fold)
+        if self._whole:
+            size, unit = (len(middle), "character") if dense else (len(middle.split()), "word")
+            inner = _PairRows(self._languages, whole=True)
+            inner._add(middle)
+            said = f"⋯ {plural(size, f'equal {unit}')} ⋯"
+            self.finished().append(folded(said, *inner.finished(), class_="folded"))
+        else:
+            self.note(len(middle), "equal character", "left out here, to keep this file small")
         self._add(text[stop:])
 
     def change(self, text: str, other: str) -> None:

@@ -12,7 +12,7 @@ from fpdb.flow import parse_key
 from fpdb.look.background import Background
 from fpdb.look.decisions import Decisions
 from fpdb.look.groups import Groups
-from fpdb.look.page import allowed, first_line, language_of, resource, whole_page
+from fpdb.look.page import first_line, language_of, page_policy, whole_page
 from fpdb.look.pair import ComparedSide
 from fpdb.markup import Markup, element
 from fpdb.models import Document, Key, title_in
@@ -145,7 +145,6 @@ class Visit:
         self, title: str, *content: str, refresh: bool = False, status: int = 200
     ) -> ServedPage:
         """Return a page, which runs no program and fetches nothing."""
-        style = resource("page.css")
         links = []
         for place, name in _PLACES.items():
             current = "page" if place in (self.page, f"{self.page}s") else None
@@ -157,7 +156,6 @@ class Visit:
         heading = element("h1", title, dir="auto", lang=language_of(title))
         html = whole_page(
             f"{title} · fpdb",
-            style,
             element("a", "To the content", href="#content", class_="skip"),
             element("nav", *links, aria_label="Pages"),
             element("main", heading, *content, id="content"),
@@ -165,8 +163,8 @@ class Visit:
         )
         headers = {
             "Content-Type": "text/html; charset=utf-8",
-            "Content-Security-Policy": f"default-src 'none'; style-src {allowed(style)}; "
-            "base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+            "Content-Security-Policy": f"{page_policy()}; form-action 'self'; "
+            "frame-ancestors 'none'",
             "Cache-Control": "no-store",
             "X-Content-Type-Options": "nosniff",
             "Cross-Origin-Opener-Policy": "same-origin",

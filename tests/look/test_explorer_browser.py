@@ -220,24 +220,6 @@ def test_a_text_is_pasted_and_judged(explored):
     assert "Are they the same?" in explored.body()
 
 
-def test_documents_are_deleted_after_a_confirmation(explored, folder):
-    explored.visit("groups?host=a.example&order=large")
-    explored.follow(explored.all("a.head")[0])
-    keys = [each.text for each in explored.all("td a.name")]
-    explored.all("input[type=checkbox]")[0].click()
-    explored.press("Keep the marked, delete the others …")
-    assert keys[1] in explored.body()
-    explored.press("Delete 1 document")
-    assert "1 document deleted" in explored.body()
-    with fpdb.open(folder / "crawl.fpdb") as database:
-        assert keys[0] in database
-        assert keys[1] not in database
-        command = explored.all("code")[0].text.split()
-        assert command[:2] == ["fpdb", "load"]
-        fpdb.load(command[2], command[3])
-        assert keys[1] in database
-
-
 def test_the_address_works_once(explored, window, folder):
     process, address = serving(folder / "crawl.fpdb")
     assert Explored(window, address).all("form[action=again]")

@@ -181,7 +181,7 @@ def test_a_chain_says_that_its_ends_differ(tmp_path):
 def test_at_most_so_many_groups_and_texts(source, tmp_path):
     found, _ = report(source, top=1)
     assert (found.groups, found.shown) == (3, 1)
-    assert "Of 3 groups, 1 are here." in found.path.read_text()
+    assert "This page shows 1 of 3 groups." in found.path.read_text()
     many = tmp_path / "many.jsonl"
     texts = [text_of(1, changed=[n]) for n in range(MOST_VERSIONS + 5)]
     many.write_text("".join(json.dumps({"id": n, "text": t}) + "\n" for n, t in enumerate(texts)))
