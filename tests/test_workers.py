@@ -32,19 +32,11 @@ def running():
         return [int(number) for number in found]
 
 
-_before: set[int] = set()
-
-
-@pytest.fixture(autouse=True)
-def before():
-    """Other tests may have started processes that stay."""
-    global _before  # noqa: PLW0603 - tasks that run here ask for it, too
-    _before = set(running())
-
-
+@pytest.fixture
 def children():
-    """The processes that a test started and that still run."""
-    return [number for number in running() if number not in _before]
+    """Return what lists the processes that a test started, and that still run."""
+    before = set(running())
+    return lambda: [number for number in running() if number not in before]
 
 
 @pytest.fixture
@@ -54,7 +46,7 @@ def impatient(monkeypatch):
 
 
 @pytest.mark.parametrize("size", [1, 1 << 23])  # the second is more than a socket takes
-def test_a_stopped_worker_is_named_and_given_up(impatient, size):
+def test_a_stopped_worker_is_named_and_given_up(impatient, size, children):
     worker = Worker(len)
     assert worker.call(b"abc") == 3
     [pid] = children()
@@ -72,7 +64,7 @@ def test_a_stopped_worker_is_named_and_given_up(impatient, size):
     assert children() == []
 
 
-def test_a_worker_that_is_let_go_on_answers(monkeypatch):
+def test_a_worker_that_is_let_go_on_answers(monkeypatch, children):
     monkeypatch.setattr(workers, "_LOOK_SECONDS", 0.05)
     seen = []
 
@@ -131,7 +123,7 @@ def killed(by):
         (bytes, 1 << 60, "takes more than 1 MiB of memory"),
     ],
 )
-def test_a_call_without_a_value_is_one_error_that_says_how(work, item, how):
+def test_a_call_without_a_value_is_one_error_that_says_how(work, item, how, children):
     kept = KeptWorkers(work, lambda: None)
     with pytest.raises(CallError, match=how):
         list(kept.values(item, 1 << 20, 3))
@@ -146,7 +138,7 @@ def some_values(count):
             raise fpdb.InputError("too many")
 
 
-def test_values_come_one_by_one_and_a_process_is_kept():
+def test_values_come_one_by_one_and_a_process_is_kept(children):
     kept = KeptWorkers(some_values, lambda: None)
     for _ in range(2):
         assert list(kept.values(3, 1 << 20, 3)) == [0, None, 2]
@@ -164,7 +156,7 @@ def test_values_come_one_by_one_and_a_process_is_kept():
 
 
 @pytest.mark.parametrize(("reader", "kept"), [("html", html._readers), ("arrow", arrow._decoders)])
-def test_a_stopped_reader_is_no_fault_of_the_document(impatient, tmp_path, reader, kept):
+def test_a_stopped_reader_is_no_fault_of_the_document(impatient, tmp_path, reader, kept, children):
     path = tmp_path / "table.parquet"
     table = pyarrow.table({"key": ["a"], "text": ["one two three four five six seven eight"]})
     parquet.write_table(table, path)
