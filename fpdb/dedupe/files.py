@@ -34,18 +34,18 @@ from fpdb.storage.open_checks import disk_named
 class InputFile:
     """A file that is deduplicated, or what came through a pipe, saved to one.
 
-    It goes by the name that it was given by. The state shows whether it is changed.
+    It goes by the name that it was given by. The state shows whether it is changed, but what was
+    saved has none.
     """
 
     source: Source
     shown: str
-    state: str
-    saved: bool = False
+    state: str = ""
 
     def require_same(self) -> None:
         """Raise InputError if the file was changed since it was opened."""
         with contextlib.suppress(OSError):
-            if self.saved or self.state == _state(self.source.path):
+            if not self.state or self.state == _state(self.source.path):
                 return
         raise changed(self.shown)
 
@@ -127,8 +127,8 @@ class Corpus:
         reading = dataclasses.replace(self.run.reading, format=form)
         if path == "-" or not stat.S_ISREG(os.stat(path).st_mode):
             with streams.named(shown):
-                path, state = streams.saved(path, str(scratch.path / f"input-{number}"))
-            return InputFile(Source(path, path, form, reading), shown, state, saved=True)
+                path = streams.saved(path, str(scratch.path / f"input-{number}"))
+            return InputFile(Source(path, path, form, reading), shown)
         return InputFile(Source(path, path, form, reading), shown, _state(path))
 
     def _headers(self, inputs: list[InputFile]) -> list[TableHead]:

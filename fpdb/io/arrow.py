@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, Any, Self, cast
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from fpdb.errors import InputError, MissingExtraError
 from fpdb.io import decoding
 from fpdb.io.decoding import ColumnFile, FingerprintBlock, SparkSchema
 from fpdb.io.records import Reading
-from fpdb.io.streams import Progress, StreamError, named
+from fpdb.io.streams import Progress, named
 from fpdb.io.tables import FieldColumns, header_reason
 from fpdb.processes import CallError, KeptWorkers
 
@@ -66,9 +66,8 @@ def _decoded(file: ColumnFile) -> Iterator[Any]:
 
 def file_schema(form: str, path: str) -> tuple[Any, str]:
     """Return the schema of a file and how it is packed; raise StreamError if it has none."""
-    for schema, packing in _decoded(ColumnFile(os.path.abspath(path), form, decoding.table_schema)):
-        return schema, packing
-    raise StreamError("has no schema")
+    [found] = _decoded(ColumnFile(os.path.abspath(path), form, decoding.table_schema))
+    return cast("tuple[Any, str]", found)
 
 
 def marked_batches(form: str, path: str, marks: Marks, progress: Progress | None) -> Iterator[Any]:

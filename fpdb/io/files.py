@@ -325,8 +325,7 @@ class LineParts:
 
 def _weight(source: Source) -> int:
     # What is compressed may have any size, so it is a part of its own.
-    packed = streams.unpacked_name(source.path) != source.path
-    return PART_BYTES if packed else source.size
+    return source.size if streams.unpacked_name(source.path) == source.path else PART_BYTES
 
 
 def _length(item: Found) -> int:

@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import hashlib
 import io
 import itertools
 import os
@@ -185,21 +184,18 @@ def _raw_chunks(path: str, progress: Progress | None = None) -> Iterator[bytes]:
             yield chunk
 
 
-def saved(path: str, place: str) -> tuple[str, str]:
+def saved(path: str, place: str) -> str:
     """Save the bytes of a pipe, or of standard input ("-"), as they come, to a new file.
 
-    Return its path, whose suffix shows how it is packed, and a digest of the bytes.
+    Return its path, whose suffix shows how it is packed.
     """
     found = _raw_chunks(path)
     first = next(found, b"")
     packing = packing_of(first)
     place += packing.suffix if packing else ""
-    digest = hashlib.blake2b(digest_size=16)
     with open(new_file(place), "wb") as file:
-        for chunk in itertools.chain([first], found):
-            file.write(chunk)
-            digest.update(chunk)
-    return place, digest.hexdigest()
+        file.writelines(itertools.chain([first], found))
+    return place
 
 
 def chunks(path: str, progress: Progress | None = None) -> Iterator[bytes]:
