@@ -339,12 +339,6 @@ def test_sums_beyond_single_precision_stay_exact():
     assert recipe.fingerprint_features(opposed) == majority(opposed, 64) == xxh3("b", 64)
 
 
-def test_repeated_words_of_a_long_text_outweigh_single_precision():
-    text = "aa " * 60_000 + "bb " * 59_999
-    recipe = Recipe("own", 64, (), "whitespace")
-    assert recipe.fingerprint(text) == xxh3("aa", 64)
-
-
 @pytest.mark.parametrize(("name", "words"), [("web", ()), ("web-128", (2,))])
 def test_arrays_hold_unsigned_words_with_the_high_one_first(name, words):
     recipe = fpdb.recipe(name)

@@ -87,15 +87,6 @@ def test_segments_and_features_are_explained_as_well():
     web = fpdb.recipe("web")
     assert web.explain(weights).short
     assert votes_of(web.explain(weights)) == list(weights.items())
-    characters = fpdb.recipe("char-4")
-    assert (
-        characters.explain(list("twelve letters")).features
-        == (
-            characters.explain(
-                {f: 1 for f, *_ in characters.explain(list("twelve letters")).features}
-            )
-        ).features
-    )
 
 
 @pytest.mark.parametrize("source", [["有"], [("a", "n", "x")], {"a": -1.0}, {"a": 2.0**50}])

@@ -45,11 +45,6 @@ def test_words_are_runs_of_word_characters(text):
     assert CUTS["words"](text) == re.findall(r"\w+", text)
 
 
-@given(HAN | MIXED | st.text())
-def test_white_space_cuts_as_python_splits(text):
-    assert CUTS["whitespace"](text) == text.split()
-
-
 def test_mixed_text_is_cut_by_jieba_and_words():
     text = "Hello，世界新闻 news2024年COVID-19疫情_x"
     expected = ["Hello", "世界", "新闻", "news2024", "年", "COVID", "19", "疫情", "_x"]
