@@ -1,13 +1,14 @@
 """fpdb on Apache Spark: fingerprints, pairs, matches and clusters of DataFrames.
 
 `fingerprints` computes the column of fingerprints and reads it back, `cells` compares the rows of
-a task with numpy, and `matches` answers the questions.
+a task with numpy, `matches` answers the questions, and `dedupe` drops rows.
 """
 
 import fpdb
 
 try:
     from fpdb.integrations.spark.cells import BandPlan
+    from fpdb.integrations.spark.dedupe import dedupe
     from fpdb.integrations.spark.fingerprints import fingerprint
     from fpdb.integrations.spark.matches import clusters, pairs, plan, query
 except ImportError as error:
@@ -16,4 +17,4 @@ except ImportError as error:
         hint="pip install 'fpdb-store[spark]'",
     ) from None
 
-__all__ = ["BandPlan", "clusters", "fingerprint", "pairs", "plan", "query"]
+__all__ = ["BandPlan", "clusters", "dedupe", "fingerprint", "pairs", "plan", "query"]

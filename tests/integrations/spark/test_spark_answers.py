@@ -220,3 +220,29 @@ def test_integer_keys(spark, tmp_path):
     ]
     df = spark.createDataFrame(rows, "key bigint, fingerprint bigint")
     _same(_rows(on_spark.pairs(df).select("key", "other", "distance")), wanted)
+
+
+@pytest.mark.parametrize("settings", [{}, {"similarity": None, "recipe": "words"}])
+def test_what_stays_is_what_stays_of_records(spark, settings):
+    chance = random.Random(35)
+    words = [f"word{number}" for number in range(400)]
+    texts = ["", "short", "short"]
+    for _ in range(300):
+        text = " ".join(chance.choices(words, k=120))
+        if chance.random() < 0.6 and len(texts) > 3:
+            found = chance.choice(texts[3:]).split()
+            # A few, so that any bands find both, or many.
+            for _ in range(chance.choice([0, 1, 2, 60])):
+                found[chance.randrange(len(found))] = chance.choice(words)
+            text = " ".join(found)
+        texts.append(text)
+    rows = [(f"{number:04}", text, number) for number, text in enumerate(texts)]
+    chance.shuffle(rows)
+    df = spark.createDataFrame([*rows, (None, texts[3], -1)], "key string, text string, n int")
+    found = on_spark.dedupe(df, **settings)
+    assert found.columns == df.columns
+    own = {"recipe": "words", "k": 3} if settings else {}
+    records = [{"id": key, "text": text, "n": n} for key, text, n in sorted(rows)]
+    expected = {record["n"] for record in fpdb.dedupe(records, **own)}
+    assert len(expected) < len(records)
+    assert {row.n for row in found.collect()} == {*expected, -1}
