@@ -6,6 +6,7 @@ from typing import Any
 
 from fpdb.cli import render
 from fpdb.cli.options import option, parse_count, require, takes
+from fpdb.dedupe.run import SIZE, estimate_work
 from fpdb.fingerprint import WIDTHS
 from fpdb.storage.open_checks import LARGEST_MAP
 from fpdb.tables import Estimate, Plan, chance_matches, estimate_cost, join_plans, plans
@@ -82,15 +83,18 @@ def _facts(
         return {"false matches": false}, {"chance_matches": chance}
     shown = (round(max(0, min(similarity + apart, 1)), 2) for apart in _AROUND)
     recall = {f"{each:.2f}": round(plan.bands.recall(each), 4) for each in shown}
-    chance = plan.bands.chance(documents)
+    chance, work = plan.bands.chance(documents), estimate_work(documents)
     total = cost.bytes + cost.key_bytes
     facts = {
         "bands": plan.bands.name,
         "recall": ", ".join(f"{share:.1%} at {each}" for each, share in recall.items()),
         "false matches": f"{render.number(chance)} a query by chance, compared by sketches",
         "size": f"{total / documents:.0f} B a document with a text key, {render.size(total)}",
+        "dedupe": f"{render.duration(round(work.seconds))} on {work.jobs} processors for texts of "
+        f"{SIZE} B, {render.size(work.bytes)} of memory, or of the disk",
     }
     plain = {"bands": asdict(plan.bands), "recall": recall, "chance_candidates": chance}
+    plain["dedupe"] = work._asdict()
     return facts, plain | {"similarity": similarity}
 
 
