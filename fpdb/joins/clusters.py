@@ -9,11 +9,15 @@ import numpy as np
 from fpdb.arrays import Column, Places, Rows, joined, ranked, run_starts
 from fpdb.documents.catalog import View
 from fpdb.documents.lookup import Search
-from fpdb.documents.similarity import Shares
+from fpdb.documents.similarity import Shares, Side
+from fpdb.fingerprint.sketches import has_sketch, mix
+from fpdb.joins.columns import TextColumns
 from fpdb.joins.join import near_pairs
-from fpdb.joins.pairs import NO_IDS, SimilarPairs, keys_of, shared_rows, similar_pairs
-from fpdb.models import Cluster
+from fpdb.joins.pairs import NO_IDS, keys_of, shared_rows, similar_among, similar_pairs
+from fpdb.models import DIGEST_BYTES, Cluster
 from fpdb.progress import tracked
+from fpdb.tables.bands import Bands
+from fpdb.tables.bits import as_words
 
 # Connections held before they are replaced by one for each document.
 _CONNECTIONS = 1 << 20
@@ -90,17 +94,70 @@ def find_clustering(view: View, search: Search, jobs: int = 1) -> Iterator[Clust
         yield Clustering(ids, firsts, np.arange(len(ids)), np.ones(len(ids)), pairs.shares)
         return
     ids, firsts, copies = _similar(view, search.similarity, jobs, pairs.add)
-    seen: dict[tuple[int, bytes], int] = {}
-    originals = np.arange(len(ids))
-    for place, (number, first) in enumerate(zip(ids.tolist(), firsts.tolist(), strict=True)):
-        if digest := view.catalog.named(view.txn, number).digest:
-            originals[place] = seen.setdefault((first, digest), place)
-    edited = originals == np.arange(len(ids))
+    named = (view.catalog.named(view.txn, number).digest for number in ids.tolist())
+    packed = b"".join([digest.ljust(DIGEST_BYTES, b"\0") for digest in named])
+    digests = np.frombuffer(packed, np.uint64).reshape(-1, DIGEST_BYTES // 8)
+    yield _clustering(ids, firsts, copies, digests, pairs)
+
+
+def clustering_of(texts: TextColumns, shape: Bands, similarity: float) -> Clustering:
+    """Return the clusters of texts in columns by their places; a short one is in none."""
+    [usable] = (~texts.short).nonzero()
+    originals = usable[_first_equal(texts.side, usable)]
+    copied = originals != usable
+    forest, pairs, rest = _Forest(1), _PairTally(), usable[~copied]
+    forest.connect([originals[copied].astype(np.uint64)], [usable[copied].astype(np.uint64)])
+    for own, other, shares in similar_among(texts[rest].side, shape, similarity):
+        first, second = rest[own].astype(np.uint64), rest[other].astype(np.uint64)
+        forest.connect([first], [second])
+        pairs.add(first, second, shares)
+    [ids], firsts = forest.trees()
+    digests = texts.side.digests[ids.astype(np.int64)]
+    return _clustering(ids, firsts, usable[copied].astype(np.uint64), digests, pairs)
+
+
+def _first_equal(side: Side, places: Places) -> Places:
+    """Return for each of some texts the first that has its fingerprint and sketch, or its digest.
+
+    It is one of these, by its number among them.
+    """
+    unsketched = np.where(has_sketch(side.sketches)[:, None], np.uint64(0), side.digests)
+    columns = [
+        *as_words(side.fingerprints),
+        *side.sketches.view(np.uint64).T,
+        *unsketched.T,
+    ]
+    columns = [column[places] for column in columns]
+    hashed = np.zeros(len(places), np.uint64)
+    for column in columns:
+        hashed = mix(hashed ^ column)
+    first = _first_of_each([hashed])
+    # Two that differ may have one hash, by chance.
+    same = np.logical_and.reduce([column[first] == column for column in columns])
+    return np.where(same, first, np.arange(len(places)))
+
+
+def _first_of_each(rows: Rows) -> Places:
+    """Return for each row the first one that equals it."""
+    distinct, names = ranked(rows)
+    first = np.full(len(distinct[0]), len(names))
+    np.minimum.at(first, names, np.arange(len(names)))
+    return first[names]
+
+
+def _clustering(
+    ids: Column, firsts: Places, copies: Column, digests: Column, pairs: "_PairTally"
+) -> Clustering:
+    """Return clusters with the texts that their documents share, given the digests of these."""
+    own = np.arange(len(ids))
+    same = _first_of_each([firsts.astype(np.uint64), *digests.T])
+    originals = np.where(digests.any(axis=1), same, own)
+    edited = originals == own
     pairs.shares[-1] += int(edited[ids.searchsorted(copies)].sum())
     least = np.ones(len(ids))
     for some, shares in pairs.reduced():
         least[ids.searchsorted(some)] = shares
-    yield Clustering(ids, firsts, originals, least, pairs.shares)
+    return Clustering(ids, firsts, originals, least, pairs.shares)
 
 
 class _PairTally:
@@ -112,12 +169,12 @@ class _PairTally:
         self._size = 0
         self._most = _CONNECTIONS
 
-    def add(self, found: SimilarPairs) -> None:
+    def add(self, first: Column, second: Column, shares: Shares) -> None:
         """Count some pairs."""
-        percents = np.floor(found.shares * 100 + 1e-9).astype(np.int64)
+        percents = np.floor(shares * 100 + 1e-9).astype(np.int64)
         self.shares += np.bincount(percents, minlength=101)
-        self._held += [(found.first, found.shares), (found.second, found.shares)]
-        self._size += 2 * len(found.first)
+        self._held += [(first, shares), (second, shares)]
+        self._size += 2 * len(first)
         if self._size > self._most:
             self._held = self.reduced()
             self._size = len(self._held[0][0])
@@ -137,7 +194,7 @@ def _similar(
     view: View,
     similarity: float,
     jobs: int,
-    on_pairs: Callable[[SimilarPairs], object] = lambda _: None,
+    on_pairs: Callable[[Column, Column, Shares], object] = lambda *_: None,
 ) -> tuple[Column, Places, Column]:
     """Return what `_near` does, of the documents that similar pairs connect, and the copies.
 
@@ -156,7 +213,7 @@ def _similar(
     copied_ids = np.sort(np.concatenate(copies))
     for found in similar_pairs(view, similarity, jobs, copied_ids):
         forest.connect([found.first], [found.second])
-        on_pairs(found)
+        on_pairs(found.first, found.second, found.shares)
     [ids], trees = forest.trees()
     return ids, trees, copied_ids
 

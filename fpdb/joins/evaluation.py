@@ -270,7 +270,7 @@ def _similar(
     numbers = tracked(usable.tolist(), f"digest by {recipe.name}", "text", len(usable))
     digests = [recipe.digest(texts[number]) for number in numbers]
     side = side_of(batch.fingerprints[usable], digests, batch.sketches[usable])
-    for own, other in similar_among(side, choose_bands(similarity, len(texts)), similarity):
+    for own, other, _ in similar_among(side, choose_bands(similarity, len(texts)), similarity):
         yield usable[own], usable[other]
 
 

@@ -161,20 +161,23 @@ def _candidates(parts: Iterator[Rows]) -> Iterator[tuple[np.uint64, np.uint64, R
         yield numbers[0], numbers[-1], ranked(pairs)[0]
 
 
-def similar_among(side: Side, shape: Bands, similarity: float) -> Iterator[tuple[Places, Places]]:
+def similar_among(
+    side: Side, shape: Bands, similarity: float
+) -> Iterator[tuple[Places, Places, Shares]]:
     """Yield the pairs that a database with these bands and texts would have, by their places."""
     columns, marks = shape.columns(side.sketches, side.digests)
     numbers, places = columns[marks], marks.nonzero()[0].astype(np.uint64)
     order = np.lexsort((places, numbers))
     numbers, places = numbers[order], places[order]
     least, crowds = least_estimate(similarity), _crowded(numbers)
+    _warn_of_crowds(int(np.diff(run_starts(numbers), append=len(numbers)).max(initial=0)))
     for low, high, pairs in _candidates(_meetings(numbers, places)):
         for start in _starts(len(pairs[0]), _PAIRS):
             own, other = (ids[start : start + _PAIRS].astype(np.int64) for ids in pairs)
             chosen = _meeting_at((columns, marks), crowds, own, other)
             shares = jaccard(side, own, side, other)
             [kept] = ((chosen >= low) & (chosen <= high) & (shares >= least)).nonzero()
-            yield own[kept], other[kept]
+            yield own[kept], other[kept], shares[kept]
 
 
 def _meeting_at(rows: tuple[Column, Marks], crowds: Column, own: Places, other: Places) -> Column:
@@ -213,12 +216,16 @@ def _agreeing(view: View, pages: NumberPages, copies: Column) -> Iterator[Rows]:
         counts = np.diff(run_starts(numbers), append=len(numbers))
         largest = max(largest, int(counts.max(initial=0)))
         yield from _meetings(numbers, ids)
+    _warn_of_crowds(largest)
+
+
+def _warn_of_crowds(largest: int) -> None:
     if largest > MOST_MET + 1:
         warnings.warn(
             f"some pairs may be missing: {largest:,} documents agree in a band of their sketches, "
             f"and each was compared with {MOST_MET:,} of them",
             IncompleteWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 
+from fpdb.database import Database
 from fpdb.look.groups import Groups
 from fpdb.look.texts import Texts
 from fpdb.processes import Worker
@@ -36,7 +37,7 @@ class Background:
     `stage` says what it is doing, and is empty when nothing is under way.
     """
 
-    texts: Texts
+    texts: Texts[Database]
     date_field: str | None = None
     host_field: str | None = None
     stage: str = ""
@@ -76,7 +77,7 @@ class Background:
         self.stage = ""
 
 
-def _findings(task: tuple[Texts, str | None, str | None]) -> Iterator[str | Findings]:
+def _findings(task: tuple[Texts[Database], str | None, str | None]) -> Iterator[str | Findings]:
     """Yield the groups of a database, pack its texts, and yield lines about the progress."""
     texts, date_field, host_field = task
     began = time.time()

@@ -1,7 +1,7 @@
 """The report of a corpus: its groups of duplicates on a page of one file.
 
-The sources are read twice. The first time, their documents are numbered and brought into a
-temporary database, unless there is one with their keys. The second time, the texts of the groups to
+The sources are read twice. The first time, their documents are numbered and compared as columns,
+unless there is a database with their keys. The second time, the texts of the groups to
 show are kept, on disk. So memory grows with the documents in groups, and not with the texts.
 """
 
@@ -22,6 +22,8 @@ from fpdb.fingerprint import Recipe, least_estimate
 from fpdb.flow import Flow, Ingested
 from fpdb.io.files import FORMATS, Paths, check_path, meter_of, path_names, read_parts
 from fpdb.io.records import BadRecord, Reading, Record
+from fpdb.joins.columns import Room
+from fpdb.look.compared import ComparedFiles
 from fpdb.look.figures import overview
 from fpdb.look.groups import NO_DAY, Groups
 from fpdb.look.listing import ListedGroup, ListedText, rendered
@@ -84,8 +86,7 @@ def report(
 ) -> Reported:
     """Write a page that shows the groups of near-duplicates of a corpus, and what differs in them.
 
-    The page is one file of at most 5 MB, without parts from elsewhere. The sources are read twice;
-    in between, their documents are in a temporary database.
+    The page is one file of at most 5 MB, without parts from elsewhere. The sources are read twice.
 
     Args:
         paths: Files and directories with the texts, or one alone.
@@ -131,16 +132,12 @@ def report(
     flow = Flow(Ingested(), reading, jobs, strict, on_bad, on_progress)
     with contextlib.ExitStack() as stack:
         scratch = stack.enter_context(scratch_folder())
-        if (store := database) is None:
-            store = stack.enter_context(
-                Database.build(
-                    scratch.path / "index",
-                    recipe=recipe,
-                    similarity=similarity or "recipe",
-                    keys="integer",
-                )
-            )
-            _fill(store, flow, paths)
+        store: Database | ComparedFiles
+        if database is None:
+            store = ComparedFiles(Room(scratch), recipe, similarity)
+            store.fill(flow, paths)
+        else:
+            store = database
         if (limit := similarity or store.similarity) is None:
             raise InputError(
                 "found a database of bits, expected one that finds texts by their similarity",
@@ -153,24 +150,11 @@ def report(
                 + (f": none of {bad} can be used" if flow.counts.bad else ""),
                 hint="name files with texts; are the format and the fields right?",
             )
-        groups = Groups(store.clustering(similarity=similarity, jobs=jobs), limit)
+        groups = Groups(store.clustering(similarity=similarity), limit)
         texts = Texts(store, reading, scratch.path / "texts", paths)
         chosen = _ChosenGroups(groups, texts, kept, top)
         chosen.read((date_field, host_field), jobs)
         return _written(chosen, flow.counts, path)
-
-
-def _fill(database: Database, flow: Flow[Ingested], paths: Sequence[str]) -> None:
-    """Bring the documents of all sources into a database, numbered in the order of reading."""
-    preparer = database.preparer.adapted(flow.reading.max_bytes)
-    first = 0
-    for found in flow.prepared(flow.parts(paths), preparer, texts_only=True):
-        good = (n for n, each in enumerate(found.records, first) if isinstance(each, Record))
-        first += len(found.records)
-        numbered = zip(found.documents, good, strict=True)
-        added = database.add_prepared([each._replace(id=n, key=n) for each, n in numbered])
-        flow.counts.count(added)
-        flow.show()
 
 
 def _written(chosen: "_ChosenGroups", counts: Ingested, path: Path) -> Reported:
@@ -230,7 +214,9 @@ class _SourceNames(NamedTuple):
 class _ChosenGroups:
     """The groups to show, and what the sources say of them: their texts, keys and fields."""
 
-    def __init__(self, groups: Groups, texts: Texts, kept: Marks | None, top: int) -> None:
+    def __init__(
+        self, groups: Groups, texts: Texts[Database | ComparedFiles], kept: Marks | None, top: int
+    ) -> None:
         self.groups, self.texts = groups, texts
         self.kept = None if kept is None else kept[groups.ids.astype(int)]
         # Edited groups before those of copies alone, and the least similar first.

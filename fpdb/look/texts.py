@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from itertools import chain
 from pathlib import Path
+from typing import Generic, TypeVar
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from fpdb.database import Database
@@ -17,6 +18,7 @@ from fpdb.flow import parse_key
 from fpdb.io.files import read_records
 from fpdb.io.html import html_text, is_html
 from fpdb.io.records import Reading, Record
+from fpdb.look.compared import ComparedFiles
 from fpdb.models import Document, Key
 from fpdb.scratch import new_file
 
@@ -24,15 +26,18 @@ _SECONDS = 2.0
 _FIELD = "{key}"
 
 
+D = TypeVar("D", bound=Database | ComparedFiles)
+
+
 @dataclass
-class Texts:
+class Texts(Generic[D]):
     """Looks texts up by the keys of documents: at a URL, or in the file that those of files fill.
 
     It is a file of SQLite with compressed texts by their names, of which a name may have several.
     `packed` says whether it is complete.
     """
 
-    database: Database
+    database: D
     reading: Reading
     path: Path
     files: Sequence[str] = ()

@@ -14,6 +14,7 @@ from fpdb.documents.lookup import Search
 from fpdb.documents.prepare import Preparer
 from fpdb.fingerprint.sketches import least_estimate, one_jaccard
 from fpdb.joins import selection
+from fpdb.joins.clusters import clustering_of
 from fpdb.joins.columns import GrowingTexts, Room, TextColumns
 from fpdb.joins.selection import Selection
 from fpdb.scratch import scratch_folder
@@ -174,3 +175,18 @@ def test_a_crowd_is_compared_with_some_of_it_and_says_so(monkeypatch):
         choice = choose(30, 32)
     assert choice.crowded.tolist() == [True, True]
     assert choice.kept.tolist() == [True, False]
+
+
+@given(texts=corpora(), similarity=st.sampled_from([0.5, 0.8, 0.95]))
+@settings(max_examples=examples(40), deadline=None)
+def test_clusters_of_columns_are_those_of_a_database(tmp_path_factory, texts, similarity):
+    texts = [text for text in texts if isinstance(text, str)]
+    preparer = preparer_of(similarity=similarity, k=3)
+    documents = documents_of(texts, preparer)
+    found = clustering_of(TextColumns.of(documents, 64), preparer.index.bands.shape, similarity)
+    path = tmp_path_factory.mktemp("clusters") / "a.fpdb"
+    with fpdb.create(path, similarity=similarity, keys="integer") as db:
+        db.add_prepared([each._replace(id=n, key=n) for n, each in enumerate(documents)])
+        expected = db.clustering()
+    for column in vars(expected):
+        assert getattr(found, column).tolist() == getattr(expected, column).tolist()

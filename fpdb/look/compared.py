@@ -1,0 +1,78 @@
+"""The documents of files as columns, of which a report asks what it asks of a database."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from fpdb.arrays import Column
+from fpdb.documents import layout
+from fpdb.documents.prepare import Preparer
+from fpdb.fingerprint import Recipe
+from fpdb.flow import Flow, Ingested
+from fpdb.io.records import Record
+from fpdb.joins import Clustering
+from fpdb.joins.clusters import clustering_of
+from fpdb.joins.columns import GrowingColumn, GrowingTexts, Room, TextColumns
+from fpdb.models import Document, Key
+from fpdb.tables.bits import to_ints
+
+
+class ComparedFiles:
+    """Documents under the numbers of their records, in the order of reading."""
+
+    keys = "integer"
+
+    def __init__(self, room: Room, recipe: str | Recipe, similarity: float | None) -> None:
+        self.recipe, header = layout.header_for(
+            recipe,
+            similarity=similarity or "recipe",
+            k=None,
+            capacity=1_000_000,
+            keys=self.keys,
+            plan=None,
+        )
+        self.similarity = header.get("similarity")
+        self._preparer = Preparer(header, *layout.layout(header), self.recipe)
+        self._bits = self._preparer.index.plan.bits
+        self._texts = GrowingTexts(room, self._bits)
+        self._numbers = GrowingColumn(room, np.int64)
+
+    def fill(self, flow: Flow[Ingested], paths: Sequence[str]) -> None:
+        """Read the documents of files, and count them."""
+        preparer, first = self._preparer.adapted(flow.reading.max_bytes), 0
+        for found in flow.prepared(flow.parts(paths), preparer, texts_only=True):
+            good = [isinstance(each, Record) for each in found.records]
+            self._numbers.add(first + np.flatnonzero(good))
+            first += len(good)
+            texts = TextColumns.of(found.documents, self._bits)
+            self._texts.add(texts)
+            short = int(np.count_nonzero(texts.short))
+            flow.counts.tally("short", short)
+            flow.counts.tally("added", len(texts) - short)
+            flow.show()
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def clustering(self, *, similarity: float | None = None) -> Clustering:
+        """Find all clusters, as a database does."""
+        bands = self._preparer.index.bands
+        least = similarity or self.similarity
+        if bands is None or least is None:
+            raise ValueError("clusters of texts have a similarity")
+        found = clustering_of(self._texts.all, bands.shape, least)
+        return replace(
+            found, ids=self._numbers.values[found.ids.astype(np.int64)].astype(np.uint64)
+        )
+
+    def keys_of(self, ids: Column) -> list[Key | None]:
+        """Return the keys of documents."""
+        return list(ids.tolist())
+
+    def get(self, key: Key) -> Document | None:
+        """Return what is known of a document."""
+        place = int(np.searchsorted(self._numbers.values, key))
+        side = self._texts.all[place : place + 1].side
+        [fingerprint] = to_ints(side.fingerprints)
+        return Document(key, fingerprint=fingerprint, digest=side.digests.tobytes())
