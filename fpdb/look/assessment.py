@@ -12,9 +12,6 @@ from fpdb.look.pair import ComparedTexts
 from fpdb.markup import Markup, element, table
 from fpdb.models import Document, Evaluation, Key, Mistake, Rating
 
-# The characters of a text that are compared.
-_COMPARED = 40_000
-
 
 def report_evaluation(
     found: Evaluation, documents: Iterable[Document], output: str | os.PathLike[str]
@@ -95,7 +92,7 @@ def _ratings(found: Evaluation) -> Iterator[Markup]:
 def _listed(recipe: str, mistake: Mistake, texts: dict[Key, str]) -> ListedGroup:
     first, second = (ListedText([str(key)]) for key in (mistake.key, mistake.other))
     text, other = texts[mistake.key], texts[mistake.other]
-    second.pair = ComparedTexts(preset("web"), text, other, most=_COMPARED)
+    second.pair = ComparedTexts(preset("web"), text, other)
     kind = "wrong" if mistake.wrong else "missed"
     return ListedGroup(
         title=first_line(text),

@@ -37,8 +37,6 @@ from fpdb.threads import mapped
 # Of a group, the different texts that are compared, and the copies of each that are named.
 MOST_VERSIONS = 10
 _MOST_NAMED = 20
-# The characters of a text that are compared.
-_COMPARED = 100_000
 _KINDS = {
     "edited": "edited",
     "identical": "identical only",
@@ -294,7 +292,7 @@ class _ChosenGroups:
         first, lowest, every = bodies[0], 1.0, int(groups.texts[group])
         for text, other in zip(found[1:], bodies[1:], strict=True):
             if first is not None and other is not None:
-                text.pair = ComparedTexts(recipe, first, other, first="kept", most=_COMPARED)
+                text.pair = ComparedTexts(recipe, first, other, first="kept")
                 lowest = min(lowest, text.pair.share)
         compared = sum(each.pair is not None for each in found)
         least = lowest if compared == every - 1 else min(lowest, float(groups.weakest[group]))

@@ -9,8 +9,8 @@ from fpdb.look.pair import ComparedTexts, excerpt
 from fpdb.markup import Markup, element
 
 MOST_BYTES = 5_000_000
-# Of these, the page without its groups.
-_FRAME = 200_000
+# Of these, the page without its groups, and a group that leaves its room to others.
+_FRAME, _LARGE = 200_000, 1_000_000
 _LONGEST_KEY = 1_000
 _EXCERPT = 1_500
 
@@ -66,7 +66,7 @@ def rendered(groups: Sequence[Callable[[], ListedGroup]]) -> list[Markup]:
             if size <= left:
                 left -= size
                 found.append((group.kind == "identical", group.least, html))
-            elif whole:
+            elif whole or size < _LARGE:
                 break
         if len(found) == len(groups):
             break

@@ -11,14 +11,13 @@ from fpdb.look.differences import differences
 from fpdb.look.page import folded, language_of, percent, plural
 from fpdb.markup import Markup, element, table
 
-ALL = 1 << 40
+# The characters of a text that are compared; in the explorer fewer, so that a page takes less than
+# a second, and features and votes only of texts with few shingles.
+_COMPARED, _COMPARED_AT_ONCE = 100_000, 40_000
+_MOST_SHINGLES = 1_500
 # Equal passages that are longer than the first are shown at their ends, as long as the second;
 # without spaces between words, half of it.
 _LONG, _EDGE = 360, 140
-# In the explorer, the characters of a text that are compared, and the most shingles of texts whose
-# features and votes are shown: a page takes less than a second.
-_COMPARED = 40_000
-_MOST_SHINGLES = 1_500
 # Features that are named.
 _NAMED = 12
 
@@ -30,7 +29,7 @@ class ComparedTexts:
     """
 
     def __init__(
-        self, recipe: Recipe, text: str, other: str, *, first: str = "first", most: int = ALL
+        self, recipe: Recipe, text: str, other: str, *, first: str = "first", most: int = _COMPARED
     ) -> None:
         self._first = first
         self.languages = language_of(text), language_of(other)
@@ -190,13 +189,13 @@ def comparison(recipe: Recipe, first: ComparedSide, second: ComparedSide) -> Mar
         names.append(element("div", element("b", side.name), note))
     parts = [element("div", *names, class_="names")]
     if first.text is not None and second.text is not None:
-        found = ComparedTexts(recipe, first.text, second.text, most=_COMPARED)
+        found = ComparedTexts(recipe, first.text, second.text, most=_COMPARED_AT_ONCE)
         said = f" {percent(found.contained)} of the smaller one is in the other."
         contained = said if found.contained else ""
         parts.append(element("p", found.sentence, contained, class_="facts"))
         parts.append(element("div", *found.drawn()))
     else:
-        parts += excerpt(first.text or second.text, _COMPARED)
+        parts += excerpt(first.text or second.text, _COMPARED_AT_ONCE)
     return element("section", *parts, _why(recipe, first, second))
 
 

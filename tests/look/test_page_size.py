@@ -85,7 +85,7 @@ def test_a_file_holds_no_more_than_its_room(size, count, shown):
     """Equal passages are cut in all groups, and then the last groups are left out."""
     changed = "".join(random.Random(1).choices("abcdefgh ", k=10 if shown == count else size))
     equal = "equal " * (size // 6)
-    pair = ComparedTexts(fpdb.recipe("web"), equal, f"{equal} {changed}")
+    pair = ComparedTexts(fpdb.recipe("web"), equal, f"{equal} {changed}", most=1 << 20)
     texts = [ListedText(["a"]), ListedText(["b"], pair=pair)]
     group = ListedGroup("", "edited", "", 2, 0.0, texts)
     groups = rendered([lambda: group] * count)
