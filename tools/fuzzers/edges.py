@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from unittest import mock
 from urllib.parse import quote_from_bytes
 
+import asgi
 import typer
 
 import fpdb
@@ -202,25 +203,11 @@ class _Served:
 
     def ask(self, method, path, query=b"", body=b"", media=""):
         """Return the status and the body of an answer."""
-        return self.loop.run_until_complete(self._asked(method, path, query, body, media))
-
-    async def _asked(self, method, path, query, body, media):
-        headers = [(b"host", b"127.0.0.1:7373"), (b"content-length", b"%d" % len(body))]
-        headers += [(b"content-type", media.encode())] if media else []
-        about = {"type": "http", "http_version": "1.1", "method": method, "path": path}
-        about |= {"raw_path": path.encode("utf-8", "replace"), "query_string": query}
-        about |= {"asgi": {"version": "3.0"}, "scheme": "http", "root_path": "", "headers": headers}
-        about |= {"server": ("127.0.0.1", 7373), "client": ("127.0.0.1", 50000), "state": {}}
-        sent, parts = [], [{"type": "http.request", "body": body, "more_body": False}]
-
-        async def receive():
-            return parts.pop() if parts else await asyncio.Future()
-
-        async def send(message):
-            sent.append(message)
-
-        await self.app(about, receive, send)
-        return sent[0]["status"], b"".join(message.get("body", b"") for message in sent)
+        headers = {"host": "127.0.0.1:7373", "content_length": len(body)}
+        headers |= {"content_type": media} if media else {}
+        asked = asgi.call(self.app, method, f"{path}?{query.decode()}", body, **headers)
+        answer = self.loop.run_until_complete(asked)
+        return answer.status, answer.body
 
 
 @cache

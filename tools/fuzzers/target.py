@@ -8,6 +8,7 @@ from pathlib import Path
 
 import atheris
 
+sys.path.append(str(Path(__file__).parents[2] / "tests" / "helpers"))
 with atheris.instrument_imports(include=["fpdb"]):
     import checks
 
