@@ -16,6 +16,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -221,15 +222,13 @@ class _Victim:
     @contextlib.contextmanager
     def threads(self, count: int) -> Iterator[None]:
         """Have other threads of this process write and read meanwhile."""
-        threads = [threading.Thread(target=self._work, args=[n]) for n in range(count)]
-        for thread in threads:
-            thread.start()
-        try:
-            yield
-        finally:
-            self._stop.set()
-            for thread in threads:
-                thread.join()
+        with ThreadPoolExecutor(max(count, 1)) as pool:
+            for number in range(count):
+                pool.submit(self._work, number)
+            try:
+                yield
+            finally:
+                self._stop.set()
 
     def report(self) -> None:
         """Report all to the other process."""
@@ -265,7 +264,7 @@ class _Victim:
 
     def _write(self) -> None:
         try:
-            self._put(f"after {self._chance.randrange(ASKS)}")
+            self._change("after", self._counts["operations"])
         except Exception as error:
             self._fail(error)
 
@@ -273,23 +272,22 @@ class _Victim:
         self._stuck += isinstance(error, fpdb.LockTimeoutError)
         self._errors.append(f"{type(error).__name__}: {error}")
 
-    def _put(self, key: str) -> None:
-        number = self._counts["operations"]
-        self._doubtful = key
-        self._db.add(key, _text(number))
+    def _change(self, kind: str, number: int | None) -> None:
+        """Add a version of some document, or delete it."""
+        self._doubtful = key = f"{kind} {self._chance.randrange(ASKS)}"
+        if number is None:
+            self._db.delete(key)
+        else:
+            self._db.add(key, _text(number))
         self._documents[key] = number
         self._doubtful = None
         self._counts["acknowledged"] += 1
 
     def _add(self) -> None:
-        self._put(f"own {self._chance.randrange(ASKS)}")
+        self._change("own", self._counts["operations"])
 
     def _delete(self) -> None:
-        self._doubtful = key = f"own {self._chance.randrange(ASKS)}"
-        self._db.delete(key)
-        self._documents[key] = None
-        self._doubtful = None
-        self._counts["acknowledged"] += 1
+        self._change("own", None)
 
     def _query(self) -> None:
         self._db.query(_text(self._chance.randrange(100)))

@@ -80,10 +80,6 @@ class Oracle:
         """Return a copy."""
         return copy.deepcopy(self)
 
-    def hear_all(self, messages: Iterable[dict[str, Any]], writer: int = 0) -> int:
-        """Take down what a writer says; give how many operations it acknowledged."""
-        return sum(self.hear(message, writer) for message in messages)
-
     def hear(self, message: dict[str, Any], writer: int = 0) -> bool:
         """Take down a message of a writer; say whether it acknowledges something."""
         if "begin" in message:

@@ -93,6 +93,18 @@ class Side:
         """Close files."""
 
 
+class ByteSide(Side):
+    """A package that takes fingerprints as rows of bytes."""
+
+    def prepared_data(self, fingerprints):
+        return fingerprints.astype(">u8").view(np.uint8).reshape(-1, 8)
+
+    arguments = prepared_data
+
+    def argument(self, fingerprint):
+        return self.prepared_data(np.array([fingerprint], np.uint64))
+
+
 def spread(found):
     """Return a place and an id for each id of some lists."""
     places = np.repeat(np.arange(len(found)), [len(ids) for ids in found])

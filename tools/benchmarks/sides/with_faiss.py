@@ -4,10 +4,10 @@ import os
 
 import faiss
 import numpy as np
-from side import BITS, K, Side, main
+from side import BITS, ByteSide, K, main
 
 
-class Faiss(Side):
+class Faiss(ByteSide):
     """`options` say how many hashes of how many bits, and how many of them are flipped."""
 
     version = f"faiss-cpu {faiss.__version__}"
@@ -20,19 +20,11 @@ class Faiss(Side):
     def threads(self, count):
         faiss.omp_set_num_threads(count)
 
-    def prepared_data(self, fingerprints):
-        return fingerprints.astype(">u8").view(np.uint8).reshape(-1, 8)
-
-    arguments = prepared_data
-
     def load(self, data):
         hashes, bits, flips = self.options
         self.index = faiss.IndexBinaryMultiHash(BITS, hashes, bits)
         self.index.nflip = flips
         self.index.add(data)
-
-    def argument(self, fingerprint):
-        return self.prepared_data(np.array([fingerprint], np.uint64))
 
     def one(self, argument):
         return self.index.range_search(argument, K + 1)  # FAISS's radius is strict

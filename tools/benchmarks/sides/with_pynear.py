@@ -4,29 +4,21 @@ from importlib.metadata import version
 
 import numpy as np
 import pynear
-from side import K, Side, main, spread
+from side import ByteSide, K, main, spread
 
 CHUNK = 10_000
 ARRAYS = 64  # with more neighbours than this, its arrays are mostly padding
 
 
-class Pynear(Side):
+class Pynear(ByteSide):
     """It finds the nearest `options` neighbours; with more of them than any query has, all."""
 
     version = f"pynear {version('pynear')}"
     cannot = frozenset({"save"})  # it is built again at each start
 
-    def prepared_data(self, fingerprints):
-        return fingerprints.astype(">u8").view(np.uint8).reshape(-1, 8)
-
-    arguments = prepared_data
-
     def load(self, data):
         self.index = pynear.MIHBinaryIndex(4)
         self.index.set(data)
-
-    def argument(self, fingerprint):
-        return self.prepared_data(np.array([fingerprint], np.uint64))
 
     def one(self, argument):
         return self.index.searchKNN(argument, self.options, K)
