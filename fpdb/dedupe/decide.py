@@ -260,7 +260,7 @@ class Decider:
         return StoredRun(content, self._run.options(), now(), finished=False)
 
     def _stored(self, numbers: Places, *, named: bool = True) -> list[Stored]:
-        """Return records as a database stores them; without names, as it is asked for them."""
+        """Return records as a database stores them, or as questions without names."""
         texts, present = self._texts.all[numbers], now()
         side, short = texts.side, texts.short.tolist()
         keys: Iterable[str] = repeat("")
