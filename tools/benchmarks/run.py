@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy
 
 sys.path.append(str(Path(__file__).parents[1]))
+import decide
 import dedupe
 import plot
 import published
@@ -27,6 +28,7 @@ SUITES = {
     "texts": texts,
     "similarity": similarity,
     "dedupe": dedupe,
+    "decide": decide,
     "serve": serving,
     "store": store,
 }
