@@ -102,7 +102,7 @@ def batch_of(
 ) -> RecordBatch:
     """Return records in memory, documents or the fields of some, as columns."""
     fields = [{} if isinstance(each, Document) else each for each in items]
-    columns = {name: [each.get(name) for each in fields] for name in _needed(reading)}
+    columns = {name: [each.get(name) for each in fields] for name in reading.needed()}
     numbers = range(first, first + len(items))
     documents = {place: each for place, each in enumerate(items) if isinstance(each, Document)}
     found = picked(_Fields(numbers, columns, {}, fields.__getitem__), reading, documents)
@@ -159,12 +159,6 @@ class _Fields(FieldColumns):
         return self.unusual.get(place) or (self.every(place), False)
 
 
-def _needed(reading: Reading) -> list[str]:
-    """Return the names of the fields that records are made of."""
-    required = [name for _, names in reading.required() for name in names]
-    return list(dict.fromkeys([*reading.keys, *required, *reading.kept]))
-
-
 def _value_name(reading: Reading) -> str:
     return reading.kept[0] if reading.kept else ""
 
@@ -216,7 +210,7 @@ def _batch_of_part(part: Callable[[], Iterable[Record | BadRecord]], source: Sou
 
 def _json_batch(source: Source) -> RecordBatch:
     """Return the records of some lines of JSON as columns."""
-    names = _needed(source.reading)
+    names = source.reading.needed()
     parse = _parser(source.reading.keys, source.reading.kept, tuple(names))
     lines, first = source.cut or (), source.first
     # The first line of a file may be that of a portable database, which is refused elsewhere.

@@ -128,7 +128,11 @@ def columns(file: ColumnFile) -> Iterator[tuple[FieldColumns, float]]:
 
     With each block comes the share of the file that was read, or 0 where it isn't known.
     """
-    choose = functools.partial(_needed, file.reading)
+    needed = file.reading.needed()
+
+    def choose(names: list[str]) -> list[str]:
+        return names if "*" in needed else [name for name in names if name in needed]
+
     opened = (_parquet if file.form == "parquet" else _arrow)(file, choose)
     if reason := header_reason(tuple(opened.schema.names), file.reading):
         raise StreamError(reason)
@@ -137,14 +141,6 @@ def columns(file: ColumnFile) -> Iterator[tuple[FieldColumns, float]]:
         read += len(block.numbers)
         yield block, read / opened.rows if opened.rows else 0.0
         del block  # before the next one is decoded
-
-
-def _needed(reading: Reading, names: list[str]) -> list[str]:
-    if "*" in reading.kept:
-        return names
-    needed = {*reading.keys, *reading.kept}
-    needed.update(name for _, choice in reading.required() for name in choice)
-    return [name for name in names if name in needed]
 
 
 Batches = Iterable["pyarrow.RecordBatch"]

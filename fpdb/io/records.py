@@ -121,6 +121,11 @@ class Reading:
             needed.append(("text", _TEXTS))
         return needed
 
+    def needed(self) -> list[str]:
+        """Return the names of the fields that records are made of, of which "*" means all."""
+        required = [name for _, names in self.required() for name in names]
+        return list(dict.fromkeys([*self.keys, *required, *self.kept]))
+
 
 def _several(names: str | Sequence[str]) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)
