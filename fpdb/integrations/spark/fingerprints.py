@@ -217,19 +217,6 @@ def fingerprint_column(df: DataFrame, kind: FingerprintType) -> Column:
     )
 
 
-def prefix_column(column: Column, kind: FingerprintType, mask: int) -> Column:
-    """Return the bits of a mask as one number: of two words a hash, since all is compared."""
-    if kind.bits <= 64:
-        return column.bitwiseAND(F.lit(_signed(mask)))
-    high, low = _signed(mask >> 64), _signed(mask & (1 << 64) - 1)
-    return F.xxhash64(column["high"].bitwiseAND(F.lit(high)), column["low"].bitwiseAND(F.lit(low)))
-
-
-def _signed(word: int) -> int:
-    """Return the signed integer that has the bits of an unsigned word."""
-    return word - (1 << 64) if word >> 63 else word
-
-
 def words_array(fingerprints: NDArray[np.uint64], missing: NDArray[np.bool_] | None = None) -> Any:
     """Return fingerprints as an Arrow column, with nulls where they are missing."""
     numbers = np.ascontiguousarray(fingerprints).view(np.int64)

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 import fpdb
-from fpdb.integrations.spark.cells import BandPlan, near, plan_bands, similar
+from fpdb.integrations.spark.cells import AnyPlan, BandPlan, joined, plan_bands
 from fpdb.integrations.spark.fingerprints import (
     FingerprintType,
     fingerprint_column,
@@ -20,8 +20,6 @@ from fpdb.integrations.spark.fingerprints import (
 )
 
 _NEARNESS = ("distance", "similarity")
-
-AnyPlan = fpdb.JoinPlan | BandPlan
 
 
 class _Wanted(NamedTuple):
@@ -75,15 +73,8 @@ def pairs(
     search = _search(kind, similarity, k)
     documents = _documents(df, kind, search)
     chosen = plan or _planned(documents, None, kind, search)
-    if search.similarity is None and not spanning:
-        members = documents.select(F.col("fingerprint").alias("lead"), "key")
-        linked = _near(documents, None, kind, search, chosen)
-    else:
-        groups = _groups(documents)
-        members = _members(documents, groups)
-        linked = _near(groups, None, kind, search, chosen)
-        if search.similarity is None:
-            linked = _leads(linked, groups)
+    groups, members = _grouped(documents, named=spanning or search.similarity is not None)
+    linked = _near(groups, None, kind, search, chosen)
     inside = _equal(_inside(members, spanning=spanning), known=search.similarity is not None)
     if spanning:
         linked = linked.withColumnsRenamed({"lead": "key", "other_lead": "other"})
@@ -114,14 +105,9 @@ def query(
     search = _search(own, similarity, k)
     asked, held = _documents(df, kind, search), _documents(corpus, own, search)
     chosen = plan or _planned(asked, held, kind, search)
-    if search.similarity is None:
-        questions = asked.select(F.col("fingerprint").alias("lead"), "key")
-        members = held.select(F.col("fingerprint").alias("lead"), "key")
-        linked = _near(asked, held, kind, search, chosen)
-    else:
-        groups, others = _groups(asked), _groups(held)
-        questions, members = _members(asked, groups), _members(held, others)
-        linked = _near(groups, others, kind, search, chosen)
+    named = search.similarity is not None
+    (groups, questions), (others, members) = (_grouped(side, named=named) for side in (asked, held))
+    linked = _near(groups, others, kind, search, chosen)
     matches = _spread(linked, questions, members).unionByName(_same_texts(df, corpus))
     return matches.select(F.col("key").alias("query"), F.col("other").alias("key"), *_NEARNESS)
 
@@ -171,7 +157,8 @@ def _planned(
     if search.similarity is not None:
         others = None if right is None else _groups(right)
         return plan_bands(_groups(left), others, search.similarity, cores)
-    counts = [max(1, _distinct(side).count()) for side in (left, right) if side is not None]
+    sides = [side.select("fingerprint") for side in (left, right) if side is not None]
+    counts = [max(1, side.distinct().count()) for side in sides]
     queries = None if right is None else counts[0]
     return fpdb.join_plans(kind.bits, search.k, counts[-1], queries=queries, cores=cores)[0]
 
@@ -194,40 +181,26 @@ def _near(
             f"the plan is for {made}, expected one for {wanted}",
             hint="fpdb.integrations.spark.plan makes one for the same question",
         )
-    if isinstance(plan, BandPlan):
-        return similar(left, right, plan)
-    other = None if right is None else _distinct(right)
-    found = near(_distinct(left), other, kind, plan)
-    return found.select(
-        F.col("first").alias("lead"),
-        F.col("second").alias("other_lead"),
-        "distance",
-        F.lit(None).cast("double").alias("similarity"),
-    )
+    return joined(left, right, plan)
 
 
-def _distinct(documents: DataFrame) -> DataFrame:
-    return documents.select("fingerprint").distinct()
+def _grouped(documents: DataFrame, *, named: bool) -> tuple[DataFrame, DataFrame]:
+    """Return the groups, and the documents with the leads of theirs.
+
+    The lead is the smallest key, or unless they are `named`, the fingerprint.
+    """
+    if named:
+        groups = _groups(documents)
+        names = [name for name in documents.columns if name != "key"]
+        return groups, documents.join(groups, names).select("lead", "key")
+    members = documents.select(F.col("fingerprint").alias("lead"), "key")
+    return documents.select("fingerprint").distinct(), members
 
 
 def _groups(documents: DataFrame) -> DataFrame:
     """Return the groups, each with its smallest key as the lead."""
     names = [name for name in documents.columns if name != "key"]
     return documents.groupBy(*names).agg(F.min("key").alias("lead"))
-
-
-def _members(documents: DataFrame, groups: DataFrame) -> DataFrame:
-    names = [name for name in documents.columns if name != "key"]
-    return documents.join(groups, names).select("lead", "key")
-
-
-def _leads(linked: DataFrame, groups: DataFrame) -> DataFrame:
-    """Replace the fingerprints of pairs by the leads of their groups."""
-    first = groups.withColumnsRenamed({"fingerprint": "first", "lead": "key"})
-    second = groups.withColumnsRenamed({"fingerprint": "second", "lead": "other"})
-    linked = linked.withColumnsRenamed({"lead": "first", "other_lead": "second"})
-    named = linked.join(first, "first").join(second, "second").drop("first", "second")
-    return named.withColumnsRenamed({"key": "lead", "other": "other_lead"})
 
 
 def _inside(members: DataFrame, *, spanning: bool) -> DataFrame:

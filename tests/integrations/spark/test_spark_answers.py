@@ -178,8 +178,6 @@ def test_spanning_pairs_connect_copies_with_as_few_rows_as_there_are(spark):
 
 
 def test_a_crowded_prefix_is_cut_into_cells_of_bounded_size(spark, monkeypatch):
-    from fpdb.integrations.spark.fingerprints import fingerprint_type
-
     monkeypatch.setattr(cells, "_CELL_ROWS", 200)
     chance = random.Random(9)
     # All share their first sixteen bits, and some are near each other.
@@ -189,10 +187,11 @@ def test_a_crowded_prefix_is_cut_into_cells_of_bounded_size(spark, monkeypatch):
         [(number, number) for number in sorted(numbers)], "key bigint, fingerprint bigint"
     )
     plan = next(p for p in fpdb.join_plans(64, 3, len(numbers), cores=2) if p.prefix == 16)
-    rows = cells._rows(df.select("fingerprint"), fingerprint_type(df), plan, cells._ALONE)
+    side = df.select("fingerprint")
+    crowds = cells._crowds([(side, cells._ALONE)], plan)
     # Three of the four blocks are crowded or not, but the first one is with all its rows.
-    assert max(crowd[2] for crowd in cells._crowds(rows, plan)) == -(-len(numbers) // 200)
-    cut = cells._cells(rows, plan)
+    assert max(crowds.values()) == (-(-len(numbers) // 200),) * 2
+    cut = cells._placed(side, cells._RowTask(plan, cells._ALONE, crowds))
     sizes = cut.groupBy("table", "prefix", "cell").count().selectExpr("max(count)").collect()[0][0]
     assert sizes < 2.5 * 200 < len(numbers) / 2
     found = {

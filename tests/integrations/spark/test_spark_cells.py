@@ -14,16 +14,8 @@ import fpdb
 from fpdb.fingerprint import stages
 from fpdb.fingerprint.sketches import one_jaccard
 from fpdb.integrations.spark import BandPlan, cells, fingerprints
-from fpdb.integrations.spark.cells import (
-    _ALONE,
-    _BLOCK,
-    _FIRST,
-    _SECOND,
-    _BandTask,
-    _CompareTask,
-    _SimilarTask,
-)
-from fpdb.integrations.spark.fingerprints import FingerprintType, words_array
+from fpdb.integrations.spark.cells import _ALONE, _BLOCK, _FIRST, _SECOND, _PairTask, _RowTask
+from fpdb.integrations.spark.fingerprints import words_array
 from fpdb.tables.bands import BandTable
 
 # Few bits that ever change, so that fingerprints are near, and prefixes crowded.
@@ -32,25 +24,23 @@ near_numbers = st.integers(0, (1 << 12) - 1).map(
 )
 
 
+PLACES = ("table", "prefix", "cell", "part")
+
+
 def _plan(bits, k, tables):
     return next(p for p in fpdb.join_plans(bits, k, 100, cores=1) if len(p.masks) == tables)
 
 
-def _batches(rows, bits, size):
-    """Sort rows as Spark does, and hand them over in batches."""
-    rows = sorted(rows)
-    numbers = [row[-1] for row in rows]
-    words = [[number >> 64, number & (1 << 64) - 1] for number in numbers]
-    array = np.array(words, np.uint64).reshape(-1, 2)
-    columns = {
-        "fingerprint": words_array(array if bits == 128 else array[:, 1:]),
-        **{
-            name: pa.array([row[place] for row in rows], pa.int64())
-            for place, name in enumerate(("table", "prefix", "cell", "part"))
-        },
-    }
-    whole = pa.RecordBatch.from_pydict(columns)
-    return [whole.slice(start, size) for start in range(0, len(rows), size)]
+def _met(plan, sides, crowds=None, size=700):
+    """Bring the rows of sides together as Spark does; return the batches of near pairs."""
+    made = [
+        batch for part, columns in sides.items()
+        for batch in _RowTask(plan, part, crowds)([pa.RecordBatch.from_pydict(columns)])
+    ]  # fmt: skip
+    order = [(name, "ascending") for name in PLACES]
+    rows = pa.Table.from_batches(made).sort_by(order).combine_chunks()
+    batches = rows.to_batches(max_chunksize=size)
+    return [row for found in _PairTask(plan)(batches) for row in found.to_pylist()]
 
 
 def _number(value):
@@ -59,87 +49,63 @@ def _number(value):
     return high << 64 | low
 
 
-def _found(check, batches):
-    return [
-        (frozenset((_number(row["first"]), _number(row["second"]))), row["distance"])
-        for batch in check(batches)
-        for row in batch.to_pylist()
-    ]
+def _found(plan, sides, **settings):
+    """Return the pairs of fingerprints, each with its distance."""
+    columns = {}
+    for part, numbers in sides.items():
+        words = [[number >> 64, number & (1 << 64) - 1] for number in sorted(numbers)]
+        array = np.array(words, np.uint64).reshape(-1, 2)
+        columns[part] = {"fingerprint": words_array(array if plan.bits == 128 else array[:, 1:])}
+    rows = _met(plan, columns, **settings)
+    assert all(row["similarity"] is None for row in rows)
+    return [(_number(row["lead"]), _number(row["other_lead"]), row["distance"]) for row in rows]
 
 
-def _prefix(number, mask):
-    own = number & mask
-    return (own >> 64 ^ own) % (1 << 63)
+def _crowded(plan, numbers):
+    """Divide every second prefix of 64 bits at most."""
+    prefixes = sorted({(t, number & m) for t, m in enumerate(plan.masks) for number in numbers})
+    return dict.fromkeys(prefixes[::2], (3, 3)) if plan.bits <= 64 else None
 
 
 @given(
     st.sets(near_numbers),
     st.sampled_from(((64, 3, 4), (64, 3, 10), (128, 2, 3), (32, 1, 2))),
+    st.booleans(),
     st.integers(1, 50),
 )
-def test_each_pair_is_found_once_wherever_its_rows_lie(numbers, design, size):
+def test_each_pair_is_found_once_wherever_its_rows_lie(numbers, design, divided, size):
     bits, k, tables = design
     own = {number % (1 << bits) for number in numbers}
     own |= {number << 64 | number for number in own} if bits == 128 else set()
     plan = _plan(bits, k, tables)
-    rows = [
-        (table, _prefix(number, mask), 0, _ALONE, number)
-        for number in own
-        for table, mask in enumerate(plan.masks)
-    ]
-    found = _found(_CompareTask(FingerprintType(bits, None), plan), _batches(rows, bits, size))
+    crowds = _crowded(plan, own) if divided else None
+    found = _found(plan, {_ALONE: own}, crowds=crowds, size=size)
     wanted = {
         (frozenset((a, b)), (a ^ b).bit_count())
-        for a in own
-        for b in own
-        if a < b and (a ^ b).bit_count() <= k
+        for a, b in combinations(own, 2)
+        if (a ^ b).bit_count() <= k
     }
-    assert len(found) == len(set(found))
-    assert set(found) == wanted
+    assert len(found) == len(wanted)
+    assert {(frozenset(pair), distance) for *pair, distance in found} == wanted
 
 
-@given(st.sets(near_numbers), st.sets(near_numbers), st.integers(1, 50))
-def test_two_parts_meet_each_other_and_not_themselves(left, right, size):
+@given(st.sets(near_numbers), st.sets(near_numbers), st.booleans(), st.integers(1, 50))
+def test_two_parts_meet_each_other_and_not_themselves(left, right, divided, size):
     plan = _plan(64, 3, 4)
-    rows = [
-        (table, number & mask, 0, part, number)
-        for part, side in ((_FIRST, left), (_SECOND, right))
-        for number in side
-        for table, mask in enumerate(plan.masks)
-    ]
-    check = _CompareTask(FingerprintType(64, None), plan)
-    found = [
-        (row["first"], row["second"], row["distance"])
-        for batch in check(_batches([(t, p % (1 << 63), *rest) for t, p, *rest in rows], 64, size))
-        for row in batch.to_pylist()
-    ]
-    assert sorted((a % (1 << 64), b % (1 << 64), d) for a, b, d in found) == sorted(
+    crowds = dict.fromkeys(_crowded(plan, left | right), (2, 5)) if divided else None
+    found = _found(plan, {_FIRST: left, _SECOND: right}, crowds=crowds, size=size)
+    assert sorted(found) == sorted(
         (a, b, (a ^ b).bit_count()) for a in left for b in right if (a ^ b).bit_count() <= 3
     )
 
 
 def test_a_cell_that_is_larger_than_a_step_stays_whole():
-    generator = np.random.default_rng(3)
-    numbers = np.unique(generator.integers(0, 1 << 40, _BLOCK + 5000))
-    planted = int(numbers[0]) ^ 1
-    numbers = sorted({*numbers.tolist(), planted})
-    plan = _plan(64, 0, 1)
-    rows = [(0, 0, 0, _ALONE, number) for number in numbers]
-
-    class Near(_CompareTask):
-        """Takes all rows as one prefix, and pairs at distance 1."""
-
-        def __init__(self):
-            super().__init__(FingerprintType(64, None), plan)
-            self._k = 1
-            self._masks = [[0]]
-
-    small = rows[: 3 * 1000]
-    whole = _found(Near(), _batches(small, 64, 100))
-    assert whole == _found(Near(), _batches(small, 64, 3000))
-    [batch] = _batches(rows, 64, len(rows))
-    pieces = list(cells._whole_cells([batch.slice(i, 10_000) for i in range(0, len(rows), 10_000)]))
-    assert [len(piece.words) for piece in pieces] == [len(rows)]
+    numbers = np.arange(_BLOCK + 5000, dtype=np.uint64)
+    columns = {"fingerprint": words_array(numbers)}
+    columns |= {name: pa.array(np.zeros(len(numbers), np.int64)) for name in PLACES}
+    batch = pa.RecordBatch.from_pydict(columns)
+    pieces = cells._whole_cells([batch.slice(i, 10_000) for i in range(0, len(batch), 10_000)])
+    assert [len(piece.words) for piece in pieces] == [len(numbers)]
 
 
 BANDS = fpdb.Bands(9, 6)
@@ -164,24 +130,18 @@ def _likenesses():
 LIKENESSES = _likenesses()
 
 
-def _similar(likenesses, parts, crowds=(), size=700):
+def _similar(likenesses, parts, crowds=()):
     """Find similar pairs as the tasks do, each with the distance of their fingerprints."""
     plan = BandPlan(0.8, BANDS, len(likenesses), None, 1, crowds)
-    made = []
+    sides = {}
     for part in sorted(set(parts)):
         own = [place for place, other in enumerate(parts) if other == part]
-        columns = {
+        sides[part] = {
             "lead": pa.array([f"k{place:03}" for place in own]),
             "fingerprint": pa.array(own, pa.int64()),
             "likeness": pa.array([likenesses[place] for place in own], pa.binary()),
         }
-        made += _BandTask(plan, part)([pa.RecordBatch.from_pydict(columns)])
-    order = [(name, "ascending") for name in ("table", "prefix", "cell", "part")]
-    rows = pa.Table.from_batches(made).sort_by(order).combine_chunks()
-    [whole] = rows.to_batches()
-    batches = [whole.slice(start, size) for start in range(0, len(whole), size)]
-    task = _SimilarTask(plan)
-    found = [row for batch in task(batches) for row in batch.to_pylist()]
+    found = _met(plan, sides)
     assert all(row["distance"] == _apart(row["lead"], row["other_lead"]) for row in found)
     pairs = {(row["lead"], row["other_lead"]): row["similarity"] for row in found}
     assert len(pairs) == len(found)
