@@ -115,7 +115,7 @@ class Access:
             return Visitor("write", peer=_network(address))
         token, session = self._token_in(headers)
         digest = _digest(token)
-        role = self._roles.get(digest)
+        role = self._roles.get(digest) if token else None
         if role is not None:
             return Visitor(role, session, digest)
         if token:

@@ -147,8 +147,13 @@ class Application:
 
     async def _reply(self, request: "Request") -> HttpReply:
         scope = request.scope
-        if len(request.headers) < len(scope["headers"]):
-            _require_once(scope["headers"])
+        names = [name for name, _ in scope["headers"]]
+        if names.count(b"host") > 1 or names.count(b"origin") > 1:
+            raise ProblemError(
+                HTTPStatus.BAD_REQUEST,
+                "found two headers Host or Origin, expected one",
+                hint="a proxy has to replace the header, not to add another one",
+            )
         # The application may be mounted in another one.
         path: str = scope["path"].removeprefix(scope.get("root_path", ""))
         if path not in OPEN_TO_ALL:
@@ -339,18 +344,6 @@ async def _begin(request: Request, reply: HttpReply, send: Send) -> None:
         headers.append((b"content-length", b"%d" % len(reply.body)))
     request.status = int(reply.status)
     await send({"type": "http.response.start", "status": request.status, "headers": headers})
-
-
-def _require_once(headers: Iterable[tuple[bytes, bytes]]) -> None:
-    """Raise ProblemError if a header that says who may do what comes twice."""
-    names = [name for name, _ in headers]
-    for name in (b"host", b"origin"):
-        if names.count(name) > 1:
-            raise ProblemError(
-                HTTPStatus.BAD_REQUEST,
-                f"found {names.count(name)} headers {name.decode().title()}, expected one",
-                hint="a proxy has to replace the header, not to add another one",
-            )
 
 
 def _not_found(method: str, path: str, allowed: Iterable[str]) -> ProblemError:

@@ -366,29 +366,25 @@ class _Exchange:
         self._start: Scope | None = None
         self._begun = self._chunked = False
 
+    # The parser calls these; the last two for a body in chunks.
+
     def on_message_begin(self) -> None:
-        """Take the one request that the parser finds."""
         if self._url:
             raise ValueError("found a second request")
 
     def on_url(self, url: bytes) -> None:
-        """Take a part of the address."""
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header."""
         self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
-        """Take the end of the head."""
         self._head_complete = True
 
     def on_body(self, part: bytes) -> None:
-        """Take a part of a body in chunks."""
         self._parts.append(part)
 
     def on_message_complete(self) -> None:
-        """Take the end of a body in chunks."""
         self.ended = True
 
     def take(self, data: bytearray) -> bytes:

@@ -10,7 +10,7 @@ import signal
 import socket
 import ssl
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,7 +61,7 @@ def serve(
         # It is restored at the end, when Ctrl-C is raised again for the caller.
         interrupt = signal.getsignal(signal.SIGINT)
         try:
-            with _descriptors(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop:
                 place = _Socket(listener, secure, bound.close)
                 ended_by = loop.run(_run(application, place, on_start, on_error))
         finally:
@@ -105,7 +105,7 @@ async def _run(
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, end, number)
-    room = _connections()
+    room = _room()
     application.places.restrict(room)
     connections = Connections(application, application.memory, room, place.scheme)
     async with _going(connections.sweep()):
@@ -156,25 +156,15 @@ async def _going(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         task.cancel()
 
 
-@contextlib.contextmanager
-def _descriptors() -> Iterator[None]:
-    """Let this process open as many files as it may."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+def _room() -> int:
+    """Let this process open as many files as it may; return how many connections that allows."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
-def _connections() -> int:
-    """Return how many connections there are descriptors for."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         used = len(os.listdir("/dev/fd"))
     except OSError:
         used = _SPARE
-    return max(1, soft - used - _SPARE)
+    return max(1, hard - used - _SPARE)
 
 
 def _secured(certificate: Path, private_key: Path) -> ssl.SSLContext:
