@@ -175,8 +175,8 @@ def test_the_lists_of_an_item_loader_are_joined(path):
         {"url": ["a", "other"], "text": [" ".join(words[:7]), " ".join(words[7:])]},
         {"url": "b", "text": TEXT},
     ]
-    (_, second), _ = process(path, items)
-    assert second["near_duplicate_of"] == "a"
+    (_, second), _ = process(path, items, FPDB_TAG_FIELD="copy_of")
+    assert second == {**items[1], "copy_of": "a"}
 
 
 def test_several_fields_other_names_and_dropping(path):
@@ -194,12 +194,6 @@ def test_several_fields_other_names_and_dropping(path):
         assert (match.key, match.distance) == ("a", 0)
 
 
-def test_the_tag_has_the_name_that_is_wished(path):
-    items = [{"url": url, "text": TEXT} for url in ("a", "b")]
-    (_, second), _ = process(path, items, FPDB_TAG_FIELD="copy_of")
-    assert second == {"url": "b", "text": TEXT, "copy_of": "a"}
-
-
 def test_recipe_and_k_are_those_of_the_new_database(path):
     process(path, [], FPDB_RECIPE="char-4", FPDB_K="5")
     with fpdb.open(path) as database:
@@ -209,19 +203,6 @@ def test_recipe_and_k_are_those_of_the_new_database(path):
         process(path, [], FPDB_RECIPE="web")
     with pytest.raises(fpdb.RecipeMismatchError, match="k=5"):
         process(path, [], FPDB_K=3)
-
-
-def test_texts_that_share_words_only_are_no_duplicates(path):
-    words = [f"word{place}" for place in range(300)]
-    near, half = [*words[:280], *(f"new{n}" for n in range(20))], words[:150] + words[:150:-1]
-    items = [
-        {"url": str(place), "text": " ".join(each)}
-        for place, each in enumerate((words, near, half))
-    ]
-    (_, second, third), stats = process(path, items, FPDB_SIMILARITY="0.8")
-    assert second["near_duplicate_of"] == "0"
-    assert "near_duplicate_of" not in third
-    assert stats == {"fpdb/added": 2, "fpdb/duplicate": 1}
 
 
 @pytest.mark.process
@@ -264,12 +245,6 @@ def test_the_similarity_of_a_crawl_may_differ_from_that_of_the_database(path):
     assert "near_duplicate_of" not in second
     (again,), _ = process(path, [{**items[1], "url": "again"}], FPDB_SIMILARITY=0.95)
     assert again["near_duplicate_of"] == "1"
-    half = {"url": "half", "text": " ".join([*words[:270], *(f"other{n}" for n in range(30))])}
-    with pytest.warns(fpdb.IncompleteWarning, match="74% of what is similar from 0.7"):
-        (out,), _ = process(path, [dict(half, url="half0")], FPDB_SIMILARITY=0.7)
-    assert out["near_duplicate_of"] == "0"
-    (out,), _ = process(path, [dict(half, url="half")], FPDB_SIMILARITY=0.95)
-    assert "near_duplicate_of" not in out
 
 
 def test_integer_keys(path):
@@ -286,18 +261,13 @@ def test_integer_keys(path):
     ("settings", "error", "said"),
     [
         ({"FPDB_DATABASE": 7}, fpdb.InputError, "FPDB_DATABASE = 7"),
-        ({"FPDB_DATABASE": ""}, fpdb.InputError, "FPDB_DATABASE = ''"),
         ({"FPDB_ACTION": "burn"}, fpdb.InputError, "one of tag, drop"),
         ({"FPDB_MARKUP": "xml"}, fpdb.InputError, "one of text, html"),
         ({"FPDB_K": "many"}, fpdb.InputError, "FPDB_K = 'many'"),
         ({"FPDB_K": -1}, fpdb.FpdbError, "-1"),
-        ({"FPDB_K": True}, fpdb.InputError, "FPDB_K = True"),
         ({"FPDB_SIMILARITY": "much"}, fpdb.InputError, "FPDB_SIMILARITY = 'much'"),
-        ({"FPDB_SIMILARITY": 80}, fpdb.InputError, "up to 1"),
         ({"FPDB_SIMILARITY": 0}, fpdb.InputError, "or off"),
-        ({"FPDB_FIELD": []}, fpdb.InputError, "FPDB_FIELD"),
         ({"FPDB_FIELD": [7]}, fpdb.InputError, "FPDB_FIELD"),
-        ({"FPDB_KEY_FIELD": 7}, fpdb.InputError, "FPDB_KEY_FIELD = 7"),
         ({"FPDB_RECIPE": "wbe"}, fpdb.RecipeError, "'wbe'"),
         ({"FPDB_RECIPE": 7}, fpdb.InputError, "FPDB_RECIPE = 7"),
         ({"FPDB_DATABASE": __file__}, fpdb.FpdbError, "test_scrapy_pipeline"),
