@@ -73,9 +73,10 @@ def exchanged(sent, **settings):
                 writer.write(part)
                 await writer.drain()
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(0.1):
+                    async with asyncio.timeout(0.2) as quiet:
                         while some := await reader.read(1 << 16):
                             got += some
+                            quiet.reschedule(asyncio.get_running_loop().time() + 0.2)
             assert connections.memory.free <= connections.memory.limit
             return got
 
