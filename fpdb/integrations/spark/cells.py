@@ -51,7 +51,7 @@ _MIXING = np.uint64(0x9E3779B97F4A7C15)
 
 _RowNumbers = NDArray[np.intp]
 _RowMarks = NDArray[np.bool_]
-_Words = NDArray[np.uint64]
+_Unsigned = NDArray[np.uint64]
 # The table and the prefix of a crowd, and into how many parts the rows of each side are divided.
 _Crowds = dict[tuple[int, int], tuple[int, int]]
 
@@ -187,7 +187,7 @@ class _RowTask:
             yield pa.RecordBatch.from_pydict(columns)
 
     def _divided(
-        self, words: _Words, tables: _RowNumbers, prefixes: _Words
+        self, words: _Unsigned, tables: _RowNumbers, prefixes: _Unsigned
     ) -> tuple[_RowNumbers, _RowNumbers, _RowNumbers]:
         """Copy each row of a crowded prefix for each cell of its part.
 
@@ -210,8 +210,8 @@ class _RowTask:
 
 
 def _places(
-    plan: AnyPlan, words: _Words, likeness: _Words
-) -> tuple[_Words, NDArray[np.int32], _RowMarks]:
+    plan: AnyPlan, words: _Unsigned, likeness: _Unsigned
+) -> tuple[_Unsigned, NDArray[np.int32], _RowMarks]:
     """Return the numbers of documents in each table, their parts of crowds, and which count."""
     if not isinstance(plan, BandPlan):
         masks = np.array([_split(mask, words.shape[1]) for mask in plan.masks], np.uint64)
@@ -238,7 +238,7 @@ def _split(mask: int, width: int) -> list[int]:
     return [mask >> 64 * (width - 1 - word) & (1 << 64) - 1 for word in range(width)]
 
 
-def _mixed(words: _Words) -> _Words:
+def _mixed(words: _Unsigned) -> _Unsigned:
     """Return a hash of the last axis."""
     found = np.zeros(words.shape[:-1], np.uint64)
     for word in np.moveaxis(words, -1, 0):
@@ -247,13 +247,13 @@ def _mixed(words: _Words) -> _Words:
     return found
 
 
-def _words(column: pa.Array) -> _Words:
+def _words(column: pa.Array) -> _Unsigned:
     """Return fingerprints as rows of words, the high one first."""
     words = column.flatten() if pa.types.is_struct(column.type) else [column]
     return np.stack([word.to_numpy().view(np.uint64) for word in words], axis=-1)
 
 
-def _likeness(batch: pa.RecordBatch) -> _Words:
+def _likeness(batch: pa.RecordBatch) -> _Unsigned:
     """Return sketches, and digests with zeros after them, as rows of words, if there are any."""
     if "likeness" not in batch.schema.names:
         return np.empty((len(batch), 0), np.uint64)
