@@ -262,7 +262,7 @@ def test_five_hundred_groups_open_in_two_seconds(window, folder):
     chance = random.Random(4)
 
     def listed(number):
-        words = chance.choices(WORDS, k=1230)
+        words = chance.choices(WORDS, k=840)
         others = [f"new{place}" if place % 30 == 0 else word for place, word in enumerate(words)]
         pair = ComparedTexts(fpdb.recipe("web"), " ".join(words), " ".join(others))
         texts = [ListedText([f"{number}"]), ListedText([f"{number}/copy"], pair=pair)]
@@ -274,8 +274,11 @@ def test_five_hundred_groups_open_in_two_seconds(window, folder):
     assert 4_000_000 < (folder / "many.html").stat().st_size <= 5_000_000
     window.get(f"file://{folder}/many.html")
     timing = "const [entry] = performance.getEntriesByType('navigation'); return entry.loadEventEnd"
+    limit = time.monotonic() + 60
+    while not window.execute_script(timing) and time.monotonic() < limit:
+        time.sleep(0.1)  # the driver doesn't always wait for all of a large file
     assert len(window.find_elements("css selector", ".group")) == 500
-    assert window.execute_script(timing) < 2000
+    assert 0 < window.execute_script(timing) < 2000
     assert window.get_log("browser") == []
 
 
