@@ -108,12 +108,6 @@ def test_fields_are_for_the_files_that_have_them(tmp_path):
     ]
 
 
-def test_a_bad_file_does_not_keep_the_next_from_being_read(tmp_path):
-    fill(tmp_path, a_txt=b"long text", b_jsonl_gz=b"x", c_txt=b"text")
-    found = list(read_records(str(tmp_path), Reading(max_bytes=5)))
-    assert [type(record) is BadRecord for record in found] == [True, True, False]
-
-
 def test_links(tmp_path):
     outside, inside = tmp_path / "outside", tmp_path / "inside"
     fill(outside, a_txt=b"secret")
@@ -188,12 +182,6 @@ def test_a_folder_without_permission(tmp_path, monkeypatch):
     bad, good = read_records(str(tmp_path))
     assert bad == BadRecord(f"{tmp_path}/a", "can't be read: Permission denied")
     assert good.key == "c.txt"
-
-
-def test_an_empty_folder_and_an_unknown_format(tmp_path):
-    assert list(read_records(str(tmp_path))) == []
-    with pytest.raises(InputError, match="found the format"):
-        read_records(str(tmp_path), Reading(format="xml"))
 
 
 def test_one_path_may_be_given_alone(tmp_path):
