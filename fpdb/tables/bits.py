@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpdb.arrays import Column, Marks, Rows, differs
-from fpdb.errors import InputError, PlanError
+from fpdb.errors import PlanError
 
 _WORD = 64
 _WIDEST = 2 * _WORD
@@ -142,17 +142,10 @@ def distances(a: Fingerprints, b: Fingerprints, bits: int) -> Distances:
 
 
 def to_array(fingerprints: Iterable[int], bits: int) -> Fingerprints:
-    """Return fingerprints as an array, or raise InputError for one that `bits` bits can't hold."""
-    values = list(fingerprints)
-    for value in (min(values, default=0), max(values, default=0)):
-        if not 0 <= value < 1 << bits:
-            raise InputError(
-                f"{value:#x} is no fingerprint of {bits} bits",
-                hint=f"give whole numbers from 0 to 2**{bits} - 1",
-            )
+    """Return fingerprints of this width as an array."""
     if bits <= _WORD:
-        return np.array(values, dtype=np.uint64)
-    packed = b"".join(value.to_bytes(16, "big") for value in values)
+        return np.array(list(fingerprints), dtype=np.uint64)
+    packed = b"".join(value.to_bytes(16, "big") for value in fingerprints)
     return np.frombuffer(packed, dtype=">u8").astype(np.uint64).reshape(-1, 2)
 
 
