@@ -7,7 +7,6 @@ import sys
 
 import pytest
 
-import fpdb
 from fpdb import kernels
 
 SHOW = "import fpdb; print(fpdb.kernels_available)"
@@ -36,26 +35,14 @@ def test_installed_kernels_have_no_source(folder):
     assert kernels._usable()
 
 
-def test_kernels_are_used_if_they_were_built_from_this_source(folder):
-    (folder / "text.pyx").write_text("def fill(): pass")
+@pytest.mark.parametrize("changed", ["text.pyx", "hashes.pxd", "more.pyx"])
+def test_only_kernels_of_this_very_source_are_used(folder, changed):
+    (folder / "text.pyx").write_text("")
     (folder / "hashes.pxd").write_text("")
     with pytest.warns(RuntimeWarning, match="tools/kernels builds them"):
         assert not kernels._usable()
-    digest = hashlib.blake2b(b"def fill(): pass").hexdigest()
-    (folder / "built.txt").write_text(digest)
-    assert kernels._usable()
-
-
-@pytest.mark.parametrize("changed", ["text.pyx", "hashes.pxd", "more.pyx"])
-def test_kernels_of_another_source_are_not_used(folder, changed):
-    (folder / "text.pyx").write_text("")
-    (folder / "hashes.pxd").write_text("")
     (folder / "built.txt").write_text(hashlib.blake2b().hexdigest())
     assert kernels._usable()
     (folder / changed).write_text("def fill(): pass")
     with pytest.warns(RuntimeWarning, match="tools/kernels builds them"):
         assert not kernels._usable()
-
-
-def test_the_package_tells_whether_kernels_are_there():
-    assert fpdb.kernels_available is kernels.available
