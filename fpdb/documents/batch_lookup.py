@@ -73,6 +73,9 @@ class BatchLookup:
         others = len(view.index.routes(search.k)) * (len(questions) - 1)
         reached = candidates_each(view, questions, search, max(lookup.CANDIDATES - others, 1))
         for place, found in zip(places, reached, strict=False):
+            if not found.runs:
+                self._found[place] = found
+                continue
             runs = [(apart, list(ids)) for apart, ids in found.runs]
             held += sum(len(ids) for _, ids in runs)
             if held > _HELD and self._found:
@@ -136,10 +139,11 @@ def _linked(view: View, questions: Sequence[Stored], search: Search) -> list[_Li
             return None
         near = pairs
     links: list[_Links] = []
-    numbers = [view.index.band_numbers(document) for document in questions]
+    bands = view.index.bands
+    numbers = [view.index.band_numbers(each) if bands else [] for each in questions]
     often = Counter(chain.from_iterable(numbers))
     for document, every in zip(questions, numbers, strict=True):
-        shared = [each for each in every if often[each] > 1]
+        shared = [each for each in every if often[each] > 1] if every else every
         number = document.fingerprint
         if number is None:
             digests = [document.digest] if any(document.digest) else []
