@@ -237,19 +237,26 @@ def _written(answer: QueryAnswer) -> bytes:
 
 def _answer(application: Application, question: QueryBody) -> bytes:
     """Return the answer to a question, with the end of the line; call it in a thread."""
-    largest = application.limits.answer
-    matches = _near(application, question)
-    answer = found(matches, application.database.shortfall(question.similarity))
-    # One that is too large isn't even made.
-    sizes = accumulate(len(_encode_answer(match)) for match in answer.matches)
-    fits = question.limit <= MANY_MATCHES or all(size <= largest for size in sizes)
-    if not fits or len(written := _written(answer)) > largest:
+    # The error must not refer to a frame that has the matches, which would be kept with it.
+    if (written := _written_within(application, question)) is None:
         raise ProblemError(
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-            f"the answer has more than {largest:,} bytes",
+            f"the answer has more than {application.limits.answer:,} bytes",
             hint="ask for fewer matches by `limit`",
         )
     return written
+
+
+def _written_within(application: Application, question: QueryBody) -> bytes | None:
+    """Return the answer to a question, or None if it is too large."""
+    matches, largest = _near(application, question), application.limits.answer
+    answer = found(matches, application.database.shortfall(question.similarity))
+    if question.limit > MANY_MATCHES:  # one that is too large isn't even made
+        sizes = accumulate(len(_encode_answer(match)) for match in answer.matches)
+        if any(size > largest for size in sizes):
+            return None
+    written = _written(answer)
+    return written if len(written) <= largest else None
 
 
 def _look(application: Application, body: CheckBody) -> CheckAnswer:
