@@ -227,11 +227,11 @@ def test_what_stays_is_what_stays_of_records(spark, settings):
     words = [f"word{number}" for number in range(400)]
     texts = ["", "short", "short"]
     for _ in range(300):
-        text = " ".join(chance.choices(words, k=120))
+        text = " ".join(chance.choices(words, k=600))
         if chance.random() < 0.6 and len(texts) > 3:
             found = chance.choice(texts[3:]).split()
             # A few, so that any bands find both, or many.
-            for _ in range(chance.choice([0, 1, 2, 60])):
+            for _ in range(chance.choice([0, 1, 2, 400])):
                 found[chance.randrange(len(found))] = chance.choice(words)
             text = " ".join(found)
         texts.append(text)
