@@ -65,6 +65,16 @@ def mapped(
         threads.close()
 
 
+def overlapped(work: Callable[[Item], object], items: Iterable[Item]) -> None:
+    """Call a function for each item in a thread, while the next item is made."""
+    thread = _Threads(work, 1)
+    try:
+        for _ in thread.results(items, 1, patient=True):
+            pass
+    finally:
+        thread.close()
+
+
 class _Threads(Generic[Item, Result]):
     # Futures and conditions wait in Python code, in which an exception out of a signal handler
     # leaves their locks taken; these queues are written in C.

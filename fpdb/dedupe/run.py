@@ -37,7 +37,7 @@ _RECIPE = "web"
 # of its columns, which have room to grow.
 SIZE, _SECONDS, _BYTES = 840, 28e-6, 350
 # Blocks that are prepared while others are compared.
-_AHEAD = 32
+_AHEAD = 64
 
 
 class Work(NamedTuple):

@@ -17,6 +17,7 @@ from fpdb.io.records import Reading
 from fpdb.io.streams import Progress, named
 from fpdb.io.tables import FieldColumns, header_reason
 from fpdb.processes import CallError, KeptWorkers
+from fpdb.threads import overlapped
 
 _GROUP = 50_000
 # Rows of a Dataset of Hugging Face that are read together.
@@ -90,10 +91,14 @@ def write_batches(
         opened = new(file, schema, options=ipc.IpcWriteOptions(compression="lz4"))
     try:
         with opened as writer:
-            for some in _row_groups(batches):
+
+            def write(some: list[Any]) -> None:
                 # The batches lack the metadata of their file.
                 table = pyarrow.Table.from_batches(some).replace_schema_metadata(schema.metadata)
                 writer.write_table(table)
+
+            # One group is packed while the next one is decoded.
+            overlapped(write, _row_groups(batches))
     except pyarrow.ArrowInvalid as error:  # e.g. another dictionary, which only a stream can have
         raise InputError(
             f"what stays can't be one {form.capitalize()} file: {error}",

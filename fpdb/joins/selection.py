@@ -65,7 +65,7 @@ class _Alike(NamedTuple):
 
 
 class _KeptRows:
-    """The rows of kept documents in sorted parts, each at most half as large as the last."""
+    """The rows of kept documents in sorted parts, each at most a quarter as large as the last."""
 
     def __init__(self, room: Room, most: int, most_compared: int | None) -> None:
         self._room, self._most, self._most_compared = room, most, most_compared
@@ -76,7 +76,7 @@ class _KeptRows:
         parts = self._parts
         if len(rows):
             parts.append(rows)
-        while len(parts) > 1 and len(parts[-2]) < 2 * len(parts[-1]):
+        while len(parts) > 1 and len(parts[-2]) < 4 * len(parts[-1]):
             last, other = parts.pop(), parts.pop()
             parts.append(self._room.array(np.uint64, len(last) + len(other)))
             _merge(other, last, parts[-1])
