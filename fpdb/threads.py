@@ -9,6 +9,7 @@ import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from itertools import repeat
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
@@ -63,6 +64,19 @@ def mapped(
         if stop:
             stop()
         threads.close()
+
+
+def made_ahead(items: Iterable[Item], most: int) -> Iterator[Item]:
+    """Yield items that a thread makes, up to N of them before they are wanted."""
+    source, end = iter(items), object()
+    thread: _Threads[None, Any] = _Threads(lambda _: next(source, end), 1)
+    try:
+        for _, item in thread.results(repeat(None), most, patient=True):
+            if item is end:
+                return
+            yield item
+    finally:
+        thread.close()
 
 
 def overlapped(work: Callable[[Item], object], items: Iterable[Item]) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import fpdb
 from fpdb import threads
-from fpdb.threads import MOST, count_jobs, mapped
+from fpdb.threads import MOST, count_jobs, made_ahead, mapped, overlapped
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -110,3 +110,51 @@ def test_a_thread_that_can_t_start_is_an_error(monkeypatch):
     assert threads._thread is _thread
     with pytest.raises(fpdb.WorkerError, match="can't start new thread"):
         list(mapped(abs, range(3), 2))
+
+
+def test_items_are_made_ahead_in_order_and_no_further_than_they_may():
+    made = []
+
+    def source():
+        for number in range(50):
+            made.append(number)
+            yield number
+
+    found = made_ahead(source(), 4)
+    assert made == []
+    assert next(found) == 0
+    time.sleep(0.05)
+    assert len(made) <= 6
+    assert list(found) == list(range(1, 50))
+    found = made_ahead(source(), 4)
+    next(found)
+    found.close()
+
+
+def test_an_error_of_items_made_ahead_comes_after_those_before_it():
+    def source():
+        yield 1
+        raise ValueError("the second")
+
+    found = made_ahead(source(), 4)
+    assert next(found) == 1
+    with pytest.raises(ValueError, match="the second"):
+        next(found)
+
+
+def test_work_overlaps_with_making_the_next_item():
+    working, seen = threading.Event(), []
+
+    def source():
+        yield 1
+        assert working.wait(10)
+        yield 2
+
+    def work(item):
+        working.set()
+        seen.append(item)
+
+    overlapped(work, source())
+    assert seen == [1, 2]
+    with pytest.raises(ZeroDivisionError):
+        overlapped(lambda item: item / 0, [1, 2])

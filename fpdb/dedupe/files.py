@@ -19,7 +19,7 @@ from fpdb.arrays import Marks, Places
 from fpdb.database import Database
 from fpdb.dedupe.decide import Decider
 from fpdb.dedupe.prepare import RecordBlock
-from fpdb.dedupe.run import Deduplication, Where
+from fpdb.dedupe.run import AHEAD, Deduplication, Where
 from fpdb.errors import InputError
 from fpdb.io import streams
 from fpdb.io.batches import read_batches
@@ -28,6 +28,7 @@ from fpdb.io.raw import COPIED, TableHead, changed, write_rows
 from fpdb.joins.columns import Room
 from fpdb.scratch import Drafts, Scratch, scratch_folder
 from fpdb.storage.open_checks import disk_named
+from fpdb.threads import made_ahead
 
 
 @dataclass(frozen=True)
@@ -153,7 +154,7 @@ class Corpus:
         if database is not None:
             self._require_new_targets(database)
         with Decider(run, database, room, lined=bool(self.removed)) as decider:
-            codes = [codes for _, codes in decider.each(self._pieces(inputs))]
+            codes = [codes for _, codes in decider.each(self._blocks(inputs))]
             kept = run.kept(np.concatenate([np.empty(0, np.uint8), *codes]))
             ends = np.cumsum([decider.sizes[number] for number in range(len(inputs))])
             rows = zip(np.split(decider.numbers, ends[:-1]), np.split(kept, ends[:-1]), strict=True)
@@ -183,7 +184,12 @@ class Corpus:
                     "database has; for other inputs, name another output",
                 )
 
-    def _pieces(self, inputs: list[InputFile]) -> Iterator[RecordBlock]:
+    def _blocks(self, inputs: list[InputFile]) -> Iterator[RecordBlock]:
+        """Yield the parts of the files; with several threads, one reads ahead."""
+        blocks = self._parts(inputs)
+        return blocks if self.run.jobs == 1 else made_ahead(blocks, AHEAD)
+
+    def _parts(self, inputs: list[InputFile]) -> Iterator[RecordBlock]:
         """Yield the parts of the files; their bytes show how far the reading is."""
         sizes = [os.path.getsize(each.source.path) for each in inputs]
         self.run.expect(sum(sizes), "reading")

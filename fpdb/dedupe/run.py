@@ -37,7 +37,7 @@ _RECIPE = "web"
 # of its columns, which have room to grow.
 SIZE, _SECONDS, _BYTES = 840, 28e-6, 350
 # Blocks that are prepared while others are compared.
-_AHEAD = 64
+AHEAD = 64
 
 
 class Work(NamedTuple):
@@ -244,7 +244,7 @@ class Deduplication:
         """Prepare blocks, and count records; raise InputError at a bad one that fails the run."""
         counts = self.counts
         prepare = Prepare(preparer.adapted(self.reading.max_bytes), self.keep, keyed, stored)
-        for block, found in mapped(prepare, blocks, self.jobs, _AHEAD):
+        for block, found in mapped(prepare, blocks, self.jobs, AHEAD):
             counts.read += len(found.is_bad)
             counts.invalid_utf8 += found.invalid_utf8
             counts.markup += found.markup * (self.reading.html == "auto")
