@@ -151,7 +151,7 @@ def _crowds(sides: list[tuple[DataFrame, int]], plan: fpdb.JoinPlan) -> _Crowds:
 
 
 def _sampled(df: DataFrame, name: str, rate: int, task: "_RowTask") -> DataFrame:
-    """Return the rows of a sample of documents: of each so many one, by a hash of a column."""
+    """Return the rows of a sample of documents: one of each N, by a hash of a column."""
     drawn = F.pmod(F.xxhash64(F.lit("sample"), F.col(name)), F.lit(rate)) == 0
     return _placed(df.where(drawn), task)
 
