@@ -45,7 +45,7 @@ def merge_in_child(path, number):
         global left
         left = number
         for owner, name in (
-            (WriteTransaction, "__exit__"), (WriteTransaction, "extend"), (os, "fsync"),
+            (WriteTransaction, "__exit__"), (WriteTransaction, "put_many"), (os, "fsync"),
             (Path, "rename"), (Path, "unlink"), (Path, "mkdir"),
         ):
             deadly(owner, name)

@@ -23,7 +23,6 @@ IN_GATE = {
     "400,000 combining marks",
     "scripts that never end",
     "TOML of nested tables",
-    "an array that claims 2^60 rows",
     "a record that claims 2^32 fields",
     "a page that claims 65,535 rows",
 }
