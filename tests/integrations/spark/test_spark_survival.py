@@ -10,13 +10,22 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 import pytest
-from benchmarks.spark import fingerprints, stages_of
+from benchmarks.spark import fingerprints
 
 import fpdb
 from fpdb.integrations import spark as on_spark
 from fpdb.integrations.spark import matches
 
 pytestmark = pytest.mark.spark
+
+
+def stages_of(context):
+    """Spark's figures of all stages."""
+    quantiles = context._gateway.new_array(context._jvm.double, 0)
+    nothing = context._jvm.java.util.ArrayList()
+    store = context._jsc.sc().statusStore()
+    found = store.stageList(nothing, False, False, quantiles, nothing)  # noqa: FBT003
+    return [found.apply(place) for place in range(found.length())]
 
 
 def _executors(spark):
