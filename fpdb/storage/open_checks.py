@@ -277,8 +277,14 @@ def file_system_of(device: int) -> str:
     return ""
 
 
-def open_lmdb(directory: Path, *, readonly: bool, sync: bool = True) -> lmdb.Environment:
+def open_lmdb(
+    directory: Path, *, readonly: bool, sync: bool = True, expected: Identity | None = None
+) -> lmdb.Environment:
     """Open the environment of a directory with the largest map that this process may have.
+
+    Raise MovedError if its data file isn't the expected one. Another process may have put another
+    database there, which this process may have open already: to open and close that a second time
+    would drop this process's locks on it, and with them its snapshots.
 
     A reader who may not use the lock file opens the data file without it. Nothing then protects
     its snapshots from writers: compare `last_commit` after each.
@@ -296,7 +302,7 @@ def open_lmdb(directory: Path, *, readonly: bool, sync: bool = True) -> lmdb.Env
             f"there is no {DESCRIPTORS}, through which LMDB opens {directory}",
             hint="mount /proc where this process runs",
         )
-    with disk_named(directory), _pinned(directory, readonly=readonly) as path:
+    with disk_named(directory), _pinned(directory, expected, readonly=readonly) as path:
         return _open_at(path, directory, readonly=readonly, sync=sync)
 
 
@@ -356,7 +362,7 @@ def _map_sizes(data_size: int, *, readonly: bool) -> tuple[int, int]:
 
 
 @contextlib.contextmanager
-def _pinned(directory: Path, *, readonly: bool) -> Iterator[str]:
+def _pinned(directory: Path, expected: Identity | None, *, readonly: bool) -> Iterator[str]:
     """Yield the name of the directory that LMDB opens, or of the data file alone.
 
     Lock files are used in this user's own directories, where nobody else can replace them by a
@@ -371,6 +377,8 @@ def _pinned(directory: Path, *, readonly: bool) -> Iterator[str]:
         stack.callback(os.close, data)
         found = os.fstat(data)
         _require_file(found, directory / DATA_FILE)
+        if expected not in (None, (found.st_dev, found.st_ino)):
+            raise moved(directory)
         if (
             found.st_uid == os.geteuid()
             and _is_private(os.fstat(folder))

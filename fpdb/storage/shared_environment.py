@@ -262,6 +262,7 @@ class SharedEnvironment:
                 self.directory,
                 readonly=not writing,
                 sync=self._how.sync,
+                expected=self.identity,
             )
             try:
                 self._require_same()
