@@ -24,7 +24,7 @@ def stages_of(context):
     quantiles = context._gateway.new_array(context._jvm.double, 0)
     nothing = context._jvm.java.util.ArrayList()
     store = context._jsc.sc().statusStore()
-    found = store.stageList(nothing, False, False, quantiles, nothing)  # noqa: FBT003
+    found = store.stageList(nothing, False, False, quantiles, nothing)
     return [found.apply(place) for place in range(found.length())]
 
 
