@@ -187,7 +187,7 @@ class Corpus:
     def _blocks(self, inputs: list[InputFile]) -> Iterator[RecordBlock]:
         """Yield the parts of the files; with several threads, one reads ahead."""
         blocks = self._parts(inputs)
-        return blocks if self.run.jobs == 1 else made_ahead(blocks, AHEAD)
+        return blocks if self.run.jobs == 1 else made_ahead(blocks, AHEAD // 2)
 
     def _parts(self, inputs: list[InputFile]) -> Iterator[RecordBlock]:
         """Yield the parts of the files; their bytes show how far the reading is."""

@@ -37,7 +37,7 @@ _RECIPE = "web"
 # of its columns, which have room to grow.
 SIZE, _SECONDS, _BYTES = 840, 28e-6, 350
 # Blocks that are prepared while others are compared.
-AHEAD = 64
+AHEAD = 32
 
 
 class Work(NamedTuple):
