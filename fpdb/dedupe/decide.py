@@ -29,7 +29,7 @@ from fpdb.tables.bits import to_ints
 # Characters of the texts that are decided together: records in memory wait until they are.
 _CHARACTERS = 1 << 26
 # Records that are added to a database together, each part of which rewrites most of its pages.
-_ADDED = 1 << 17
+ADDED = 1 << 17
 
 
 class Decider:
@@ -241,7 +241,7 @@ class Decider:
         if self._database is not None:
             kept = self._selection.kept
             kept = kept[~self._is_bad.values[kept]]
-            parts = (kept[start : start + _ADDED] for start in range(0, len(kept), _ADDED))
+            parts = (kept[start : start + ADDED] for start in range(0, len(kept), ADDED))
             self._database.runs.finish(self._stored_run(), map(self._stored, parts))
 
     def _copies(self) -> int:

@@ -23,6 +23,7 @@ class StoppedError(Exception):
 @pytest.fixture
 def small_batches(monkeypatch):
     monkeypatch.setattr(decide, "GATHERED", 20)
+    monkeypatch.setattr(decide, "ADDED", 20)
 
 
 @pytest.fixture

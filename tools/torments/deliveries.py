@@ -174,7 +174,7 @@ def _forked(work: Callable[[], object]) -> Ended:
     """Run a function in a process of its own."""
 
     def run() -> object:
-        decide.GATHERED = TOGETHER
+        decide.GATHERED = decide.ADDED = TOGETHER
         return work()
 
     return apart(run)
