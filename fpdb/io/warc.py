@@ -207,7 +207,7 @@ class _Archive:
         return False
 
     def read(self, size: int) -> bytes:
-        """Read some bytes, or what is there of them."""
+        """Read N bytes, or fewer at the end."""
         if not self._data:
             self._fill()
         found, self._data = self._data[:size], self._data[size:]

@@ -71,7 +71,7 @@ class ComparedFiles:
         return list(ids.tolist())
 
     def get(self, key: Key) -> Document | None:
-        """Return what is known of a document."""
+        """Return a document with its fingerprint and digest, without its text."""
         place = int(np.searchsorted(self._numbers.values, key))
         side = self._texts.all[place : place + 1].side
         [fingerprint] = to_ints(side.fingerprints)

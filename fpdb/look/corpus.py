@@ -217,7 +217,7 @@ class _ChosenGroups:
     ) -> None:
         self.groups, self.texts = groups, texts
         self.kept = None if kept is None else kept[groups.ids.astype(int)]
-        # Edited groups before those of copies alone, and the least similar first.
+        # Edited groups come before groups of copies, and the least similar ones first.
         self.numbers: list[int] = groups.ordered()[:top].tolist()
         self.lowest = 1.0
         self.missing: set[int] = set()

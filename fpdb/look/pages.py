@@ -373,7 +373,7 @@ def delete_page(visit: Visit) -> ServedPage:
 
 
 def _marked(visit: Visit) -> list[Key]:
-    """Return the keys to delete: those that are marked, or the others of their group."""
+    """Return the keys to delete: the marked ones, or the other ones of their group."""
     kind = visit.database.keys
     marked = dict.fromkeys(parse_key(key, kind) for key in visit.fields.get("key", ()))
     if not marked:

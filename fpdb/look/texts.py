@@ -31,7 +31,7 @@ D = TypeVar("D", bound=Database | ComparedFiles)
 
 @dataclass
 class Texts(Generic[D]):
-    """Looks texts up by the keys of documents: at a URL, or in the file that those of files fill.
+    """Looks texts up by the keys of documents: at a URL, or in a file with all of them.
 
     It is a file of SQLite with compressed texts by their names, of which a name may have several.
     `packed` says whether it is complete.

@@ -388,7 +388,7 @@ class _Exchange:
         self.ended = True
 
     def take(self, data: bytearray) -> bytes:
-        """Remove what is there of the body, and return it; raise ValueError if it isn't one."""
+        """Remove and return what has come of the body; raise ValueError if it is no body."""
         if self._parser is None:
             part = bytes(data[: self._left])
             del data[: len(part)]

@@ -9,7 +9,7 @@ a sample and split into cells: the rows are divided into parts, each pair of par
 cell has more than a bounded number of rows of either part.
 
 Sketches are joined in the same way by the numbers of their bands, with one difference: a number
-that very many have is boilerplate, and its rows meet only those of their own part.
+of very many documents is boilerplate, and its rows meet only rows of the same part.
 
 The tasks are sent to the workers, so they consist of data only.
 """

@@ -22,7 +22,7 @@ def dedupe(
 ) -> DataFrame:
     """Return the rows that stay: in the order of the keys, each that resembles none that stays.
 
-    They are those of `fpdb.dedupe` for the same rows in that order, if no band is crowded. Rows
+    `fpdb.dedupe` keeps the same rows of records in that order, if no band is crowded. Rows
     without a key or a text stay. Spark reads the DataFrame twice, and the pairs are written to its
     checkpoint directory.
 
