@@ -1,9 +1,9 @@
 """Copy files without their near-duplicates."""
 
 import contextlib
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import fpdb
 from fpdb.cli import end_by_sigterm, options, render
@@ -64,55 +64,44 @@ def dedupe(
     require(form == "jsonl", f"--removed gets JSON lines, found {removed}")
     require("-" not in files or not is_terminal(), "standard input is a terminal")
     require(database is not None or not abandon, "--abandon is about a run with --db")
-    require(report is None or k is None, "--report shows what is similar, and takes no -k")
-    require(report is None or "-" not in files, "--report reads files again, and no standard input")
-    require(report is None or report.parent.is_dir(), f"there is no folder for {report}")
-    page = None
     if report:
-        known, least = _compared_by(recipe, similarity, database)
-        page = partial(
-            fpdb.report, files, report, reading, recipe=known, similarity=least, jobs=jobs
-        )
+        require(k is None, "--report shows what is similar, and takes no -k")
+        require("-" not in files, "--report reads files again, and no standard input")
+        require(report.parent.is_dir(), f"there is no folder for {report}")
+        write_report = _reporting(files, report, reading, jobs, recipe, similarity, database)
     render.now.left = "run it again" if database else "nothing was written"
     end_by_sigterm(KeyboardInterrupt)
     bad_records, progress = BadRecords(), ProgressLine("record")
     counts = fpdb.dedupe(
-        files,
-        output,
-        reading,
-        output_dir=output_dir,
-        database=database,
-        similarity=similarity,
-        k=k,
-        recipe=recipe,
-        keep=keep,
-        bad=bad,
-        removed=removed,
-        jobs=jobs,
-        memory=memory,
-        tmp=tmp,
-        abandon=abandon,
-        on_bad=bad_records,
-        on_progress=progress,
-    )
-    saved = ""
-    if counts.removed:
-        saved = f"; exact copies {counts.copies:,}, edited {counts.removed - counts.copies:,}"
-        saved += f", {render.size(max(counts.bytes_saved or 0, 0))} saved"
-    progress.summarise(saved)
-    if page:
+        files, output, reading, output_dir=output_dir, database=database, abandon=abandon,
+        similarity=similarity, k=k, recipe=recipe, keep=keep, bad=bad, removed=removed, tmp=tmp,
+        memory=memory, jobs=jobs, on_bad=bad_records, on_progress=progress,
+    )  # fmt: skip
+    progress.summarise(_saved(counts))
+    if report:
         render.now.left = "what stays is written, but no report"
-        date = keep.partition(":")[2] or None
-        shown = page(date_field=date, kept=counts.marks, on_progress=ProgressLine())
-        groups = render.plural(shown.groups, "group")
-        render.summarise(None, f"{report}: {shown.shown:,} of {groups}")
+        write_report(keep.partition(":")[2] or None, counts.marks)
     bad_records.settle(counts.read - counts.bad)
 
 
-def _compared_by(
-    recipe: fpdb.Recipe | None, similarity: float | None, database: Path | None
-) -> tuple[fpdb.Recipe, float | None]:
-    """Return how a report compares, as the run does; a usage error if that isn't by similarity."""
+def _saved(counts: fpdb.Deduplicated) -> str:
+    if not counts.removed:
+        return ""
+    saved = render.size(max(counts.bytes_saved or 0, 0))
+    edited = counts.removed - counts.copies
+    return f"; exact copies {counts.copies:,}, edited {edited:,}, {saved} saved"
+
+
+def _reporting(
+    files: list[str],
+    report: Path,
+    reading: fpdb.Reading,
+    jobs: int,
+    recipe: fpdb.Recipe | None,
+    similarity: float | None,
+    database: Path | None,
+) -> Callable[[str | None, Any], None]:
+    """Return what writes a report that compares as the run does, which must be by similarity."""
     known = recipe or fpdb.recipe(options.WEB)
     own = known.similarity
     if database:
@@ -123,4 +112,13 @@ def _compared_by(
             known, own = db.recipe, db.similarity
     least = own if similarity is None else similarity
     require(least is not None, "--report shows what is similar, and fingerprints are compared here")
-    return known, least
+
+    def write(date: str | None, kept: Any) -> None:
+        shown = fpdb.report(
+            files, report, reading, recipe=known, similarity=least, jobs=jobs, kept=kept,
+            date_field=date, on_progress=ProgressLine(),
+        )  # fmt: skip
+        groups = render.plural(shown.groups, "group")
+        render.summarise(None, f"{report}: {shown.shown:,} of {groups}")
+
+    return write

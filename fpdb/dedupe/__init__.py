@@ -87,15 +87,7 @@ def dedupe(
         MissingExtraError: A format needs a package that isn't installed.
     """
     run = Deduplication(
-        reading or Reading(),
-        similarity,
-        k,
-        recipe,
-        keep,
-        bad,
-        jobs,
-        memory,
-        tmp,
+        *(reading or Reading(), similarity, k, recipe, keep, bad, jobs, memory, tmp),
         abandon=abandon,
         on_removed=on_removed,
         on_bad=on_bad,
