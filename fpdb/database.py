@@ -10,7 +10,6 @@ from typing import IO, Any, Literal, Self
 
 from fpdb.arrays import each
 from fpdb.documents import layout
-from fpdb.documents.catalog import Keys
 from fpdb.documents.lookup import Search
 from fpdb.documents.prepare import BATCH, LOAD, Preparer, as_rows, take, transactions
 from fpdb.documents.runs import Runs
@@ -36,12 +35,8 @@ from fpdb.storage import LOCK_SECONDS, Environment, ReadTransaction, WriteTransa
 from fpdb.storage.format import FilePlace, FilePlaces, Stored
 from fpdb.storage.lmdb_file import DATA_FILE
 from fpdb.tables import Plan
-from fpdb.tables.bits import Fingerprints, to_ints
 from fpdb.tables.bulk_load import LEAST_MEMORY, MEMORY
 from fpdb.threads import mapped
-
-# Documents that one transaction replaces or removes at a time, which bounds its memory.
-_TOGETHER = 50_000
 
 
 class Database(Queries):
@@ -112,25 +107,14 @@ class Database(Queries):
 
     @classmethod
     @contextlib.contextmanager
-    def build(
-        cls,
-        path: str | os.PathLike[str],
-        *,
-        recipe: str | Recipe = "web",
-        similarity: float | Literal["recipe"] | None = "recipe",
-        k: int | None = None,
-        capacity: int = 1_000_000,
-        keys: str = "text",
-        plan: Plan | None = None,
-    ) -> Iterator[Self]:
+    def build(cls, path: str | os.PathLike[str], **settings: Any) -> Iterator[Self]:
         """Create a database for a `with` block to fill, faster than one that is in its place.
 
         It is made beside the path and moved there when the block ends, complete and synced. If the
-        block fails, there is none. The handle ends with the block. All else is as in `create`.
+        block fails, there is none. The handle ends with the block. The settings are those of
+        `create`, but for the timeout.
         """
-        chosen, described = layout.header_for(
-            recipe, similarity=similarity, k=k, capacity=capacity, keys=keys, plan=plan
-        )
+        chosen, described = layout.header_for(**settings)
         with Environment.build(path, *layout.new_database(described)) as environment:
             yield cls(environment, chosen)
 
@@ -281,8 +265,7 @@ class Database(Queries):
     ) -> list[Added]:
         """Add prepared documents, and how far files were read, in a transaction."""
         with self._environment.write(self._timeout) as txn:
-            keys = [document.key for document in documents]
-            added = Writer(txn, self._index, self._catalog, keys).add(documents, duplicates)
+            added = self._writer(txn).add(documents, duplicates)
             if places:
                 layout.write_files(txn, filter(None, places.values()))
                 layout.forget_files(txn, (own.pack() for own in places if not places[own]))
@@ -355,32 +338,14 @@ class Database(Queries):
         """
         require_whole("memory", memory, LEAST_MEMORY)
         names, array = as_rows(keys, fingerprints, self._catalog, self.plan.bits)
-        added = now()
-        if len(names) > BATCH:
+        added, changed, start = now(), 0, 0
+        while start < len(names):
             with self._environment.write(self._timeout) as txn:
                 writer = self._writer(txn)
-                if not writer.documents:
-                    return writer.fill(names, array, added, memory)
-        changed = 0
-        for start in range(0, len(names), LOAD):
-            some, numbers = names[start : start + LOAD], array[start : start + LOAD]
-            with self._environment.write(self._timeout) as txn:
-                new, other = self._writer(txn).extend(some, numbers, added)
-                changed += new + self._replace(txn, some[other], numbers[other], added)
+                some = slice(start, start + LOAD if writer.documents else len(names))
+                changed += writer.add_rows(names[some], array[some], added, memory)
+            start = some.stop
         return changed
-
-    def _replace(
-        self, txn: WriteTransaction, keys: Keys, fingerprints: Fingerprints, time: int
-    ) -> int:
-        """Replace documents by fingerprints; return how many were something else."""
-        replaced = 0
-        for start in range(0, len(keys), _TOGETHER):
-            some = slice(start, start + _TOGETHER)
-            names, numbers = keys[some].tolist(), to_ints(fingerprints[some])
-            rows = [Stored(0, *row, time) for row in zip(names, numbers, strict=True)]
-            added = self._writer(txn, names).add(rows)
-            replaced += sum(each.status != "unchanged" for each in added)
-        return replaced
 
     def delete(self, key: Key) -> bool:
         """Delete a document; return whether it was there.
@@ -413,7 +378,7 @@ class Database(Queries):
                     from fpdb.maintenance import portable
 
                     portable.save(undo, txn, self._catalog, self._header, batch)
-                deleted += self._remove(txn, batch)
+                deleted += self._writer(txn).remove(batch)
         return deleted
 
     def delete_duplicates(
@@ -437,19 +402,11 @@ class Database(Queries):
         with self._environment.write(self._timeout) as txn:
             clusters = list(find(self._view(txn), search, jobs))
             keys = [key for cluster in clusters for key in cluster.duplicates]
-            self._remove(txn, tracked(keys, "delete", "document", len(keys)))
+            self._writer(txn).remove(tracked(keys, "delete", "document", len(keys)))
         return clusters
 
-    def _remove(self, txn: WriteTransaction, keys: Iterable[Key]) -> int:
-        rest, removed = iter(keys), 0
-        while batch := list(islice(rest, _TOGETHER)):
-            writer = self._writer(txn, batch)
-            removed += sum(map(writer.remove, batch))
-            writer.apply()
-        return removed
-
-    def _writer(self, txn: WriteTransaction, keys: Sequence[Key] = ()) -> Writer:
-        return Writer(txn, self._index, self._catalog, keys)
+    def _writer(self, txn: WriteTransaction) -> Writer:
+        return Writer(txn, self._index, self._catalog)
 
     def dump(self, file: IO[bytes]) -> int:
         """Write the database in its portable form, for a machine of any kind; `fpdb.load` reads it.

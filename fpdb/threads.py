@@ -8,7 +8,7 @@ import _thread
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import repeat
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
@@ -66,7 +66,7 @@ def mapped(
         threads.close()
 
 
-def made_ahead(items: Iterable[Item], most: int) -> Iterator[Item]:
+def made_ahead(items: Iterable[Item], most: int) -> Generator[Item]:
     """Yield items that a thread makes, up to N of them before they are wanted."""
     source, end = iter(items), object()
     thread: _Threads[None, Any] = _Threads(lambda _: next(source, end), 1)

@@ -65,21 +65,31 @@ def read_layout(environment: Environment) -> tuple[Header, Index, Catalog]:
 
 
 def header_for(
-    recipe: str | Recipe,
+    recipe: str | Recipe = "web",
     *,
-    similarity: float | Literal["recipe"] | None,
-    k: int | None,
-    plan: Plan | None,
-    **settings: Any,
+    similarity: float | Literal["recipe"] | None = "recipe",
+    k: int | None = None,
+    capacity: int = 1_000_000,
+    keys: str = "text",
+    plan: Plan | None = None,
 ) -> tuple[Recipe, Header]:
-    """Return the recipe and the header of a new database; what isn't given is the recipe's."""
+    """Return the recipe and the header of a new database, from the arguments of `fpdb.create`."""
     chosen = preset(recipe) if isinstance(recipe, str) else recipe
     if similarity == "recipe":
         similarity = chosen.similarity
     if k is None:
         k = plan.k if plan else chosen.k
-    settings |= {"bits": chosen.bits, "similarity": similarity, "k": k, "plan": plan}
-    return chosen, new_header(chosen.to_dict(), chosen.id, **settings)
+    header = new_header(
+        chosen.to_dict(),
+        chosen.id,
+        bits=chosen.bits,
+        keys=keys,
+        similarity=similarity,
+        k=k,
+        capacity=capacity,
+        plan=plan,
+    )
+    return chosen, header
 
 
 def require_created_with(recipe: Recipe | None, k: int | None, stored: Header, path: Path) -> None:

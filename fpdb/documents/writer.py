@@ -2,20 +2,26 @@
 
 import contextlib
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 import numpy as np
 
-from fpdb.arrays import Column, Marks
+from fpdb.arrays import Column
 from fpdb.documents.batch_lookup import BatchLookup
 from fpdb.documents.catalog import Catalog, Keys, View
 from fpdb.documents.lookup import Search, answer, to_matches
 from fpdb.models import Added, Key, Matches
 from fpdb.storage import WriteTransaction
-from fpdb.storage.format import Counters, Stored
+from fpdb.storage.format import Stored
 from fpdb.tables import Index
-from fpdb.tables.bits import Fingerprints, to_array
+from fpdb.tables.bits import Fingerprints, to_array, to_ints
 from fpdb.tables.bulk_load import load_tables, source_of
+
+# Documents that are replaced or removed at a time, which bounds the memory of a transaction.
+_TOGETHER = 50_000
+# So few documents are put into empty tables as into others.
+_FEW = 1000
 
 
 @contextlib.contextmanager
@@ -36,15 +42,13 @@ def without_collector() -> Iterator[None]:
 class Writer:
     """Collects the changes of one transaction, and applies them together."""
 
-    def __init__(
-        self, txn: WriteTransaction, index: Index, catalog: Catalog, keys: Sequence[Key] = ()
-    ) -> None:
-        """Begin; `keys` are those that will be added or removed one by one."""
+    def __init__(self, txn: WriteTransaction, index: Index, catalog: Catalog) -> None:
         self._txn, self._index, self._catalog = txn, index, catalog
         self._view = View(txn, index, catalog)
-        self._counters = Counters.unpack(txn.get("counters", b"counters"))
+        self._counters = self._view.counters
         self._next_id = self._counters.next_id
-        self._known = catalog.find_many(txn, keys)
+        # Documents by the keys that are added or removed one by one.
+        self._known: dict[Key, Stored | None] = {}
         # What isn't written yet.
         self._saved: dict[Key, Stored] = {}
         self._removed: dict[Key, Stored] = {}
@@ -54,31 +58,33 @@ class Writer:
         """How many documents are stored."""
         return self._counters.documents
 
-    def fill(self, keys: Keys, fingerprints: Fingerprints, added: int, memory: int) -> int:
-        """Write many documents that are a key and a fingerprint into an empty database."""
-        ids = self._number(keys)
-        self._catalog.fill(self._txn, keys, ids, fingerprints, added)
-        load_tables(self._txn, self._index, source_of(fingerprints, ids), len(ids), memory)
-        self._count(len(ids))
-        return len(ids)
+    def add_rows(self, keys: Keys, fingerprints: Fingerprints, added: int, memory: int) -> int:
+        """Add documents that are a key and a fingerprint, or replace those with their keys.
 
-    def extend(self, keys: Keys, fingerprints: Fingerprints, added: int) -> tuple[int, Marks]:
-        """Write the new documents, each a key and a fingerprint.
-
-        Return how many are new, and mark those that are stored and may be something else.
+        Return how many are new or changed.
         """
-        known = self._catalog.holds(self._txn, keys)
+        empty = not self.documents
+        known = np.zeros(len(keys), np.bool_) if empty else self._catalog.holds(self._txn, keys)
         other = known.copy()
         if self._catalog.kind == "integer" and not self._txn.entries("documents"):
             other[known] = ~self._index.holds(self._txn, fingerprints[known], keys[known])
-        if known.all():
-            return 0, other
-        new, chosen = keys[~known], fingerprints[~known]
-        ids = self._number(new)
-        self._catalog.fill(self._txn, new, ids, chosen, added)
-        self._index.update(self._txn, (chosen, ids), self._rows([], {}))
-        self._count(len(ids))
-        return len(ids), other
+        changed = len(known) - int(known.sum())
+        if changed:
+            new, chosen = keys[~known], fingerprints[~known]
+            ids = self._number(new)
+            self._catalog.fill(self._txn, new, ids, chosen, added)
+            if empty and len(ids) > _FEW:
+                load_tables(self._txn, self._index, source_of(chosen, ids), len(ids), memory)
+            else:
+                self._index.update(self._txn, (chosen, ids), self._rows([], {}))
+            self._count(len(ids))
+        keys, fingerprints = keys[other], fingerprints[other]
+        for start in range(0, len(keys), _TOGETHER):
+            part = slice(start, start + _TOGETHER)
+            names, numbers = keys[part].tolist(), to_ints(fingerprints[part])
+            rows = [Stored(0, *row, added) for row in zip(names, numbers, strict=True)]
+            changed += sum(each.status != "unchanged" for each in self.add(rows))
+        return changed
 
     def _number(self, keys: Keys) -> Column:
         """Return the ids of new keys."""
@@ -93,7 +99,7 @@ class Writer:
         for number, document in enumerate(documents, self._next_id):
             self._saved[document.key] = Stored(number, *document[1:])
         self._next_id += len(documents)
-        self.apply()
+        self._apply()
 
     def add(self, documents: Sequence[Stored], duplicates: Search | None = None) -> list[Added]:
         """Add documents, or replace those with their keys.
@@ -101,6 +107,7 @@ class Writer:
         With `duplicates`, a new one for which that search finds others isn't added; it finds the
         documents before it too.
         """
+        self._known = self._catalog.find_many(self._txn, [each.key for each in documents])
         added: list[Added] = []
         while rest := documents[len(added) :]:
             lookup = None
@@ -120,7 +127,7 @@ class Writer:
                         continue
                 if old:
                     number = old.id
-                    self.remove(document.key)
+                    self._remove(document.key)
                 elif isinstance(document.key, int):
                     number = document.key
                 else:
@@ -134,7 +141,7 @@ class Writer:
                 if document.fingerprint is None:
                     status = "short"
                 added.append(Added(document.key, saved.id, status, matches))
-            self.apply()
+            self._apply()
         return added
 
     def _resembling(
@@ -144,15 +151,23 @@ class Writer:
         matches = lookup.matches(place, document) if lookup else None
         if matches is None:
             if self._saved or self._removed:
-                self.apply()
+                self._apply()
             matches = answer(self._view, document, search)
         if not matches:
             return matches
         others = [match for match in matches if match.key != document.key]
         return to_matches(others, complete=matches.complete)
 
-    def remove(self, key: Key) -> bool:
-        """Remove a document; return whether it was there."""
+    def remove(self, keys: Iterable[Key]) -> int:
+        """Remove documents by their keys; return how many were there."""
+        rest, removed = iter(keys), 0
+        while some := list(islice(rest, _TOGETHER)):
+            self._known = self._catalog.find_many(self._txn, some)
+            removed += sum(map(self._remove, some))
+            self._apply()
+        return removed
+
+    def _remove(self, key: Key) -> bool:
         old = self._known[key]
         if old is None:
             return False
@@ -161,7 +176,7 @@ class Writer:
         self._known[key] = None
         return True
 
-    def apply(self) -> None:
+    def _apply(self) -> None:
         """Write everything that was collected."""
         saved, removed = list(self._saved.values()), list(self._removed.values())
         insert, remove = self._rows(saved, self._removed), self._rows(removed, self._saved)

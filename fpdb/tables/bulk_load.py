@@ -6,10 +6,9 @@ written, another thread sorts the next.
 """
 
 import contextlib
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby, pairwise
 from operator import itemgetter
-from typing import TypeVar
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from fpdb.storage import WriteTransaction
 from fpdb.tables.bits import Fingerprints, Permutation, as_words, distinct, order, to_array
 from fpdb.tables.index import Index
 from fpdb.tables.sorted_pages import NumberPages
+from fpdb.threads import made_ahead
 
 # Yields all fingerprints with the ids of their documents, block by block, each time it is called.
 FingerprintSource = Callable[[], Iterable[tuple[Fingerprints, Column]]]
@@ -34,8 +34,6 @@ BLOCK = 1 << 20
 # What a row takes, for each word of it, while one range is written and the next is sorted.
 _ROW_BYTES = 96
 _SAMPLE = 1 << 16
-
-T = TypeVar("T")
 
 
 def source_of(fingerprints: Fingerprints, ids: Column) -> FingerprintSource:
@@ -53,7 +51,7 @@ def load_tables(
 ) -> None:
     """Write the N fingerprints of a source to tables that are empty."""
     # On an error too, no thread may read the source after the end of its transaction.
-    with contextlib.closing(ahead(_ranges(index, source, count, memory))) as made:
+    with contextlib.closing(made_ahead(_ranges(index, source, count, memory), 1)) as made:
         for pages, group in groupby(made, key=itemgetter(0)):
             pages.fill(txn, (rows for _, rows in group))
 
@@ -107,16 +105,3 @@ def _cut(permutation: Permutation, sample: Fingerprints | None, ranges: int) -> 
     first = np.sort(as_words(permutation.apply(sample))[0])
     places = np.linspace(0, len(first) - 1, ranges + 1).astype(np.intp)[1:-1]
     return list(pairwise(sorted({*_WHOLE, *first[places].tolist()})))
-
-
-def ahead(items: Iterable[T]) -> Generator[T]:
-    """Yield items while another thread makes the next one."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    iterator = iter(items)
-    end = object()
-    with ThreadPoolExecutor(1) as pool:
-        upcoming = pool.submit(next, iterator, end)
-        while (item := upcoming.result()) is not end:
-            upcoming = pool.submit(next, iterator, end)
-            yield item  # type: ignore[misc]

@@ -82,7 +82,7 @@ def test_load_after_load_agrees_with_a_dict(
 def test_many_changes_are_made_in_portions(
     tmp_path: Path, keys: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fpdb.database._TOGETHER", 300)
+    monkeypatch.setattr("fpdb.documents.writer._TOGETHER", 300)
     own, first, second = names(range(1000), keys), fingerprints(64, 1000), fingerprints(64, 1000)
     second[::10] = first[::10]
     more = names(range(500, 1500), keys), fingerprints(64, 1000)

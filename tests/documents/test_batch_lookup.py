@@ -56,7 +56,7 @@ def one_by_one(db, added, *, skip=True):
     """Add each document when those before it are written, but wait for no disk."""
     search = db._search(None, None) if skip else None
     with db._environment.write() as txn:
-        return [own for each in added for own in db._writer(txn, [each.key]).add([each], search)]
+        return [own for each in added for own in db._writer(txn).add([each], search)]
 
 
 def assert_the_same(together, alone):

@@ -72,9 +72,7 @@ def fill(db, documents):
     for start in range(0, documents, AT_ONCE):
         block = source.take(min(AT_ONCE, documents - start))
         with db._environment.write(60) as txn:
-            writer = db._writer(txn, [document.key for document in block])
-            writer.add(block)
-            writer.apply()
+            db._writer(txn).add(block)
         known = known or block[:SINGLES]
     return source, known
 
