@@ -61,7 +61,6 @@ def main() -> None:
 
 
 def page(program: typer.Typer) -> str:
-    """Return the whole page as Markdown."""
     commands = list(_commands(program))
     shared = _shared(commands)
     lines = [_line(written, text, *details) for (written, text), details in shared.items()]
@@ -92,7 +91,6 @@ def _shared(commands: list[Command]) -> dict[tuple[str, str], list[str]]:
 
 
 def _section(described: Command, shared: dict[tuple[str, str], list[str]]) -> str:
-    """Return what the page says of a command."""
     path, usage, parameters, command, _ = described
     summary, *further = inspect.cleandoc(command.help).split("\n\n")
     examples = [part for part in further if part.startswith("Example:")]

@@ -21,12 +21,10 @@ CHANGED = 12  # of 128 bytes, which leaves texts nine tenths similar
 
 
 def run(options):
-    """Return a row for each number of records."""
     return {"note": "", "tables": [[measured(size) for size in options.sizes or SIZES]]}
 
 
 def measured(records):
-    """Decide records in a process of its own."""
     import dedupe
 
     with tempfile.TemporaryDirectory() as folder:
@@ -77,7 +75,6 @@ def decide(records, folder):
 
 
 def made(chance, count, earlier, side):
-    """Make the columns of records, some of them after earlier ones."""
     sketches = chance.integers(0, 256, (count, 128), np.uint8)
     prints = chance.integers(0, 1 << 63, count, np.uint64)
     digests = chance.integers(1, 1 << 63, (count, 2), np.uint64)

@@ -158,7 +158,6 @@ class Watch(threading.Thread):
 
 
 def _tree(pid):
-    """Return a process and all its children."""
     pids = [pid]
     for each in pids:
         for task in Path(f"/proc/{each}/task").glob("*/children"):
@@ -208,14 +207,12 @@ def command(name, source, folder):
 
 
 def run(options):
-    """Measure all tools with corpora of several sizes; return what to keep."""
     found = [measured(size, options.rounds) for size in options.sizes or SIZES]
     rows = [row for rows, _ in found for row in rows]
     return {"note": " ".join(note for _, note in found), "tables": [rows]}
 
 
 def measured(documents, rounds, names=PEERS):
-    """Return a row for each tool, and what is to be said of the corpus."""
     with tempfile.TemporaryDirectory() as place:
         source = Path(place) / "corpus.parquet"
         corpus = Corpus(source, documents)
@@ -242,7 +239,6 @@ def measured(documents, rounds, names=PEERS):
 
 
 def measure(name, source, folder):
-    """Run a tool; return its seconds, memory, mapped files and disk, and the ids that it kept."""
     folder.mkdir()
     clean, output = command(name, source, folder)
     quiet = {"TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1", "HF_HOME": str(folder)}

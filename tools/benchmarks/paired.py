@@ -44,7 +44,6 @@ def python(package):
 
 
 def environment(**more):
-    """Return the variables of a side, which must see its own environment only."""
     return {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"} | more
 
 
@@ -115,7 +114,6 @@ def timed(work, clock=time.perf_counter):
 
 
 def waits(taken):
-    """Sum up how long many requests took."""
     taken = sorted(taken)
     p50, p99 = taken[len(taken) // 2], taken[len(taken) * 99 // 100]
     return {"seconds": sum(taken), "p50": p50, "p99": p99}
@@ -126,7 +124,6 @@ def rounds_of(count):
 
 
 def met(reached):
-    """Write whether a target is reached."""
     return "yes" if reached else "**no**"
 
 

@@ -25,7 +25,6 @@ SERIES = {
 
 
 def costs(records, side, cores, row):
-    """Return (documents, seconds) of a row with uniform fingerprints, in order."""
     wanted = {"data": "uniform", "side": side, "cores": cores, "row": row}
     return sorted(
         (record["documents"], statistics.median(record["values"]))
@@ -35,8 +34,6 @@ def costs(records, side, cores, row):
 
 
 def draw(records):
-    """Return the picture as SVG."""
-
     def panels(figure):
         figure.suptitle(TITLE)
         named = {}

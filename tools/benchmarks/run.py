@@ -51,7 +51,6 @@ def machine():
 
 
 def body(raw):
-    """Write what was measured by a suite as Markdown."""
     found = tables.Table(raw["records"]).tables() if "records" in raw else raw["tables"]
     return "\n\n".join([*filter(None, [raw["note"]]), *map(published.table, found)])
 
@@ -67,7 +66,6 @@ def write(suite, raw):
 
 
 def main():
-    """Run what the command line asks for."""
     parser = argparse.ArgumentParser(prog="tools/bench", description=__doc__)
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"{', '.join(SUITES)}: all")
     parser.add_argument(

@@ -57,14 +57,12 @@ def create(path, kind):
 
 
 def over_http(folder, kind, connections, together):
-    """Send documents to a server; return what the sender measured."""
     path = folder / f"{kind}{FEW if connections == 1 == together else ''}.jsonl"
     with server(folder, kind) as (port, _):
         return answer_of("load.py", port, connections, together, path)
 
 
 def embedded(folder, kind, _, together):
-    """Add documents in this process."""
     path = folder / f"{kind}{FEW if together == 1 else ''}.jsonl"
     documents = [json.loads(line) for line in path.read_bytes().splitlines()]
     for document in documents:
@@ -104,7 +102,6 @@ def peer(folder, *_):
 
 
 def write_documents(folder):
-    """Write the documents of each kind, all and few, as lines of JSON."""
     mix = texts.Mixes("en", DOCUMENTS)
     recipe = fpdb.recipe("web")
     for kind in KINDS:
@@ -135,7 +132,6 @@ def cases():
 
 
 def run(options):
-    """Measure all rows in turn; return what to keep."""
     with tempfile.TemporaryDirectory(prefix="fpdb-bench-") as name:
         folder = Path(name)
         sentences = write_documents(folder)
@@ -158,7 +154,6 @@ def run(options):
 
 
 def rows_of(measured):
-    """Make a row of each way in which both kinds of documents were measured."""
     found = {key: paired.median(results) for key, results in measured.items()}
     speeds = {key: each["documents"] / each["seconds"] for key, each in found.items()}
     rows = []

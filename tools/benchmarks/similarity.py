@@ -40,7 +40,6 @@ class Documents:
         self._numbers = itertools.count()
 
     def take(self, count):
-        """Make the next documents."""
         generator = self._generator
         fingerprints = generator.integers(2**64, size=count, dtype=np.uint64)
         sketches = generator.integers(256, size=(count, 128), dtype=np.uint8)
@@ -78,7 +77,6 @@ def fill(db, documents):
 
 
 def measure(path, similarity, documents, rounds):
-    """Return the figures of a new database, by their rows."""
     with fpdb.create(path, similarity=similarity, k=3, capacity=documents) as db:
         source, known = fill(db, documents)
         size = db.stats().bytes_used / documents
@@ -116,19 +114,16 @@ def measure(path, similarity, documents, rounds):
 
 
 def processor(rounds, work):
-    """Return the median seconds of processor time that this thread takes."""
     return median([timed(work, time.thread_time) for _ in range(rounds)])
 
 
 def run(options):
-    """Measure both kinds of databases; return what to keep."""
     sizes = options.sizes or SIZES
     rows = [row for size in sizes for row in rows_of(size, options.rounds)]
     return {"note": "", "tables": [rows]}
 
 
 def rows_of(documents, rounds):
-    """Measure both kinds of databases; return the rows of the table."""
     with tempfile.TemporaryDirectory(prefix="fpdb-bench-") as folder:
         similar, bits = (
             measure(Path(folder) / f"db {similarity}", similarity, documents, rounds)

@@ -36,7 +36,6 @@ def fingerprints(documents):
 
 
 def embedded(folder, documents, *, similar):
-    """Fill a database and find its pairs."""
     import fpdb
 
     path = folder / f"{os.getpid()}.fpdb"
@@ -57,7 +56,6 @@ def embedded(folder, documents, *, similar):
 
 
 def on_spark(folder, workers, memory, *, similar):
-    """Find the pairs on a cluster of N workers, after starting it."""
     from pyspark.sql import SparkSession
 
     from fpdb.integrations import spark as joined
@@ -86,7 +84,6 @@ def on_spark(folder, workers, memory, *, similar):
 
 
 def run(*words):
-    """Run one side in a process of its own, and give what it measured."""
     folder = Path(words[0])
     return paired.answer_of(
         *(Path(__file__), "--side", *words),
@@ -98,7 +95,6 @@ def run(*words):
 
 
 def measure(documents, options):
-    """Measure all sides in turn; return the medians of each."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -126,7 +122,6 @@ def measure(documents, options):
 
 
 def columns_of(documents):
-    """Return documents as the columns that Spark reads."""
     import pyarrow as pa
 
     numbers = np.array([document.fingerprint for document in documents], np.uint64)

@@ -61,8 +61,6 @@ CONTENDERS = [
 
 
 class Records(list):
-    """What was measured: a dict for each row, side and number of cores."""
-
     def add(self, where, row, side, cores="one", *, values=(), stopped=None):
         name = {**where, "row": row, "side": side, "cores": cores}
         record = next((each for each in self if name.items() <= each.items()), None)
@@ -148,7 +146,6 @@ def answer(process, patience):
 
 
 def resident(pid):
-    """Count the bytes that a process and its children hold, without the files that are mapped."""
     total = 0
     try:
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
@@ -207,7 +204,6 @@ def wrong(folder, workload, pairs, *, distinct):
 
 
 def forget(folder):
-    """Ask the system to drop files from its page cache."""
     for file in folder.rglob("*"):
         if file.is_file():
             with file.open("rb") as opened:
@@ -216,7 +212,6 @@ def forget(folder):
 
 
 def run(options):
-    """Measure the store beside its peers; return what to keep."""
     sizes = options.sizes or SIZES
     records, versions = measure(sizes, KINDS, options.rounds, options.peers)
     note = (
@@ -227,7 +222,6 @@ def run(options):
 
 
 def measure(sizes, kinds, rounds, peers):
-    """Measure everything; return the records and versions."""
     records, versions, sides = Records(), set(), []
     for side in CONTENDERS:
         if side.name in ("fpdb", *peers):
@@ -273,7 +267,6 @@ def create(path, capacity):
 
 
 def random_inserts(folder, documents, _rounds):
-    """Fill a database by batches of random fingerprints; return the bytes a document."""
     generator, size = np.random.default_rng(3), 1_000
     with create(folder / "inserts.fpdb", documents) as database:
         for first in range(0, documents, size):

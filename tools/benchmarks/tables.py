@@ -87,12 +87,10 @@ class Table:
         }
 
     def cost(self, data, documents, row, side="fpdb", cores="one"):
-        """Return the median of a row, or None."""
         record = self.found.get((data, documents, row, side, cores), {"stopped": ""})
         return None if "stopped" in record else statistics.median(record["values"])
 
     def tables(self):
-        """Return a table for each number of documents, and one of what concerns fpdb alone."""
         groups = {}
         for record in self.records:
             if record["data"] in KINDS:
@@ -101,7 +99,6 @@ class Table:
         return [*found, *filter(None, [self.own()])]
 
     def sized(self, documents, kinds):
-        """Make the rows of one number of documents."""
         rows, size = [], short(documents)
         for row in ROWS:
             mine = [self.cost(data, documents, row.key, cores=row.cores) for data in kinds]
@@ -132,7 +129,6 @@ class Table:
         return both(figures) + names[0]
 
     def target(self, row, documents):
-        """Write fpdb's targets in a row, and whether they are reached."""
         mine = self.cost("uniform", documents, row.key, cores=row.cores)
         if mine is None:
             return ""
@@ -146,7 +142,6 @@ class Table:
         return ", ".join(wanted)
 
     def own(self):
-        """Make the rows of fpdb alone."""
         rows = []
         for (_, documents, row, _, _), record in self.found.items():
             size = short(documents)
@@ -164,7 +159,6 @@ class Table:
 
 
 def hot_rows(value):
-    """Make the rows of the hot bucket: name, figure, target."""
     medians = {name: statistics.median(taken) for name, taken in value["adds"].items()}
     usual = medians["uniform random"]
     for kind, name in (("copies", "copies"), ("random", "random ones")):
@@ -182,7 +176,6 @@ def both(figures):
 
 
 def short(documents):
-    """Write a number of documents as people say it."""
     if documents % MILLION == 0:
         return f"{documents // MILLION} M"
     return f"{documents // 1000} k" if documents % 1000 == 0 else f"{documents:,}"

@@ -64,7 +64,6 @@ BOTH = "looked up, then added; English / Chinese"
 
 
 def corpus(name):
-    """Read a corpus, or make one up when it isn't there."""
     folder = os.environ.get("FPDB_CORPORA")
     path = Path(folder or ".", name, "documents.jsonl.gz")
     if folder and path.exists():
@@ -136,7 +135,6 @@ class Mixes:
         self.note = f"{name}: {len(pool):,} {kind} sentences"
 
     def rate(self, found):
-        """Return the recall and the precision of the texts that were found."""
         found = set(found)
         recall = len(found & self.similar) / len(self.similar)
         return recall, len(found & self.right) / max(len(found), 1)
@@ -147,7 +145,6 @@ def size_of(texts):
 
 
 def look_and_add(name, language, path):
-    """Run a side in its environment, and return what it prints."""
     _, package, kernel = SIDES[name]
     variables = QUIET | ({} if kernel else {"FPDB_KERNELS": "0"})
     with tempfile.TemporaryDirectory(prefix="fpdb-bench-") as folder:
@@ -158,7 +155,6 @@ def look_and_add(name, language, path):
 
 
 def beside_peers(mixes, rounds):
-    """Measure all sides in turn; return what each answered, by side and language."""
     with tempfile.TemporaryDirectory(prefix="fpdb-bench-") as folder:
         measures = {}
         for language, mix in mixes.items():
@@ -170,7 +166,6 @@ def beside_peers(mixes, rounds):
 
 
 def rows_of_peers(mixes, answers):
-    """Make the table of sides."""
     rates = {
         (name, language): len(mixes[language].texts)
         / statistics.median(each["seconds"] for each in taken)
@@ -196,7 +191,6 @@ def rows_of_peers(mixes, answers):
 
 
 def ways_of(recipe, texts, pool, *, sketched):
-    """Return the ways in which a recipe is measured over texts, by their names."""
     batch = partial(fpdb.recipe(recipe).batch, sketches=sketched)
     threads = len(os.sched_getaffinity(0))
     parts = [texts[at::threads] for at in range(threads)]
@@ -218,7 +212,6 @@ def ways_of(recipe, texts, pool, *, sketched):
 
 
 def alone(mixes, rounds):
-    """Measure recipes alone; return the megabytes a second of each, by how they are run."""
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         measures = {
             (recipe, sketched, language, way): partial(timed, work)
@@ -236,7 +229,6 @@ def alone(mixes, rounds):
 
 
 def rows_alone(speeds):
-    """Make the table of recipes alone."""
     rows = []
     for (recipe, sketched), targets in ALONE.items():
         own = {way: [speeds[recipe, sketched, each, way] for each in LANGUAGES] for way in WAYS}
@@ -258,7 +250,6 @@ def rows_alone(speeds):
 
 
 def cold_starts(rounds):
-    """Measure the command line from its start to its end; return the rows."""
     rows = []
     with tempfile.TemporaryDirectory(prefix="fpdb-bench-") as folder:
         path = Path(folder) / "db"
@@ -282,7 +273,6 @@ def cold_starts(rounds):
 
 
 def run(options):
-    """Measure all; return the tables, what to keep of them, and what is to be said."""
     documents, rounds = (options.sizes or [DOCUMENTS])[0], options.rounds
     mixes = {language: Mixes(language, documents) for language in LANGUAGES}
     cold = cold_starts(rounds)

@@ -41,7 +41,6 @@ class Workload:
 
 
 def make(folder, data, documents, *, checks):
-    """Make a workload in a folder, with the exact answers to some of its queries."""
     folder.mkdir(parents=True)
     generator = np.random.default_rng([documents, len(data)])
     stored = {"uniform": uniform, "clustered": clustered}[data](generator, documents)
@@ -132,12 +131,10 @@ def exact_answers(stored, queries):
 
 
 def in_order(rows):
-    """Sort rows of two numbers by both."""
     return rows[np.lexsort((rows[:, 1], rows[:, 0]))]
 
 
 def distinct(fingerprints):
-    """Return the distinct fingerprints in order, and how often each occurs."""
     column = np.sort(fingerprints)
     first = np.flatnonzero(np.concatenate([[True], column[1:] != column[:-1]]))
     return column[first], np.diff(np.append(first, len(column)))
@@ -183,7 +180,6 @@ def pairs_of_documents(column, counts, pairs):
 
 
 def truth_of_join(work):
-    """Find the exact pairs of a workload, keep them and the distinct fingerprints, and count."""
     column, counts = distinct(np.load(work / "stored.npy"))
     np.save(work / "distinct.npy", column)
     pairs = exact_pairs(column)

@@ -49,7 +49,6 @@ FIELDS = (
 
 
 def require(condition, *found):
-    """Fail with what was found."""
     if not condition:
         raise AssertionError(*found)
 
@@ -107,7 +106,6 @@ def check_pages(data):
 
 @cache
 def preparer():
-    """Return the preparer of a database with sketches."""
     with fpdb.create(FOLDER / "fuzzed.fpdb") as database:
         return database.preparer
 

@@ -49,11 +49,9 @@ class Choices:
         self._data = iter(data)
 
     def number(self, below):
-        """Return a number from 0 on."""
         return next(self._data, 0) % below
 
     def one(self, values):
-        """Return one of some values."""
         return values[self.number(len(values))]
 
     def value(self):
@@ -66,8 +64,6 @@ class Choices:
 
 @cache
 def commands():
-    """Return the parameters of each command by its words."""
-
     def found(group, words):
         for name, command in group.commands.items():
             if name in _LEFT_OUT:
@@ -202,7 +198,6 @@ class _Served:
             self.database.add(key, TEXT.format(number // 2), {"n": number})
 
     def ask(self, method, path, query=b"", body=b"", media=""):
-        """Return the status and the body of an answer."""
         headers = {"host": "127.0.0.1:7373", "content_length": len(body)}
         headers |= {"content_type": media} if media else {}
         asked = asgi.call(self.app, method, f"{path}?{query.decode()}", body, **headers)

@@ -20,7 +20,6 @@ _GRACE_SECONDS = 120
 
 
 def main(arguments=None):
-    """Parse the command line, fuzz, and report."""
     parser = argparse.ArgumentParser(prog="tools/fuzz", description=__doc__)
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"of {', '.join(TARGETS)}")
     parser.add_argument("--seconds", type=int, default=60, help="how long each runs; default 60")
@@ -44,7 +43,6 @@ def main(arguments=None):
 
 
 def fuzz(target, seconds, keep, plant):
-    """Run one target; return whether it found something."""
     start = time.monotonic()
     command = [sys.executable, HERE / "target.py", target, str(seconds), keep / target, plant]
     try:

@@ -65,20 +65,17 @@ class Delivery(NamedTuple):
         return len(texts - self.texts(output)), problems
 
     def audit(self) -> list[str]:
-        """Check the database, in which no run may be unfinished."""
         with fpdb.open(self.folder / "db") as db:
             unfinished = [f"{run}" for run in db.runs.known() if not run.finished]
             return [*map(str, db.check()), *unfinished]
 
     def texts(self, output: str) -> set[str]:
-        """Return the texts in an output, if it is there."""
         path = self.folder / output
         lines = path.read_text("utf-8").splitlines() if path.exists() else []
         return {json.loads(line)["text"] for line in lines}
 
 
 def run(figures: Figures, rounds: int, seed: int, work: Path) -> None:
-    """Kill runs and go on, in each way N times, and look for texts that are nowhere."""
     records = corpus(seed)
     chance = random.Random(seed)
     figures.control = _control(chance, records, work)
@@ -93,7 +90,6 @@ def run(figures: Figures, rounds: int, seed: int, work: Path) -> None:
 
 
 def corpus(seed: int) -> list[dict[str, str]]:
-    """Make records of which no two resemble each other, and copies of some of them."""
     chance = random.Random(seed)
     made = [" ".join(f"w{chance.randrange(200_000)}" for _ in range(WORDS)) for _ in range(RECORDS)]
     texts = made + chance.choices(made, k=COPIES)
@@ -171,8 +167,6 @@ def _killed(first: Run, folder: Path, moment: int) -> str:
 
 
 def _forked(work: Callable[[], object]) -> Ended:
-    """Run a function in a process of its own."""
-
     def run() -> object:
         decide.GATHERED = decide.ADDED = TOGETHER
         return work()

@@ -21,7 +21,6 @@ SIZES = {"xfs": 320}  # mebibytes
 
 
 def missing(kind: str = "ext4") -> str:
-    """Return what a file system lacks here."""
     if os.geteuid():
         return "only root may mount"
     if kind in IMAGES and not shutil.which(f"mkfs.{kind}"):

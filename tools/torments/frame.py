@@ -35,7 +35,6 @@ class Figures:
     notes: dict[str, Any] = field(default_factory=dict)
 
     def add(self, name: str, problems: list[str], *, lost: int = 0, acknowledged: int = 0) -> None:
-        """Count a round, and note what was wrong under its name."""
         self.rounds += 1
         self.acknowledged += acknowledged
         self.lost += lost
@@ -55,7 +54,6 @@ class Figures:
 
     @property
     def good(self) -> bool:
-        """Whether nothing was lost, and nothing was wrong."""
         return self.rounds > 0 and not self.lost and not self.inconsistent
 
 
@@ -127,5 +125,4 @@ def apart(work: Callable[[], Any], seconds: int = 60) -> Ended:
 
 
 def command(*words: str) -> None:
-    """Run a command that must succeed."""
     subprocess.run(words, check=True, stdin=subprocess.DEVNULL, capture_output=True)

@@ -32,14 +32,12 @@ WAYS = (*SMALL, "file size limit", "injected ENOSPC")
 
 
 def lacking(way: str) -> str:
-    """Return what a way lacks here."""
     if way in SMALL:
         return disks.missing(way)
     return strace.missing() if way == "injected ENOSPC" else ""
 
 
 def run(figures: Figures, rounds: int, seed: int, work: Path) -> None:
-    """Do every act in every way, N rounds; check what is left."""
     with Workers() as workers:
 
         def attempt(number: int) -> str:
@@ -110,8 +108,6 @@ def _way(name: str, work: Path) -> Iterator[Way]:
 
 
 class Result(NamedTuple):
-    """What became of one act on a full disk."""
-
     acknowledged: int
     lost: int
     problems: list[str]

@@ -45,7 +45,6 @@ class Seen(NamedTuple):
 
 
 def _request(token: str, body: bytes, kind: str = "json", length: int = 0) -> bytes:
-    """Return a request with a body, or with the begin of a longer one."""
     secret = f"Authorization: Bearer {token}\r\n" if token else ""
     head = f"POST /v1/query HTTP/1.1\r\nHost: {INNOCENT}\r\n{secret}"
     head += f"Content-Type: application/{kind}\r\nContent-Length: {length or len(body)}\r\n\r\n"
@@ -78,7 +77,6 @@ KINDS: dict[str, Callable[[str, random.Random], bytes]] = {
 
 
 def missing() -> str:
-    """Return what this torment lacks here."""
     with socket.socket() as probe:
         try:
             probe.bind((GREEDY, 0))
@@ -184,7 +182,6 @@ def serve(channel: Any, path: str, *, tokens: bool, bounds: bool) -> None:
 
 
 def _mebibytes(pid: int) -> int:
-    """Return the most memory that a process has had."""
     status = Path(f"/proc/{pid}/status").read_text("ascii")
     return int(status.partition("VmHWM:")[2].split()[0]) >> 10
 
@@ -209,7 +206,6 @@ def _observed(pid: int, port: int, seconds: float, token: str) -> Seen:
 
 
 def _asked(port: int, path: str, data: bytes | None, token: str) -> bool:
-    """Ask as an innocent client; return whether there was an answer."""
     headers = {"Content-Type": "application/json"}
     headers |= {"Authorization": f"Bearer {token}"} if token else {}
     request = urllib.request.Request(f"http://{INNOCENT}:{port}{path}", data, headers)

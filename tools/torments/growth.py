@@ -82,11 +82,9 @@ class Churn:
         self._db = fpdb.open(path)
 
     def close(self) -> None:
-        """Close the database."""
         self._db.close()
 
     def go_through(self, count: int) -> list[int]:
-        """Replace N documents; yield the size of the file at intervals."""
         sizes: list[int] = []
         wanted = self.replaced + count
         for step in going(STEPS):
@@ -95,7 +93,6 @@ class Churn:
         return sizes
 
     def replace_until(self, wanted: int) -> None:
-        """Replace documents in transactions of all sizes."""
         while self.replaced < wanted:
             size = min(self._chance.choice(self._sizes), wanted - self.replaced)
             self._add(self._chance.sample(range(self._count), size))
@@ -135,7 +132,6 @@ class Churn:
             self._documents[document.key] = document.fingerprint, document.meta
 
     def _document(self, number: int) -> fpdb.Document:
-        """Make a document like the last one with its key: the title stays, the numbers change."""
         mixed = number * 7919 % 1_000_003
         meta = {
             "title": "x" * (mixed % 120),
@@ -153,7 +149,6 @@ def _bytes(path: Path) -> int:
 
 
 def read(_: Any, path: str, seed: int) -> None:
-    """Open and close snapshots until killed."""
     chance = random.Random(seed)
     with fpdb.open(path, readonly=True) as db:
         while True:
@@ -164,7 +159,6 @@ def read(_: Any, path: str, seed: int) -> None:
 
 
 def stay(channel: Any, path: str) -> None:
-    """Open a snapshot, and keep it until killed."""
     with fpdb.open(path, readonly=True) as db, db.snapshot():
         channel.tell(staying=True)
         time.sleep(3600)

@@ -50,7 +50,6 @@ class Tripwire:
         self._place, self._files = place, files
 
     def run(self, act: Act) -> Any:
-        """Run the function; it may end with the exception of the handler."""
         sys.settrace(self._call)
         try:
             return act()
@@ -98,8 +97,6 @@ def _heeding(code: CodeType) -> frozenset[int]:
 
 @contextlib.contextmanager
 def raising() -> Iterator[None]:
-    """Let the signal raise SignalError in a block."""
-
     def raise_it(*_: object) -> None:
         raise SignalError
 
@@ -111,7 +108,6 @@ def raising() -> Iterator[None]:
 
 
 def run(figures: Figures, rounds: int, seed: int, work: Path) -> None:
-    """Interrupt a process again and again, and write from this one after each interrupt."""
     work.mkdir(exist_ok=True)
 
     def attempt(_: int) -> str:
@@ -167,7 +163,6 @@ def _judge(path: Path, result: dict[str, Any]) -> tuple[int, list[str]]:
 
 
 def suffer(channel: Channel, path: str, how: str, seed: int, rounds: int, flaw: str) -> None:
-    """Be interrupted, and report it."""
     if flaw:
         lock.WriteLock._dropped = lambda *_: None  # type: ignore[method-assign]
     victim = _Victim(channel, path, seed, SHORT if flaw else TIMEOUT)
@@ -207,7 +202,6 @@ class _Victim:
                     place[act] = 0  # it has fewer places than that
 
     def wait_for_timers(self, rounds: int) -> None:
-        """Interrupt acts at random moments."""
         signal.signal(signal.SIGALRM, signal.getsignal(SIGNAL))
         acts = (self._add, self._add, self._delete, self._query, self._open, self._snapshot)
         usual = dict.fromkeys(acts, 0.001)
@@ -231,7 +225,6 @@ class _Victim:
                 self._stop.set()
 
     def report(self) -> None:
-        """Report all to the other process."""
         self._kept = None
         self._db.close()
         self._channel.tell(

@@ -126,7 +126,6 @@ def run(
     figures: Figures, rounds: int, seed: int, work: Path, writers: int = 1, readers: int = 0,
     kinds: Iterable[str] = ("text", "integer"),
 ) -> None:  # fmt: skip
-    """Kill a random process each round, with each kind of keys."""
     figures.control = _early(seed, work, writers)
     if readers:
         figures.control += f"; {_split(seed, work, writers, readers)}"
@@ -156,7 +155,6 @@ def run(
 
 
 def _early(seed: int, work: Path, writers: int) -> str:
-    """Kill writers that acknowledge too early, until one of them loses something."""
     with Workers() as workers:
         crowd = Crowd(work / "early", "text", workers, seed, writers=writers, flaw="early")
 
@@ -168,7 +166,6 @@ def _early(seed: int, work: Path, writers: int) -> str:
 
 
 def _split(seed: int, work: Path, writers: int, readers: int) -> str:
-    """Write in several transactions what belongs together, until a reader sees it."""
     with Workers() as workers:
         crowd = Crowd(
             work / "split", "text", workers, seed, writers=writers, readers=readers, flaw="split"

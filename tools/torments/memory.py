@@ -39,14 +39,11 @@ _ACTS: dict[str, tuple[list[str], int | None]] = {
 
 
 class Ended(NamedTuple):
-    """How a command ended."""
-
     code: int
     errors: str
 
 
 def run(figures: Figures, rounds: int, seed: int, work: Path) -> None:
-    """Run commands with random limits on their address space, and judge what they leave."""
     chance = random.Random(seed)
     _prepare(work)
 
@@ -121,7 +118,6 @@ def _faults(ended: Ended) -> list[str]:
 
 
 def _judge(work: Path, ended: Ended, whole: int | None) -> tuple[int, int, list[str]]:
-    """Return how many documents were acknowledged, how many are stored, and what is wrong."""
     new = work / "new.fpdb"
     found = re.search(r"added ([\d,]+)", ended.errors)
     counted = int(found[1].replace(",", "")) if found else 0

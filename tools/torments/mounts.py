@@ -22,12 +22,10 @@ WAYS = (FILES, FOLDER, RESTARTED)
 
 
 def missing() -> str:
-    """Return what this torment lacks here."""
     return disks.missing("overlay") or disks.missing("tmpfs")
 
 
 def run(figures: Figures, rounds: int, seed: int, work: Path) -> None:
-    """Restore torn copies in each way on each file system, and open them."""
     sound, torn = work / "sound", work / "torn"
     _make(sound, torn, seed)
     for kind in disks.KINDS:

@@ -32,12 +32,10 @@ class Verdict:
 
     @property
     def good(self) -> bool:
-        """Whether nothing was wrong."""
         return not self.lost and not self.problems
 
 
 def contents(db: fpdb.Database) -> Contents:
-    """Read everything that is stored."""
     return {document.key: (document.fingerprint, document.meta) for document in db.scan()}
 
 
@@ -77,7 +75,6 @@ class Oracle:
         self._pending: dict[int, dict[str, Any]] = {}
 
     def copy(self) -> "Oracle":
-        """Return a copy."""
         return copy.deepcopy(self)
 
     def hear(self, message: dict[str, Any], writer: int = 0) -> bool:
@@ -131,7 +128,6 @@ class Oracle:
             return self.judge(db)
 
     def _settle(self, operation: dict[str, Any], stored: Contents, verdict: Verdict) -> None:
-        """See whether an operation in flight has happened, wholly or not at all."""
         # What a document resembled is known only if nobody else wrote meanwhile.
         changes, _ = self._changes(operation, None if self._alone else ["added"])
         before = {key: self.documents.get(key) for key in changes}

@@ -40,7 +40,6 @@ _FILES = [name for name in _ACTS if name not in ("copy.fpdb", "explore")]
 
 
 def run(figures: Figures, rounds: int, seed: int, work: Path) -> None:
-    """Kill commands, and judge what they leave, then what the next run of each leaves."""
     chance = random.Random(seed)
     place = _Place(work)
     figures.control = caught("a program that writes in place", 1, lambda _: place.control())
@@ -105,7 +104,6 @@ class _Place:
         return problems, len(left)
 
     def control(self) -> str:
-        """Kill a program that writes in place, which must be noticed."""
         target = self.folder / "export.jsonl"
         process = subprocess.Popen(
             [sys.executable, "-c", _UNSAFE, target, self.folder / "texts.jsonl"]
@@ -119,7 +117,6 @@ class _Place:
         return "a half of a file" * noticed
 
     def clear(self) -> None:
-        """Remove all but the inputs."""
         for path in [*self.folder.iterdir(), *self.temporary.iterdir()]:
             if path.name not in self.inputs:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -138,7 +135,6 @@ class _Place:
         )
 
     def _wait(self, process: "subprocess.Popen[bytes]", *, began: bool) -> None:
-        """Wait until a command has begun to write, or has ended."""
         while began and process.poll() is None:
             if self._drafts():
                 return

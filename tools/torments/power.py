@@ -37,7 +37,6 @@ missing = disks.missing
 
 
 def run(figures: Figures, rounds: int, seed: int, work: Path, only: str = "") -> None:
-    """Cut the power again and again, on each file system, with and without the helper."""
     systems = [only] if only else [kind for kind in disks.IMAGES if not disks.missing(kind)]
     cases = list(itertools.product(systems, (False, True)))
     with Workers() as workers:
@@ -99,7 +98,6 @@ class Round:
         self._begun: dict[str, Contents] = {}
 
     def run(self) -> Verdict:
-        """Write, cut, mount again and judge."""
         with self._disk as disk:
             path = disk.place / "db"
             with fpdb.create(path, similarity=self._chance.choice([0.8, None])) as db:
@@ -151,7 +149,6 @@ class Round:
                 return
 
     def _back_up(self, path: Path) -> None:
-        """Make a backup from the command line, until its path is printed."""
         copy = path.with_name("backup-printed")
         command = [sys.executable, "-m", "fpdb", "backup", str(path), "-o", str(copy)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -186,7 +183,6 @@ class Round:
 
 
 def push_out(_: Any, path: str, seed: int) -> None:
-    """Write random pieces of a file to the disk until killed."""
     chance, libc = random.Random(seed), ctypes.CDLL(None, use_errno=True)
     offset = ctypes.c_int64
     descriptor = os.open(path, os.O_RDWR)

@@ -55,7 +55,6 @@ TORMENTS = {
 
 
 def main() -> int:
-    """Run what the command line asks for; give 1 if anything was lost or wrong."""
     parser = argparse.ArgumentParser(
         prog="tools/torture",
         description=__doc__,
@@ -82,13 +81,11 @@ def main() -> int:
 
 
 def missing(name: str) -> str:
-    """Return what a torment lacks here."""
     module = importlib.import_module(TORMENTS[name].module)
     return str(module.missing()) if hasattr(module, "missing") else ""
 
 
 def torment(name: str, rounds: int, seed: int, work: Path, **options: Any) -> Figures:
-    """Run a torment; return its figures."""
     own, figures = TORMENTS[name], Figures()
     run = importlib.import_module(own.module).run
     run(figures, rounds, seed, work, **{**own.options, **options})
@@ -96,7 +93,6 @@ def torment(name: str, rounds: int, seed: int, work: Path, **options: Any) -> Fi
 
 
 def _shown(name: str, seed: int, rounds: int | None, keep: Path | None) -> dict[str, Any] | None:
-    """Run a torment in a new folder, and print its figures."""
     if lack := missing(name):
         print(f"{name}: skipped, {lack}", flush=True)
         return None

@@ -54,7 +54,6 @@ def _flip(data: bytearray, dice: random.Random, place: int) -> None:
 
 
 def flip(data: bytearray, dice: random.Random, _: Parts) -> None:
-    """Change one bit."""
     _flip(data, dice, dice.randrange(len(data)))
 
 
@@ -74,13 +73,11 @@ def _range(data: bytearray, dice: random.Random) -> slice:
 
 
 def zeros(data: bytearray, dice: random.Random, _: Parts) -> None:
-    """Lose a range."""
     place = _range(data, dice)
     data[place] = bytes(place.stop - place.start)
 
 
 def garbage(data: bytearray, dice: random.Random, _: Parts) -> None:
-    """Overwrite a range."""
     place = _range(data, dice)
     data[place] = dice.randbytes(place.stop - place.start)
 
@@ -90,25 +87,21 @@ def _page(number: int) -> slice:
 
 
 def swap(data: bytearray, dice: random.Random, _: Parts) -> None:
-    """Exchange two pages."""
     one, other = map(_page, dice.sample(range(len(data) // PAGE), 2))
     data[one], data[other] = data[other], data[one]
 
 
 def double(data: bytearray, dice: random.Random, _: Parts) -> None:
-    """Write a page in the place of another one, too."""
     one, other = map(_page, dice.sample(range(len(data) // PAGE), 2))
     data[other] = data[one]
 
 
 def cut(data: bytearray, dice: random.Random, _: Parts) -> None:
-    """Cut the end off."""
     length = dice.randrange(len(data))
     del data[length // PAGE * PAGE if dice.random() < 0.5 else length :]
 
 
 def meta(data: bytearray, dice: random.Random, _: Parts) -> None:
-    """Change a bit of a meta page."""
     _flip(data, dice, dice.randrange(2) * PAGE + dice.choice(_META))
 
 
@@ -179,7 +172,6 @@ AIMED: dict[str, Spoil] = {
 
 
 def spoil(whole: bytes, kind: str, dice: random.Random, known: Parts) -> bytes:
-    """Spoil a file once, or sometimes twice or three times."""
     data = bytearray(whole)
     if kind in AIMED:
         while data == whole:
@@ -247,7 +239,6 @@ def ways(file: LmdbFile, tree: Tree, *above: int) -> Iterator[tuple[tuple[int, .
 
 
 def pages_of(file: LmdbFile, tree: Tree) -> list[int]:
-    """Return the branches and leaves of a tree."""
     return list({page: None for way, _ in ways(file, tree) for page in way})
 
 
@@ -269,7 +260,6 @@ def _values(file: LmdbFile, tree: Tree) -> Iterator[tuple[bytes, list[range]]]:
 
 
 def changed(whole: bytes, spoilt: bytes) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Mark the bytes of a file that have changed or are missing."""
     length = min(len(whole), len(spoilt))
     marks = np.ones(len(whole), bool)
     one, other = (np.frombuffer(data[:length], np.uint8) for data in (whole, spoilt))

@@ -94,7 +94,6 @@ def calls(log: Path, names: list[str]) -> list[Call]:
 
 
 def missing() -> str:
-    """Return what keeps strace from being used here."""
     if shutil.which("strace") is None:
         return "strace isn't installed"
     sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])

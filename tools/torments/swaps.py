@@ -57,7 +57,6 @@ def serve(channel: Channel, path: str, name: str, flaw: str = "") -> None:
 
 
 def serve_threads(channel: Channel, path: str, name: str, flaw: str = "") -> None:
-    """Open a database and use it in several threads at once."""
     _blind(flaw)
     db = fpdb.open(path)
     channel.tell(ready=True)
@@ -176,7 +175,6 @@ class Stage:
         self.workers.drop(worker)
 
     def compacted(self) -> None:
-        """Compact the database in its place."""
         self.replaced()
         self.judge()
 
@@ -284,7 +282,6 @@ def _remove(folder: Path) -> None:
 
 
 def run(figures: Figures, rounds: int, seed: int, work: Path) -> None:
-    """Replace the database again and again, in each way, and judge it each time."""
     with Workers() as workers:
         blind = Stage(work / "control", workers, seed, "blind")
 

@@ -29,7 +29,6 @@ class Channel:
         self._unread = b""
 
     def tell(self, **message: Any) -> None:
-        """Send a message; it has left this process when this returns."""
         self.end.sendall(json.dumps(message).encode() + b"\n")
 
     def hear(self, seconds: float | None = None) -> dict[str, Any] | None:
@@ -117,7 +116,6 @@ class Worker(Channel):
 
     @property
     def ended(self) -> bool:
-        """Whether the process has ended."""
         return bool(select.select([self._ends], [], [], 0)[0])
 
     def wait(self, seconds: float) -> int:
@@ -129,12 +127,10 @@ class Worker(Channel):
         return self._code
 
     def errors(self) -> str:
-        """Return what the process printed; one without a fault prints nothing."""
         self._errors.seek(0)
         return self._errors.read().decode(errors="replace")
 
     def close(self) -> None:
-        """End the process, whatever it is doing."""
         self.kill()
         os.close(self._ends)
         self._all.remove(self.end)
@@ -149,13 +145,11 @@ class Workers:
         self._begun: list[Worker] = []
 
     def take(self) -> Worker:
-        """Return a new worker."""
         worker = Worker()
         self._begun.append(worker)
         return worker
 
     def drop(self, worker: Worker) -> None:
-        """End a worker."""
         worker.close()
         self._begun.remove(worker)
 

@@ -175,7 +175,6 @@ def write(
 
 
 def make(name: str, db: fpdb.Database | None, copy: Path) -> None:
-    """Make another database: a copy of one, or a new one that is empty or built."""
     if name == "create":
         fpdb.create(copy).close()
     elif name == "build":
@@ -187,7 +186,6 @@ def make(name: str, db: fpdb.Database | None, copy: Path) -> None:
 
 
 def built() -> Iterator[tuple[str, int]]:
-    """Yield the keys and fingerprints of which a database is built."""
     chance = random.Random(7)
     for number in range(BUILT):
         yield f"built {number}", chance.getrandbits(64)
@@ -217,7 +215,6 @@ def read(channel: Any, path: str, seed: int, writers: int) -> None:
 
 
 def not_found(snapshot: Any, documents: list[fpdb.Document]) -> list[str]:
-    """Name the documents that aren't found by their fingerprints."""
     asked = [document for document in documents if document.fingerprint is not None]
     hits = snapshot.query_fingerprints([document.fingerprint for document in asked], k=0)
     seen = set(zip(hits.queries.tolist(), hits.ids.tolist(), strict=True))

@@ -150,7 +150,6 @@ class Rows:
     # The phases, each in a process of its own
 
     def build(self):
-        """Load, answer, and save."""
         side, stored, queries = self.side, self.array("stored"), self.array("queries")
         data = side.prepared_data(stored)
         self.run("load", lambda: timed(side.load, data)[0])
@@ -174,7 +173,6 @@ class Rows:
         return np.load(self.work / f"{name}.npy")
 
     def check(self):
-        """Answer the check queries in all ways, for the driver to compare."""
         side, queries = self.side, self.array("check")
         answers = {"many": side.hits(side.many(side.arguments(queries)))}
         for way in side.ways:
@@ -185,7 +183,6 @@ class Rows:
             np.save(self.answers / f"by-{name}.npy", np.column_stack(rows).reshape(-1, 2))
 
     def singles(self, queries):
-        """Time every query on its own."""
         arguments = [self.side.argument(number) for number in queries.tolist()]
         pin({min(self.all_cores)})
         self.side.threads(1)
@@ -198,7 +195,6 @@ class Rows:
                     self.print(row=f"{row} {name}", cores="one", values=[value])
 
     def join(self):
-        """Find all pairs; keep them to be compared if they are few."""
         name = "distinct" if self.side.distinct else "stored"
         fingerprints = self.array(name)
         seconds, (count, result) = timed(self.side.join, self.side.everything(fingerprints))
@@ -228,7 +224,6 @@ class Rows:
         self.reopen("reopen cold", warm=0)
 
     def adds(self):
-        """Add batches of random fingerprints, each durable if the package can make it so."""
         self.side.open()
         first = len(self.array("stored"))
         generator = np.random.default_rng(first)
@@ -246,7 +241,6 @@ def pin(cores):
 
 
 def memory():
-    """Return the resident bytes: the process's own, and those of files that it has mapped."""
     lines = Path("/proc/self/status").read_text().splitlines()
     fields = dict(line.split(":", 1) for line in lines)
     return sum(int(fields[name].split()[0]) * 1024 for name in ("RssAnon", "RssFile"))

@@ -72,8 +72,6 @@ def with_gaoya_minhash(language, *_):
 
 
 class GaoyaSimHash(peers.Gaoya):
-    """Another index of gaoya, which finds what is less than N bits away."""
-
     def __init__(self, language):
         from gaoya.simhash import SimHashStringIndex
 
@@ -83,8 +81,6 @@ class GaoyaSimHash(peers.Gaoya):
 
 
 class Simhash:
-    """The index of the package simhash."""
-
     def __init__(self):
         from simhash import Simhash, SimhashIndex
 
