@@ -32,15 +32,6 @@ def test_pairs_are_those_of_each_with_each(helper, data):
     assert len(expected) >= 3
 
 
-def test_flips_as_many_bits_as_asked(helper):
-    workloads = helper("workloads")
-    generator = np.random.default_rng(3)
-    before = workloads.random(generator, 900)
-    flips = np.arange(900) % 9
-    after = workloads.flip(generator, before, flips)
-    assert np.array_equal(np.bitwise_count(before ^ after), flips)
-
-
 def test_check_queries_get_exact_answers(helper, tmp_path):
     workloads = helper("workloads")
     workload = workloads.make(tmp_path / "work", "clustered", 2_000, checks=50)
@@ -172,39 +163,3 @@ def test_sides_find_similar_texts(helper, mixes, tmp_path, name, least):
         recall, precision = mix.rate(found)
         assert recall >= least
         assert precision == 1
-
-
-def test_texts_alone_are_measured_in_all_ways(helper, mixes, monkeypatch):
-    texts = helper("texts")
-    monkeypatch.setattr(texts, "ALONE_TEXTS", 5)
-    monkeypatch.setattr(texts, "ALONE", {("web", False): {"en": (1, 1)}, ("web", True): {}})
-    rows = texts.rows_alone(texts.alone(mixes, 1))
-    names = [row["MB/s, English / Chinese"] for row in rows]
-    assert names == ["web", "web and sketch"]
-    assert rows[0]["target"].startswith("English 1 and 1 times without kernels: ")
-    speeds = [float(speed) for row in rows for speed in row["one by one"].split(" / ")]
-    assert len(speeds) == 4
-    assert min(speeds) > 0
-
-
-def test_the_server_is_compared_with_calls_and_a_peer(helper):
-    serving = helper("serving")
-    together = "1,000 lines in a request, connections: 8"
-    found = {
-        ("one in a request, connections: 64", "texts"): (6_000, 0.06),
-        (together, "texts"): (9_000, 1),
-        (together, "fingerprints"): (9_000, 1),
-        ("embedded, 1,000 in a call", "texts"): (17_000, 1),
-        ("embedded, 1,000 in a call", "fingerprints"): (20_000, 1),
-        (serving.REDIS, "texts"): (600, 1),
-    }
-    measured = {
-        key: [{"documents": speed, "seconds": 1, "p50": p99 / 2, "p99": p99}]
-        for key, (speed, p99) in found.items()
-    }
-    one, many, _, _ = serving.rows_of(measured)
-    assert one["texts a second"] == "6,000"
-    assert one["texts, p50 / p99, ms"] == "30.0 / 60.0"
-    assert one["fingerprints a second"] == ""
-    assert one["target"] == "5,000 texts/s: yes, p99 50 ms: **no**, 10 times datasketch: yes"
-    assert many["target"] == "half of embedded: **no**"

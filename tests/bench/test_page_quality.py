@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import re
 
 import pytest
 from modules import modules_of
@@ -46,15 +45,3 @@ def test_a_method_is_measured(pages, tmp_path, monkeypatch):
     assert 0 < sum(page.held_out for page in found) < len(found)
     assert pages.measured(lambda html: html[3:], found, chinese=False)[:4] == [1, 1, 1, 1]
     assert pages.measured(lambda _: "", found, chinese=False)[:4] == [0, 0, 0, 0]
-
-
-def test_designs_share_nothing_but_the_article(pages):
-    article = [pages.Page("", "", "\n".join(own)) for own in BIRDS]
-    for own, (first, second) in zip(BIRDS, pages.designs(article), strict=True):
-        for design in (first, second):
-            assert all(line in design for line in own)
-            assert set(re.findall(r"<(\w+)", design)) <= {"title", "body", "div", "a", "br"}
-            assert "class" not in design
-        texts = [pages.METHODS["fpdb, whole page"](design) for design in (first, second)]
-        assert not pages.alike(*texts)
-        assert pages.alike(texts[0], texts[0])

@@ -42,27 +42,6 @@ def test_the_truth_of_a_corpus_is_checked_against_its_pairs(helper, folder):
         corpora.load("small-en").check()
 
 
-def test_chinese_shingles_have_five_characters_without_white_space(helper):
-    corpora = helper("corpora")
-    assert corpora.characters("天地 玄黄，宇\n宙") == {"天地玄黄，", "地玄黄，宇", "玄黄，宇宙"}
-    assert corpora.words("One, two three-FOUR") == {"one two three", "two three four"}
-
-
-def test_the_text_of_a_page_is_found_in_a_template_too(helper):
-    page = (
-        "<!-- licence --><p>a &amp; b</p><script>var x = 1;</script><style>p {}</style>"
-        '<script type="text/x-handlebars-template"><b>hidden</b></script>'
-    )
-    assert helper("corpora").extracted(page).split() == ["a", "&", "b", "hidden"]
-
-
-def test_equal_texts_are_counted_once(helper):
-    corpora = helper("corpora")
-    texts = ["one two  three", "four five six", "one two three"]
-    corpus = corpora.Corpus("small-en", [5, 6, 7], texts, texts).distinct()
-    assert (corpus.keys, corpus.texts) == ([5, 6], texts[:2])
-
-
 def test_shingles_of_the_truth_are_those_of_the_sketches(helper):
     own = helper("copies").shingles
     assert own("One, two three-FOUR") == {"one two three", "two three four"}
@@ -75,20 +54,6 @@ def test_shingles_of_the_truth_are_those_of_the_sketches(helper):
         "",
     ):
         assert len(own(text)) == len(recipe.shingles(text))
-
-
-def test_a_passage_is_cut_into_sentences_without_a_loss(helper):
-    edits = helper("edits")
-    assert edits.sentences("One. Two!  Three? 四。五！") == [
-        "One.",
-        " Two!",
-        "  Three?",
-        " 四。",
-        "五！",
-    ]
-    words = " ".join(f"word{number}" for number in range(200))
-    assert "".join(edits.sentences(words)) == words
-    assert len(edits.sentences(words)) == 11
 
 
 @pytest.mark.parametrize("chinese", [False, True])
@@ -148,14 +113,6 @@ def test_answers_are_rated_by_the_similarity_of_their_shingles(helper, folder, m
     assert 0 < reported["similar"] <= reported["right"] <= edited
 
 
-def test_the_index_of_the_package_simhash_finds_what_is_within_k(helper):
-    index = helper("methods").SimHash()
-    texts = ["the quick brown fox jumps over it", "no kin", "a" * 400]
-    index.store([(text, frozenset()) for text in texts])
-    assert index.ask(("The quick brown fox jumps over it!", frozenset())) == [0]
-    assert index.failed in (0, 1)  # with numpy 2 the package can't take the last
-
-
 def test_rating_pairs_of_others_leaves_equal_ones_out(helper):
     truth = fpdb.joins.truth.Truth(
         5, np.array([1, 2, 8, 13]), np.array([0.9, 0.75, 0.6, 0.8]), np.array([0, 1, 2, 3, 0])
@@ -168,13 +125,3 @@ def test_the_page_has_the_tables_of_the_kept_figures(helper):
     run = helper("run")
     kept, page = json.loads(run.RAW.read_text("utf-8")), run.PAGE.read_text("utf-8")
     assert helper("report").body(kept) in page
-
-
-def test_the_default_is_among_the_candidates(helper):
-    recipes = helper("recipes")
-    chosen = recipes.candidates()
-    [default] = [label for label in chosen if label.startswith("**web**")]
-    assert chosen[default].id == fpdb.recipe("web").id
-    assert len({recipe.id for recipe in chosen.values()}) == len(chosen)
-    hashed = recipes.rehashed(chosen[default])
-    assert len({recipe.id for recipe in [chosen[default], *hashed]}) == recipes.HASHES + 1

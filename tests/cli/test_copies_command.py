@@ -1,8 +1,6 @@
 """fpdb copies: exact pairs of texts in files."""
 
 import json
-from itertools import combinations
-from random import Random
 
 import pytest
 
@@ -59,30 +57,3 @@ def test_json_has_the_counts_and_bad_records_are_counted(run, news):
         "other_size": 10,
     }
     assert (done.code, done.err.splitlines()[-1]) == (4, "bad records: 1")
-
-
-def test_the_pairs_of_the_news_script_are_found(run, tmp_path):
-    """The script compared the words of all news with all others, and printed the similar ones."""
-    random = Random(610)
-    words = [f"w{number}" for number in range(3000)]
-    contents = [random.choices(words, k=random.randint(1, 60)) for _ in range(200)]
-    for _ in range(200):
-        copy = list(random.choice(contents))
-        for place in random.sample(range(len(copy)), len(copy) // random.randint(6, 20)):
-            copy[place] = random.choice(words)
-        contents.append(random.sample(copy, len(copy)))
-    path = tmp_path / "news.tsv"
-    lines = [f"u{number}\tt\t{' '.join(content)}\n" for number, content in enumerate(contents)]
-    path.write_text("".join(lines), "utf-8")
-    sets = [(f"u{number}", set(content)) for number, content in enumerate(contents)]
-    expected = []
-    at_the_limit = 0
-    for (url, first), (other, second) in combinations(sets, 2):
-        similarity = float(len(first & second)) / float(len(first | second))
-        at_the_limit += similarity == 0.8
-        if similarity >= 0.8:
-            expected.append([url, other, f"{similarity:.4f}"])
-    assert len(expected) > 100
-    assert at_the_limit
-    done = run("copies", path, *WORDS)
-    assert done.rows == expected

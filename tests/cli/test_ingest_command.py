@@ -76,16 +76,6 @@ def test_ingesting_again_changes_nothing_and_a_new_text_replaces(run, path, sour
     assert summary(run("ingest", path, "-", stdin=changed)) == {"read": 1, "replaced": 1}
 
 
-def test_the_recipe_of_a_new_database(run, path):
-    done = run("ingest", path, "--recipe", "char-4", stdin=b"")
-    assert done.code == 0
-    with fpdb.open(path, readonly=True) as database:
-        assert database.recipe.id == fpdb.recipe("char-4").id
-        assert database.similarity == 0.8
-    again = run("ingest", path, "--recipe", "char-4", stdin=b"")
-    assert (again.code, "created" in again.err) == (0, False)
-
-
 def test_another_recipe_than_the_stored_one_is_an_error(run, path, source):
     run("ingest", path, source)
     done = run("ingest", path, source, "-r", "char-4")
@@ -173,12 +163,6 @@ def test_quiet_says_only_what_goes_wrong(run, path, source):
     done = run("ingest", path, source, "--quiet")
     assert (done.code, done.out, done.err) == (0, "", "")
     assert run("ingest", path, "-q", stdin=b"x\n").err.startswith("-:1: ")
-
-
-def test_a_text_above_the_limit_is_a_bad_record(run, path):
-    stdin = jsonl([{"key": "a", "text": "x" * 500}, {"key": "b", "text": text_of(1)}])
-    done = run("ingest", path, "--max-bytes", 300, stdin=stdin)
-    assert summary(done) == {"read": 2, "added": 1, "bad": 1}
 
 
 @pytest.mark.parametrize(

@@ -82,14 +82,6 @@ def test_an_empty_database_has_none(run, tmp_path, command):
     assert done.err.startswith(f"{command} 0")
 
 
-def test_the_longest_is_kept(run, tmp_path):
-    with fpdb.create(tmp_path / "db") as database:
-        database.add("short one", WORDS)
-        database.add("long one", WORDS + "  ")
-    done = run("clusters", tmp_path / "db", "--keep", "longest")
-    assert done.rows == [["1", "keep", "long one"], ["1", "duplicate", "short one"]]
-
-
 def test_pairs_stream_until_the_reader_has_enough(start, tmp_path):
     """A hundred thousand equal documents are five milliards of pairs; nobody waits for them."""
     with fpdb.create(tmp_path / "db", keys="integer", similarity=None) as database:

@@ -162,27 +162,3 @@ def test_bad_records_are_reported_and_skipped(run, path):
     assert (done.code, [row[1] for row in done.rows]) == (4, ["u1", "u2"])
     assert done.err.startswith("-:2: isn't JSON")
     assert done.err.splitlines()[-1] == "bad records: 1"
-
-
-def test_wide_fingerprints(run, ready):
-    stdin = b'{"key": "wide", "fingerprint": "10000000000000000"}\n'
-    done = run("query", ready, "--fingerprint-field", "fingerprint", stdin=stdin)
-    assert (done.code, done.out) == (3, "")
-    assert "-:1: found the fingerprint 0x1" in done.err
-    literal = run("query", ready, "--fingerprint", "1" + "0" * 16)
-    assert (literal.code, "expected 64 bits" in literal.err) == (3, True)
-
-
-def test_a_keyed_recipe_is_given_again(run, tmp_path):
-    (tmp_path / "secret").write_bytes(bytes(range(32)))
-    (tmp_path / "secret").chmod(0o600)
-    toml = tmp_path / "keyed.toml"
-    toml.write_text('base = "web"\n[hash]\nby = "blake2b"\nsecret_file = "secret"\n', "utf-8")
-    where = tmp_path / "keyed.fpdb"
-    assert run("create", where, "--recipe", toml).code == 0
-    stdin = json.dumps({"key": "a", "text": text_of(1)}).encode()
-    assert run("ingest", where, "--recipe", toml, stdin=stdin).code == 0
-    assert run("query", where, "--recipe", toml, "-t", text_of(1)).rows[0][1] == "a"
-    without = run("query", where, "-t", text_of(1))
-    assert (without.code, "is keyed" in without.err) == (3, True)
-    assert run("get", where, "a").code == 0

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 
 import pytest
 
@@ -69,17 +68,6 @@ def test_create_with_everything(run, tmp_path):
     assert (bits["k"], bits["similarity"], bits["plan"]) == (7, None, "4 tables, p=16")
 
 
-def test_create_never_overwrites(run, path, tmp_path):
-    before = run("get", path, "--prefix", "").out
-    done = run("create", path)
-    assert (done.code, done.out) == (3, "")
-    assert done.err.startswith("error: there is a database at")
-    assert run("get", path, "--prefix", "").out == before
-    (tmp_path / "taken").mkdir()
-    (tmp_path / "taken" / "thesis.tex").write_text("x", "utf-8")
-    assert "holds other files" in run("create", tmp_path / "taken").err
-
-
 def test_stats(run, path):
     found = entries(run("stats", path))
     assert list(found) == [
@@ -137,24 +125,6 @@ CONTENTS = {
     "foreign": b"SQLite format 3\0" * 600,
     "short": b"\xff" * 100,
 }
-# A check reports what keeps the others from opening.
-OPENING = pytest.mark.parametrize(
-    "command", COMMANDS[:-1], ids=[command[0] for command in COMMANDS[:-1]]
-)
-
-
-@OPENING
-@pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
-def test_a_foreign_or_broken_data_file(run, tmp_path, command, content):
-    where = tmp_path / "db"
-    where.mkdir()
-    (where / "data.mdb").write_bytes(content)
-    done = call(run, command, where)
-    assert (done.code, done.out) == (3, "")
-    error, hint = done.err.splitlines()
-    assert error.startswith("error: ")
-    assert hint.startswith("hint: ")
-    assert (where / "data.mdb").read_bytes() == content
 
 
 @pytest.mark.process
@@ -181,16 +151,6 @@ def test_hold_exits_with_the_code_of_the_program(run, path):
     assert failed.code == 3
     assert "no such program can't be run: No such file or directory" in failed.err
     assert run("hold", path).code == 2
-
-
-def test_a_backup_holds_the_same_and_replaces_nothing(run, path, tmp_path):
-    copy = tmp_path / "copy"
-    done = run("backup", path, "-o", copy)
-    assert (done.code, done.out) == (0, "")
-    assert re.fullmatch(rf"{copy}: 6 documents, [0-9.]+ kB\n", done.err)
-    with fpdb.open(copy) as database, fpdb.open(path) as original:
-        assert list(database.scan()) == list(original.scan())
-    assert run("backup", path, "-o", copy).code == 3
 
 
 @pytest.mark.process
