@@ -2,10 +2,7 @@
 
 import json
 import os
-import shutil
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
@@ -162,40 +159,6 @@ def test_whoever_stops_listening_ends_it(talk):
     assert b"Traceback" not in talk.process.stderr.read()
 
 
-def test_a_directory_is_followed_across_a_restart(start, path, tmp_path):
-    folder = tmp_path / "crawled"
-    folder.mkdir()
-    follow = ("follow", path, folder, "--skip-duplicates", "--quiet")
-    talk = Talk(start(*follow))
-    with (folder / "1.jsonl").open("w") as file:
-        file.write(json.dumps(page("a", BRIDGE)) + "\n" + json.dumps(page("b", BRIDGE))[:20])
-    assert talk.hear() == [{"key": "a", "status": "added", "source": f"{folder}/1.jsonl:1"}]
-    (folder / "2.jsonl").write_text(json.dumps(page("c", KITES.format("two"))) + "\n")
-    assert talk.hear()[0]["key"] == "c"
-    with (folder / "1.jsonl").open("a") as file:
-        file.write(json.dumps(page("b", BRIDGE))[20:] + "\n")
-    assert talk.hear() == [
-        {
-            "key": "b",
-            "status": "duplicate",
-            "duplicate_of": "a",
-            "distance": 0,
-            "similarity": 1.0,
-            "source": f"{folder}/1.jsonl:2",
-        }
-    ]
-    talk.process.terminate()
-    assert talk.end() == (0, "", "")
-    again = Talk(start(*follow))
-    with (folder / "1.jsonl").open("a") as file:  # nothing else is read again
-        file.write(json.dumps(page("d", KITES.format("two"))) + "\n")
-    [last] = again.hear()
-    assert (last["key"], last["duplicate_of"]) == ("d", "c")
-    assert last["source"] == f"{folder}/1.jsonl:3"
-    again.process.terminate()
-    assert again.end()[0] == 0
-
-
 def test_a_follower_that_waits_uses_hardly_any_processor_time(start, path, tmp_path):
     folder = tmp_path / "crawled"
     folder.mkdir()
@@ -214,84 +177,3 @@ def test_a_follower_that_waits_uses_hardly_any_processor_time(start, path, tmp_p
     before = ticks()
     time.sleep(2)
     assert ticks() - before < 80  # hundredths of a second
-
-
-def test_a_file_is_no_directory(run, path, tmp_path):
-    file = tmp_path / "a.jsonl"
-    file.write_text("")
-    done = run("follow", path, file)
-    assert done.code == 3
-    assert "tail -F" in done.err
-    assert not path.exists()
-
-
-def test_after_a_kill_what_was_answered_is_stored(start, talk, path):
-    talk.say(*[page(f"k{n}", f"{BRIDGE} {n}") for n in range(50)])
-    first = talk.hear()
-    talk.process.kill()
-    talk.process.wait(SECONDS)
-    with fpdb.open(path, readonly=True) as database:
-        assert first[0]["key"] in database
-    # Whatever wasn't answered is sent again, and all of it may be.
-    again = Talk(start("follow", path, "-", "--skip-duplicates"))
-    again.say(*[page(f"k{n}", f"{BRIDGE} {n}") for n in range(50)])
-    statuses = [each["status"] for each in again.hear(50)]
-    assert statuses[0] == "unchanged"
-    assert set(statuses) <= {"unchanged", "added", "duplicate"}
-
-
-NODE = """
-const { spawn } = require("node:child_process");
-const { createInterface } = require("node:readline");
-const assert = require("node:assert");
-
-const [command, ...rest] = JSON.parse(process.argv[1]);
-const fpdb = spawn(command, rest, { stdio: ["pipe", "pipe", "inherit"] });
-const waiting = [];
-createInterface({ input: fpdb.stdout }).on("line", (line) => waiting.shift()(JSON.parse(line)));
-
-function ask(page) {
-  const verdict = new Promise((resolve) => waiting.push(resolve));
-  fpdb.stdin.write(JSON.stringify(page) + "\\n");
-  return verdict;
-}
-
-async function main() {
-  const text = "Red kites nest above the quarry again: 国务院发布通知 wardens counted eleven pairs";
-  const first = await ask({ url: "https://a.example/鸟", text });
-  assert.deepStrictEqual(first, { key: "https://a.example/鸟", status: "added", source: "-:1" });
-  const urls = ["b", "c", "d"].map((name) => `https://${name}.example/`);
-  const copies = await Promise.all(urls.map((url) => ask({ url, text })));
-  for (const copy of copies) {
-    assert.strictEqual(copy.status, "duplicate");
-    assert.strictEqual(copy.duplicate_of, "https://a.example/鸟");
-    assert.strictEqual(copy.distance, 0);
-  }
-  assert.strictEqual((await ask({ link: "nothing" })).status, "error");
-  fpdb.stdin.end();
-  const code = await new Promise((resolve) => fpdb.on("exit", resolve));
-  assert.strictEqual(code, 0);
-  console.log("fine");
-}
-
-main();
-"""
-
-
-@pytest.mark.process
-def test_a_crawler_in_node_uses_the_protocol(path):
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("node isn't installed")
-    command = [sys.executable, "-m", "fpdb", "follow", str(path), "-"]
-    follow = [*command, "--skip-duplicates", "--quiet"]
-    done = subprocess.run(
-        [node, "-e", NODE, json.dumps(follow)],
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "fine\n", "")
-    with fpdb.open(path, readonly=True) as database:
-        assert list(database) == ["https://a.example/鸟"]

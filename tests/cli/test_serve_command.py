@@ -278,16 +278,6 @@ def tokens(tmp_path):
     return file
 
 
-def test_refused_tokens_are_in_the_log(start, path, tokens):
-    process = start("serve", path, "--port", 0, "--token-file", tokens)
-    with connected(port_of(process)) as connection:
-        assert check(connection, "a", authorization="Bearer wrong-wrong-wrong")[0] == 401
-    assert ended(process) == 0
-    assert b"warning: refused a request with an unknown token, the last from 127.0.0.1\n" in (
-        process.stderr.read()
-    )
-
-
 def test_the_address_of_an_explorer_is_no_argument(start, path, tmp_path, monkeypatch):
     fpdb.create(path).close()
     browser = tmp_path / "browser"

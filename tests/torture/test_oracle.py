@@ -36,12 +36,6 @@ def add(*keys: str) -> dict[str, Any]:
     return {"op": "add", "documents": documents, "skip": False}
 
 
-def test_what_is_as_acknowledged_is_good(judged: Any) -> None:
-    db, oracle = judged
-    assert oracle.judge(db).good
-    assert oracle.acknowledged == 10
-
-
 def test_what_is_missing_is_lost(judged: Any) -> None:
     db, oracle = judged
     db.delete_many(["key 3", "key 4"])
@@ -67,14 +61,6 @@ def test_what_is_in_flight_is_there_wholly_or_not(judged: Any, done: int, good: 
     assert verdict.good == good
     assert "half of this" in "".join(verdict.problems) or good
     assert oracle.judge(db).good, "what was found is known by now"
-
-
-def test_a_wrong_status_is_told(judged: Any) -> None:
-    _, oracle = judged
-    operation = add("a", "key 1") | {"skip": True}
-    oracle.hear({"begin": operation})
-    oracle.hear({"done": ["added", "added"]})
-    assert "expected ['added', 'replaced']" in oracle.wrong[0]
 
 
 def test_skipped_duplicates_are_foreseen(judged: Any, torment: Callable[..., Any]) -> None:

@@ -12,7 +12,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 from functools import partial
 from pathlib import Path
 from types import CodeType, FrameType
@@ -35,13 +35,6 @@ TOGETHER = 40  # records that are decided, and stored, at a time
 Run = Callable[[Path], None]
 _LAST_STEPS = {Runs.begin.__code__, Runs.finish.__code__}
 _MOVES = {Drafts.__exit__.__code__}
-
-
-class Moments(NamedTuple):
-    """How many calls of functions a whole run makes, and with which it begins its last steps."""
-
-    calls: int
-    last: int
 
 
 class Delivery(NamedTuple):
@@ -71,21 +64,22 @@ class Delivery(NamedTuple):
 
     def texts(self, output: str) -> set[str]:
         path = self.folder / output
-        lines = path.read_text("utf-8").splitlines() if path.exists() else []
-        return {json.loads(line)["text"] for line in lines}
+        return {each["text"] for each in _read(path)} if path.exists() else set()
 
 
 def run(figures: Figures, rounds: int, seed: int, work: Path) -> None:
     records = corpus(seed)
     chance = random.Random(seed)
     figures.control = _control(chance, records, work)
-    for name, way in WAYS.items():
-        moments = _measure(way.first, records, work)
+    for name, (first, go_on) in WAYS.items():
+        calls, last = _measure(first, records, work)
         for number in going(rounds):
+            # In the whole run, in its last steps, or near its end.
+            moment = chance.randint(chance.choice((1, last, calls - END)), calls)
             with _folder(work, records) as folder:
-                state = _killed(way.first, folder, _moment(chance, moments))
+                state = _killed(first, folder, moment)
                 figures.count(name, state)
-                gone, problems = way.go_on(Delivery(folder, records, state))
+                gone, problems = go_on(Delivery(folder, records, state))
             figures.add(f"{name}, round {number}", problems, lost=gone, acknowledged=len(records))
 
 
@@ -106,20 +100,19 @@ def _folder(work: Path, records: list[dict[str, str]]) -> Iterator[Path]:
         yield folder
 
 
-def _write(path: Path, records: list[dict[str, str]]) -> None:
-    path.write_text("".join(json.dumps(each) + "\n" for each in records), "utf-8")
+def _write(path: Path, records: Iterable[dict[str, str]]) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps(each) + "\n" for each in records)
 
 
-def _moment(chance: random.Random, moments: Moments) -> int:
-    """Choose the call before which a run is killed: in the whole run, or near its end."""
-    first = chance.choice((1, moments.last, moments.calls - END))
-    return chance.randint(first, moments.calls)
+def _read(path: Path) -> list[dict[str, str]]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
 def _measure(
     first: Run, records: list[dict[str, str]], work: Path, steps: Set[CodeType] = _LAST_STEPS
-) -> Moments:
-    """Count the calls of a run in a process of its own."""
+) -> tuple[int, int]:
+    """Count the calls of a run in a process of its own, and those until its last steps."""
     last = 0
 
     def note(calls: int, frame: FrameType) -> None:
@@ -127,12 +120,8 @@ def _measure(
         if not last and frame.f_code in steps:
             last = calls
 
-    def count(folder: Path) -> Moments:
-        return Moments(_profiled(lambda: first(folder), note), last)
-
     with _folder(work, records) as folder:
-        moments: Moments = _forked(lambda: count(folder)).result
-        return moments
+        return _forked(lambda: (_profiled(lambda: first(folder), note), last)).result
 
 
 def _profiled(work: Callable[[], object], called: Callable[[int, FrameType], object]) -> int:
@@ -187,16 +176,12 @@ def _by_file(folder: Path, output: str = "out.jsonl") -> None:
 
 
 def _by_table(folder: Path) -> None:
-    lines = (folder / "in.jsonl").read_text("utf-8").splitlines()
-    table = pa.Table.from_pylist([json.loads(line) for line in lines])
+    table = pa.Table.from_pylist(_read(folder / "in.jsonl"))
     _write(folder / "out.jsonl", fpdb.dedupe(table, database=folder / "db").to_pylist())
 
 
 def _by_records(folder: Path) -> None:
-    lines = (folder / "in.jsonl").read_text("utf-8").splitlines()
-    with (folder / "out.jsonl").open("w", encoding="utf-8") as file:
-        for each in fpdb.dedupe(map(json.loads, lines), database=folder / "db"):
-            file.write(json.dumps(each) + "\n")
+    _write(folder / "out.jsonl", fpdb.dedupe(_read(folder / "in.jsonl"), database=folder / "db"))
 
 
 # What is done after the kill; each returns how many texts are missing, and what else is wrong.
@@ -266,20 +251,14 @@ def _abandoned(after: Delivery) -> tuple[int, list[str]]:
     return len({each["text"] for each in records} - found), problems + after.audit()
 
 
-class Way(NamedTuple):
-    """A run that is killed, and what is done then."""
-
-    first: Run
-    go_on: Callable[[Delivery], tuple[int, list[str]]]
-
-
+# The run that is killed, and what is done then.
 WAYS = {
-    "another output": Way(_by_file, _other_output),
-    "a renamed folder": Way(_by_file, _renamed),
-    "a copy on another device": Way(_by_file, _copied),
-    "tables": Way(_by_table, partial(_in_memory, _by_table)),
-    "records": Way(_by_records, partial(_in_memory, _by_records)),
-    "abandoned": Way(_by_file, _abandoned),
+    "another output": (_by_file, _other_output),
+    "a renamed folder": (_by_file, _renamed),
+    "a copy on another device": (_by_file, _copied),
+    "tables": (_by_table, partial(_in_memory, _by_table)),
+    "records": (_by_records, partial(_in_memory, _by_records)),
+    "abandoned": (_by_file, _abandoned),
 }
 
 
@@ -287,11 +266,11 @@ def _control(chance: random.Random, records: list[dict[str, str]], work: Path) -
     """Kill runs that add what they keep before their output is in its place."""
     early = {"begin": decide.Decider.finish, "finish": lambda _: None}
     with mock.patch.multiple(decide.Decider, **early):
-        moments = _measure(_by_file, records, work, _MOVES)
+        _, last = _measure(_by_file, records, work, _MOVES)
 
         def attempt(_: int) -> str:
             with _folder(work, records) as folder:
-                state = _killed(_by_file, folder, moments.last + chance.randint(-5, 15))
+                state = _killed(_by_file, folder, last + chance.randint(-5, 15))
                 gone, _problems = _other_output(Delivery(folder, records, state))
             return f"{gone} texts lost" if gone else ""
 

@@ -42,8 +42,8 @@ def run(figures: Figures, rounds: int, seed: int, work: Path) -> None:
 
         def attempt(number: int) -> str:
             with _way("file size limit", _new(work / f"control-{number}")) as way:
-                result = _round(way, "add", workers, seed, "deaf")
-            return f"{result.lost} documents lost" if result.lost else ""
+                _, lost, _ = _round(way, "add", workers, seed, "deaf")
+            return f"{lost} documents lost" if lost else ""
 
         figures.control = caught("a writer that is deaf to errors", 1, attempt)
         for name in WAYS:
@@ -54,11 +54,8 @@ def run(figures: Figures, rounds: int, seed: int, work: Path) -> None:
                 for act in ACTS:
                     place = _new(work / f"{number}-{act}-{name.replace(' ', '-')}")
                     with _way(name, place) as way:
-                        result = _round(way, act, workers, seed + number)
-                    figures.add(
-                        f"{name}, {act}, {number}", result.problems, lost=result.lost,
-                        acknowledged=result.acknowledged,
-                    )  # fmt: skip
+                        done, lost, problems = _round(way, act, workers, seed + number)
+                    figures.add(f"{name}, {act}, {number}", problems, lost=lost, acknowledged=done)
                     shutil.rmtree(place)
 
 
@@ -107,13 +104,10 @@ def _way(name: str, work: Path) -> Iterator[Way]:
             yield Way(disk.place, fill, ballast.unlink)
 
 
-class Result(NamedTuple):
-    acknowledged: int
-    lost: int
-    problems: list[str]
-
-
-def _round(way: Way, act: str, workers: Workers, seed: int, flaw: str = "") -> Result:
+def _round(
+    way: Way, act: str, workers: Workers, seed: int, flaw: str = ""
+) -> tuple[int, int, list[str]]:
+    """Return how many documents were acknowledged and lost, and what else is wrong."""
     path, target = way.folder / "db", way.folder / "made"
     oracle = filled(path, Script(seed), 20)
     rows = [[f"stored {n}", None, n * 0x9E3779B97F4A7C15 % 2**64, None] for n in range(STORED)]
@@ -139,7 +133,7 @@ def _round(way: Way, act: str, workers: Workers, seed: int, flaw: str = "") -> R
     if act in MAKES and not problems:
         problems += flaws_of_made(act, path, target)
     verdict = oracle.judge_file(path)
-    return Result(oracle.acknowledged - before, verdict.lost, problems + verdict.problems)
+    return oracle.acknowledged - before, verdict.lost, problems + verdict.problems
 
 
 def _expect(worker: Worker, oracle: Oracle, expected: str) -> list[str]:

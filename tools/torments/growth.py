@@ -43,7 +43,8 @@ def run(
             sizes = churn.go_through(rounds)
         if not sizes:  # an interrupt came
             break
-        compacted = churn.compacted(work / f"{kind}-compacted")
+        churn.db.compact(work / f"{kind}-compacted")
+        compacted = _bytes(work / f"{kind}-compacted")
         ratio = round(sizes[-1] / compacted, 2)
         replaced, lost = churn.replaced, churn.lost()
         with Workers() as workers:
@@ -62,7 +63,7 @@ def run(
             "bytes while a reader never ended": held,
             "bytes after it was killed": after,
         }
-        churn.close()
+        churn.db.close()
 
 
 class Churn:
@@ -76,20 +77,17 @@ class Churn:
         self._documents: Contents = {}
         # What a load leaves free isn't what is measured.
         kept = {"keys": kind, "similarity": SIMILARITIES[kind]}
-        with fpdb.create(path.with_name(f"{kind}-loaded"), **kept) as self._db:
+        with fpdb.create(path.with_name(f"{kind}-loaded"), **kept) as self.db:
             self._add(range(count))
-            self._db.compact(path)
-        self._db = fpdb.open(path)
-
-    def close(self) -> None:
-        self._db.close()
+            self.db.compact(path)
+        self.db = fpdb.open(path)
 
     def go_through(self, count: int) -> list[int]:
         sizes: list[int] = []
         wanted = self.replaced + count
         for step in going(STEPS):
             self.replace_until(wanted - count + count * (step + 1) // STEPS)
-            sizes.append(self._bytes())
+            sizes.append(_bytes(self.path))
         return sizes
 
     def replace_until(self, wanted: int) -> None:
@@ -103,30 +101,22 @@ class Churn:
         reader.begin("growth.stay", str(self.path))
         reader.expect(staying=True)
         self.replace_until(self.replaced + count)
-        held = self._bytes()
+        held = _bytes(self.path)
         list(reader.kill())
         # The next check for dead readers frees its pages.
         time.sleep(shared_environment.READER_CHECK_SECONDS)
         self.replace_until(self.replaced + count)
-        return held, self._bytes()
+        return held, _bytes(self.path)
 
     def lost(self) -> int:
         """Count the documents that aren't what was written last, and what a check finds."""
-        stored = contents(self._db)
+        stored = contents(self.db)
         wrong = [key for key, value in self._documents.items() if stored.get(key) != value]
-        return len(wrong) + len(stored.keys() - self._documents.keys()) + len([*self._db.check()])
-
-    def compacted(self, path: Path) -> int:
-        """Return the size of the file that `fpdb compact` makes of this one."""
-        self._db.compact(path)
-        return _bytes(path)
-
-    def _bytes(self) -> int:
-        return _bytes(self.path)
+        return len(wrong) + len(stored.keys() - self._documents.keys()) + len([*self.db.check()])
 
     def _add(self, numbers: Any) -> None:
         documents = list(map(self._document, numbers))
-        for _ in self._db.add_many(documents):
+        for _ in self.db.add_many(documents):
             pass
         for document in documents:
             self._documents[document.key] = document.fingerprint, document.meta
@@ -140,7 +130,7 @@ class Churn:
         }
         key = f"https://{mixed % 97}.example/page/{mixed}" if self._kind == "text" else mixed
         number = self._chance.getrandbits(64)
-        sketch = None if self._db.similarity is None else sketch_of(number)
+        sketch = None if self.db.similarity is None else sketch_of(number)
         return fpdb.Document(key, meta=meta, fingerprint=number, sketch=sketch)
 
 

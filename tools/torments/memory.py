@@ -7,11 +7,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
 from frame import Figures, caught, going
 
 import fpdb
+
+Ended = subprocess.CompletedProcess[str]
 
 DOCUMENTS = 3000
 SECONDS = 300
@@ -38,11 +39,6 @@ _ACTS: dict[str, tuple[list[str], int | None]] = {
 }
 
 
-class Ended(NamedTuple):
-    code: int
-    errors: str
-
-
 def run(figures: Figures, rounds: int, seed: int, work: Path) -> None:
     chance = random.Random(seed)
     _prepare(work)
@@ -65,7 +61,7 @@ def run(figures: Figures, rounds: int, seed: int, work: Path) -> None:
             f"{name}, {limit} MiB", _faults(ended) + problems, lost=max(0, counted - stored),
             acknowledged=counted,
         )  # fmt: skip
-        how = "done" if ended.code == 0 else ended.errors.partition("error: ")[2][:30]
+        how = "done" if ended.returncode == 0 else ended.stderr.partition("error: ")[2][:30]
         figures.count(name, re.sub(r"[\d,]+.*", "", how).strip())
 
 
@@ -94,7 +90,7 @@ def _command(work: Path, code: str, words: list[str], mebibytes: int) -> Ended:
         resource.setrlimit(resource.RLIMIT_AS, (mebibytes * _MIB,) * 2)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-c", code, *(word.replace("NEW", "new.fpdb") for word in words)],
         check=False,
         cwd=work,
@@ -105,21 +101,24 @@ def _command(work: Path, code: str, words: list[str], mebibytes: int) -> Ended:
         timeout=SECONDS,
         preexec_fn=limit,
     )
-    return Ended(done.returncode, done.stderr)
 
 
 def _faults(ended: Ended) -> list[str]:
     """Say what is wrong with the end of a command, which may only be done or an error of fpdb."""
-    lines = ended.errors.splitlines()
+    lines = ended.stderr.splitlines()
     explained = all(any(line.startswith(word) for line in lines) for word in ("error: ", "hint: "))
-    if ended.code not in {0, 3} or "Traceback" in ended.errors or (ended.code and not explained):
-        return [f"it ended with {ended.code}: {ended.errors[-400:]}"]
+    if (
+        ended.returncode not in {0, 3}
+        or "Traceback" in ended.stderr
+        or (ended.returncode and not explained)
+    ):
+        return [f"it ended with {ended.returncode}: {ended.stderr[-400:]}"]
     return []
 
 
 def _judge(work: Path, ended: Ended, whole: int | None) -> tuple[int, int, list[str]]:
     new = work / "new.fpdb"
-    found = re.search(r"added ([\d,]+)", ended.errors)
+    found = re.search(r"added ([\d,]+)", ended.stderr)
     counted = int(found[1].replace(",", "")) if found else 0
     problems = [f"it left {path.name}" for path in work.glob(".new.fpdb*")]
     stored = 0
@@ -127,6 +126,6 @@ def _judge(work: Path, ended: Ended, whole: int | None) -> tuple[int, int, list[
         with fpdb.open(new, readonly=True) as database:
             stored = len(database)
             problems += [f"{problem.where}: {problem.what}" for problem in database.check()]
-    if whole is not None and stored != (whole if ended.code == 0 else 0):
-        problems.append(f"it ended with {ended.code} and {stored} documents")
+    if whole is not None and stored != (whole if ended.returncode == 0 else 0):
+        problems.append(f"it ended with {ended.returncode} and {stored} documents")
     return counted, stored, problems

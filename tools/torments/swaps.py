@@ -10,7 +10,6 @@ import random
 import shutil
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from frame import Figures, caught, going
@@ -291,9 +290,7 @@ def run(figures: Figures, rounds: int, seed: int, work: Path) -> None:
 
         what = "a server that doesn't compare what is at its path"
         figures.control = caught(what, CONTROL_ROUNDS, attempt)
-    acts: tuple[Callable[[Stage], None], ...] = (
-        *(Stage.compacted, Stage.swapped, Stage.estranged, Stage.moved, Stage.removed),
-    )
+    acts = (Stage.compacted, Stage.swapped, Stage.estranged, Stage.moved, Stage.removed)
     with Workers() as workers:
         stage = Stage(work / "stage", workers, seed)
         for number in going(rounds):
