@@ -3,7 +3,6 @@
 import gzip
 import json
 import os
-import shutil
 import subprocess
 import sys
 
@@ -68,7 +67,7 @@ def stop(patch, where):
     elif where == "when they are in their places":
         patch.setattr(Runs, "finish", fail)
     elif where == "in the last transaction":
-        real_write = Writer.apply
+        real_write = Writer._apply
         calls = []
 
         def add(*arguments):
@@ -77,7 +76,7 @@ def stop(patch, where):
                 raise StoppedError
             return real_write(*arguments)
 
-        patch.setattr(Writer, "apply", add)
+        patch.setattr(Writer, "_apply", add)
 
 
 PLACES = (
@@ -168,22 +167,6 @@ def test_another_call_with_the_same_records_does_so_too(
     # What the first run left beside its own output is removed by the next one there.
     fpdb.dedupe(tmp_path / "whole" / "out.jsonl", tmp_path / "out.jsonl")
     of_whole_run(tmp_path, out, wanted, wanted.count(b"\n"))
-
-
-@pytest.mark.process
-@pytest.mark.parametrize("where", [PLACES[1], PLACES[4], PLACES[6]])
-def test_a_copy_elsewhere_goes_on(tmp_path, deliveries, interrupted, where):
-    wanted = expected(tmp_path / "whole", deliveries)[0]
-    interrupted(where)
-    copy = tmp_path / "copy"
-    copy.mkdir()
-    for name in ("one.jsonl", "two.jsonl"):
-        shutil.copy(tmp_path / name, copy)
-    shutil.copytree(tmp_path / "corpus.fpdb", copy / "corpus.fpdb")
-    (tmp_path / "corpus.fpdb").rename(tmp_path / "away.fpdb")
-    paths = [copy / path.name for path in deliveries]
-    fpdb.dedupe(paths, copy / "out.jsonl", database=copy / "corpus.fpdb")
-    of_whole_run(copy, copy / "out.jsonl", wanted, wanted.count(b"\n"))
 
 
 @pytest.mark.parametrize("other", ["records", "options"])
@@ -277,18 +260,6 @@ def test_runs_stay_in_compacted_and_merged_databases(tmp_path, deliveries):
             fpdb.dedupe(path, tmp_path / "new.jsonl", database=tmp_path / "all.fpdb")
 
 
-def test_an_output_that_is_there_isnt_replaced_by_what_is_left(tmp_path, deliveries):
-    out, database = tmp_path / "out.jsonl", tmp_path / "corpus.fpdb"
-    fpdb.dedupe(deliveries, out, database=database)
-    data = out.read_bytes()
-    with pytest.raises(fpdb.InputError, match="is there already"):
-        fpdb.dedupe(deliveries, out, database=database)
-    assert out.read_bytes() == data
-    assert not list(tmp_path.glob(".*"))
-    fpdb.dedupe(deliveries, out)  # which compares with nothing but the inputs
-    assert out.read_bytes() == data
-
-
 def test_a_second_run_on_the_same_output_is_refused(tmp_path, deliveries):
     out = tmp_path / "out.jsonl"
     second = []
@@ -303,36 +274,6 @@ def test_a_second_run_on_the_same_output_is_refused(tmp_path, deliveries):
     assert second[0].hint
     names = ["one.jsonl", "out.jsonl", "two.jsonl"]
     assert sorted(each.name for each in tmp_path.iterdir()) == names
-
-
-@pytest.mark.process
-def test_what_a_killed_run_left_is_removed(tmp_path, deliveries):
-    code = "import os; from fpdb.dedupe import files; files.write_rows = lambda *_: os.kill("
-    code += "os.getpid(), 9); from fpdb.cli import main; main()"
-    command = [sys.executable, "-c", code, "dedupe", str(deliveries[0])]
-    out, removed = tmp_path / "out.jsonl", tmp_path / "sub" / "removed.jsonl"
-    removed.parent.mkdir()
-    command += ["-o", str(out), "--removed", str(removed)]
-    assert subprocess.run(command, check=False).returncode == -9
-    assert list(tmp_path.glob(".out.jsonl.*"))
-    assert list(removed.parent.glob(".removed.jsonl.*"))
-    fpdb.dedupe(deliveries[0], out, removed=removed)
-    names = ["one.jsonl", "out.jsonl", "sub", "two.jsonl"]
-    assert sorted(each.name for each in tmp_path.iterdir()) == names
-    assert list(removed.parent.iterdir()) == [removed]
-
-
-def test_an_output_that_is_a_link_is_followed(tmp_path, deliveries):
-    for target in ("there.jsonl", "new.jsonl"):
-        (tmp_path / "elsewhere").mkdir(exist_ok=True)
-        (tmp_path / "elsewhere" / "there.jsonl").write_text("old")
-        out = tmp_path / "out.jsonl"
-        out.unlink(missing_ok=True)
-        out.symlink_to(tmp_path / "elsewhere" / target)
-        counts = fpdb.dedupe(deliveries[0], out)
-        assert out.is_symlink()
-        assert (tmp_path / "elsewhere" / target).read_bytes().count(b"\n") == counts.kept
-    assert sorted(path.name for path in tmp_path.rglob(".*")) == []
 
 
 @pytest.mark.parametrize("when", ["reading", "writing"])

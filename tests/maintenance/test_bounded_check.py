@@ -266,28 +266,6 @@ def test_a_record_under_no_id_is_reported(db: Database) -> None:
     assert found == [Problem("documents", what)]
 
 
-# Digests
-
-
-def test_any_single_row_that_differs_is_found() -> None:
-    """Rows that differ in one bit, are exchanged, dropped or repeated change the digest."""
-    dice = np.random.default_rng(5)
-    rows = [dice.integers(0, 1 << 64, 300, np.uint64) for _ in range(2)]
-    plain = checking.digest([rows])
-    parts = [[column[::-1][:100] for column in rows], [column[::-1][100:] for column in rows]]
-    assert np.array_equal(plain, checking.digest(parts))
-    for place in range(0, 300, 30):
-        for bit in (0, 31, 63):
-            changed = [column.copy() for column in rows]
-            changed[bit % 2][place] ^= np.uint64(1 << bit)
-            exchanged = [column.copy() for column in rows]
-            exchanged[0][[place, place - 1]] = exchanged[0][[place - 1, place]]
-            dropped = [np.delete(column, place) for column in rows]
-            repeated = [np.append(column, column[place]) for column in rows]
-            for others in (changed, exchanged, dropped, repeated, rows[::-1]):
-                assert not np.array_equal(plain, checking.digest([others]))
-
-
 # Memory
 
 

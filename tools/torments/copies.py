@@ -6,6 +6,7 @@ copy that mixes two states can't go unnoticed.
 """
 
 import contextlib
+import copy
 import os
 import random
 import shutil
@@ -87,15 +88,6 @@ class Script:
         self._adopt(documents, [])
         return documents, []
 
-    def state(self) -> tuple[Any, int, Contents]:
-        """Return what `restore` takes."""
-        return self._chance.getstate(), self.done, dict(self.documents)
-
-    def restore(self, state: tuple[Any, int, Contents]) -> None:
-        """Go back to an earlier state."""
-        chance, self.done, self.documents = state
-        self._chance.setstate(chance)
-
     def _document(self, number: int) -> fpdb.Document:
         fingerprint = self._chance.getrandbits(64)
         meta = f"{self.done} {'-' * self._chance.randrange(LONGEST_META)}"
@@ -124,38 +116,38 @@ class Follower:
         said = found.get(script.head, (None, 0))[1]
         while script.done < min(said, latest):
             script.step()
-        before = script.state()
+        before = copy.deepcopy(script)
         # A transaction that deletes doesn't write its number.
         while found != script.documents:
             documents, _ = script.step()
             if documents:
-                script.restore(before)
+                self._script = before
                 return None
         return script.done
 
 
-def copy_by(name: str, path: Path, copy: Path) -> None:
+def copy_by(name: str, path: Path, target: Path) -> None:
     """Copy a database in one of the ways."""
     fpdb = (sys.executable, "-m", "fpdb")
     hold = (*fpdb, "hold", str(path), "--")
     match name:
         case "plain cp":
-            command("cp", "-r", str(path), str(copy))
+            command("cp", "-r", str(path), str(target))
         case "backup":
-            command(*fpdb, "backup", str(path), "-o", str(copy))
+            command(*fpdb, "backup", str(path), "-o", str(target))
         case "hold cp":
-            command(*hold, "cp", "-r", str(path), str(copy))
+            command(*hold, "cp", "-r", str(path), str(target))
         case "hold rsync":
-            command(*hold, "rsync", "-a", f"{path}/", f"{copy}/")
+            command(*hold, "rsync", "-a", f"{path}/", f"{target}/")
         case "hold tar":
             with contextlib.suppress(subprocess.CalledProcessError):  # the file changed meanwhile
-                command(*hold, "tar", "-cf", f"{copy}.tar", "-C", str(path), ".")
-            copy.mkdir()
-            command("tar", "-xf", f"{copy}.tar", "-C", str(copy))
-            Path(f"{copy}.tar").unlink()
+                command(*hold, "tar", "-cf", f"{target}.tar", "-C", str(path), ".")
+            target.mkdir()
+            command("tar", "-xf", f"{target}.tar", "-C", str(target))
+            Path(f"{target}.tar").unlink()
         case _:
-            copy.mkdir()
-            files = [str(folder / "data.mdb") for folder in (path, copy)]
+            target.mkdir()
+            files = [str(folder / "data.mdb") for folder in (path, target)]
             command(sys.executable, "-c", SLOW_COPY, *files)
 
 
@@ -171,17 +163,17 @@ def run(
             done += 1
             for name in names:
                 source = plain if name in KNOWN_BAD else other
-                copy = work / f"copy-{number}"
+                made = work / f"copy-{number}"
                 with source.busy() as path:
-                    copy_by(name, path, copy)
-                outcome, problems = source.judge(copy)
+                    copy_by(name, path, made)
+                outcome, problems = source.judge(made)
                 figures.count(name, outcome)
                 wrong = outcome in BAD or (outcome != WHOLE and name not in KNOWN_BAD)
                 figures.add(f"{name} {number}", problems[:_SHOWN] * wrong)
                 if wrong:
-                    copy.rename(work / f"bad-{name.replace(' ', '-')}-{number}")
+                    made.rename(work / f"bad-{name.replace(' ', '-')}-{number}")
                 else:
-                    shutil.rmtree(copy)
+                    shutil.rmtree(made)
                 if name in KNOWN_BAD:
                     broken[name] += outcome != WHOLE
                     figures.refused += outcome == REFUSED
@@ -238,9 +230,9 @@ class Source:
         with fpdb.open(self._path, readonly=True) as db:
             return _writes(db) - self._before
 
-    def judge(self, copy: Path) -> tuple[str, list[str]]:
+    def judge(self, made: Path) -> tuple[str, list[str]]:
         """Return what became of a copy; another process reads it, as reading may end that."""
-        answer, died, error = apart(lambda: _read(copy))
+        answer, died, error = apart(lambda: _read(made))
         if died or error:
             return DIED, [died or error]
         problems, found, writes = answer
@@ -271,10 +263,10 @@ def _writes(db: fpdb.Database) -> int:
         return Counters.unpack(txn.get("counters", b"counters")).writes
 
 
-def _read(copy: Path) -> tuple[list[str], Contents | None, int | None]:
+def _read(path: Path) -> tuple[list[str], Contents | None, int | None]:
     """Return the problems of a copy, its contents and its number of transactions."""
     try:
-        db = fpdb.open(copy)
+        db = fpdb.open(path)
     except fpdb.FpdbError as error:
         return [f"{type(error).__name__}: {error}"], None, None
     with db:

@@ -8,7 +8,7 @@ import select
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from frame import Figures, caught, going
 from oracle import Oracle, Verdict
@@ -19,14 +19,6 @@ import fpdb
 
 CONTROL_ROUNDS = 50
 OPENING = 10  # one of N is killed while it opens the database, or soon after
-
-
-class Member(NamedTuple):
-    """A process of a crowd; a writer has keys that only it writes."""
-
-    number: int
-    worker: Worker
-    writes: bool
 
 
 class Crowd:
@@ -43,14 +35,18 @@ class Crowd:
         self._workers, self._seed, self._starts, self._writers = workers, seed, 0, writers
         with fpdb.create(path, keys=kind, similarity=SIMILARITIES[kind]) as db:
             self.oracle = Oracle(db, alone=writers == 1)
-        self.members = [self._start(number) for number in range(writers + readers)]
+        self.members = {number: self._start(number) for number in range(writers + readers)}
 
-    def _start(self, number: int) -> Member:
-        member = Member(number, self._workers.take(), number < self._writers)
+    def writes(self, number: int) -> bool:
+        """Whether a member writes; its keys are only its own."""
+        return number < self._writers
+
+    def _start(self, number: int) -> Worker:
+        worker = self._workers.take()
         self._starts += 1
         path, seed = str(self.path), self._seed
-        if member.writes:
-            member.worker.begin(
+        if self.writes(number):
+            worker.begin(
                 *("workload.write", path, seed),
                 start=self._starts * 100_000,
                 writer=number,
@@ -58,8 +54,8 @@ class Crowd:
                 flaw=self.flaw,
             )
         else:
-            member.worker.begin("workload.read", path, seed + self._starts, self._writers)
-        return member
+            worker.begin("workload.read", path, seed + self._starts, self._writers)
+        return worker
 
     def work(self, number: int) -> None:
         """Take down all reports until enough was done, and for a moment more."""
@@ -74,33 +70,32 @@ class Crowd:
         """Take down what all say for some time."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
-            ends = {member.worker.end: member for member in self.members}
+            ends = {worker.end: number for number, worker in self.members.items()}
             for end in select.select(list(ends), [], [], left)[0]:
-                member = ends[end]
-                while (message := member.worker.hear(0)) is not None:
-                    self._note(member, [message])
-                if member.worker.ended:
-                    raise RuntimeError(f"{member} ended by itself: {member.worker.errors()}")
+                worker = self.members[ends[end]]
+                while (message := worker.hear(0)) is not None:
+                    self._note(ends[end], [message])
+                if worker.ended:
+                    raise RuntimeError(f"{ends[end]} ended by itself: {worker.errors()}")
 
-    def _note(self, member: Member, messages: Iterable[dict[str, Any]]) -> None:
+    def _note(self, number: int, messages: Iterable[dict[str, Any]]) -> None:
         for message in messages:
-            if member.writes:
-                self.operations += self.oracle.hear(message, member.number)
+            if self.writes(number):
+                self.operations += self.oracle.hear(message, number)
             else:
                 self.checked += message["checked"]
                 self.torn += message["torn"]
                 self.examples += [message["example"]] * bool(message["torn"])
 
-    def kill(self, place: int) -> Member:
+    def kill(self, number: int) -> None:
         """Kill one, and take down what it had still said."""
-        member = self.members[place]
-        self._note(member, member.worker.kill())
-        if member.worker.errors():
-            raise RuntimeError(member.worker.errors())
-        self._workers.drop(member.worker)
-        return member
+        worker = self.members[number]
+        self._note(number, worker.kill())
+        if worker.errors():
+            raise RuntimeError(worker.errors())
+        self._workers.drop(worker)
 
-    def judge(self, member: Member) -> Verdict:
+    def judge(self, number: int) -> Verdict:
         """Judge what a killed writer has written, while the others go on."""
         with fpdb.open(self.path) as db:
             if len(self.members) == 1:
@@ -108,18 +103,16 @@ class Crowd:
             # If it was killed between its commit and telling of it, which is a number in memory
             # that LMDB's readers share, then its commit shows with the next one. So make one.
             db.delete("nobody's")
-            start = str(key_of(self.kind, member.number, 1))[:-1]
-            return self.oracle.judge(
-                db, whose=lambda key: key.startswith(start), writers=[member.number]
-            )
+            start = str(key_of(self.kind, number, 1))[:-1]
+            return self.oracle.judge(db, whose=lambda key: key.startswith(start), writers=[number])
 
-    def round(self, number: int, place: int) -> tuple[Member, Verdict]:
+    def round(self, turn: int, killed: int) -> Verdict:
         """Let all work, kill one, judge it if it wrote, and start another one in its place."""
-        self.work(number)
-        member = self.kill(place)
-        verdict = self.judge(member) if member.writes else Verdict()
-        self.members[place] = self._start(member.number)
-        return member, verdict
+        self.work(turn)
+        self.kill(killed)
+        verdict = self.judge(killed) if self.writes(killed) else Verdict()
+        self.members[killed] = self._start(killed)
+        return verdict
 
 
 def run(
@@ -135,10 +128,11 @@ def run(
             crowd = Crowd(work / kind, kind, workers, seed, writers=writers, readers=readers)
             for number in going((rounds + place) // len(kinds)):
                 before = crowd.operations
-                killed, verdict = crowd.round(number, crowd.chance.randrange(writers + readers))
+                killed = crowd.chance.randrange(writers + readers)
+                verdict = crowd.round(number, killed)
                 figures.add(f"{kind} {number}", verdict.problems, lost=verdict.lost)
                 idle = ["before the first operation"] * (crowd.operations == before)
-                figures.count("killed", "writers" if killed.writes else "readers", *idle)
+                figures.count("killed", "writers" if crowd.writes(killed) else "readers", *idle)
             for member in range(writers + readers):
                 crowd.kill(member)
         verdict = crowd.oracle.judge_file(crowd.path)
@@ -159,7 +153,7 @@ def _early(seed: int, work: Path, writers: int) -> str:
         crowd = Crowd(work / "early", "text", workers, seed, writers=writers, flaw="early")
 
         def attempt(number: int) -> str:
-            _, verdict = crowd.round(number, crowd.chance.randrange(writers))
+            verdict = crowd.round(number, crowd.chance.randrange(writers))
             return f"{verdict.lost} documents lost" if verdict.lost else ""
 
         return caught("acknowledging before writing", CONTROL_ROUNDS, attempt)

@@ -107,11 +107,8 @@ def _faults(ended: Ended) -> list[str]:
     """Say what is wrong with the end of a command, which may only be done or an error of fpdb."""
     lines = ended.stderr.splitlines()
     explained = all(any(line.startswith(word) for line in lines) for word in ("error: ", "hint: "))
-    if (
-        ended.returncode not in {0, 3}
-        or "Traceback" in ended.stderr
-        or (ended.returncode and not explained)
-    ):
+    good = ended.returncode == 0 or (ended.returncode == 3 and explained)
+    if not good or "Traceback" in ended.stderr:
         return [f"it ended with {ended.returncode}: {ended.stderr[-400:]}"]
     return []
 
