@@ -3,14 +3,11 @@
 import importlib
 import json
 import re
-import signal
-import time
 
 import pytest
-from waiting import wait_for
 
 import fpdb
-from fpdb.io.files import PART, read_parts
+from fpdb.io.files import read_parts
 
 pytestmark = pytest.mark.process
 
@@ -116,46 +113,3 @@ def test_query_gives_the_same_whatever_the_number_of_jobs(run, tmp_path, source,
     outcomes = {(each.code, each.out, without_times(each.err)) for each in done}
     assert len(outcomes) == 1
     assert run(*command).rows[-1][:2] == ["p59", "p59"]
-
-
-def stored_in(path):
-    try:
-        with fpdb.open(path, readonly=True) as database:
-            return len(database)
-    except fpdb.FpdbError:
-        return 0
-
-
-@pytest.fixture
-def reading(start, tmp_path):
-    """An ingest with two threads that has stored all but the last parts, and waits for more."""
-    path = tmp_path / "crawl.fpdb"
-    process = start("ingest", path, "--jobs", 2)
-    process.stdin.write("".join(map(line_of, range(7 * PART + 200))).encode())
-    process.stdin.flush()
-    wait_for(lambda: stored_in(path) >= 3 * PART)
-    return path, process
-
-
-def is_sound(path):
-    with fpdb.open(path) as database:
-        return not list(database.check())
-
-
-def counted_in(err):
-    return int(re.search(r"added ([\d,]+)", err.decode())[1].replace(",", ""))
-
-
-@pytest.mark.slow("a command starts threads and is interrupted")
-def test_an_interrupt_ends_all_threads_and_leaves_a_sound_database(reading):
-    path, process = reading
-    before = time.monotonic()
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert time.monotonic() - before < 30
-    assert (process.returncode, out) == (130, b"")
-    assert b"Traceback" not in err
-    assert b"interrupted: " in err
-    assert counted_in(err) <= stored_in(path) <= counted_in(err) + PART
-    assert stored_in(path) >= 3 * PART
-    assert is_sound(path)

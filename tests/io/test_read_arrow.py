@@ -164,16 +164,6 @@ def test_a_broken_file_is_one_bad_record(write, name, tmp_path):
         assert "can't be read" in found[-1].reason or "found no key" in found[-1].reason
 
 
-def test_damaged_bytes_never_raise(write, tmp_path):
-    path = tmp_path / "a.parquet"
-    write("a.parquet", {"key": [f"key {n}" for n in range(50)], "text": ["x y z"] * 50})
-    data = path.read_bytes()
-    for place in range(0, len(data), max(1, len(data) // 40)):
-        path.write_bytes(data[:place] + bytes([data[place] ^ 0xFF]) + data[place + 1 :])
-        for each in read_records(str(path)):
-            assert isinstance(each, Record | BadRecord)
-
-
 def test_streams_are_refused(tmp_path, monkeypatch):
     packed = tmp_path / "a.parquet.gz"
     packed.write_bytes(b"x")

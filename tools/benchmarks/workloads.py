@@ -183,5 +183,4 @@ def truth_of_join(work):
     column, counts = distinct(np.load(work / "stored.npy"))
     np.save(work / "distinct.npy", column)
     pairs = exact_pairs(column)
-    np.save(work / "pairs.npy", pairs)
     return {"distinct": len(pairs), "documents": pairs_of_documents(column, counts, pairs)}

@@ -95,24 +95,25 @@ def run(
     """
     chance = random.Random(seed)
     path = _filled(work)
-    with _files():
-        figures.control = caught("a server without bounds", 1, lambda _: _control(path, chance))
-        for number in going(rounds):
-            kind = list(KINDS)[number // len(WAYS) % len(KINDS)]
-            way = list(WAYS)[number % len(WAYS)]
-            token, required = WAYS[way]
-            clients = kind, connections, token, chance.randrange(1 << 30)
-            with _served(path, clients, tokens=required) as (pid, port):
-                seen = _observed(pid, port, seconds, WRITE if required else "")
-            good = (
-                seen.mebibytes <= LARGEST_MIB
-                and seen.check <= LONGEST_CHECK * patience
-                and seen.health <= LONGEST_HEALTH * patience
-                and not seen.refused
-            )
-            name = f"{kind}, {way}"
-            figures.add(f"{name}, wrong", [str(seen)] * (not good), acknowledged=seen.answered)
-            figures.notes[name] = str(seen)
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    figures.control = caught("a server without bounds", 1, lambda _: _control(path, chance))
+    for number in going(rounds):
+        kind = list(KINDS)[number // len(WAYS) % len(KINDS)]
+        way = list(WAYS)[number % len(WAYS)]
+        token, required = WAYS[way]
+        clients = kind, connections, token, chance.randrange(1 << 30)
+        with _served(path, clients, tokens=required) as (pid, port):
+            seen = _observed(pid, port, seconds, WRITE if required else "")
+        good = (
+            seen.mebibytes <= LARGEST_MIB
+            and seen.check <= LONGEST_CHECK * patience
+            and seen.health <= LONGEST_HEALTH * patience
+            and not seen.refused
+        )
+        name = f"{kind}, {way}"
+        figures.add(f"{name}, wrong", [str(seen)] * (not good), acknowledged=seen.answered)
+        figures.notes[name] = str(seen)
 
 
 def _filled(work: Path) -> Path:
@@ -126,16 +127,6 @@ def _filled(work: Path) -> Path:
             for _ in database.add_many(documents):
                 pass
     return path
-
-
-@contextlib.contextmanager
-def _files() -> Iterator[None]:
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (before[1], before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def _control(path: Path, chance: random.Random) -> str:

@@ -20,7 +20,6 @@ SINGLES, CHECKED_ALONE = 2_000, 200
 BATCHES = {"batch 1k": 1_000, "batch 100k": 100_000}
 WARM = 1_000
 ADDS, SIZE = 10, 1_000  # batches of adds, and the documents of each
-COMPARED = 1_000_000  # up to here the pairs of a self-join are compared, above it they are counted
 TOO_LONG = 120  # a row that would take N seconds isn't begun
 SLOW = 10  # a row that took N seconds isn't repeated
 ROUNDS = 3
@@ -67,21 +66,16 @@ class Side:
         return fingerprints
 
     def join(self, data):
-        """Find all pairs of documents; return their number, and what `values` reads.
+        """Find all pairs of documents; return their number.
 
         A package without a self-join answers a query for each document, in chunks; so it finds
         each pair twice, and each document itself.
         """
-        pairs = []
+        count = 0
         for begin in range(0, len(data), CHUNK):
             places, ids = self.hits(self.many(self.arguments(data[begin : begin + CHUNK])))
-            once = places + begin < ids
-            pairs.append((places[once] + begin, ids[once]))
-        return sum(len(first) for first, _ in pairs), pairs
-
-    def values(self, result, fingerprints):
-        """Return the fingerprints of all pairs as two arrays."""
-        return tuple(fingerprints[np.concatenate(ids)] for ids in zip(*result, strict=True))
+            count += int((places + begin < ids).sum())
+        return count
 
     def threads(self, count):
         """Set the number of threads, if the package has threads."""
@@ -195,13 +189,9 @@ class Rows:
                     self.print(row=f"{row} {name}", cores="one", values=[value])
 
     def join(self):
-        name = "distinct" if self.side.distinct else "stored"
-        fingerprints = self.array(name)
-        seconds, (count, result) = timed(self.side.join, self.side.everything(fingerprints))
+        fingerprints = self.array("distinct" if self.side.distinct else "stored")
+        seconds, count = timed(self.side.join, self.side.everything(fingerprints))
         (self.answers / "pairs.txt").write_text(str(count))
-        if len(fingerprints) <= COMPARED:
-            pairs = np.column_stack(self.side.values(result, fingerprints)).reshape(-1, 2)
-            np.save(self.answers / "pairs.npy", np.sort(pairs, axis=1))
         return seconds
 
     def reopen(self, row="reopen", warm=WARM):

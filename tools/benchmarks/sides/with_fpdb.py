@@ -66,10 +66,7 @@ class Fpdb(Side):
         for pair in self.database.pairs():
             first.append(pair[0])
             second.append(pair[1])
-        return len(first), (first, second)
-
-    def values(self, result, fingerprints):
-        return tuple(fingerprints[np.frombuffer(ids, np.uint64)] for ids in result)
+        return len(first)
 
     def add(self, ids, fingerprints):
         self.database.add_fingerprints(ids, fingerprints)
