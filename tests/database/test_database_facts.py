@@ -199,20 +199,16 @@ def nested(depth: int) -> Any:
     return value
 
 
-BAD_META: list[tuple[Any, str]] = [
-    ({"a": [1, {"b": b"x"}]}, "bytes is not JSON"),
-    ({1: 2}, "int is not allowed for map key"),
-    ({"when": {1, 2}}, "can not serialize 'set'"),
-    ([2**64], "Integer value out of range"),
-    ({"\udc00": 1}, "surrogates not allowed"),
-    (nested(40), "nested deeper than 32 levels"),
-    ("x" * (LARGEST_META + 1), "metadata takes 65,542 bytes when packed, at most 65,536"),
-    (object(), "can not serialize 'object'"),
-    ({"x": float("nan")}, "Out of range float"),
-]
-
-
-@pytest.mark.parametrize(("meta", "message"), BAD_META, ids=[m[:40] for _, m in BAD_META])
+@pytest.mark.parametrize(
+    ("meta", "message"),
+    [
+        ({"a": [1, {"b": b"x"}]}, "bytes is not JSON"),
+        (nested(40), "nested deeper than 32 levels"),
+        ("x" * (LARGEST_META + 1), "metadata takes 65,542 bytes when packed, at most 65,536"),
+        (object(), "can not serialize 'object'"),
+    ],
+    ids=["bytes", "deep", "large", "object"],
+)
 def test_metadata_that_cant_be_kept(db: Database, meta: Any, message: str) -> None:
     db.add("a", TEXT, "old")
     for documents in ([Document("a", TEXT, meta)], [Document("b", OTHER), Document("c", "", meta)]):

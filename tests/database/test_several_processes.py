@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import random
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -117,16 +116,6 @@ def tables(path: Path, tiny: Recipe) -> Iterator[Database]:
         yield database
 
 
-@pytest.fixture
-def crowded(tables: Database) -> Database:
-    """One with several pages in each table, so that no table finds what only another can."""
-    dice = random.Random(11)
-    tables.add_fingerprints(
-        [f"crowd-{n}" for n in range(4000)], [dice.getrandbits(64) for _ in range(4000)]
-    )
-    return tables
-
-
 @pytest.mark.slow("four processes write and read side by side")
 def test_two_writers_and_two_readers(tables: Database, path: Path, start: Start) -> None:
     db = tables
@@ -149,49 +138,6 @@ def test_two_writers_and_two_readers(tables: Database, path: Path, start: Start)
     assert len(kept) > 200
     assert sorted(db) == sorted([*kept, "moving", "a-passing", "b-passing"])
     assert list(db.check()) == []
-
-
-SPEAKER = (
-    NUMBER
-    + """
-db = fpdb.open(argv[0])
-for turn in range(int(argv[1])):
-    key = f"c-{turn:06d}"
-    document = Document(key, meta={"of": "c"}, fingerprint=number_of(key))
-    assert [added.status for added in db.add_many([document])] == ["added"]
-    print(key, flush=True)
-    sys.stdin.readline()
-"""
-)
-
-LISTENER = (
-    READER[: READER.index("# Until")]
-    + """
-for line in sys.stdin:
-    require_whole(db[line.strip()])
-    assert len(list(db.scan(prefix="c-"))) == int(line[2:8]) + 1
-    print(line, end="", flush=True)
-"""
-)
-
-
-def test_what_is_acknowledged_is_whole_for_others_at_once(
-    crowded: Database, path: Path, start: Start
-) -> None:
-    turns = 60
-    speaker = start(SPEAKER, path, turns)
-    listeners = [start(LISTENER, path, mode) for mode in ("readonly", "writable")]
-    for process in listeners:
-        assert hear(process) == "ready"
-        say(process, "go")
-    for turn in range(turns):
-        key = hear(speaker)
-        assert key == f"c-{turn:06d}"
-        for process in listeners:
-            say(process, key)
-        assert [hear(process) for process in listeners] == [key, key]
-        say(speaker, "next")
-    assert speaker.wait(60) == 0
 
 
 def _number_of(key: str) -> int:

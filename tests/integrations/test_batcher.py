@@ -104,21 +104,6 @@ def test_a_bad_document_costs_only_itself(db):
     assert isinstance(third, fpdb.InputError)
 
 
-def test_an_error_of_input_reaches_the_caller_alone(db):
-    async def run():
-        batcher = Batcher(lambda some: list(db.add_many(some, skip_duplicates=True)))
-        pages = [*documents(200), fpdb.Document("", "x")]
-        pages[70], pages[200] = pages[200], pages[70]
-        found = await asyncio.gather(
-            *(batcher.add([page]) for page in pages), return_exceptions=True
-        )
-        return [type(each) if isinstance(each, Exception) else each[0].key for each in found]
-
-    expected = [str(n) for n in range(200)]
-    assert asyncio.run(run()) == [*expected[:70], fpdb.InputError, *expected[71:], "70"]
-    assert sorted(db) == sorted(expected)
-
-
 def test_an_error_that_nobody_expects_reaches_all(db):
     async def run():
         batcher = Batcher(lambda _: 1 // 0)

@@ -207,12 +207,3 @@ def test_an_interrupted_crawl_closes_the_database(crawl, path):
     with fpdb.open(path) as database:
         assert not list(database.check())
         assert len(database) == found.stats["fpdb/added"] + found.stats.get("fpdb/short", 0)
-
-
-def test_wrong_settings_end_the_crawl_before_a_page_is_asked_for(crawl, path):
-    with site.Site() as served:
-        found = crawl(served.url, path, FPDB_ACTION="burn")
-        found.finish()
-        assert served.requests == 0
-    assert "found FPDB_ACTION = 'burn', expected one of tag, drop" in found.log
-    assert not path.exists()

@@ -168,15 +168,3 @@ def test_header_and_counters_belong_to_their_sub_databases(db: Database) -> None
     forged = counters[b"counters"][:32] + xxhash.xxh3_64_digest(counters[b"counters"][:32])
     with pytest.raises(DamagedError):
         Counters.unpack(forged)
-
-
-@pytest.mark.process
-def test_merged_records_are_those_of_their_new_ids(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        with fpdb.create(tmp_path / name, recipe="char-4") as db:
-            db.add(name, TEXT * 2, name)
-    merged = fpdb.merge([tmp_path / "a", tmp_path / "b"], tmp_path / "c")
-    assert merged.documents == 2
-    with fpdb.open(tmp_path / "c") as db:
-        assert [(d.key, d.id, d.meta) for d in db.scan()] == [("a", 0, "a"), ("b", 1, "b")]
-        assert not list(db.check())
