@@ -1,6 +1,6 @@
 """Find the fingerprints near many others at once: sorted per table, each page read once."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,7 +13,6 @@ from fpdb.storage import ReadTransaction
 from fpdb.tables.bits import (
     Distances,
     Fingerprints,
-    Permutation,
     as_words,
     distances,
     of_words,
@@ -21,7 +20,7 @@ from fpdb.tables.bits import (
     to_array,
     to_ints,
 )
-from fpdb.tables.index import Index
+from fpdb.tables.index import Index, Route
 
 # Pairs of a query and a row that are made at once.
 _PAIRS = 1 << 16
@@ -205,23 +204,26 @@ def _near_each(
     """
     own = as_words(fingerprints)
     read = np.zeros(len(fingerprints), np.int64)
+    several = len(fingerprints) > 1
     spare = 0  # how many rows a query run alone reads at most outside of its ranges
-    found = _Held(index.plan.bits, len(fingerprints))
-    for table, permutation, below, masks in index.routes(k) if kernels.enabled else ():
-        longest = 0
-        for probe in _probes(as_words(permutation.apply(fingerprints)), masks, below):
-            held = _NO_LIMIT if len(fingerprints) == 1 else _HELD
+    found: list[_NearRows] = []
+    for route in index.routes(k) if kernels.enabled else ():
+        table, longest = route.table, 0
+        for probe in _probes(as_words(route.permutation.apply(fingerprints)), route):
+            held = _HELD if several else _NO_LIMIT
             search = kernels.number_pages.RangeSearch(*probe, read, budget, k, held)
             try:
                 for queries, *changes in table.searched(txn, len(probe.lows), search):
-                    found.add(own, permutation, queries, changes)
+                    found.append(_near_rows(own, index, route, queries, changes))
+                    if several and sum(len(part.queries) for part in found) > _HELD:
+                        raise _CrowdedError
             except OverflowError:
                 raise _CrowdedError from None
             longest = max(longest, search.longest)
-        spare += longest * min(3 * len(masks), txn.entries(table.name))
+        spare += longest * min(3 * len(route.masks), txn.entries(table.name))
     complete = np.ones(len(fingerprints), np.bool_)
     alone = read + spare > budget if kernels.enabled else complete.copy()
-    parts = [part.chosen(~alone[part.queries]) for part in found.parts]
+    parts = [part.chosen(~alone[part.queries]) for part in found]
     for query in alone.nonzero()[0].tolist():
         [fingerprint] = to_ints(fingerprints[query : query + 1])
         nearby = index.near(txn, fingerprint, k, budget)
@@ -232,31 +234,11 @@ def _near_each(
     return _sorted(parts, len(own)), complete
 
 
-class _Held:
-    """Near fingerprints that were found so far, of which tables find the same ones again."""
-
-    def __init__(self, bits: int, queries: int) -> None:
-        self.parts: list[_NearRows] = []
-        self._bits, self._queries = bits, queries
-        self._size, self._limit = 0, _HELD
-
-    def add(self, own: Rows, permutation: Permutation, queries: Places, changes: Rows) -> None:
-        """Add what was found in a table, as the bits in which it differs there.
-
-        Raises:
-            _CrowdedError: It is too much, and there are several queries.
-        """
-        back = permutation.inverse.apply(of_words(changes))
-        words = [word[queries] ^ change for word, change in zip(own, as_words(back), strict=True)]
-        apart = distances(back, np.zeros_like(back), self._bits)
-        self.parts.append(_NearRows(queries, words, apart))
-        self._size += len(queries)
-        if self._size > self._limit:
-            self.parts = [_sorted(self.parts, len(own))]
-            self._size = len(self.parts[0].queries)
-            if self._size > _HELD and self._queries > 1:
-                raise _CrowdedError
-            self._limit = max(_HELD, 2 * self._size)
+def _near_rows(own: Rows, index: Index, route: Route, queries: Places, changes: Rows) -> _NearRows:
+    """Return what was found in a table, given the bits in which it differs from queries there."""
+    back = route.permutation.inverse.apply(of_words(changes))
+    words = [word[queries] ^ change for word, change in zip(own, as_words(back), strict=True)]
+    return _NearRows(queries, words, distances(back, np.zeros_like(back), index.plan.bits))
 
 
 def near_among(
@@ -268,40 +250,42 @@ def near_among(
     that hold nothing else. Nothing is returned if they are too many to be held.
     """
     own = as_words(fingerprints)
-    found = _Held(index.plan.bits, len(fingerprints))
-    try:
-        for _, permutation, below, masks in index.routes(k):
-            permuted = permutation.apply(fingerprints)
-            rows = permuted[order(permuted)]
-            heads = as_words(rows)[0]
-            for probe in _probes(as_words(permuted), masks, below):
-                sizes = np.diff(probe.bounds)
-                starts = np.repeat(heads.searchsorted(probe.lows), sizes)
-                counts = np.repeat(heads.searchsorted(probe.highs, "right"), sizes) - starts
-                for some in portions(counts, _PAIRS):
-                    asking = np.repeat(np.arange(some.start, some.stop), counts[some])
-                    queries = probe.queries[asking]
-                    changes = permuted[queries] ^ rows[spans(starts[some], counts[some])]
-                    near = distances(changes, np.zeros_like(changes), index.plan.bits) <= k
-                    found.add(own, permutation, queries[near], as_words(changes[near]))
-    except _CrowdedError:
-        return None
-    near_rows = _sorted(found.parts, len(own))
+    found: list[_NearRows] = []
+    held = 0
+    for route in index.routes(k):
+        permuted = route.permutation.apply(fingerprints)
+        rows = permuted[order(permuted)]
+        heads = as_words(rows)[0]
+        for probe in _probes(as_words(permuted), route):
+            sizes = np.diff(probe.bounds)
+            starts = np.repeat(heads.searchsorted(probe.lows), sizes)
+            counts = np.repeat(heads.searchsorted(probe.highs, "right"), sizes) - starts
+            for some in portions(counts, _PAIRS):
+                asking = np.repeat(np.arange(some.start, some.stop), counts[some])
+                queries = probe.queries[asking]
+                changes = permuted[queries] ^ rows[spans(starts[some], counts[some])]
+                near = distances(changes, np.zeros_like(changes), index.plan.bits) <= k
+                found.append(_near_rows(own, index, route, queries[near], as_words(changes[near])))
+                held += len(found[-1].queries)
+                if held > _HELD:
+                    return None
+    near_rows = _sorted(found, len(own))
     _, places = ranked(near_rows.words)  # each is there, at least with itself
     return near_rows.queries, places, near_rows.distances
 
 
-def _probes(permuted: Rows, masks: Sequence[int], below: int) -> Iterator[_Probe]:
+def _probes(permuted: Rows, route: Route) -> Iterator[_Probe]:
     """Yield the probes of queries, some masks at a time: pages are read once for each.
 
     A range is never wider than the first word.
     """
     behind = 64 * (len(permuted) - 1)
-    free = np.uint64(below >> behind)
+    free = np.uint64(route.below >> behind)
     count = max(len(permuted[0]), 1)
     portion = max(_PROBED // count, 1)
+    masks = [mask >> behind for mask in route.masks]
     for start in range(0, len(masks), portion):
-        some = np.array([mask >> behind for mask in masks[start : start + portion]], np.uint64)
+        some = np.array(masks[start : start + portion], np.uint64)
         lows = ((permuted[0] & ~free) ^ some[:, np.newaxis]).reshape(-1)
         sequence = np.argsort(lows)
         lows = lows[sequence]

@@ -1,7 +1,7 @@
 """Describe which tables a database keeps, and build the known designs as data."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, fields
 from itertools import accumulate, combinations, pairwise
 from typing import Any
 
@@ -50,9 +50,6 @@ class Plan:
     k: int
     tables: tuple[Table, ...]
     bands: Bands | None = None
-    _probes: dict[int, tuple[TableProbes, ...]] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
 
     def __post_init__(self) -> None:
         if not 0 <= self.k <= self.bits:
@@ -98,15 +95,11 @@ class Plan:
             PlanError: k is out of range, or takes too many probes.
         """
         wanted = self.k if k is None else k
-        known = self._probes.get(wanted)
-        if known is None:
-            if not 0 <= wanted <= self.bits:
-                raise PlanError(
-                    f"k = {wanted} in {self.bits} bits", hint=f"use k from 0 to {self.bits}"
-                )
-            known = find_probes([table.held for table in self.tables], wanted)
-            self._probes[wanted] = known
-        return known
+        if not 0 <= wanted <= self.bits:
+            raise PlanError(
+                f"k = {wanted} in {self.bits} bits", hint=f"use k from 0 to {self.bits}"
+            )
+        return find_probes(tuple([table.held for table in self.tables]), wanted)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain data."""

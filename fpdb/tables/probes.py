@@ -6,6 +6,7 @@ fingerprint changes more than r bits in the prefix of every table.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import chain, combinations, combinations_with_replacement
 from math import comb
 from typing import NamedTuple
@@ -31,7 +32,8 @@ class TableProbes(NamedTuple):
     masks: tuple[int, ...]
 
 
-def find_probes(prefixes: Sequence[int], k: int) -> tuple[TableProbes, ...]:
+@lru_cache(64)
+def find_probes(prefixes: tuple[int, ...], k: int) -> tuple[TableProbes, ...]:
     """Choose few probes that leave nothing within k out, or raise PlanError if they are too many.
 
     The prefixes of the tables are masks of the bits of the unpermuted fingerprint.
@@ -79,7 +81,7 @@ def _find_radii(prefixes: Sequence[int], widths: Sequence[int], k: int) -> list[
     chosen = chain.from_iterable(combinations_with_replacement(range(len(groups)), k))
     changed = groups[np.fromiter(chosen, np.intp).reshape(ways, k)].sum(axis=1, dtype=np.uint8)
     changed = np.minimum(changed, np.array(widths, np.uint8))
-    found = [_by_enumeration(changed, widths, largest_first=first) for first in (True, False)]
+    found = [_by_sum(widths, k, shared), _by_enumeration(changed, widths)]
     return min(found, key=lambda radii: _count_probes(widths, radii))
 
 
@@ -105,29 +107,20 @@ def _by_sum(widths: Sequence[int], k: int, shared: int) -> list[int]:
     return found
 
 
-def _by_enumeration(
-    changed: NDArray[np.uint8], widths: Sequence[int], *, largest_first: bool
-) -> list[int]:
+def _by_enumeration(changed: NDArray[np.uint8], widths: Sequence[int]) -> list[int]:
     """Lower radii, from equal ones, as long as every way to change k bits stays covered.
 
-    `changed` counts, for each way, the bits that fall on each table's prefix. The table with the
-    most probes at its radius is lowered first, or else the last table as far as possible.
+    `changed` counts, for each way, the bits that fall on each table's prefix. The last table is
+    lowered as far as possible, then the one before.
     """
     enough = int(changed.min(axis=1).max())
     found = [min(enough, width) for width in widths]
     covers = (changed <= np.array(found)).sum(axis=1)
-    lowerable = set(range(len(widths)))
-    while lowerable:
-        table = max(
-            lowerable,
-            key=lambda table: (comb(widths[table], found[table]) if largest_first else 0, table),
-        )
-        escaping = changed[:, table] == found[table]
-        if (covers[escaping] == 1).any():
-            lowerable.remove(table)  # nor can it be lowered later, when even less covers
-            continue
-        covers -= escaping
-        found[table] -= 1
-        if found[table] < 0:
-            lowerable.remove(table)
+    for table in reversed(range(len(widths))):
+        while found[table] >= 0:
+            escaping = changed[:, table] == found[table]
+            if (covers[escaping] == 1).any():
+                break
+            covers -= escaping
+            found[table] -= 1
     return found

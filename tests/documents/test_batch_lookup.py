@@ -175,7 +175,7 @@ def test_near_ones_of_a_batch_are_those_of_a_comparison_of_all(bits, k, seed, co
 
 def test_too_many_near_ones_are_not_held(monkeypatch):
     index = fpdb.tables.Index(fpdb.tables.plans(64, 3, 1000)[0])
-    monkeypatch.setattr(batch, "_HELD", 30)
+    monkeypatch.setattr(batch, "_HELD", 70)
     assert near_among(index, np.arange(4, dtype=np.uint64), 3) is not None
     assert near_among(index, np.arange(8, dtype=np.uint64), 3) is None
 
