@@ -210,8 +210,7 @@ class Deduplication:
         """Return what prepares records, for a database or as for a new one."""
         if database is not None:
             return database.preparer
-        wanted = self._wanted()
-        recipe, described = layout.header_for(**wanted, plan=None, capacity=1_000_000, keys="text")
+        recipe, described = layout.header_for(**self._wanted())
         return Preparer(described, *layout.layout(described), recipe)
 
     def _require_fit(self, database: Database) -> None:

@@ -99,9 +99,7 @@ def matched(
     """Return the matches of a question among its candidates."""
     if not found.runs:
         return to_matches((), complete=found.complete)
-    if question.fingerprint is None:
-        return _same_text(question.digest, found, search, read)
-    if is_of_bits(question, search):
+    if question.fingerprint is not None and is_of_bits(question, search):
         return _nearest(found, search.limit, read)
     return _compared(question, found, search, read)
 
@@ -148,26 +146,16 @@ def hits(view: View, fingerprints: Fingerprints, k: int, limit: int | None = Non
 
 def _same(view: View, digest: bytes) -> Candidates:
     ids = list(islice(view.catalog.short_ids(view.txn, digest), DOCUMENTS + 1))
-    return Candidates([(0, ids)] if ids else [], len(ids) <= DOCUMENTS)
-
-
-def _same_text(
-    digest: bytes, found: Candidates, search: Search, read: Callable[[int], Stored]
-) -> Matches:
-    ids = [number for _, some in found.runs for number in some]
-    matches: list[Match] = []
-    for number in ids[:DOCUMENTS]:
-        stored = read(number)
-        if stored.digest != digest:
-            raise DamagedError(f"the document {number} isn't the text that led to it")
-        matches.append(_match(stored, number, 0, 1.0))
-    return _ranked(matches, search.limit, complete=found.complete)
+    return Candidates([(0, ids[:DOCUMENTS])] if ids else [], len(ids) <= DOCUMENTS)
 
 
 def _compared(
     question: Stored, found: Candidates, search: Search, read: Callable[[int], Stored]
 ) -> Matches:
-    """Compare the sketches of candidates with that of a question; return the similar ones."""
+    """Compare the sketches of candidates with that of a question; return the similar ones.
+
+    Those of a short text, which are found by its digest, are equal to it.
+    """
     matches: list[Match] = []
     least = least_estimate(search.similarity or 0.0)
     sketch, digest, fingerprint = question.sketch, question.digest, question.fingerprint or 0
@@ -175,6 +163,8 @@ def _compared(
         for number in ids:
             stored = read(number)
             same = stored.digest == digest and any(digest)
+            if not same and question.fingerprint is None:
+                raise DamagedError(f"the document {number} isn't the text that led to it")
             share = 1.0 if same else one_jaccard(sketch, stored.sketch)
             if share >= least:
                 apart = (fingerprint ^ (stored.fingerprint or 0)).bit_count()

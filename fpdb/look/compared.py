@@ -25,12 +25,7 @@ class ComparedFiles:
 
     def __init__(self, room: Room, recipe: str | Recipe, similarity: float | None) -> None:
         self.recipe, header = layout.header_for(
-            recipe,
-            similarity=similarity or "recipe",
-            k=None,
-            capacity=1_000_000,
-            keys=self.keys,
-            plan=None,
+            recipe, similarity=similarity or "recipe", keys=self.keys
         )
         self.similarity = header.get("similarity")
         self._preparer = Preparer(header, *layout.layout(header), self.recipe)

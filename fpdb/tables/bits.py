@@ -68,16 +68,17 @@ class Permutation:
         """Permute an array of fingerprints; the identity returns the array itself."""
         if self.identity:
             return array
-        words = array[..., np.newaxis] if self.bits <= _WORD else array
-        result = np.zeros_like(words)
-        for source, target, mask, left in self._moves:
-            moved = words[..., source] & np.uint64(mask)
-            if left > 0:
-                moved <<= np.uint64(left)
-            elif left < 0:
-                moved >>= np.uint64(-left)
-            result[..., target] |= moved
-        return result[..., 0] if self.bits <= _WORD else result
+        words = as_words(array)
+        found = [np.zeros_like(word) for word in words]
+        for *masks, by in self.moves:
+            parts = [word & mask for word, mask in zip(words, masks[-len(words) :], strict=True)]
+            if by & _WORD:
+                parts.reverse()
+            left = by & np.uint64(_WORD - 1)
+            # What leaves a word at the left comes into the other one, so bits move right as well.
+            for place, (part, other) in enumerate(zip(parts, parts[::-1], strict=True)):
+                found[place] |= (part << left | other >> (_WORD - left)) if left else part
+        return of_words(found)
 
     def apply_one(self, fingerprint: int) -> int:
         """Permute one fingerprint."""
@@ -98,7 +99,7 @@ class Permutation:
             position += length
         return masks
 
-    @property
+    @cached_property
     def moves(self) -> NDArray[np.uint64]:
         """The masks of bits that go together, as two words, and how far they go to the left.
 
@@ -113,23 +114,6 @@ class Permutation:
             ],
             np.uint64,
         )
-
-    @cached_property
-    def _moves(self) -> tuple[tuple[int, int, int, int], ...]:
-        """The steps of an array: source word, target word, mask in the source, bits to the left."""
-        words = 1 if self.bits <= _WORD else 2
-        full = (1 << _WORD) - 1
-        moves = []
-        for by, mask in self._masks.items():
-            for source in range(words):
-                here = mask >> _WORD * (words - 1 - source) & full
-                for target in range(words):
-                    left = by + _WORD * (target - source)
-                    # Those bits that are still in the word after they travelled.
-                    landing = full >> left if left >= 0 else full << -left & full
-                    if abs(left) < _WORD and here & landing:
-                        moves.append((source, target, here & landing, left))
-        return tuple(moves)
 
 
 def distances(a: Fingerprints, b: Fingerprints, bits: int) -> Distances:

@@ -134,21 +134,18 @@ class SortedPages(ABC, Generic[R]):
         """Append sorted rows after all that are stored, page by page, each as full as possible."""
         rest = self.empty()
         for block in blocks:
-            rest = self._append(txn, self._joined(rest, block), whole=False)
-        self._append(txn, rest, whole=True)
+            rows, done = self._joined(rest, block), 0
+            for piece, page in self._full(rows):
+                rest = piece
+                done += self._count(piece)
+                if done < self._count(rows):
+                    self._append(txn, piece, page)
+        for piece, page in self._full(rest):
+            self._append(txn, piece, page)
 
-    def _append(self, txn: WriteTransaction, rows: R, *, whole: bool) -> R:
-        """Append rows as pages; unless they are all, return those of the last page instead."""
-        if not self._count(rows):
-            return rows
-        done, count = 0, self._count(rows)
-        for piece, page in self._full(rows):
-            if done + self._count(piece) == count and not whole:
-                break
-            key = self.first_key(piece)
-            txn.append(self.name, key, summed(page, self.seed_at(key)))
-            done += self._count(piece)
-        return self._part(rows, done, count)
+    def _append(self, txn: WriteTransaction, rows: R, page: bytearray) -> None:
+        key = self.first_key(rows)
+        txn.append(self.name, key, summed(page, self.seed_at(key)))
 
     def splice(self, txn: WriteTransaction, insert: R, remove: R) -> None:
         """Remove rows and insert others, each sorted by its key and without repetitions.
