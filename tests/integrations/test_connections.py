@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("fpdb.integrations.server", reason="the extra serve isn't installed")
 
 from fpdb.integrations.server import connection
-from fpdb.integrations.server.connection import Connection, Connections
+from fpdb.integrations.server.connection import Connections
 from fpdb.integrations.server.shares import Account, Crew
 
 HOST = b"Host: localhost\r\n"
@@ -217,21 +217,6 @@ def test_pipelined_requests_wait_unparsed_while_nobody_reads():
             assert held < 200_000
 
     asyncio.run(run())
-
-
-def test_a_client_with_a_large_share_of_the_memory_is_never_read_byte_by_byte():
-    async def asked():
-        async with served(memory=100_000) as (connections, _):
-            one = Connection(connections)
-            one._unparsed += bytes(6_000)
-            connections.memory.hold("others", 29_000)
-            connections.memory.hold(one, 31_000)
-            pieces = len(one.get_buffer(-1))
-            connections.memory.hold("others", 10_000)
-            return pieces, len(one.get_buffer(-1))
-
-    # Without room for a piece, what comes is only what shows that it has to wait.
-    assert asyncio.run(asked()) == (4096, 1)
 
 
 def test_who_takes_no_answer_is_cut_off(monkeypatch):

@@ -13,8 +13,6 @@ from outlines import Outline
 
 import fpdb
 from fpdb.io.tables import read_pairs
-from fpdb.joins import Clustering
-from fpdb.look.groups import Groups
 from fpdb.look.pair import ComparedSide, comparison
 from fpdb.markup import Markup, visible
 
@@ -519,45 +517,3 @@ def test_the_search_for_groups_ends_with_an_error_that_pages_show(tmp_path, sour
             time.sleep(0.02)
         assert "Groups can&#x27;t be found" in visitor.get("")
         explorer.close()
-
-
-def test_groups_agree_with_a_loop():
-    chance = np.random.default_rng(3)
-    count = 500
-    firsts = np.arange(count)
-    for place in range(count):
-        other = chance.integers(0, place + 1)
-        firsts[place] = firsts[other] if chance.random() < 0.7 else place
-    originals = np.where(chance.random(count) < 0.5, np.arange(count), firsts)
-    least, days = chance.random(count), chance.integers(1, 50, count).astype(np.int32)
-    hosts = chance.integers(-1, 5, count).astype(np.int32)
-    ids = np.sort(chance.choice(10_000, count, replace=False)).astype(np.uint64)
-    groups = Groups(Clustering(ids, firsts, originals, least, np.zeros(101, np.int64)), 0.8)
-    groups.days, groups.hosts = days, hosts
-    groups.names = {name: place for place, name in enumerate("abcde")}
-    expected = {}
-    for place, first in enumerate(firsts.tolist()):
-        expected.setdefault(first, []).append(place)
-    assert [groups.rows(group).tolist() for group in range(len(expected))] == [
-        expected[first] for first in sorted(expected)
-    ]
-    for group, first in enumerate(sorted(expected)):
-        rows = expected[first]
-        assert all(groups.group_of(int(ids[row])) == group for row in rows)
-        assert groups.texts[group] == sum(originals[row] == row for row in rows)
-    assert groups.group_of(20_000) is None
-    limits = {"least_size": "2", "most_size": "5", "least_share": "10", "most_share": "89"}
-    kept = groups.within(limits | {"least_day": "5", "most_day": "20", "host": "c"})
-    chosen = groups.ordered("large", kept)
-    wanted = [
-        rows
-        for rows in expected.values()
-        if 2 <= len(rows) <= 5
-        and 0.1 <= min(least[rows]) <= 0.9
-        and max(days[rows]) >= 5
-        and min(days[rows]) <= 20
-        and 2 in hosts[rows]
-    ]
-    wanted.sort(key=lambda rows: (-len(rows), min(least[rows])))
-    assert [groups.rows(group).tolist() for group in chosen.tolist()] == wanted
-    assert wanted

@@ -1,6 +1,5 @@
 """What is refused before LMDB sees it."""
 
-import contextlib
 import errno
 import os
 import random
@@ -61,20 +60,6 @@ def test_a_file_of_another_kind(closed: Path) -> None:
         refused(closed, NotADatabaseError, "isn't an LMDB file of format 1 and of this machine's")
     (closed / "data.mdb").write_bytes(data[:4096] + bytes(4096) + data[8192:])
     refused(closed, DamagedError, "a meta page is damaged")
-
-
-def test_random_damage_to_the_meta_pages_raises_named_errors_only(closed: Path) -> None:
-    whole = (closed / "data.mdb").read_bytes()
-    dice = random.Random(7)
-    for _ in range(300):
-        data = bytearray(whole)
-        for _ in range(dice.randrange(1, 6)):
-            data[dice.randrange(2) * 4096 + dice.randrange(152)] = dice.randrange(256)
-        (closed / "data.mdb").write_bytes(data)
-        descriptor = os.open(closed / "data.mdb", os.O_RDONLY)
-        with contextlib.suppress(FpdbError):
-            require_intact(descriptor, "data.mdb")
-        os.close(descriptor)
 
 
 def test_the_format_of_lmdb_1(path: Path) -> None:

@@ -127,33 +127,6 @@ def test_small_pages_merge_and_empty_ones_go(undone: Any) -> None:
         assert entries(txn, pages) == []
 
 
-def test_a_small_page_stays_where_one_of_both_would_be_wider(undone: Any) -> None:
-    """The rows of the page before are narrow, and with one that is far away, all would be wide."""
-    pages = KINDS[0]
-    near, far = [(number,) for number in range(1500)], [(TOP - 5,), (TOP - 3,), (TOP,)]
-    with undone() as txn:
-        pages.fill(txn, [as_rows(near, 1), as_rows(far, 1)])
-        assert len(entries(txn, pages)) == 2
-        pages.splice(txn, pages.empty(), as_rows(far[1:2], 1))
-        assert content(txn, pages) == [*near, far[0], far[2]]
-
-
-def test_a_full_page_is_halved(undone: Any) -> None:
-    pages = KINDS[0]
-    fit = (LARGEST - 8 - 8) // 8
-
-    with undone() as txn:
-        rows = [(number * (TOP // fit),) for number in range(fit)]
-        pages.splice(txn, as_rows(rows, 1), pages.empty())
-        (page,) = entries(txn, pages)
-        assert LARGEST - 8 < len(page[1]) <= LARGEST
-        pages.splice(txn, as_rows([(5,)], 1), pages.empty())
-        sizes = [len(value) for _, value in entries(txn, pages)]
-        assert len(sizes) == 2
-        assert abs(sizes[0] - sizes[1]) <= 8
-        assert content(txn, pages) == sorted([*rows, (5,)])
-
-
 FILLS: dict[str, Callable[[np.random.Generator, int, int], Any]] = {
     "uniform": lambda dice, n, w: dice.integers(0, TOP, (n, w), np.uint64),
     "dense": lambda dice, n, w: np.arange(n * w, dtype=np.uint64).reshape(n, w),
