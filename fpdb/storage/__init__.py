@@ -3,9 +3,9 @@
 No other folder imports LMDB or msgpack. A recipe is plain data here.
 """
 
-from fpdb.storage.environment import Cursor, Environment, Ongoing, ReadTransaction, WriteTransaction
+from fpdb.storage.environment import LOCK_SECONDS, Environment
 from fpdb.storage.format import pack, unpack
-from fpdb.storage.shared_environment import LOCK_SECONDS
+from fpdb.storage.transactions import Cursor, Ongoing, ReadTransaction, WriteTransaction
 
 __all__ = [
     "LOCK_SECONDS",

@@ -1,10 +1,23 @@
-"""A database as callers of the storage use it: handles of an environment, and transactions.
+"""A database as callers of the storage use it: handles, and the one LMDB environment behind them.
 
-Memoryviews and cursors of a transaction end with its block, and in a write transaction a memoryview
-ends with the next write: copy what must last.
+LMDB forbids to open an environment twice in a process, to carry it over a fork, and to replace
+its map while a transaction is open. So every handle of a directory uses one SharedEnvironment. To
+replace the environment, it bars new transactions, waits until the open ones have ended, and then
+closes and opens it; handles don't notice.
+
+To open it for writing takes the write lock. If another process has that for longer than a moment,
+it is opened for reading, and the first transaction that finds the lock free opens it anew.
+
+A directory may be moved, and another one take its path: so environments are found by the identity
+of their data file, and whatever opens by a path compares it.
+
+A signal handler may raise after any call. So nothing here must be undone to go on: what opens,
+replaces or closes holds `table_lock`, by a `with` that no exception can come between, and `barred`
+may stay set; then the next transaction takes `table_lock`, too, and lifts it.
 """
 
 import contextlib
+import ctypes
 import os
 import sys
 import threading
@@ -12,309 +25,54 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, NoReturn, Self
 
 import lmdb
 
 from fpdb.errors import (
-    AccessError,
     ClosedError,
     DamagedError,
+    DatabaseNotFoundError,
     FpdbError,
     InputError,
     MovedError,
     NotADatabaseError,
     ReadOnlyError,
+    StorageError,
 )
-from fpdb.models import Snapshots
 from fpdb.progress import WorkStep, log, show
-from fpdb.scratch import new_file
-from fpdb.storage import drafts, shared_environment
+from fpdb.storage import drafts
 from fpdb.storage.drafts import Entries, drafted, make_environment
-from fpdb.storage.lmdb_file import DATA_FILE
+from fpdb.storage.format import unpack_header
+from fpdb.storage.lmdb_file import DATA_FILE, LmdbFile
+from fpdb.storage.lock import Attempt, WriteLock
 from fpdb.storage.open_checks import (
     LMDB_LOCK_FILE,
+    Identity,
     disk_named,
+    identify,
     inode_of,
     moved,
+    open_data,
+    open_lmdb,
+    require_openable,
+    require_owner,
     resolved,
     translate,
 )
-from fpdb.storage.shared_environment import LOCK_SECONDS, Mark, Opening, SharedEnvironment
 from fpdb.storage.survey import structure_faults
+from fpdb.storage.transactions import Lockout, ReadTransaction, WriteTransaction
 
-if TYPE_CHECKING:
-    Cursor = lmdb.Cursor[memoryview]
-else:
-    Cursor = lmdb.Cursor
+LOCK_SECONDS = 30.0
+# As long as opening waits for a writer: longer than most transactions take.
+OPENING_SECONDS = 0.25
+DRAIN_SECONDS = 30.0
+FORK_SECONDS = 5.0
+READER_CHECK_SECONDS = 1.0
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.005
+_ATTEMPTS = 100
 
-_thread = threading.get_ident
-
-
-class ReadTransaction:
-    """A snapshot, as a context manager; `raw` and `databases` are for the hottest loops."""
-
-    __slots__ = (
-        *("__weakref__", "_handle", "cursors", "databases"),
-        *("kept", "mark", "raw", "shared", "thread"),
-    )
-
-    _writes = False
-    raw: "lmdb.Transaction[memoryview]"
-    databases: "dict[str, lmdb._Database]"
-
-    def __init__(self, handle: "Environment") -> None:
-        self._handle = handle
-        self.thread = 0
-        self.cursors: dict[str, Cursor] = {}
-        self.kept: dict[object, Any] = {}  # what callers keep with these cursors
-
-    def __enter__(self) -> Self:
-        caller = sys._getframe(1)  # noqa: SLF001 - no other way to get it
-        while True:
-            self.shared = shared = self._handle.current()
-            self.mark: Mark = weakref.ref(self, shared.dropped)
-            try:
-                self._begin(caller)
-            except BaseException as error:
-                self._abandon_unless_replaced(error)
-            else:
-                return self
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        shared, fault = self.shared, error if isinstance(error, lmdb.Error) else None
-        if isinstance(error, DamagedError):
-            log("ERROR", "%s is damaged: %s", self._handle.path, error)
-        self.cursors, self.kept = {}, {}
-        if self.mark not in shared.active:
-            self._leave(error)
-            return
-        # A transaction uses the pages again that the one two before it has freed. So it is the
-        # third after a snapshot that may change it, from when the second has committed.
-        overtaken = shared.unguarded and shared.last_commit() > self.raw.id() + 1
-        try:
-            if self._writes and error is None:
-                self.raw.commit()
-            else:
-                self.raw.abort()
-        except lmdb.Error as failure:
-            fault = failure
-        finally:
-            try:
-                del self.raw  # py-lmdb keeps the reader slot until it is collected
-                shared.active.discard(self.mark)
-                moved = self._writes and error is None and not self._handle.is_at_path(shared)
-            finally:
-                if self._writes:
-                    shared.lock.release(self)
-        translated = shared.fault(fault) if fault is not None else None
-        if shared.barred:
-            shared.close_if_idle()
-        if overtaken and (error is None or isinstance(error, (Exception, GeneratorExit))):
-            raise AccessError(
-                f"{shared.directory} was written to while user {os.geteuid()} read it without its "
-                "lock file",
-                hint="run as its owner, or read it again while nobody writes to it",
-            ) from error
-        if translated is not None:
-            raise translated from fault
-        if moved:
-            raise MovedError(
-                f"the database at {self._handle.path} was moved, removed or replaced during a "
-                "write, which isn't in what is there now",
-                hint="write again; fpdb moves and replaces databases between writes only",
-            )
-
-    def require_in_place(self) -> None:
-        """Raise MovedError unless the database that it reads is still at its path."""
-        if not self._handle.is_at_path(self.shared):
-            raise MovedError(
-                f"{self._handle.path} was moved, removed or replaced while it was held",
-                hint="copy it again: the copy may be of both",
-            )
-
-    def get(self, name: str, key: bytes) -> memoryview | None:
-        """Return the value of a key, or None."""
-        return self.raw.get(key, None, self.databases[name])
-
-    def cursor(self, name: str) -> Cursor:
-        """Return a cursor over a sub-database."""
-        return self.raw.cursor(self.databases[name])
-
-    def kept_cursor(self, name: str) -> Cursor:
-        """Return the cursor that is kept open for a sub-database; move it before each use."""
-        cursor = self.cursors.get(name)
-        if cursor is None:
-            cursor = self.cursors[name] = self.raw.cursor(self.databases[name])
-        return cursor
-
-    def entries(self, name: str) -> int:
-        """Return the number of entries of a sub-database."""
-        return self.raw.stat(self.databases[name])["entries"]
-
-    def bytes_of(self, name: str) -> int:
-        """Return the number of bytes that the pages of a sub-database take."""
-        stat = self.raw.stat(self.databases[name])
-        pages = stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]
-        return stat["psize"] * pages
-
-    def open_snapshots(self) -> Snapshots:
-        """Count the snapshots that processes have open, without this one, and find the oldest."""
-        environment, own = self.shared.environment, (self.raw.id(), os.getpid())
-        if environment is None:
-            return Snapshots(0, None, 0)
-        environment.reader_check()  # a process that was killed reads no more
-        lines = [line.split() for line in environment.readers().splitlines()[1:]]
-        found = [(int(number), int(pid)) for pid, _, number in lines if number.isdigit()]
-        if own in found:
-            found.remove(own)
-        oldest, reader = min(found) if found else (own[0], None)
-        # Others may have committed since this snapshot began.
-        return Snapshots(len(found), reader, max(own[0] - oldest, 0))
-
-    def copy_to(self, path: Path) -> None:
-        """Write this moment into a new data file, compacted."""
-        with disk_named(path.parent):
-            descriptor = new_file(path)
-            try:
-                if self.shared.environment is not None:
-                    self.shared.environment.copyfd(descriptor, compact=True, txn=self.raw)
-            except lmdb.Error as error:
-                raise translate(error, path.parent) from error
-            finally:
-                os.close(descriptor)
-
-    def _leave(self, error: BaseException | None) -> None:
-        # If a fork took place in the block, to end the transaction here would unpin the snapshot
-        # that the parent process is reading, in the memory that both share.
-        with contextlib.suppress(AttributeError):
-            del self.raw
-        if self._writes and error is None:
-            raise ClosedError(
-                f"the transaction on {self.shared.directory} belongs to the parent process, or "
-                "ended when this thread began another one",
-                hint="fork outside of transactions, and don't hold one in a generator",
-            )
-
-    def _begin(self, _caller: FrameType) -> None:
-        shared, mark, write = self.shared, self.mark, self._writes
-        if shared.unguarded:
-            shared.open_anew_if_copied()
-        self.thread = _thread()
-        shared.active.add(mark)
-        if shared.barred:
-            shared.admit(mark, write=write)
-        try:
-            self.raw = shared.begin(write=write, buffers=True)
-        except lmdb.Error as error:
-            self.raw = shared.begin_again(mark, error, write=write)
-        self.databases = shared.databases
-
-    def abandon(self) -> None:
-        """Undo what was begun, unless the block has ended."""
-        self.shared.active.discard(self.mark)
-        if self.shared.barred:
-            self.shared.close_if_idle()
-
-    def _abandon_unless_replaced(self, error: BaseException) -> None:
-        """Undo what was begun; raise the error, unless the database was replaced just now."""
-        shared = self.shared
-        self.abandon()
-        if isinstance(error, FpdbError):
-            replaced = self._handle.compare() is not shared
-            if replaced or (isinstance(error, MovedError) and not shared.failure):
-                return  # in the second case it was moved away and back
-        raise error
-
-
-class Ongoing:
-    """A transaction that goes on after each block, with fpdb's errors in place of LMDB's."""
-
-    __slots__ = ("_txn",)
-
-    def __init__(self, txn: ReadTransaction) -> None:
-        self._txn = txn
-
-    def __enter__(self) -> ReadTransaction:
-        shared = self._txn.shared
-        if self._txn.mark not in shared.active:
-            raise ClosedError(
-                f"the transaction on {shared.directory} has ended, or is another process's",
-                hint="use a snapshot within its `with` block, in the process that began it",
-            )
-        return self._txn
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if isinstance(error, lmdb.Error):
-            raise self._txn.shared.fault(error) from error
-
-
-class WriteTransaction(ReadTransaction):
-    """The one transaction that writes: committed by a clean end of its block, else undone."""
-
-    __slots__ = ("_timeout",)
-
-    _writes = True
-
-    def __init__(self, handle: "Environment", timeout: float) -> None:
-        super().__init__(handle)
-        self._timeout = timeout
-
-    def _begin(self, caller: FrameType) -> None:
-        shared = self.shared
-        if shared.barred:
-            shared.require_usable()
-        shared.lock.acquire(self, caller, self._timeout)
-        if self._handle.compare() is not shared:  # it was replaced during the wait
-            raise moved(shared.directory)
-        shared.require_process()
-        shared.check_readers_if_due()
-        super()._begin(caller)
-        shared.lock.begun = self.raw
-
-    def abandon(self) -> None:
-        """Undo what was written, unless the block has ended."""
-        try:
-            if self.mark in self.shared.active and hasattr(self, "raw"):
-                self.raw.abort()
-        finally:
-            self.shared.lock.release(self)
-            super().abandon()
-
-    def put(self, name: str, key: bytes, value: bytes | bytearray | memoryview) -> None:
-        """Store a value under a key, replacing what was there."""
-        self.raw.put(key, value, db=self.databases[name])
-
-    def append(
-        self, name: str, key: bytes | memoryview, value: bytes | bytearray | memoryview
-    ) -> None:
-        """Store a value under a key after all others, which is faster and leaves no gaps."""
-        self.raw.put(key, value, append=True, db=self.databases[name])
-
-    def put_many(
-        self,
-        name: str,
-        entries: Iterable[tuple[bytes, bytes | memoryview]],
-        *,
-        append: bool = False,
-    ) -> None:
-        """Store values under their keys, or in the order of their keys after all others."""
-        with self.raw.cursor(self.databases[name]) as cursor:
-            cursor.putmulti(entries, append=append)
-
-    def delete(self, name: str, key: bytes) -> bool:
-        """Delete a key; return whether it was there."""
-        return self.raw.delete(key, db=self.databases[name])
-
-
-class Lockout(WriteTransaction):
-    """Keeps all writers out and writes nothing, so the database may be another at the end."""
-
-    __slots__ = ()
-
-    def __exit__(self, *_: object) -> None:
-        self.abandon()
+Mark = weakref.ref[Any]  # of an open transaction, which has the number of its `thread`
 
 
 class Environment:
@@ -323,15 +81,20 @@ class Environment:
     It may be used by all threads, and survives a fork.
     """
 
-    _shared: SharedEnvironment | None
-
-    def __init__(self, path: Path, how: Opening) -> None:
-        self.path = path
-        self.readonly = how.readonly
-        self._how = how
+    def __init__(
+        self,
+        path: Path,
+        *,
+        readonly: bool = False,
+        sync: bool = True,
+        verify: Callable[[Path], None] | None = None,
+    ) -> None:
+        self.path, self.readonly, self.sync = path, readonly, sync
+        self._verify = verify
         self._data = str(path / DATA_FILE)
         self._trusted_until = 0.0
-        self._use(shared_environment.join(path, how))
+        self._shared: SharedEnvironment | None = None
+        self._use(self._join())
 
     @classmethod
     def create(
@@ -364,10 +127,16 @@ class Environment:
         """
         with drafted(resolved(path), replace=replace) as draft:
             make_environment(draft, names, initial or {})
-            with cls(draft, Opening(readonly=False, sync=False)) as handle:
+            with cls(draft, sync=False) as handle:
                 shared = handle.compare()
                 yield handle
-            shared_environment.require_left(shared)
+            if shared.environment is not None:
+                # It would write on without waiting for the disk.
+                _open.pop(shared.identity, None)
+                raise StorageError(
+                    f"a transaction is still open in the database that is built at {draft}",
+                    hint="end its iterators, snapshots and threads within the block",
+                )
 
     @contextlib.contextmanager
     def backup(self, path: str | os.PathLike[str]) -> Iterator[Self]:
@@ -399,7 +168,7 @@ class Environment:
 
         `verify` is called for a copied one that wasn't opened before, and raises if it is torn.
         """
-        return cls(resolved(path), Opening(readonly=readonly, verify=verify))
+        return cls(resolved(path), readonly=readonly, verify=verify)
 
     def read(self) -> ReadTransaction:
         """Return a snapshot for a `with` block; keep the block short, since it pins free pages."""
@@ -410,11 +179,11 @@ class Environment:
         self._require_writable()
         return WriteTransaction(self, timeout)
 
-    def is_at_path(self, shared: SharedEnvironment) -> bool:
+    def is_at_path(self, shared: "SharedEnvironment") -> bool:
         """Return whether an environment is that of the data file at the path now."""
         return inode_of(self._data) == shared.identity
 
-    def current(self) -> SharedEnvironment:
+    def current(self) -> "SharedEnvironment":
         """Return the environment of what was at the path within the last milliseconds.
 
         To look there takes a tenth of the time of a query, so reads don't do it each time.
@@ -424,7 +193,7 @@ class Environment:
             return shared
         return self.compare()
 
-    def compare(self) -> SharedEnvironment:
+    def compare(self) -> "SharedEnvironment":
         """Return the environment of what is at the path now, or raise MovedError.
 
         What has taken the place of the one that was opened must have the same header.
@@ -435,19 +204,76 @@ class Environment:
             self._trusted_until = now + drafts.NOTICED_SECONDS
             return shared
         self._trusted_until = 0.0
-        with shared_environment.table_lock:
+        with table_lock:
             opened = self._shared
             if opened is None:
                 raise ClosedError(f"this handle of {self.path} was closed", hint="open it again")
-            if opened is shared:  # no other thread was quicker
-                found = shared_environment.join_anew(opened, self.path, self._how)
-                log("WARNING", "%s now is another copy of the database", self.path)
-                self._closer.detach()
-                self._use(found)
-                return found
-            return opened
+            # Else another thread was quicker.
+            return self._follow(opened) if opened is shared else opened
 
-    def lockout(self, timeout: float = LOCK_SECONDS) -> "Lockout":
+    def _follow(self, opened: "SharedEnvironment") -> "SharedEnvironment":
+        """Go on with the database that is at the path now; raise MovedError if it is another."""
+        try:
+            found = self._join()
+        except (DatabaseNotFoundError, NotADatabaseError) as error:
+            raise MovedError(
+                f"the database at {self.path} was moved or removed: {error}",
+                hint="open it where it is now, or restore it",
+            ) from error
+        if found.header is None or found.header != opened.header:
+            _leave(found)
+            raise _replaced(self.path, opened.header, found.header)
+        log("WARNING", "%s now is another copy of the database", self.path)
+        leave = self._closer
+        self._use(found)
+        leave()
+        return found
+
+    def _join(self) -> "SharedEnvironment":
+        """Return the environment of what is at the path; its first handle opens it."""
+        attempts = _ATTEMPTS
+        while True:
+            with table_lock, disk_named(self.path):
+                identity = identify(self.path)
+                try:
+                    return self._shared_by(identity)
+                except (FpdbError, FileNotFoundError) as error:
+                    # Else it was replaced, or moved away and back, at this very moment.
+                    same = isinstance(error, FpdbError) and identify(self.path) == identity
+                    attempts -= 1
+                    if same or not attempts:
+                        raise
+
+    def _shared_by(self, identity: Identity) -> "SharedEnvironment":
+        """Return the environment of a data file, which this handle shares."""
+        _require_one_place(self.path, identity)
+        shared = _open.get(identity)
+        if shared is None:
+            require_openable(self.path, readonly=self.readonly)
+            if self._verify:
+                drafts.require_sealed(self.path, self._verify)
+            shared = SharedEnvironment(self, identity)
+            try:
+                shared.open()
+            except BaseException:
+                shared.lock.close()
+                raise
+            _open[identity] = shared
+            return shared
+        shared.users += 1
+        try:
+            shared.require_usable()
+            if not (self.readonly or shared.writable):
+                require_owner(self.path)
+        except BaseException:
+            _leave(shared)
+            raise
+        shared.directory = shared.lock.directory = self.path
+        shared.writable |= not self.readonly
+        shared.barred = True  # until its next transaction
+        return shared
+
+    def lockout(self, timeout: float = LOCK_SECONDS) -> Lockout:
         """Return what keeps all writers out of what is at the path, for a `with` block."""
         self._require_writable()
         return Lockout(self, timeout)
@@ -494,6 +320,308 @@ class Environment:
                 f"{self.path} was opened read-only", hint="open it with readonly=False"
             )
 
-    def _use(self, shared: SharedEnvironment) -> None:
+    def _use(self, shared: "SharedEnvironment") -> None:
         self._shared = shared
-        self._closer = weakref.finalize(self, shared_environment.leave, shared)
+        self._closer = weakref.finalize(self, _leave, shared)
+
+
+class SharedEnvironment:
+    """An LMDB environment, its sub-databases, its open transactions, and its handles."""
+
+    def __init__(self, handle: Environment, identity: Identity) -> None:
+        self.directory, self.identity = handle.path, identity
+        self.lock_file: Identity | None = None  # of LMDB; a data file must keep the one it has
+        # What two databases must share if handles of one may go on with the other.
+        self.header: bytes | None = None
+        # The LMDB environment is, at this moment, or its map had no room for a transaction.
+        self.readonly = True
+        self.writable = not handle.readonly  # a handle may write
+        self.unguarded = False  # writers do not see its snapshots
+        self.users = 1
+        self.pid = os.getpid()
+        self.lock = WriteLock(handle.path, identity)
+        self.environment: lmdb.Environment | None = None
+        self.begin: Callable[..., lmdb.Transaction[memoryview]] = self._refuse
+        self.databases: dict[str, lmdb._Database] = {}
+        # The open transactions. Single operations on a set are atomic, so beginning a transaction
+        # takes no lock. What an exception drops leaves the set by itself, by `dropped`.
+        self.active: set[Mark] = set()
+        self.dropped = self.active.discard
+        # While this is set, a transaction calls `admit` to begin, and `close_if_idle` at its end.
+        self.barred = True
+        self.failure: FpdbError | None = None
+        self.stranded = False
+        self.reader_check_due = 0.0
+        self._sync = handle.sync
+
+    def admit(self, mark: Mark, *, write: bool) -> None:
+        """Wait until a transaction may begin, and count it among the active ones."""
+        self.dropped(mark)
+        # A thread with an open transaction can't wait for itself to end it.
+        if self._is_active(threading.get_ident()) and not (write and self.readonly):
+            self.require_usable()
+            self.active.add(mark)
+            return
+        with table_lock:  # others may have opened it anew, and for reading, until here
+            self.require_usable()
+            if self.environment is None or (write and self.readonly):
+                self.open_anew()
+            elif self.readonly and self.writable and not self.active:
+                # The first write would do it, but not within a snapshot of its own thread.
+                with Attempt(self.lock) as free:
+                    if free:
+                        self.open_anew()
+            self._settle()
+            self.active.add(mark)
+
+    def begin_again(
+        self, mark: Mark, error: lmdb.Error, *, write: bool
+    ) -> "lmdb.Transaction[memoryview]":
+        """Remove what kept a transaction from beginning, and begin it once more."""
+        if isinstance(error, lmdb.MapResizedError):
+            self.dropped(mark)
+            self.open_anew()
+            self.admit(mark, write=write)
+        elif isinstance(error, lmdb.ReadersFullError) and self.environment:
+            self.environment.reader_check()
+        else:
+            raise self.fault(error) from error
+        try:
+            return self.begin(write=write, buffers=True)
+        except lmdb.Error as again:
+            raise self.fault(again) from again
+
+    def fault(self, error: lmdb.Error) -> FpdbError:
+        """Return fpdb's error for LMDB's; after damage nothing begins any more."""
+        translated = translate(error, self.directory)
+        if isinstance(translated, DamagedError):
+            self.failure, self.barred = translated, True
+        elif isinstance(error, lmdb.MapFullError):
+            self.readonly = self.barred = True
+        return translated
+
+    def open_anew_if_copied(self) -> None:
+        """Open the environment again if its map is of a file that nobody writes to any more.
+
+        On an overlay, the first process that opens a file to write makes a copy of it.
+        """
+        with contextlib.closing(LmdbFile(open_data(self.directory))) as file:
+            commit = max((meta.transaction for meta in file.metas() if meta.valid), default=0)
+        if self.last_commit() < commit and not self._is_active(threading.get_ident()):
+            self.open_anew()
+
+    def last_commit(self) -> int:
+        """Return the number of the last transaction in the file that is mapped."""
+        return self.environment.info()["last_txnid"] if self.environment else sys.maxsize
+
+    def check_readers_if_due(self) -> None:
+        """Free the reader slots of dead processes, once a second."""
+        now = time.monotonic()
+        if now >= self.reader_check_due and self.environment:
+            self.reader_check_due = now + READER_CHECK_SECONDS
+            self.environment.reader_check()
+
+    def close_if_idle(self) -> None:
+        """Close the environment if no handle needs it and no transaction is open."""
+        if self.users and not self.failure:
+            return
+        with table_lock:
+            self.barred = True
+            if (self.users == 0 or self.failure) and not self.active:
+                self._close()
+                self.lock.close()
+                if (self.users == 0 or not self.stranded) and _open.get(self.identity) is self:
+                    del _open[self.identity]
+
+    def require_usable(self) -> None:
+        """Raise the error that keeps every transaction from beginning, if there is one."""
+        if self.failure:
+            raise type(self.failure)(str(self.failure), hint=self.failure.hint)
+        if self.users == 0:
+            self._refuse()
+
+    def require_process(self) -> None:
+        """Raise ClosedError after a fork without Python's hooks: a write would corrupt the file."""
+        if self.pid != os.getpid() and self.environment is not None:
+            raise ClosedError(
+                f"{self.directory} was opened by process {self.pid}, not by this one",
+                hint="open the database after the fork",
+            )
+
+    def before_fork(self) -> None:
+        """Keep new transactions out, and let the other threads leave."""
+        self.barred = True
+        if not self._is_active(threading.get_ident()):
+            self._drain(FORK_SECONDS)
+
+    def after_fork_in_child(self, *, alone: bool) -> None:
+        """Drop what the child inherited; its next transaction opens the environment anew."""
+        quiet = alone and not self.active
+        self.active = set()
+        self.dropped = self.active.discard
+        self.barred = True
+        self.lock.forget()
+        if quiet:
+            self._close()
+        elif self.environment is not None:
+            # To close it would wait for threads that this process doesn't have, and would end
+            # the parent's transactions. So it must never be collected either, not even at exit.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.environment))
+            self.environment, self.begin, self.stranded = None, self._refuse, True
+            self.failure = ClosedError(
+                f"{self.directory} was inside a transaction when this process was forked",
+                hint="fork outside of transactions, in other threads too, or spawn",
+            )
+
+    def _is_active(self, thread: int) -> bool:
+        transactions = [mark() for mark in list(self.active)]
+        return any(other.thread == thread for other in transactions if other is not None)
+
+    def _drain(self, seconds: float) -> bool:
+        """Wait until no transaction is open; return whether that is so."""
+        ends, pause = time.monotonic() + seconds, _SHORTEST_PAUSE
+        while self.active:
+            if time.monotonic() >= ends:
+                return False
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        return True
+
+    def open(self) -> None:
+        """Open it for writing if a handle writes and no other process does, else for reading."""
+        # Opening a sub-database of a writable environment takes LMDB's write lock: that wait
+        # can't be interrupted, and holds the interpreter's lock.
+        free = Attempt(self.lock, OPENING_SECONDS) if self.writable else contextlib.nullcontext()
+        with free as writing:
+            environment = open_lmdb(
+                self.directory, readonly=not writing, sync=self._sync, expected=self.identity
+            )
+            try:
+                databases = self._open_databases(environment)
+            except BaseException:
+                environment.close()
+                raise
+            self.databases, self.readonly, self.pid = databases, not writing, os.getpid()
+            self.unguarded = not environment.flags()["lock"]
+            if not self.unguarded:
+                self.lock_file = inode_of(self.directory / LMDB_LOCK_FILE)
+            self.environment, self.begin = environment, environment.begin
+        self.reader_check_due = time.monotonic() + READER_CHECK_SECONDS
+        self._settle()
+
+    def _open_databases(self, environment: lmdb.Environment) -> "dict[str, lmdb._Database]":
+        try:
+            with environment.begin() as transaction:
+                names = [name for name, _ in transaction.cursor()]
+            # Without a transaction of ours: py-lmdb would close them with it.
+            opened = {name.decode(): environment.open_db(name, create=False) for name in names}
+            with environment.begin() as transaction:
+                header = opened.get("header")
+                found = transaction.get(b"header", db=header) if header else None
+            if self.header not in (None, found):  # the number of an inode was used again
+                self.failure = _replaced(self.directory, self.header, found)
+                raise self.failure
+            self.header = found
+        except (lmdb.IncompatibleError, lmdb.DbsFullError, UnicodeDecodeError) as error:
+            raise NotADatabaseError(
+                f"{self.directory} has other entries than fpdb's sub-databases",
+                hint="another program made it, or it is a copy that isn't complete: give another "
+                "path, and copy databases with `fpdb backup` or under `fpdb hold`",
+            ) from error
+        except lmdb.Error as error:
+            raise translate(error, self.directory) from error
+        return opened
+
+    def open_anew(self) -> None:
+        """Open the environment again, with the largest map that is possible now."""
+        with table_lock:
+            self.barred = True
+            self.lock.is_held()  # which ends what an exception has left
+            if self._is_active(threading.get_ident()):
+                raise self._busy("this thread is")
+            if not self._drain(DRAIN_SECONDS):
+                raise self._busy(f"another thread has been for {DRAIN_SECONDS:g} s")
+            self._close()
+            try:
+                require_openable(self.directory, readonly=not self.writable)
+                self.open()
+            except (DatabaseNotFoundError, NotADatabaseError, FileNotFoundError) as error:
+                raise moved(self.directory) from error
+
+    def _busy(self, who: str) -> StorageError:
+        return StorageError(
+            f"{self.directory} must be opened anew, for writing or for a larger map, but {who} "
+            "inside a transaction on it",
+            hint="end that snapshot or iterator first",
+        )
+
+    def _close(self) -> None:
+        environment, self.environment, self.lock_file = self.environment, None, None
+        self.begin, self.databases = self._refuse, {}
+        if environment is not None:
+            environment.close()
+
+    def _settle(self) -> None:
+        usable = self.environment is not None and not (self.readonly and self.writable)
+        self.barred = not usable or self.failure is not None or self.users == 0
+
+    def _refuse(self, **_: object) -> NoReturn:
+        raise ClosedError(f"{self.directory} was closed", hint="open it again")
+
+
+_open: dict[Identity, SharedEnvironment] = {}
+# Keeps other threads from joining, leaving, opening and closing environments.
+table_lock = threading.RLock()
+
+
+def _replaced(directory: Path, opened: bytes | None, found: bytes | None) -> MovedError:
+    said = []
+    for header in (found, opened):
+        said.append("no header")
+        with contextlib.suppress(FpdbError):
+            fields = unpack_header(header or b"")
+            said[-1] = f"recipe {fields['recipe'].get('name')}, uuid {fields['uuid']}"
+    return MovedError(
+        f"another database is at {directory} now: found {said[0]}; expected {said[1]}",
+        hint="open it again",
+    )
+
+
+def _require_one_place(directory: Path, identity: Identity) -> None:
+    """Raise unless the data file of a directory and LMDB's lock file belong together."""
+    lock_file = inode_of(directory / LMDB_LOCK_FILE)
+    for known, shared in _open.items():
+        if shared.lock_file and (known == identity) != (shared.lock_file == lock_file):
+            raise MovedError(
+                f"{DATA_FILE} or {LMDB_LOCK_FILE} of {directory} was replaced or removed within it",
+                hint="move whole directories; close all handles of both, then open it again",
+            )
+
+
+def _leave(shared: SharedEnvironment) -> None:
+    """Drop one handle; the last one closes the environment, after the last transaction."""
+    with table_lock:
+        shared.users -= 1
+        shared.close_if_idle()
+
+
+def _before_fork() -> None:
+    for shared in list(_open.values()):
+        shared.before_fork()
+
+
+def _after_fork_in_child() -> None:
+    # Unless a signal's exception ended the wait for `table_lock`, this thread has it.
+    alone = table_lock.acquire(blocking=False)
+    for shared in list(_open.values()):
+        shared.after_fork_in_child(alone=alone)
+
+
+os.register_at_fork(before=_before_fork, after_in_child=_after_fork_in_child)
+# Not in functions of Python, which a signal's exception could end at their beginning. What is
+# registered later comes first before a fork, and last after it.
+os.register_at_fork(
+    before=table_lock.acquire,
+    after_in_parent=table_lock.release,
+    after_in_child=table_lock._at_fork_reinit,  # type: ignore[attr-defined]  # noqa: SLF001 - as the standard library does
+)

@@ -23,7 +23,7 @@ COUNT = 100
 KILLS = """
 import importlib, signal
 from pathlib import Path
-from fpdb.storage.environment import WriteTransaction
+from fpdb.storage import WriteTransaction
 
 importlib.import_module("fpdb.maintenance.merge").check = lambda path, deep: iter(())
 *pair, c = argv

@@ -17,7 +17,7 @@ from fpdb.errors import (
     ReadOnlyError,
     StorageError,
 )
-from fpdb.storage import Environment, open_checks, shared_environment
+from fpdb.storage import Environment, environment, open_checks
 
 
 def put(env: Environment, key: bytes, value: bytes) -> None:
@@ -43,7 +43,7 @@ def test_what_is_written_is_read_after_reopening(path: Path) -> None:
         assert txn.entries("documents") == 1
         assert isinstance(cursor.value(), memoryview)
         assert txn.raw.id() > 0
-    assert not shared_environment._open
+    assert not environment._open
 
 
 def test_an_exception_undoes_the_transaction(env: Environment) -> None:
@@ -307,4 +307,4 @@ def test_the_slots_of_dead_readers_are_freed(
     monkeypatch.setattr(env._shared, "reader_check_due", time.monotonic())
     put(env, b"a", b"1")
     assert "no active readers" in raw.readers()
-    assert shared_environment.READER_CHECK_SECONDS == 1
+    assert environment.READER_CHECK_SECONDS == 1

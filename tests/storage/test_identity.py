@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fpdb.errors import ClosedError, MovedError
-from fpdb.storage import Environment, shared_environment
+from fpdb.storage import Environment, environment
 from fpdb.storage.drafts import NOTICED_SECONDS
 
 Run = Callable[..., str]
@@ -56,7 +56,7 @@ def handle(old: Path, request: pytest.FixtureRequest) -> Iterator[Environment]:
     with Environment.open(old, readonly=request.param) as env:
         assert get(env, b"who") == b"old"
         yield env
-    assert not shared_environment._open
+    assert not environment._open
 
 
 def write_while(env: Environment, act: Callable[[], object]) -> None:
@@ -140,10 +140,10 @@ def test_nothing_is_left_of_an_environment_whose_snapshot_outlived_its_handle(ol
     with Environment.open(old) as env:
         snapshot = env.read()
         snapshot.__enter__()
-    assert shared_environment._open
+    assert environment._open
     snapshot.__exit__(None, None, None)
     # Another file may get the number of its inode.
-    assert not shared_environment._open
+    assert not environment._open
 
 
 @pytest.mark.process

@@ -161,8 +161,8 @@ def test_a_fork_during_another_threads_long_read(closed: Path, run: Run) -> None
     out = run(
         FORK
         + """
-from fpdb.storage import shared_environment
-shared_environment.FORK_SECONDS = 0.1
+from fpdb.storage import environment
+environment.FORK_SECONDS = 0.1
 inside, go = threading.Event(), threading.Event()
 def read():
     with env.read():

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 import fpdb
-from fpdb.storage import shared_environment
+from fpdb.storage import environment
 
 READERS = """
 import lmdb, os, sys
@@ -22,7 +22,7 @@ def test_its_snapshots_are_kept(tmp_path, monkeypatch):
     one, other, away = tmp_path / "one.fpdb", tmp_path / "other.fpdb", tmp_path / "away.fpdb"
     for path in (one, other):
         fpdb.create(path, similarity=None).close()
-    known = shared_environment.open_lmdb
+    known = environment.open_lmdb
 
     def replaced(directory, **options):
         if directory == one and not away.exists():
@@ -30,7 +30,7 @@ def test_its_snapshots_are_kept(tmp_path, monkeypatch):
             other.rename(one)
         return known(directory, **options)
 
-    monkeypatch.setattr(shared_environment, "open_lmdb", replaced)
+    monkeypatch.setattr(environment, "open_lmdb", replaced)
     with fpdb.open(other) as db, db.snapshot() as snapshot:
         fpdb.open(one).close()  # now the other one is there
         assert away.exists()

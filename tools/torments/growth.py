@@ -15,7 +15,7 @@ from worker import Worker, Workers
 from workload import SIMILARITIES, sketch_of
 
 import fpdb
-from fpdb.storage import shared_environment
+from fpdb.storage import environment
 
 DOCUMENTS = 100_000
 BATCHES = [1, 10, 100, 300]
@@ -104,7 +104,7 @@ class Churn:
         held = _bytes(self.path)
         list(reader.kill())
         # The next check for dead readers frees its pages.
-        time.sleep(shared_environment.READER_CHECK_SECONDS)
+        time.sleep(environment.READER_CHECK_SECONDS)
         self.replace_until(self.replaced + count)
         return held, _bytes(self.path)
 

@@ -25,15 +25,13 @@ from frame import Figures, caught, going
 from worker import Channel, Workers
 
 import fpdb
-from fpdb.storage import environment, lock, shared_environment
+from fpdb.storage import environment, lock, transactions
 
 TIMEOUT = 5.0  # seconds after which a lock counts as stuck
 SHORT = 0.3
 THREADS = 2
 SIGNAL = int(signal.SIGUSR1)
-WATCHED = {
-    module.__file__ for module in (environment, lock, shared_environment, contextlib, weakref)
-}
+WATCHED = {module.__file__ for module in (environment, lock, transactions, contextlib, weakref)}
 ASKS = 20  # keys of each writer
 Act = Callable[[], object]
 

@@ -1,0 +1,297 @@
+"""Transactions of a database: snapshots, writes, and what keeps writers out.
+
+Memoryviews and cursors of a transaction end with its block, and in a write transaction a memoryview
+ends with the next write: copy what must last.
+"""
+
+import contextlib
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Iterable
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Self
+
+import lmdb
+
+from fpdb.errors import AccessError, ClosedError, DamagedError, FpdbError, MovedError
+from fpdb.models import Snapshots
+from fpdb.progress import log
+from fpdb.scratch import new_file
+from fpdb.storage.open_checks import disk_named, moved, translate
+
+if TYPE_CHECKING:
+    from fpdb.storage.environment import Environment, Mark
+
+    Cursor = lmdb.Cursor[memoryview]
+else:
+    Cursor = lmdb.Cursor
+
+_thread = threading.get_ident
+
+
+class ReadTransaction:
+    """A snapshot, as a context manager; `raw` and `databases` are for the hottest loops."""
+
+    __slots__ = (
+        *("__weakref__", "_handle", "cursors", "databases"),
+        *("kept", "mark", "raw", "shared", "thread"),
+    )
+
+    _writes = False
+    raw: "lmdb.Transaction[memoryview]"
+    databases: "dict[str, lmdb._Database]"
+
+    def __init__(self, handle: "Environment") -> None:
+        self._handle = handle
+        self.thread = 0
+        self.cursors: dict[str, Cursor] = {}
+        self.kept: dict[object, Any] = {}  # what callers keep with these cursors
+
+    def __enter__(self) -> Self:
+        caller = sys._getframe(1)  # noqa: SLF001 - no other way to get it
+        while True:
+            self.shared = shared = self._handle.current()
+            self.mark: Mark = weakref.ref(self, shared.dropped)
+            try:
+                self._begin(caller)
+            except BaseException as error:
+                self.abandon()
+                if not self._was_replaced(error):
+                    raise
+            else:
+                return self
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        shared, fault = self.shared, error if isinstance(error, lmdb.Error) else None
+        if isinstance(error, DamagedError):
+            log("ERROR", "%s is damaged: %s", self._handle.path, error)
+        self.cursors, self.kept = {}, {}
+        if self.mark not in shared.active:
+            self._leave(error)
+            return
+        # A transaction uses the pages again that the one two before it has freed. So it is the
+        # third after a snapshot that may change it, from when the second has committed.
+        overtaken = shared.unguarded and shared.last_commit() > self.raw.id() + 1
+        try:
+            if self._writes and error is None:
+                self.raw.commit()
+            else:
+                self.raw.abort()
+        except lmdb.Error as failure:
+            fault = failure
+        finally:
+            try:
+                del self.raw  # py-lmdb keeps the reader slot until it is collected
+                shared.active.discard(self.mark)
+                moved = self._writes and error is None and not self._handle.is_at_path(shared)
+            finally:
+                if self._writes:
+                    shared.lock.release(self)
+        translated = shared.fault(fault) if fault is not None else None
+        if shared.barred:
+            shared.close_if_idle()
+        if overtaken and (error is None or isinstance(error, (Exception, GeneratorExit))):
+            raise AccessError(
+                f"{shared.directory} was written to while user {os.geteuid()} read it without its "
+                "lock file",
+                hint="run as its owner, or read it again while nobody writes to it",
+            ) from error
+        if translated is not None:
+            raise translated from fault
+        if moved:
+            raise MovedError(
+                f"the database at {self._handle.path} was moved, removed or replaced during a "
+                "write, which isn't in what is there now",
+                hint="write again; fpdb moves and replaces databases between writes only",
+            )
+
+    def require_in_place(self) -> None:
+        """Raise MovedError unless the database that it reads is still at its path."""
+        if not self._handle.is_at_path(self.shared):
+            raise MovedError(
+                f"{self._handle.path} was moved, removed or replaced while it was held",
+                hint="copy it again: the copy may be of both",
+            )
+
+    def get(self, name: str, key: bytes) -> memoryview | None:
+        """Return the value of a key, or None."""
+        return self.raw.get(key, None, self.databases[name])
+
+    def cursor(self, name: str) -> Cursor:
+        """Return a cursor over a sub-database."""
+        return self.raw.cursor(self.databases[name])
+
+    def kept_cursor(self, name: str) -> Cursor:
+        """Return the cursor that is kept open for a sub-database; move it before each use."""
+        cursor = self.cursors.get(name)
+        if cursor is None:
+            cursor = self.cursors[name] = self.raw.cursor(self.databases[name])
+        return cursor
+
+    def entries(self, name: str) -> int:
+        """Return the number of entries of a sub-database."""
+        return self.raw.stat(self.databases[name])["entries"]
+
+    def bytes_of(self, name: str) -> int:
+        """Return the number of bytes that the pages of a sub-database take."""
+        stat = self.raw.stat(self.databases[name])
+        pages = stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]
+        return stat["psize"] * pages
+
+    def open_snapshots(self) -> Snapshots:
+        """Count the snapshots that processes have open, without this one, and find the oldest."""
+        environment, own = self.shared.environment, (self.raw.id(), os.getpid())
+        if environment is None:
+            return Snapshots(0, None, 0)
+        environment.reader_check()  # a process that was killed reads no more
+        lines = [line.split() for line in environment.readers().splitlines()[1:]]
+        found = [(int(number), int(pid)) for pid, _, number in lines if number.isdigit()]
+        if own in found:
+            found.remove(own)
+        oldest, reader = min(found) if found else (own[0], None)
+        # Others may have committed since this snapshot began.
+        return Snapshots(len(found), reader, max(own[0] - oldest, 0))
+
+    def copy_to(self, path: Path) -> None:
+        """Write this moment into a new data file, compacted."""
+        with disk_named(path.parent):
+            descriptor = new_file(path)
+            try:
+                if self.shared.environment is not None:
+                    self.shared.environment.copyfd(descriptor, compact=True, txn=self.raw)
+            except lmdb.Error as error:
+                raise translate(error, path.parent) from error
+            finally:
+                os.close(descriptor)
+
+    def _leave(self, error: BaseException | None) -> None:
+        # If a fork took place in the block, to end the transaction here would unpin the snapshot
+        # that the parent process is reading, in the memory that both share.
+        with contextlib.suppress(AttributeError):
+            del self.raw
+        if self._writes and error is None:
+            raise ClosedError(
+                f"the transaction on {self.shared.directory} belongs to the parent process, or "
+                "ended when this thread began another one",
+                hint="fork outside of transactions, and don't hold one in a generator",
+            )
+
+    def _begin(self, _caller: FrameType) -> None:
+        shared, mark, write = self.shared, self.mark, self._writes
+        if shared.unguarded:
+            shared.open_anew_if_copied()
+        self.thread = _thread()
+        shared.active.add(mark)
+        if shared.barred:
+            shared.admit(mark, write=write)
+        try:
+            self.raw = shared.begin(write=write, buffers=True)
+        except lmdb.Error as error:
+            self.raw = shared.begin_again(mark, error, write=write)
+        self.databases = shared.databases
+
+    def abandon(self) -> None:
+        """Undo what was begun, unless the block has ended."""
+        self.shared.active.discard(self.mark)
+        if self.shared.barred:
+            self.shared.close_if_idle()
+
+    def _was_replaced(self, error: BaseException) -> bool:
+        """Return whether a beginning failed because the database was replaced at this moment."""
+        return isinstance(error, FpdbError) and (
+            self._handle.compare() is not self.shared
+            # It was moved away and back.
+            or (isinstance(error, MovedError) and not self.shared.failure)
+        )
+
+
+class Ongoing:
+    """A transaction that goes on after each block, with fpdb's errors in place of LMDB's."""
+
+    __slots__ = ("_txn",)
+
+    def __init__(self, txn: ReadTransaction) -> None:
+        self._txn = txn
+
+    def __enter__(self) -> ReadTransaction:
+        shared = self._txn.shared
+        if self._txn.mark not in shared.active:
+            raise ClosedError(
+                f"the transaction on {shared.directory} has ended, or is another process's",
+                hint="use a snapshot within its `with` block, in the process that began it",
+            )
+        return self._txn
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, lmdb.Error):
+            raise self._txn.shared.fault(error) from error
+
+
+class WriteTransaction(ReadTransaction):
+    """The one transaction that writes: committed by a clean end of its block, else undone."""
+
+    __slots__ = ("_timeout",)
+
+    _writes = True
+
+    def __init__(self, handle: "Environment", timeout: float) -> None:
+        super().__init__(handle)
+        self._timeout = timeout
+
+    def _begin(self, caller: FrameType) -> None:
+        shared = self.shared
+        if shared.barred:
+            shared.require_usable()
+        shared.lock.acquire(self, caller, self._timeout)
+        if self._handle.compare() is not shared:  # it was replaced during the wait
+            raise moved(shared.directory)
+        shared.require_process()
+        shared.check_readers_if_due()
+        super()._begin(caller)
+        shared.lock.begun = self.raw
+
+    def abandon(self) -> None:
+        """Undo what was written, unless the block has ended."""
+        try:
+            if self.mark in self.shared.active and hasattr(self, "raw"):
+                self.raw.abort()
+        finally:
+            self.shared.lock.release(self)
+            super().abandon()
+
+    def put(self, name: str, key: bytes, value: bytes | bytearray | memoryview) -> None:
+        """Store a value under a key, replacing what was there."""
+        self.raw.put(key, value, db=self.databases[name])
+
+    def append(
+        self, name: str, key: bytes | memoryview, value: bytes | bytearray | memoryview
+    ) -> None:
+        """Store a value under a key after all others, which is faster and leaves no gaps."""
+        self.raw.put(key, value, append=True, db=self.databases[name])
+
+    def put_many(
+        self,
+        name: str,
+        entries: Iterable[tuple[bytes, bytes | memoryview]],
+        *,
+        append: bool = False,
+    ) -> None:
+        """Store values under their keys, or in the order of their keys after all others."""
+        with self.raw.cursor(self.databases[name]) as cursor:
+            cursor.putmulti(entries, append=append)
+
+    def delete(self, name: str, key: bytes) -> bool:
+        """Delete a key; return whether it was there."""
+        return self.raw.delete(key, db=self.databases[name])
+
+
+class Lockout(WriteTransaction):
+    """Keeps all writers out and writes nothing, so the database may be another at the end."""
+
+    __slots__ = ()
+
+    def __exit__(self, *_: object) -> None:
+        self.abandon()
