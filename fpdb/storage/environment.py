@@ -69,7 +69,7 @@ OPENING_SECONDS = 0.25
 DRAIN_SECONDS = 30.0
 FORK_SECONDS = 5.0
 READER_CHECK_SECONDS = 1.0
-_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.005
+_PAUSE = 0.001
 _ATTEMPTS = 100
 
 Mark = weakref.ref[Any]  # of an open transaction, which has the number of its `thread`
@@ -374,22 +374,14 @@ class SharedEnvironment:
             self._settle()
             self.active.add(mark)
 
-    def begin_again(
-        self, mark: Mark, error: lmdb.Error, *, write: bool
-    ) -> "lmdb.Transaction[memoryview]":
-        """Remove what kept a transaction from beginning, and begin it once more."""
+    def make_way(self, mark: Mark, error: lmdb.Error, *, write: bool) -> None:
+        """Remove what kept a transaction from beginning."""
         if isinstance(error, lmdb.MapResizedError):
             self.dropped(mark)
             self.open_anew()
             self.admit(mark, write=write)
-        elif isinstance(error, lmdb.ReadersFullError) and self.environment:
+        elif self.environment:  # every reader slot was taken
             self.environment.reader_check()
-        else:
-            raise self.fault(error) from error
-        try:
-            return self.begin(write=write, buffers=True)
-        except lmdb.Error as again:
-            raise self.fault(again) from again
 
     def fault(self, error: lmdb.Error) -> FpdbError:
         """Return fpdb's error for LMDB's; after damage nothing begins any more."""
@@ -439,10 +431,8 @@ class SharedEnvironment:
             raise type(self.failure)(str(self.failure), hint=self.failure.hint)
         if self.users == 0:
             self._refuse()
-
-    def require_process(self) -> None:
-        """Raise ClosedError after a fork without Python's hooks: a write would corrupt the file."""
         if self.pid != os.getpid() and self.environment is not None:
+            # It was forked without Python's hooks: a write would corrupt the file.
             raise ClosedError(
                 f"{self.directory} was opened by process {self.pid}, not by this one",
                 hint="open the database after the fork",
@@ -479,13 +469,10 @@ class SharedEnvironment:
 
     def _drain(self, seconds: float) -> bool:
         """Wait until no transaction is open; return whether that is so."""
-        ends, pause = time.monotonic() + seconds, _SHORTEST_PAUSE
-        while self.active:
-            if time.monotonic() >= ends:
-                return False
-            time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
-        return True
+        ends = time.monotonic() + seconds
+        while self.active and time.monotonic() < ends:
+            time.sleep(_PAUSE)
+        return not self.active
 
     def open(self) -> None:
         """Open it for writing if a handle writes and no other process does, else for reading."""
@@ -537,23 +524,18 @@ class SharedEnvironment:
         with table_lock:
             self.barred = True
             self.lock.is_held()  # which ends what an exception has left
-            if self._is_active(threading.get_ident()):
-                raise self._busy("this thread is")
-            if not self._drain(DRAIN_SECONDS):
-                raise self._busy(f"another thread has been for {DRAIN_SECONDS:g} s")
+            if self._is_active(threading.get_ident()) or not self._drain(DRAIN_SECONDS):
+                raise StorageError(
+                    f"{self.directory} must be opened anew, for writing or for a larger map, but "
+                    "this process is inside a transaction on it",
+                    hint="end that snapshot or iterator first",
+                )
             self._close()
             try:
                 require_openable(self.directory, readonly=not self.writable)
                 self.open()
             except (DatabaseNotFoundError, NotADatabaseError, FileNotFoundError) as error:
                 raise moved(self.directory) from error
-
-    def _busy(self, who: str) -> StorageError:
-        return StorageError(
-            f"{self.directory} must be opened anew, for writing or for a larger map, but {who} "
-            "inside a transaction on it",
-            hint="end that snapshot or iterator first",
-        )
 
     def _close(self) -> None:
         environment, self.environment, self.lock_file = self.environment, None, None

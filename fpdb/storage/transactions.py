@@ -57,6 +57,10 @@ class ReadTransaction:
             self.mark: Mark = weakref.ref(self, shared.dropped)
             try:
                 self._begin(caller)
+            except lmdb.Error as error:
+                fault = shared.fault(error)
+                self.abandon()
+                raise fault from error
             except BaseException as error:
                 self.abandon()
                 if not self._was_replaced(error):
@@ -189,8 +193,9 @@ class ReadTransaction:
             shared.admit(mark, write=write)
         try:
             self.raw = shared.begin(write=write, buffers=True)
-        except lmdb.Error as error:
-            self.raw = shared.begin_again(mark, error, write=write)
+        except (lmdb.MapResizedError, lmdb.ReadersFullError) as error:
+            shared.make_way(mark, error, write=write)
+            self.raw = shared.begin(write=write, buffers=True)
         self.databases = shared.databases
 
     def abandon(self) -> None:
@@ -243,12 +248,10 @@ class WriteTransaction(ReadTransaction):
 
     def _begin(self, caller: FrameType) -> None:
         shared = self.shared
-        if shared.barred:
-            shared.require_usable()
+        shared.require_usable()
         shared.lock.acquire(self, caller, self._timeout)
         if self._handle.compare() is not shared:  # it was replaced during the wait
             raise moved(shared.directory)
-        shared.require_process()
         shared.check_readers_if_due()
         super()._begin(caller)
         shared.lock.begun = self.raw

@@ -124,7 +124,7 @@ def test_it_cant_become_writable_under_a_reader_of_the_same_thread(closed: Path)
     with Environment.open(closed, readonly=True) as reader:
         with reader.read() as txn, Environment.open(closed) as writer:
             assert get(writer, bytes(8)) == bytes(100)
-            with pytest.raises(StorageError, match="but this thread is inside a trans") as caught:
+            with pytest.raises(StorageError, match="is inside a transaction") as caught:
                 put(writer, b"a", b"1")
             assert "end that snapshot" in caught.value.hint
             assert txn.entries("documents") == 1000
