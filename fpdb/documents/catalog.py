@@ -333,10 +333,7 @@ class TextCatalog(Catalog):
             rows = zip(ids[some].tolist(), keys[some].tolist(), numbers, strict=True)
             self._put_records(txn, (Stored(*row, added) for row in rows))
         named = sorted(zip(map(key_bytes, keys.tolist()), ids.tolist(), strict=True))
-        if txn.entries(KEYS):
-            key_pages.splice(txn, named, [])
-        else:
-            key_pages.fill(txn, [named])
+        key_pages.insert(txn, [named])
 
     def each(self, txn: ReadTransaction) -> Iterator[Stored]:
         return self.records(txn)
@@ -444,11 +441,7 @@ class IntegerCatalog(Catalog):
         times = np.broadcast_to(np.asarray(added, np.uint64), len(ids))
         parts = (slice(start, start + _ROWS) for start in range(0, len(ids), _ROWS))
         rows = ([ids[p], words[p] >> below, np.ascontiguousarray(times[p])] for p in parts)
-        if txn.entries("ids"):
-            for block in rows:
-                self.ids.splice(txn, block, self.ids.empty())
-        else:
-            self.ids.fill(txn, rows)
+        self.ids.insert(txn, rows)
 
     def slice_after(self, txn: ReadTransaction, after: Key | None, prefix: str) -> list[Stored]:
         if prefix:

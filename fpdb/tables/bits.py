@@ -68,17 +68,20 @@ class Permutation:
         """Permute an array of fingerprints; the identity returns the array itself."""
         if self.identity:
             return array
-        words = as_words(array)
-        found = [np.zeros_like(word) for word in words]
+        found = np.zeros_like(array)
         for *masks, by in self.moves:
-            parts = [word & mask for word, mask in zip(words, masks[-len(words) :], strict=True)]
+            if self.bits <= _WORD:
+                part = array & masks[0]
+                found |= part << by if by < _WORD else part >> 2 * _WORD - by
+                continue
+            high, low = array[:, 0] & masks[0], array[:, 1] & masks[1]
             if by & _WORD:
-                parts.reverse()
+                high, low = low, high
             left = by & np.uint64(_WORD - 1)
             # What leaves a word at the left comes into the other one, so bits move right as well.
-            for place, (part, other) in enumerate(zip(parts, parts[::-1], strict=True)):
-                found[place] |= (part << left | other >> (_WORD - left)) if left else part
-        return of_words(found)
+            found[:, 0] |= (high << left | low >> _WORD - left) if left else high
+            found[:, 1] |= (low << left | high >> _WORD - left) if left else low
+        return found
 
     def apply_one(self, fingerprint: int) -> int:
         """Permute one fingerprint."""

@@ -147,6 +147,14 @@ class SortedPages(ABC, Generic[R]):
         key = self.first_key(rows)
         txn.append(self.name, key, summed(page, self.seed_at(key)))
 
+    def insert(self, txn: WriteTransaction, blocks: Iterable[R]) -> None:
+        """Insert blocks of sorted rows, or fill an empty table with them, one after the other."""
+        if not txn.entries(self.name):
+            self.fill(txn, blocks)
+            return
+        for block in blocks:
+            self.splice(txn, block, self.empty())
+
     def splice(self, txn: WriteTransaction, insert: R, remove: R) -> None:
         """Remove rows and insert others, each sorted by its key and without repetitions.
 
