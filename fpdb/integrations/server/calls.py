@@ -27,7 +27,15 @@ from fpdb.integrations.server.messages import (
     checked,
     found,
 )
-from fpdb.integrations.server.replies import JSON, HttpReply, ProblemError, json_reply, status_of
+from fpdb.integrations.server.replies import (
+    JSON,
+    HttpReply,
+    ProblemError,
+    encode,
+    encoded_line,
+    json_reply,
+    status_of,
+)
 
 Body = TypeVar("Body")
 _check = msgspec.json.Decoder(CheckBody)
@@ -35,13 +43,14 @@ _query = msgspec.json.Decoder(QueryBody)
 _any = msgspec.json.Decoder()
 # What is wrong with one line, and not with the server.
 _REFUSALS = (fpdb.FpdbError, ProblemError)
-_encode_answer = msgspec.json.Encoder().encode
 # Queries of lines are answered for as long before it is another visitor's turn.
 _TURN_SECONDS = 0.02
 # The most bytes of metadata as JSON, of which three may become a hundred.
 _META = 1 << 19
 # In JSON, the first half of a surrogate pair that no second half follows.
 _HALF = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
+# Fields of a form on a page of the explorer.
+_MOST_FIELDS = 1_000
 _NUMBER = re.compile("[0-9]{1,20}")
 
 
@@ -147,6 +156,41 @@ CALLS = (
 )
 
 
+def explorer_calls(explorer: fpdb.Explorer) -> Sequence[Call]:
+    """Return the calls that are answered by the pages of an explorer."""
+
+    async def home(_: Request) -> HttpReply:
+        return HttpReply(status=HTTPStatus.SEE_OTHER, headers={"Location": "explore/"})
+
+    async def page(request: Request) -> HttpReply:
+        posted = request.scope["method"] == "POST"
+        data = await request.body() if posted else request.scope["query_string"]
+        try:
+            fields = parse_qs(
+                data.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=_MOST_FIELDS
+            )
+        except ValueError:
+            raise ProblemError(HTTPStatus.BAD_REQUEST, "the form has too many fields") from None
+        answer = partial(
+            explorer.answer,
+            request.scope["path"].rpartition("/")[2],
+            fields,
+            session=request.visitor.session,
+            posted=posted,
+            may_write=request.visitor.role == "write",
+        )
+        found = await request.read(answer)
+        request.application.memory.hold(request, len(found.body))
+        return HttpReply(found.body, found.status, found.headers)
+
+    return (
+        Call("GET", "/", home),
+        Call("GET", "/explore", home),
+        Call("GET", "/explore/*", page),
+        Call("POST", "/explore/*", page),
+    )
+
+
 async def _submit_documents(
     request: Request, lines: Sequence[bytearray]
 ) -> AsyncIterator[Awaitable[bytes]]:
@@ -203,7 +247,7 @@ async def _submit_questions(
             request.require_size(len(line))
             questions.append(_decoded(_query, line))
         except _REFUSALS as error:
-            questions.append(_written(_refused_query(error)))
+            questions.append(encoded_line(_refused_query(error)))
     while questions:
         answers = partial(_answered, request.application, questions)
         some = await request.answer(answers, _limit(questions[0]))
@@ -227,12 +271,8 @@ def _answered(application: Application, questions: Sequence[QueryBody | bytes]) 
                 question if isinstance(question, bytes) else _answer(application, question)
             )
         except _REFUSALS as error:
-            answers.append(_written(_refused_query(error)))
+            answers.append(encoded_line(_refused_query(error)))
     return answers
-
-
-def _written(answer: QueryAnswer) -> bytes:
-    return _encode_answer(answer) + b"\n"
 
 
 def _answer(application: Application, question: QueryBody) -> bytes:
@@ -252,10 +292,10 @@ def _written_within(application: Application, question: QueryBody) -> bytes | No
     matches, largest = _near(application, question), application.limits.answer
     answer = found(matches, application.database.shortfall(question.similarity))
     if question.limit > MANY_MATCHES:  # one that is too large isn't even made
-        sizes = accumulate(len(_encode_answer(match)) for match in answer.matches)
+        sizes = accumulate(len(encode(match)) for match in answer.matches)
         if any(size > largest for size in sizes):
             return None
-    written = _written(answer)
+    written = encoded_line(answer)
     return written if len(written) <= largest else None
 
 

@@ -10,7 +10,7 @@ import fpdb
 from fpdb.integrations.server.messages import ProblemDetails
 from fpdb.markup import element
 
-_encode = msgspec.json.Encoder().encode
+encode = msgspec.json.Encoder().encode
 JSON = {"Content-Type": "application/json"}
 # The first class of an error gives the status, and a hint if its own cures it in this process.
 _STATUSES: tuple[tuple[type[Exception], HTTPStatus, str], ...] = (
@@ -51,9 +51,14 @@ class ProblemError(Exception):
         self.headers = headers or {}
 
 
+def encoded_line(value: Any) -> bytes:
+    """Return a value as JSON, with the end of the line for those who call it in a terminal."""
+    return encode(value) + b"\n"
+
+
 def json_reply(value: Any) -> HttpReply:
-    """Return a reply of JSON, with the end of the line for those who call it in a terminal."""
-    return HttpReply(_encode(value) + b"\n", headers=JSON)
+    """Return a reply of JSON."""
+    return HttpReply(encoded_line(value), headers=JSON)
 
 
 def status_of(error: Exception) -> tuple[HTTPStatus, str | None]:
@@ -73,7 +78,7 @@ def problem_reply(error: Exception, *, page: bool = False) -> HttpReply:
         headers["Retry-After"] = "1"
     if not page:
         details = ProblemDetails(title=status.phrase, status=status.value, detail=detail, hint=hint)
-        return HttpReply(_encode(details) + b"\n", status, headers)
+        return HttpReply(encoded_line(details), status, headers)
     headers["Content-Type"] = "text/html; charset=utf-8"
     headers["Content-Security-Policy"] = "default-src 'none'"
     said = "".join(f"{each[:1].upper()}{each[1:]}. " for each in (detail, hint) if each)
