@@ -214,8 +214,8 @@ def _places(
 ) -> tuple[_Unsigned, NDArray[np.int32], _RowMarks]:
     """Return the numbers of documents in each table, their parts of crowds, and which count."""
     if not isinstance(plan, BandPlan):
-        masks = np.array([_split(mask, words.shape[1]) for mask in plan.masks], np.uint64)
-        masked = words[:, None, :] & masks
+        masks = b"".join(mask.to_bytes(8 * words.shape[1], "big") for mask in plan.masks)
+        masked = words[:, None, :] & np.frombuffer(masks, ">u8").reshape(-1, words.shape[1])
         # Of two words a hash, since all is compared.
         numbers = masked[..., 0] if masked.shape[2] == 1 else _mixed(masked)
         return numbers, np.zeros(numbers.shape, np.int32), np.ones(numbers.shape, np.bool_)
@@ -231,11 +231,6 @@ def _places(
         salted = likeness[rows] + (bands[:, None].astype(np.uint64) + np.uint64(1)) * _MIXING
         cells[rows, bands] = _mixed(salted) % parts[at[rows, bands]]
     return numbers, cells, marks
-
-
-def _split(mask: int, width: int) -> list[int]:
-    """Return a mask as words, the high one first."""
-    return [mask >> 64 * (width - 1 - word) & (1 << 64) - 1 for word in range(width)]
 
 
 def _mixed(words: _Unsigned) -> _Unsigned:

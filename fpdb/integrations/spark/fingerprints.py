@@ -46,11 +46,6 @@ class FingerprintType(NamedTuple):
     k: int = fpdb.Recipe.k
 
     @property
-    def words(self) -> tuple[str, ...]:
-        """The names of the 64-bit words, the high one first."""
-        return _WORD_NAMES if self.bits == 128 else _WORD_NAMES[1:]
-
-    @property
     def type(self) -> DataType:
         """Spark's type of such a column. Spark has signed integers only, so the bits count."""
         return _WIDE if self.bits == 128 else LongType()
