@@ -51,10 +51,6 @@ def _names(value: Any) -> list[str]:
     return [_name(each).strip() for each in names]
 
 
-def _number(value: Any) -> int:
-    return int(str(value))  # `scrapy crawl -s` sets strings
-
-
 def _similarity(value: Any) -> float:
     if value == "off":
         return 0.0
@@ -65,11 +61,8 @@ def _similarity(value: Any) -> float:
 
 def _one_of(*choices: str) -> Setting:
     """Return a setting that has one of some values, by default the first."""
-
-    def choose(value: Any) -> str:
-        return choices[choices.index(value)]
-
-    return Setting(choices[0], f"one of {', '.join(choices)}", choose)
+    allowed = dict(zip(choices, choices, strict=True))
+    return Setting(choices[0], f"one of {', '.join(choices)}", allowed.__getitem__)
 
 
 def _truth(value: Any) -> bool:
@@ -96,7 +89,7 @@ SETTINGS = {
     "FPDB_MARKUP": _one_of("text", "html"),
     "FPDB_KEY_FIELD": Setting("url", "the field with the key", _name),
     "FPDB_RECIPE": Setting(None, "the name of a recipe, or a file that ends in .toml", _recipe),
-    "FPDB_K": Setting(None, "a whole number", _number),
+    "FPDB_K": Setting(None, "a whole number", lambda value: int(str(value))),
     "FPDB_SIMILARITY": Setting(None, "a number above 0 and up to 1, or off", _similarity),
     "FPDB_ACTION": _one_of("tag", "drop"),
     "FPDB_TAG_FIELD": Setting("near_duplicate_of", "the field for the stored key", _name),
