@@ -49,7 +49,6 @@ def shingles(text):
 
 
 def jaccard(first, second):
-    """Return the share of shingles that two sets have in common."""
     return len(first & second) / len(first | second) if first and second else 0.0
 
 
@@ -103,8 +102,6 @@ def measure(name, say):
 
 
 class Database:
-    """A database with its defaults."""
-
     def __init__(self, path):
         self._database = fpdb.create(path, similarity=SIMILARITY, keys="integer")
 

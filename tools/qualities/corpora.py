@@ -31,8 +31,6 @@ _TAG = re.compile(r"<[^>]+>")
 
 @dataclass(frozen=True)
 class Corpus:
-    """Documents as they are (`raw`), and their texts."""
-
     name: str
     keys: list
     texts: list
@@ -90,7 +88,6 @@ def characters(text, n=5):
 
 
 def words(text, n=3):
-    """Cut runs of words, in lower case."""
     found = re.findall(r"\w+", text.lower())
     return {" ".join(found[at : at + n]) for at in range(len(found) - n + 1)}
 
@@ -101,7 +98,6 @@ def extracted(page):
 
 
 def folder():
-    """Return the folder of the corpora."""
     try:
         return Path(os.environ["FPDB_CORPORA"])
     except KeyError:
@@ -109,7 +105,6 @@ def folder():
 
 
 def records(name, files="*"):
-    """Yield the records of a corpus."""
     paths = sorted((folder() / name).glob(f"{files}.jsonl.gz"))
     if not paths:
         sys.exit(f"{folder() / name} has no documents ({files}.jsonl.gz)")
@@ -119,7 +114,6 @@ def records(name, files="*"):
 
 
 def load(name):
-    """Read a corpus."""
     found = list(records(name))
     # Where there is the text of an article as a person took it, it is used.
     raw = [next(record[each] for each in TEXTS if each in record) for record in found]

@@ -24,8 +24,6 @@ def indexes(similarity):
 
 
 class Index:
-    """An index of a package, which gets the shingles of texts that have some."""
-
     def __init__(self, index, form=list):
         self._index, self._form = index, form
 

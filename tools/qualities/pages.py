@@ -47,8 +47,6 @@ METHODS = {
 
 @dataclass(frozen=True)
 class Page:
-    """A page of a corpus, and the text of its article."""
-
     name: str
     html: str
     article: str
@@ -66,7 +64,6 @@ def load(name):
 
 
 def units(text, chinese):
-    """Count the words of a text, or its runs of three characters without white space."""
     if not chinese:
         return Counter(re.findall(r"\w+", text.lower()))
     text = "".join(text.split())
@@ -74,7 +71,6 @@ def units(text, chinese):
 
 
 def rate(found, truth):
-    """Return F1, precision and recall of what was found."""
     if not found or not truth:
         return (float(not found and not truth),) * 3
     common = (found & truth).total()
@@ -138,7 +134,6 @@ def designs(pages):
 
 
 def timed(method, page):
-    """Return what a method makes of a page, and the least time that it took."""
     taken = []
     for _ in range(RUNS):
         started = time.process_time()
@@ -148,7 +143,6 @@ def timed(method, page):
 
 
 def measured(method, pages, chinese):
-    """Return F1, precision, recall, the share similar to the article, and pages a second."""
     texts, times = zip(*(timed(method, page.html) for page in pages), strict=True)
     rates = [
         rate(units(text, chinese), units(page.article, chinese))
@@ -160,7 +154,6 @@ def measured(method, pages, chinese):
 
 
 def measure(options):
-    """Yield the table, and how many pages there are."""
     gc.set_threshold(GARBAGE)  # as in the process that reads pages
     english, chinese = (
         [page for page in load(name) if page.held_out or not options.half]

@@ -7,41 +7,33 @@ from fpdb import Grams, Secret, Weights
 
 HASHES = 5
 DEFAULT = fpdb.recipe("web")
-WORDS = fpdb.recipe("words")
+# The description, the preset that is changed, how many words or characters in a row, the weight.
+OTHERS = (
+    ("words, 1 + log count", "words", 1, "log"),
+    ("words, count", "words", 1, "count"),
+    ("words, square root", "words", 1, "sqrt"),
+    ("pairs of words, 1 + log count", "words", 2, "log"),
+    ("pairs of words, count", "words", 2, "count"),
+    ("three words in a row, 1 + log count", "words", 3, "log"),
+    ("windows of 3 characters, count", "char-4", 3, "count"),
+    ("windows of 4 characters, count", "char-4", 4, "count"),
+    ("windows of 4 characters, square root", "char-4", 4, "sqrt"),
+)
 
 
 def candidates():
-    """Return the recipes by their description."""
-    shingles = {
+    others = {
+        shown: fpdb.recipe(name).replace(grams=Grams(n=n, minimum=8), weights=Weights(by=by))
+        for shown, name, n, by in OTHERS
+    }
+    return {
         "**web**: shingles, 1 + log count": DEFAULT,
         "shingles, each once": DEFAULT.replace(weights=Weights(by="binary")),
+        **others,
     }
-    words = {
-        f"words, {shown}": WORDS.replace(grams=Grams(minimum=8), weights=Weights(by=by))
-        for by, shown in (("log", "1 + log count"), ("count", "count"), ("sqrt", "square root"))
-    }
-    pairs = {
-        f"pairs of words, {shown}": WORDS.replace(
-            grams=Grams(n=2, minimum=8), weights=Weights(by=by)
-        )
-        for by, shown in (("log", "1 + log count"), ("count", "count"))
-    }
-    triples = WORDS.replace(grams=Grams(n=3, minimum=8), weights=Weights(by="log"))
-    windows = {
-        f"windows of {n} characters, {shown}": fpdb.recipe("char-4").replace(
-            grams=Grams(n=n, minimum=8), weights=Weights(by=by)
-        )
-        for n, by, shown in (
-            (3, "count", "count"),
-            (4, "count", "count"),
-            (4, "sqrt", "square root"),
-        )
-    }
-    return shingles | words | pairs | {"three words in a row, 1 + log count": triples} | windows
 
 
 def rehashed(recipe):
-    """Return the recipe with several other hashes."""
     secrets = [Secret(bytes([seed]) * 16) for seed in range(HASHES)]
     return [
         recipe.replace(hash=dataclasses.replace(recipe.hash, secret=secret)) for secret in secrets

@@ -25,7 +25,6 @@ DEFAULT, DEFAULT_KS = "**web**", {3, 7, 9}
 
 
 def body(raw):
-    """Write all tables."""
     found, copies = raw["corpora"], raw["copies"]
     parts = [f"Measured with {', '.join(raw['versions'])}."]
     if copies:
@@ -50,7 +49,6 @@ def body(raw):
 
 
 def method_rows(copies):
-    """Write one row for each method, and one for the numbers of copies."""
     sums = defaultdict(int)
     reports = defaultdict(int)
     for own in copies.values():
@@ -112,7 +110,6 @@ def edit_rows(copies):
 
 
 def answer_rows(found):
-    """Write what each method finds among the texts of each corpus."""
     rows = [
         {"": "pairs"}
         | {
@@ -134,7 +131,6 @@ def answer_rows(found):
 
 
 def recipe_rows(found):
-    """Write each recipe at the largest k where it is precise everywhere, web at more."""
     rows = []
     for label in next(iter(found.values()))["recipes"]:
         more = DEFAULT_KS if label.startswith(DEFAULT) else set()

@@ -25,7 +25,6 @@ SENTENCE_END = re.compile(r"(?<=[.!?。！？\n])\s*")
 
 
 def measure(_):
-    """Yield a table for each corpus."""
     for name, shortest, space in CORPORA:
         rng = random.Random(7)
         found = [each["text"] or "" for each in corpora.records(name, "documents")]
@@ -43,7 +42,6 @@ def measure(_):
 
 
 def cut(text):
-    """Return all pieces of a text, words and what is between them."""
     runs = re.findall(r"[\u4e00-\u9fff]+|[^\W\u4e00-\u9fff]+|\W+", text)
     return [piece for run in runs for piece in (CUTS["jieba"](run) if is_word(run) else [run])]
 

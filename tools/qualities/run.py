@@ -135,7 +135,6 @@ def spread(ratings):
 
 
 def main():
-    """Run what the command line asks for."""
     parser = argparse.ArgumentParser(prog="tools/quality", description=__doc__)
     every = list(dict.fromkeys([*corpora.NAMES, *copies.NAMES]))
     parser.add_argument(
@@ -160,7 +159,6 @@ def main():
 
 
 def publish(names, options):
-    """Measure corpora, and print the tables of the page."""
     before = json.loads(RAW.read_text("utf-8")) if options.again or options.copies else {}
     raw = {part: before.get(part, {}) for part in ("versions", "corpora", "copies")}
     if not options.again:

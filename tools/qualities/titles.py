@@ -74,7 +74,6 @@ def load(language):
 
 
 def pairs_of(title):
-    """Return the pairs of neighbouring letters and digits of a title."""
     letters = "".join(filter(str.isalnum, title.casefold()))
     return {letters[at : at + 2] for at in range(len(letters) - 1)} or {letters}
 
@@ -84,7 +83,6 @@ def jaccard(first, second):
 
 
 def apart(first, second):
-    """Return the distances of fingerprints of any width."""
     counts = np.bitwise_count(first ^ second).astype(int)
     return counts if counts.ndim == 1 else counts.sum(axis=-1)
 
@@ -103,7 +101,6 @@ def recall(recipe, k, titles, copies):
 
 
 def precision(recipe, k, titles):
-    """Count the pairs of different titles within k: right ones, unclear ones, wrong ones."""
     batch = recipe.batch(titles.texts)
     places = np.flatnonzero(~batch.short)
     known = batch.fingerprints[places]
@@ -118,7 +115,6 @@ def precision(recipe, k, titles):
 
 
 def measure(_):
-    """Yield a table for each language."""
     for language, recipes in RECIPES.items():
         titles, dice = load(language), random.Random(16)
         sample = dice.sample(titles.texts, min(SAMPLE, len(titles.texts)))

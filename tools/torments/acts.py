@@ -33,7 +33,6 @@ class Act(NamedTuple):
 
 
 def acts(seed: int) -> list[Act]:
-    """Return all acts; the operations follow from the seed."""
     script = Script(seed, start=10**9)
     stored = Script(seed)
     known = next(iter(row for op in stored for row in op.get("documents", ())))[0]
@@ -75,16 +74,13 @@ class Place:
 
     @property
     def path(self) -> Path:
-        """Where the database is."""
         return self.folder / "db"
 
     @property
     def target(self) -> Path:
-        """Where another one is made."""
         return self.folder / "made"
 
     def renew(self, act: Act) -> None:
-        """Begin again."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir()
         shutil.copytree(self.work / act.stage, self.path)
@@ -116,7 +112,6 @@ class Place:
         return [f"the next one left {draft.name}" for draft in self.drafts()]
 
     def drafts(self) -> list[Path]:
-        """List what isn't the database, nor what was made."""
         return [file for file in self.folder.iterdir() if file not in (self.path, self.target)]
 
     def _flaws_of_made(self, act: Act) -> list[str]:
@@ -151,7 +146,6 @@ def flaws_of_made(name: str, path: Path, target: Path) -> list[str]:
 
 
 def make_at(name: str, path: Path, target: Path) -> None:
-    """Make another database."""
     if name == "merge":
         # What another process calls would be counted as if it was called by this one.
         with mock.patch("fpdb.maintenance.merge.check", return_value=()):

@@ -39,7 +39,6 @@ class Outcome(NamedTuple):
 
 
 def missing() -> str:
-    """Return what this torment lacks here."""
     return "" if importlib.util.find_spec("pyarrow") else "pyarrow isn't installed"
 
 
@@ -80,7 +79,6 @@ def _decoded_here(file: Any) -> Iterator[Any]:
 
 
 def run(figures: Figures, rounds: int, seed: int, work: Path) -> None:
-    """Change one to three bytes of a file in each round, and ingest it before a good file."""
     sources = _sources(work)
     figures.control = _control(sources, random.Random(seed), work)
     dice, slowest, largest = random.Random(seed), 0.0, 0
@@ -199,7 +197,6 @@ def _write(columns: dict[str, Any], path: Path) -> None:
 
 
 def _columns() -> dict[str, dict[str, Any]]:
-    """Return columns of all kinds, in groups."""
     import pyarrow
 
     rows = range(_ROWS)

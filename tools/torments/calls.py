@@ -56,7 +56,6 @@ class Torment:
         self._place, self._workers = place, workers
 
     def calls(self, act: Act) -> list[Call]:
-        """List the calls of an act that change the disk."""
         self._place.renew(act)
         log = self._place.work / "calls"
         worker = self._start(act)
@@ -105,7 +104,6 @@ class Torment:
         return Outcome(ended, verdict.lost, problems)
 
     def _judge(self, act: Act, ended: str, times: int = 1) -> Verdict:
-        """Judge the database of an act; what isn't done may be there or not."""
         oracle = self._place.oracle(act)
         for _ in range(times if act.operation else 0):
             oracle.hear({"begin": act.operation})

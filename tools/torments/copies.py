@@ -66,13 +66,11 @@ class Script:
         self.documents: Contents = {}
 
     def first(self) -> list[fpdb.Document]:
-        """Make the documents that are there before anything is written."""
         documents = [self._document(number) for number in range(KEYS)]
         self._adopt(documents, [])
         return documents
 
     def step(self) -> Step:
-        """Make what the next transaction adds and replaces, or deletes."""
         self.done += 1
         chance = self._chance
         numbers = chance.sample(range(KEYS), chance.randint(1, LARGEST_BATCH))
@@ -127,7 +125,6 @@ class Follower:
 
 
 def copy_by(name: str, path: Path, target: Path) -> None:
-    """Copy a database in one of the ways."""
     fpdb = (sys.executable, "-m", "fpdb")
     hold = (*fpdb, "hold", str(path), "--")
     match name:
@@ -277,7 +274,6 @@ def _read(path: Path) -> tuple[list[str], Contents | None, int | None]:
 
 
 def write(channel: Any, path: str, seed: int, writer: int) -> None:
-    """Write as fast as possible until killed."""
     script = Script(seed, writer)
     script.first()
     # The other writer may be stopped with the lock for as long as a copy is judged.

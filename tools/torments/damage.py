@@ -44,8 +44,6 @@ TINY = fpdb.Recipe("tiny", clean=(), segment="whitespace", grams=fpdb.Grams(mini
 
 
 class Shape(NamedTuple):
-    """What a database is like."""
-
     name: str
     keys: str
     bits: int
@@ -200,7 +198,6 @@ def read(source: Source) -> dict[str, Any]:
 
 
 def damage(source: Source, spoilt: bytes) -> None:
-    """Change the file where it lies."""
     with (source.path / "data.mdb").open("r+b") as file:
         file.write(spoilt)
         file.truncate(len(spoilt))
@@ -216,7 +213,6 @@ def check_here(path: Path, *, deep: bool) -> int:
 
 
 def check(path: Path) -> list[str]:
-    """Check as a user does; this very process must live."""
     try:
         return said(fpdb.check(path, deep=True))
     except fpdb.FpdbError as error:
@@ -224,7 +220,6 @@ def check(path: Path) -> list[str]:
 
 
 def said(problems: Any) -> list[str]:
-    """Return problems as lines."""
     return [f"{problem.where}: {problem.what}" for problem in problems]
 
 
