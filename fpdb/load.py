@@ -201,25 +201,17 @@ class _Load:
         """Open the database, or build one that appears at its path when the block ends."""
         new = self.new
         if is_vacant(self.path):
-            usual: dict[str, Any] = {
-                "keys": keys,
-                "recipe": "none",
-                "similarity": None,
-            }
-            wanted = usual | new
+            wanted: dict[str, Any] = {"keys": keys, "recipe": "none", "similarity": None} | new
             with Database.build(self.path, **wanted) as database:
                 yield database
                 if 0 < self.flow.counts.read == self.flow.counts.bad:
                     raise InputError(f"no record can be used, so {self.path} isn't created")
             return
         with Database.open(self.path, recipe=new.get("recipe"), k=new.get("k")) as database:
-            names = "keys", "similarity", "plan"
-            stored = {name: getattr(database, name) for name in names}
-            for name in new.keys() & stored.keys():
-                if new[name] not in (None, stored[name]):
+            for name in new.keys() & {"keys", "similarity", "plan"}:
+                if new[name] not in (None, stored := getattr(database, name)):
                     raise RecipeMismatchError(
-                        f"{self.path} was created with {name}={stored[name]}, "
-                        f"found {name}={new[name]}",
+                        f"{self.path} was created with {name}={stored}, found {name}={new[name]}",
                         hint=f"leave {name} out, or create another database",
                     )
             yield database

@@ -130,11 +130,9 @@ def near_many(
 ) -> Hits:
     """Find all documents within k of each fingerprint, in the order of query, distance and id."""
     parts: list[Hits] = []
-    done = 0
     for found in find_together(txn, index, fingerprints, k, budget=budget, most=most):
-        part = found.hits(limit, most)
+        part, done = found.hits(limit, most), sum(len(part.complete) for part in parts)
         parts.append(part._replace(queries=part.queries + done))
-        done += len(part.complete)
         _check_size(sum(len(part.ids) for part in parts))
     return Hits(*joined(parts))
 

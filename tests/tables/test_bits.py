@@ -87,15 +87,10 @@ def test_order_is_numeric_order(bits: int, data: st.DataObject) -> None:
     values = data.draw(st.lists(near, max_size=20))
     ids = data.draw(st.permutations(range(len(values))))
     array = to_array(values, bits)
+    assert array.shape == ((len(values), 2) if bits == 128 else (len(values),))
     assert to_ints(array[order(array)]) == sorted(values)
     assert to_ints(distinct(array)) == sorted(set(values))
     rows = order(array, np.array(ids, dtype=np.uint64)).tolist()
     assert [(values[row], ids[row]) for row in rows] == sorted(zip(values, ids, strict=True))
     # Without ties, equal ones stay as they came.
     assert order(array).tolist() == sorted(range(len(values)), key=values.__getitem__)
-
-
-@pytest.mark.parametrize("bits", WIDTHS)
-def test_no_fingerprints_have_a_shape_too(bits: int) -> None:
-    assert to_ints(to_array([], bits)) == []
-    assert to_array([], bits).shape == ((0, 2) if bits == 128 else (0,))

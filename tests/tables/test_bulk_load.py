@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fpdb.arrays import joined
 from fpdb.storage import Environment, ReadTransaction
 from fpdb.tables import Index, Plan, bulk_load
-from fpdb.tables.bits import order
+from fpdb.tables.bits import as_words, order
 from fpdb.tables.bulk_load import load_tables, source_of
 from fpdb.tables.plan import choose_plan, home_plan, nested_plan
 
@@ -36,14 +37,7 @@ def numbers(bits: int, count: int) -> Any:
 
 
 def rows_of(txn: ReadTransaction, index: Index) -> list[list[tuple[int, ...]]]:
-    return [
-        [
-            row
-            for page in pages.scan(txn)
-            for row in zip(*(column.tolist() for column in page), strict=True)
-        ]
-        for pages in (index.home, *index.further)
-    ]
+    return [[*zip(*joined(pages.scan(txn)), strict=True)] for pages in index.tables]
 
 
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
@@ -60,13 +54,10 @@ def test_ranges_load_what_one_sort_does(
             load_tables(txn, index, source_of(array, ids), len(ids), len(ids) * row // ranges)
         with environment.read() as txn:
             home, *further = rows_of(txn, index)
-    words = [array] if array.ndim == 1 else [array[:, 0], array[:, 1]]
-    pairs = zip(*(column.tolist() for column in (*words, ids)), strict=True)
-    assert home == sorted(pairs)
+    assert home == sorted(zip(*as_words(array), ids, strict=True))
     for table, rows in zip(plan.tables[1:], further, strict=True):
-        permuted = table.permutation.apply(array)
-        columns = [permuted] if permuted.ndim == 1 else [permuted[:, 0], permuted[:, 1]]
-        assert rows == sorted(set(zip(*(column.tolist() for column in columns), strict=True)))
+        permuted = as_words(table.permutation.apply(array))
+        assert rows == sorted(set(zip(*permuted, strict=True)))
 
 
 def test_pages_are_full_whatever_the_ranges(tmp_path: Path) -> None:
