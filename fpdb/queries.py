@@ -8,9 +8,20 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+import numpy as np
+
 from fpdb.arrays import Marks, each
 from fpdb.documents.catalog import View
-from fpdb.documents.lookup import Search, answer, answers, hits, near, to_document
+from fpdb.documents.lookup import (
+    Search,
+    answer,
+    answers,
+    hits,
+    near,
+    nearest_each,
+    to_document,
+    to_match,
+)
 from fpdb.documents.prepare import BATCH, Preparer, as_fingerprints, as_number
 from fpdb.documents.similarity import Side
 from fpdb.errors import DocumentNotFoundError, IncompleteWarning, InputError
@@ -19,6 +30,7 @@ from fpdb.models import (
     Cluster,
     Document,
     Key,
+    Match,
     Matches,
     Pair,
     require_choice,
@@ -189,13 +201,26 @@ class Queries(ABC):
         """
         yield from self._ask(documents, self._checked(k, limit, similarity))
 
-    def may_match(self, side: Side) -> Marks | Literal[True]:
-        """Mark the texts for which `query_prepared` may find a match, if they aren't short."""
-        bands = self._index.bands
-        if bands is None:
-            return True
+    def nearest_prepared(
+        self, texts: Side, similarity: float | None
+    ) -> tuple[dict[int, Match], Marks]:
+        """Find the nearest document of each of many prepared texts, by their places.
+
+        Those that are marked must be looked up by `query_prepared`.
+        """
+        search = self._checked(None, 1, similarity)
+        if search.similarity is None:
+            return {}, np.ones(len(texts.digests), np.bool_)
         with self._transaction() as txn:
-            return bands.met(txn, side.sketches, side.digests)
+            view = self._view(txn)
+            nearest = nearest_each(view, texts, search.similarity)
+            [alike] = ((nearest.shares >= 0) & ~nearest.crowded).nonzero()
+            columns = (each[alike].tolist() for each in nearest[:3])
+            found = {
+                place: to_match(view.catalog.named(txn, number), number, apart, share)
+                for place, number, share, apart in zip(alike.tolist(), *columns, strict=True)
+            }
+        return found, nearest.crowded
 
     def query_fingerprint(
         self, fingerprint: int, *, k: int | None = None, limit: int | None = None

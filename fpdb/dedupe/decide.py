@@ -28,8 +28,10 @@ from fpdb.tables.bits import to_ints
 
 # Characters of the texts that are decided together: records in memory wait until they are.
 _CHARACTERS = 1 << 26
-# Records that are added to a database together, each part of which rewrites most of its pages.
-ADDED = 1 << 17
+# Records that are looked up in a database together, since a part of them reads most of its pages.
+LOOKED_UP = 1 << 18
+# Records that are packed for a database at once.
+STORED = 1 << 14
 
 
 class Decider:
@@ -118,13 +120,14 @@ class Decider:
         read: list[RecordBlock] = []
         characters = 0
         stored = self._database is not None
+        together = LOOKED_UP if stored else GATHERED
         keyed = stored or self._told
         prepared = self._run.prepared(self._preparer, blocks, keyed=keyed, stored=stored)
         for block, columns in prepared:
             read.append(block._replace(read=RecordBatch))  # without what was read
             self._add(block, columns)
-            characters += int(columns.characters.sum())
-            if len(self._texts) - len(self._matched) >= GATHERED or characters >= _CHARACTERS:
+            characters += int(columns.characters.sum()) * bool(block.records)
+            if len(self._texts) - len(self._matched) >= together or characters >= _CHARACTERS:
                 self._look_up()
                 yield read
                 read, characters = [], 0
@@ -151,21 +154,22 @@ class Decider:
         start = len(self._matched)
         matched = np.full(len(self._texts) - start, -1)
         if self._database is not None:
-            texts = self._texts.all[start:]
-            asked = texts.short | self._database.may_match(texts.side)
-            [good] = (asked & ~self._is_bad.values[start:]).nonzero()
-            documents, entries = self._stored(start + good, named=False), list[bytes]()
-            similarity = self._run.similarity
+            texts, similarity = self._texts.all[start:], self._run.similarity
+            good = ~self._is_bad.values[start:]
+            found, crowded = self._database.nearest_prepared(texts.side, similarity)
+            [asked] = ((texts.short | crowded) & good).nonzero()
+            documents, entries = self._stored(start + asked, named=False), list[bytes]()
             answers = self._database.query_prepared(documents, similarity=similarity, limit=1)
-            for place, matches in zip(good.tolist(), answers, strict=True):
+            for place, matches in zip(asked.tolist(), answers, strict=True):
                 self._run.counts.incomplete += not matches.complete
-                for match in matches:
-                    if match.similarity == 1.0:
-                        self._same_sketch.append(start + place)
-                    matched[place] = len(self._matches) + len(entries)
-                    shown = origin_of(match.key, match.meta)
-                    entry = [match.key, *shown, match.similarity, match.distance]
-                    entries.append(json.dumps(entry).encode())
+                found.update((place, match) for match in matches)
+            for place, match in found.items():
+                if match.similarity == 1.0:
+                    self._same_sketch.append(start + place)
+                matched[place] = len(self._matches) + len(entries)
+                shown = origin_of(match.key, match.meta)
+                entry = [match.key, *shown, match.similarity, match.distance]
+                entries.append(json.dumps(entry).encode())
             self._matches.add(b"".join(entries), np.array(list(map(len, entries)), np.int64))
         self._matched.add(matched)
 
@@ -241,7 +245,7 @@ class Decider:
         if self._database is not None:
             kept = self._selection.kept
             kept = kept[~self._is_bad.values[kept]]
-            parts = (kept[start : start + ADDED] for start in range(0, len(kept), ADDED))
+            parts = (kept[start : start + STORED] for start in range(0, len(kept), STORED))
             self._database.runs.finish(self._stored_run(), map(self._stored, parts))
 
     def _copies(self) -> int:

@@ -9,27 +9,29 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, count, islice
+from itertools import chain, islice
 from typing import Any, SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.arrays import Column, Marks, Rows
+from fpdb.arrays import Column, Marks, Rows, among
+from fpdb.documents.similarity import Side
 from fpdb.errors import DamagedError, InputError
 from fpdb.models import DIGEST_BYTES, LATEST, Key
 from fpdb.progress import tracked
 from fpdb.storage import ReadTransaction, WriteTransaction
 from fpdb.storage.format import (
+    ID_BYTES,
     LARGEST_KEY,
     Counters,
     Marked,
     Stored,
     marks_in,
     pack_record,
+    require_checksum,
     unpack_record,
 )
-from fpdb.storage.origin import renamed
 from fpdb.storage.text_pages import LONGEST_TEXT, TextEntry, find_text
 from fpdb.tables import Index
 from fpdb.tables.bands import Sketches
@@ -199,18 +201,6 @@ class Catalog(ABC):
     @abstractmethod
     def _key_rows(self, entries: list[Any]) -> Any: ...
 
-    def under_free_keys(self, txn: ReadTransaction, documents: Sequence[Stored]) -> list[Stored]:
-        """Rename documents whose keys are stored, or come twice."""
-        numbers = count(Counters.unpack(txn.get("counters", b"counters")).next_id)
-        taken = self.holds(txn, np.array([document.key for document in documents], object))
-        named: dict[Key, Stored] = {}
-        for document, is_taken in zip(documents, taken.tolist(), strict=True):
-            free = renamed(document, next(numbers)) if is_taken else document
-            while free.key in named or (free is not document and self.find(txn, free.key)):
-                free = renamed(document, next(numbers))
-            named[free.key] = free
-        return list(named.values())
-
     def short_ids(self, txn: ReadTransaction, digest: bytes) -> Iterator[int]:
         """Yield the ids of the short texts with a digest; zeros are of texts that equal none."""
         if not any(digest):
@@ -231,6 +221,21 @@ class Catalog(ABC):
         value = txn.get("documents", number.to_bytes(8, "big"))
         return None if value is None else unpack_record(value, number, self._bits)
 
+    def sides(self, txn: ReadTransaction, ids: Column) -> Side:
+        """Return what texts are compared by, given the sorted ids of their documents."""
+        packed = ids.astype(">u8").tobytes()
+        wanted = [packed[at : at + ID_BYTES] for at in range(0, len(packed), ID_BYTES)]
+        with txn.cursor("documents") as cursor:
+            entries = cursor.getmulti(wanted)
+        for number, (_, value) in zip(ids.tolist(), entries, strict=False):
+            require_checksum(value, number)
+        found, marks, fingerprints = marks_in(entries, self._bits)
+        if len(found) < len(ids):
+            missing = ids[~among(ids, found)].tolist()[0]
+            raise DamagedError(f"the document {missing} isn't there, or is a short text")
+        digests = np.ascontiguousarray(marks[:, :DIGEST_BYTES]).view(np.uint64)
+        return Side(fingerprints, digests, np.ascontiguousarray(marks[:, DIGEST_BYTES:]))
+
     def packed(self, txn: ReadTransaction, ids: Column) -> list[bytes]:
         """Return the records of documents with texts as they are stored, by their ids."""
         numbers = ids.tolist()
@@ -250,7 +255,7 @@ class Catalog(ABC):
             raise DamagedError(f"the document {number} isn't there")
         return stored
 
-    def _put_records(self, txn: WriteTransaction, documents: Iterable[Stored]) -> None:
+    def put_records(self, txn: WriteTransaction, documents: Iterable[Stored]) -> None:
         """Write records under their ids, and short texts under their digests as well."""
         with txn.cursor("documents") as cursor:
             last = int.from_bytes(cursor.key()) if cursor.last() else -1
@@ -316,7 +321,7 @@ class TextCatalog(Catalog):
             if stored.id not in kept:
                 txn.delete("documents", stored.id.to_bytes(8, "big"))
                 gone.append((key_bytes(str(stored.key)), stored.id))
-        self._put_records(txn, saved)
+        self.put_records(txn, saved)
         new = [(key_bytes(str(each.key)), each.id) for each in saved if each.id not in replaced]
         key_pages.splice(txn, sorted(new), sorted(gone))
 
@@ -331,7 +336,7 @@ class TextCatalog(Catalog):
             some = slice(start, start + SLICE)
             numbers = to_ints(fingerprints[some])
             rows = zip(ids[some].tolist(), keys[some].tolist(), numbers, strict=True)
-            self._put_records(txn, (Stored(*row, added) for row in rows))
+            self.put_records(txn, (Stored(*row, added) for row in rows))
         named = sorted(zip(map(key_bytes, keys.tolist()), ids.tolist(), strict=True))
         key_pages.insert(txn, [named])
 
@@ -423,7 +428,7 @@ class IntegerCatalog(Catalog):
             if _has_record(stored):
                 txn.delete("documents", stored.id.to_bytes(8, "big"))
                 self._delete_short(txn, stored)
-        self._put_records(txn, filter(_has_record, saved))
+        self.put_records(txn, filter(_has_record, saved))
 
     def holds(self, txn: ReadTransaction, keys: Keys) -> Marks:
         return self.ids.holds(txn, [keys])

@@ -5,7 +5,11 @@ from functools import lru_cache, partial
 from itertools import islice, starmap
 from typing import NamedTuple
 
+import numpy as np
+
+from fpdb.arrays import Column, Marks, Places, differs, portions, ranked, spans
 from fpdb.documents.catalog import View
+from fpdb.documents.similarity import Shares, Side, jaccard
 from fpdb.errors import DamagedError
 from fpdb.fingerprint.sketches import least_estimate, one_jaccard
 from fpdb.models import Document, Match, Matches
@@ -13,7 +17,8 @@ from fpdb.progress import log
 from fpdb.storage.format import Stored
 from fpdb.storage.origin import unpack_meta
 from fpdb.tables import Hits, find_together, near_many
-from fpdb.tables.bits import Fingerprints, to_array
+from fpdb.tables.bands import MOST_COMPARED, MOST_OF_A_BAND
+from fpdb.tables.bits import Distances, Fingerprints, distances, to_array
 
 # Of one query: rows that are read, and documents that are returned, before it is cut.
 CANDIDATES = 1_000_000
@@ -22,6 +27,10 @@ DOCUMENTS = 10_000
 _KEPT = 10_000
 # Fewer queries than this are faster one by one.
 FEW = 128
+# Numbers of bands that are looked up together, and pairs of a text and a document whose sketches
+# are compared together.
+_NUMBERS = 1 << 20
+_PAIRS = 1 << 18
 
 
 class Search(NamedTuple):
@@ -48,6 +57,80 @@ def answer(view: View, question: Stored, search: Search) -> Matches:
         ids, complete = bands.near(view.txn, bands.numbers(question.sketch, question.digest))
         found = Candidates([(0, ids)] if ids else [], complete)
     return matched(question, found, search, partial(view.catalog.named, view.txn))
+
+
+class Nearest(NamedTuple):
+    """The most similar document of each of many texts: its id, how similar it is, the distance.
+
+    The share of a text that is like none is -1. A `crowded` one has too many candidates to be
+    compared here.
+    """
+
+    ids: Column
+    shares: Shares
+    distances: Distances
+    crowded: Marks
+
+    @classmethod
+    def none(cls, count: int) -> "Nearest":
+        """Return that of some texts before any document is compared."""
+        shares, apart = np.full(count, -1.0), np.zeros(count, np.uint8)
+        return cls(np.zeros(count, np.uint64), shares, apart, np.zeros(count, np.bool_))
+
+    def update(self, texts: Places, ids: Column, shares: Shares, apart: Distances) -> None:
+        """Take the better of what is known and of other documents.
+
+        Of two that are as near, it is the one that was added first.
+        """
+        sequence = np.lexsort((ids, apart, -shares, texts))
+        sequence = sequence[differs(texts[sequence])]
+        own, ids, shares, apart = texts[sequence], ids[sequence], shares[sequence], apart[sequence]
+        old, near = self.shares[own], self.distances[own]
+        nearer = (apart < near) | ((apart == near) & (ids < self.ids[own]))
+        better = (shares > old) | ((shares == old) & nearer)
+        own = own[better]
+        self.ids[own], self.shares[own], self.distances[own] = (
+            ids[better],
+            shares[better],
+            apart[better],
+        )
+
+
+def nearest_each(view: View, texts: Side, similarity: float) -> Nearest:
+    """Find the most similar document of each of many texts, as columns.
+
+    Documents that agree in a band are compared. A text without a sketch is found by its digest.
+    """
+    [bands] = filter(None, [view.index.bands])
+    least, nearest = least_estimate(similarity), Nearest.none(len(texts.digests))
+    numbers, marks = bands.shape.columns(texts.sketches, texts.digests)
+    numbers, owners = numbers[marks], marks.nonzero()[0]
+    sequence = np.argsort(numbers)
+    numbers, owners = numbers[sequence], owners[sequence]
+    del sequence, marks
+    heads = np.append(differs(numbers).nonzero()[0], len(numbers))
+    candidates = np.zeros(len(nearest.crowded), np.int64)
+    for start in range(0, len(heads) - 1, _NUMBERS):
+        some = heads[start : start + _NUMBERS + 1]
+        wanted, repeats = numbers[some[:-1]], np.diff(some)
+        bounds, ids = bands.pages.last_numbers(view.txn, [wanted], MOST_OF_A_BAND)
+        own = owners[some[0] : some[-1]]
+        starts, counts = np.repeat(bounds[:-1], repeats), np.repeat(np.diff(bounds), repeats)
+        candidates += np.bincount(own, counts, len(candidates)).astype(np.int64)
+        nearest.crowded[own[counts > MOST_OF_A_BAND]] = True
+        nearest.crowded[candidates > MOST_COMPARED] = True
+        counts[nearest.crowded[own]] = 0
+        for few in portions(counts, _PAIRS):
+            asking = np.repeat(own[few], counts[few])
+            [found], at = ranked([ids[spans(starts[few], counts[few])]])
+            stored = view.catalog.sides(view.txn, found)
+            shares = jaccard(texts, asking, stored, at)
+            [near] = (shares >= least).nonzero()
+            asking, at = asking[near], at[near]
+            prints = texts.fingerprints[asking], stored.fingerprints[at]
+            apart = distances(*prints, view.index.plan.bits)
+            nearest.update(asking, found[at], shares[near], apart)
+    return nearest
 
 
 class Candidates(NamedTuple):
@@ -168,7 +251,7 @@ def _compared(
             share = 1.0 if same else one_jaccard(sketch, stored.sketch)
             if share >= least:
                 apart = (fingerprint ^ (stored.fingerprint or 0)).bit_count()
-                matches.append(_match(stored, number, apart, share))
+                matches.append(to_match(stored, number, apart, share))
     return _ranked(matches, search.limit, complete=found.complete)
 
 
@@ -185,11 +268,12 @@ def _nearest(found: Candidates, limit: int | None, read: Callable[[int], Stored]
             if len(matches) == DOCUMENTS:
                 complete = False
                 break
-            matches.append(_match(read(number), number, apart))
+            matches.append(to_match(read(number), number, apart))
     return _ranked(matches, limit, complete=complete)
 
 
-def _match(stored: Stored, number: int, apart: int, share: float | None = None) -> Match:
+def to_match(stored: Stored, number: int, apart: int, share: float | None = None) -> Match:
+    """Return a document with an id as a match."""
     return Match(stored.key, number, apart, share, unpack_meta(stored.meta))
 
 

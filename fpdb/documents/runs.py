@@ -42,12 +42,8 @@ class Runs:
         Nothing is replaced: a document whose key is taken gets another one. Return how many there
         are. A run that adds nothing is forgotten: it could as well be run again.
         """
-        added = 0
         with without_collector(), self.environment.write(self.timeout) as txn:
-            for part in parts:
-                documents = self.catalog.under_free_keys(txn, part)
-                Writer(txn, self.index, self.catalog).add_new(documents)
-                added += len(documents)
+            added = Writer(txn, self.index, self.catalog).add_new(parts)
             layout.forget_files(txn, [run.key])
             if added:
                 layout.write_files(txn, [run._replace(finished=True)])

@@ -3,21 +3,25 @@
 import contextlib
 import gc
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import count, islice
 
 import numpy as np
 
-from fpdb.arrays import Column
+from fpdb.arrays import Column, joined
 from fpdb.documents.batch_lookup import BatchLookup
-from fpdb.documents.catalog import Catalog, Keys, View
+from fpdb.documents.catalog import Catalog, Keys, View, find_key, key_bytes, key_pages
 from fpdb.documents.lookup import Search, answer, to_matches
 from fpdb.models import Added, Key, Matches
 from fpdb.storage import WriteTransaction
 from fpdb.storage.format import Stored
+from fpdb.storage.origin import renamed
 from fpdb.tables import Index
+from fpdb.tables.bands import Sketches
 from fpdb.tables.bits import Fingerprints, to_array, to_ints
 from fpdb.tables.bulk_load import load_tables, source_of
 
+# New documents whose keys and rows are written together.
+ADDED_TOGETHER = 1 << 20
 # Documents that are replaced or removed at a time, which bounds the memory of a transaction.
 _TOGETHER = 50_000
 # So few documents are put into empty tables as into others.
@@ -94,12 +98,48 @@ class Writer:
         self._next_id += len(keys)
         return np.arange(first, self._next_id, dtype=np.uint64)
 
-    def add_new(self, documents: Sequence[Stored]) -> None:
-        """Add documents whose text keys are free, and differ."""
-        for number, document in enumerate(documents, self._next_id):
-            self._saved[document.key] = Stored(number, *document[1:])
-        self._next_id += len(documents)
-        self._apply()
+    def add_new(self, parts: Iterable[Sequence[Stored]]) -> int:
+        """Add documents with text keys, some at a time; one whose key is taken gets another.
+
+        Their keys and rows are spread over all pages of the tables, so those of very many are
+        written together.
+        """
+        before, numbers = self._next_id, count(self._next_id)
+        named: dict[bytes, int] = {}
+        rows: list[tuple[Fingerprints, Sketches]] = []
+        for part in parts:
+            documents: list[Stored] = []
+            for document in part:
+                free, data = document, key_bytes(str(document.key))
+                while data in named or find_key(self._txn, data) is not None:
+                    free = renamed(document, next(numbers))
+                    data = key_bytes(str(free.key))
+                named[data] = self._next_id
+                documents.append(Stored(self._next_id, *free[1:]))
+                self._next_id += 1
+            self._catalog.put_records(self._txn, documents)
+            tabled = [each for each in documents if each.fingerprint is not None]
+            prints = to_array((each.fingerprint or 0 for each in tabled), self._index.plan.bits)
+            rows.append((prints, Sketches.of(tabled)))
+            sketches = sum(bool(each.sketch) for each in documents)
+            self._count(len(documents), len(documents) - len(tabled), sketches)
+            if len(named) >= ADDED_TOGETHER:
+                self._add_rows(named, rows)
+        self._add_rows(named, rows)
+        return self._next_id - before
+
+    def _add_rows(self, named: dict[bytes, int], rows: list[tuple[Fingerprints, Sketches]]) -> None:
+        """Write the keys and the rows of new documents, and forget them."""
+        if not named:
+            return
+        key_pages.splice(self._txn, sorted(named.items()), [])
+        prints = np.concatenate([each for each, _ in rows])
+        sketches = Sketches(*joined(each for _, each in rows))
+        rows.clear()
+        named.clear()
+        self._index.update(self._txn, (prints, sketches.ids), self._rows([], {}))
+        if self._index.bands:
+            self._index.bands.add(self._txn, sketches)
 
     def add(self, documents: Sequence[Stored], duplicates: Search | None = None) -> list[Added]:
         """Add documents, or replace those with their keys.

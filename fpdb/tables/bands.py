@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.arrays import Column, Marks, Rows, joined, ranked
+from fpdb.arrays import Column, Marks, Rows, joined
 from fpdb.errors import PlanError
 from fpdb.fingerprint.sketches import BINS, BITS
 from fpdb.models import DIGEST_BYTES, SKETCH_BYTES
@@ -153,11 +153,17 @@ class BandTable:
 
     def rows(self, documents: Sequence[Stored]) -> Rows:
         """Return the rows of documents, sorted; a short text has none."""
-        block = Sketches.of([each for each in documents if each.fingerprint is not None])
+        return self._rows(Sketches.of([each for each in documents if each.fingerprint is not None]))
+
+    def _rows(self, block: Sketches) -> Rows:
         numbers, marks = self.shape.columns(block.sketches, block.digests)
         rows = [numbers[marks], block.ids[marks.nonzero()[0]]]
         sequence = order(*rows)
         return [column[sequence] for column in rows]
+
+    def add(self, txn: WriteTransaction, documents: Sketches) -> None:
+        """Insert the rows of new documents."""
+        self.pages.splice(txn, self._rows(documents), self.pages.empty())
 
     def update(
         self, txn: WriteTransaction, insert: Sequence[Stored], remove: Sequence[Stored]
@@ -170,17 +176,6 @@ class BandTable:
     def near(self, txn: ReadTransaction, numbers: list[int]) -> tuple[list[int], bool]:
         """Return the ids of the documents under some sorted numbers, and whether these are all."""
         return _chosen([found for _, found in self.pages.runs(txn, numbers, MOST_OF_A_BAND)])
-
-    def met(self, txn: ReadTransaction, sketches: NDArray[np.uint8], digests: Column) -> Marks:
-        """Mark the texts that have a number of a stored one, or no number at all."""
-        numbers, marks = self.shape.columns(sketches, digests)
-        [wanted], places = ranked([numbers[marks]])
-        bounds, _ = self.pages.last_numbers(txn, [wanted], 0)
-        found = np.zeros(marks.shape, np.bool_)
-        found[marks] = (np.diff(bounds) > 0)[places]
-        found[~marks.any(axis=1)] = True
-        met: Marks = np.logical_or.reduce(found, axis=1)
-        return met
 
     def near_each(
         self, txn: ReadTransaction, asked: Sequence[Sequence[int]]

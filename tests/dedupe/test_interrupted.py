@@ -11,8 +11,9 @@ import pytest
 import fpdb
 from fpdb import scratch
 from fpdb.dedupe import decide, files
+from fpdb.documents import writer
+from fpdb.documents.catalog import Catalog
 from fpdb.documents.runs import Runs
-from fpdb.documents.writer import Writer
 
 
 class StoppedError(Exception):
@@ -21,8 +22,13 @@ class StoppedError(Exception):
 
 @pytest.fixture
 def small_batches(monkeypatch):
-    monkeypatch.setattr(decide, "GATHERED", 20)
-    monkeypatch.setattr(decide, "ADDED", 20)
+    for module, name in [
+        (decide, "GATHERED"),
+        (decide, "LOOKED_UP"),
+        (decide, "STORED"),
+        (writer, "ADDED_TOGETHER"),
+    ]:
+        monkeypatch.setattr(module, name, 20)
 
 
 @pytest.fixture
@@ -67,7 +73,7 @@ def stop(patch, where):
     elif where == "when they are in their places":
         patch.setattr(Runs, "finish", fail)
     elif where == "in the last transaction":
-        real_write = Writer._apply
+        real_write = Catalog.put_records
         calls = []
 
         def add(*arguments):
@@ -76,7 +82,7 @@ def stop(patch, where):
                 raise StoppedError
             return real_write(*arguments)
 
-        patch.setattr(Writer, "_apply", add)
+        patch.setattr(Catalog, "put_records", add)
 
 
 PLACES = (

@@ -24,6 +24,7 @@ from frame import Ended, Figures, apart, caught, going
 
 import fpdb
 from fpdb.dedupe import decide
+from fpdb.documents import writer
 from fpdb.documents.runs import Runs
 from fpdb.scratch import Drafts
 
@@ -157,7 +158,7 @@ def _killed(first: Run, folder: Path, moment: int) -> str:
 
 def _forked(work: Callable[[], object]) -> Ended:
     def run() -> object:
-        decide.GATHERED = decide.ADDED = TOGETHER
+        decide.GATHERED = decide.LOOKED_UP = decide.STORED = writer.ADDED_TOGETHER = TOGETHER
         return work()
 
     return apart(run)
