@@ -36,8 +36,8 @@ _RECIPE = "web"
 # Of a text of 840 bytes: what reading, comparing and writing took on one processor, and the bytes
 # of its columns, which have room to grow.
 SIZE, _SECONDS, _BYTES = 840, 28e-6, 350
-# Blocks that are prepared while others are compared.
-AHEAD = 32
+# Blocks that are prepared while others are compared with each other, or with a database.
+AHEAD, _AHEAD_OF_LOOKUP = 32, 256
 
 
 class Work(NamedTuple):
@@ -243,7 +243,8 @@ class Deduplication:
         """Prepare blocks, and count records; raise InputError at a bad one that fails the run."""
         counts = self.counts
         prepare = Prepare(preparer.adapted(self.reading.max_bytes), self.keep, keyed, stored)
-        for block, found in mapped(prepare, blocks, self.jobs, AHEAD):
+        ahead = _AHEAD_OF_LOOKUP if stored else AHEAD
+        for block, found in mapped(prepare, blocks, self.jobs, ahead):
             counts.read += len(found.is_bad)
             counts.invalid_utf8 += found.invalid_utf8
             counts.markup += found.markup * (self.reading.html == "auto")

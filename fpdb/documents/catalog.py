@@ -15,7 +15,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.arrays import Column, Marks, Rows, among
+from fpdb.arrays import Column, Marks, Rows
 from fpdb.documents.similarity import Side
 from fpdb.errors import DamagedError, InputError
 from fpdb.models import DIGEST_BYTES, LATEST, Key
@@ -29,7 +29,7 @@ from fpdb.storage.format import (
     Stored,
     marks_in,
     pack_record,
-    require_checksum,
+    require_checksums,
     unpack_record,
 )
 from fpdb.storage.text_pages import LONGEST_TEXT, TextEntry, find_text
@@ -186,7 +186,9 @@ class Catalog(ABC):
             entries = iter(cursor)
             blocks = range(0, txn.entries("documents"), _BLOCK)
             for _ in tracked(blocks, step, "block", len(blocks)):
-                yield marks_in(islice(entries, _BLOCK), self._bits)
+                some = list(islice(entries, _BLOCK))
+                ids = np.frombuffer(b"".join([key for key, _ in some]), ">u8").astype(np.uint64)
+                yield marks_in(ids, [value for _, value in some], self._bits)
 
     @abstractmethod
     def key_entries(self, txn: ReadTransaction) -> Iterator[tuple[Any, ...]]:
@@ -223,27 +225,26 @@ class Catalog(ABC):
 
     def sides(self, txn: ReadTransaction, ids: Column) -> Side:
         """Return what texts are compared by, given the sorted ids of their documents."""
-        packed = ids.astype(">u8").tobytes()
-        wanted = [packed[at : at + ID_BYTES] for at in range(0, len(packed), ID_BYTES)]
-        with txn.cursor("documents") as cursor:
-            entries = cursor.getmulti(wanted)
-        for number, (_, value) in zip(ids.tolist(), entries, strict=False):
-            require_checksum(value, number)
-        found, marks, fingerprints = marks_in(entries, self._bits)
+        values = self._values(txn, ids)
+        require_checksums(values, ids.tolist())
+        found, marks, fingerprints = marks_in(ids, values, self._bits)
         if len(found) < len(ids):
-            missing = ids[~among(ids, found)].tolist()[0]
-            raise DamagedError(f"the document {missing} isn't there, or is a short text")
+            raise DamagedError("a short text is in the bands")
         digests = np.ascontiguousarray(marks[:, :DIGEST_BYTES]).view(np.uint64)
         return Side(fingerprints, digests, np.ascontiguousarray(marks[:, DIGEST_BYTES:]))
 
     def packed(self, txn: ReadTransaction, ids: Column) -> list[bytes]:
         """Return the records of documents with texts as they are stored, by their ids."""
-        numbers = ids.tolist()
-        found = [txn.get("documents", number.to_bytes(8, "big")) for number in numbers]
-        records = [bytes(value) for value in found if value is not None]
-        if len(records) < len(found):
-            raise DamagedError(f"the document {numbers[found.index(None)]} isn't there")
-        return records
+        return [bytes(value) for value in self._values(txn, ids)]
+
+    def _values(self, txn: ReadTransaction, ids: Column) -> list[memoryview]:
+        packed = ids.astype(">u8").tobytes()
+        keys = [packed[at : at + ID_BYTES] for at in range(0, len(packed), ID_BYTES)]
+        found = txn.get_many("documents", keys)
+        values = [value for value in found if value is not None]
+        if len(values) < len(found):
+            raise DamagedError(f"the document {ids[found.index(None)]} isn't there")
+        return values
 
     def named(self, txn: ReadTransaction, number: int) -> Stored:
         """Return the record of a document that is stored; of an integer key without one, the key.

@@ -452,6 +452,23 @@ def unpacked(value, int columns, int wanted, uint64_t digest):
     return found
 
 
+def heads(list values not None, Py_ssize_t size):
+    """Return the first N bytes of each value, one after the other; a short one is followed by zeros."""
+    cdef Py_buffer buffer
+    cdef Py_ssize_t length
+    cdef uint8_t *at
+    found = PyByteArray_FromStringAndSize(NULL, size * len(values))
+    at = <uint8_t *>PyByteArray_AsString(found)
+    for value in values:
+        PyObject_GetBuffer(value, &buffer, PyBUF_SIMPLE)
+        length = min(size, buffer.len)
+        memcpy(at, buffer.buf, length)
+        memset(at + length, 0, size - length)
+        PyBuffer_Release(&buffer)
+        at += size
+    return found
+
+
 def runs(PageCursor at not None, list numbers not None):
     """Return the numbers among sorted ones that rows begin with, and the last numbers of these.
 
@@ -494,28 +511,17 @@ cdef inline uint64_t number_at(const Column *column, Py_ssize_t row) noexcept no
     return number
 
 
-def packed(list columns, Py_ssize_t first, size_t largest):
-    """Pack rows, from one on, into a page without its checksum, as many as fit.
-
-    Return the page and the place after the last row.
-    """
+cdef Py_ssize_t read_columns(list columns, Column *cells) except -1:
+    """Find the numbers of arrays, which the caller holds; return how many rows there are."""
     cdef Py_buffer buffer
-    cdef Column[4] cells
-    cdef int count = <int>len(columns), column
-    cdef Py_ssize_t rows = 0, row, after = first
-    cdef uint64_t number
-    cdef uint64_t[4] low, high, lows, highs
-    cdef size_t[4] width, widths
-    cdef size_t head = HEAD + 8 * count, size, row_bytes = 0, wider
-    cdef uint16_t total, nibbles = 0
-    cdef uint8_t *at
-    cdef uint8_t *end
+    cdef Py_ssize_t rows = 0
     cdef bint sound
-    if not 1 <= count <= MOST_COLUMNS:
+    cdef int column
+    if not 1 <= len(columns) <= MOST_COLUMNS:
         raise ValueError("a page has one to four columns")
-    for column in range(count):
+    for column in range(<int>len(columns)):
         PyObject_GetBuffer(columns[column], &buffer, PyBUF_STRIDES)
-        sound = buffer.ndim == 1 and buffer.itemsize == 8 and 0 <= first < buffer.shape[0]
+        sound = buffer.ndim == 1 and buffer.itemsize == 8 and buffer.shape[0] > 0
         if sound:
             rows = rows if column else buffer.shape[0]
             sound = rows == buffer.shape[0]
@@ -523,6 +529,27 @@ def packed(list columns, Py_ssize_t first, size_t largest):
         PyBuffer_Release(&buffer)
         if not sound:
             raise ValueError("columns aren't numbers of 64 bits, are empty, or of other lengths")
+    return rows
+
+
+def packed(list columns, Py_ssize_t first, size_t largest):
+    """Pack rows, from one on, into a page without its checksum, as many as fit.
+
+    Return the page and the place after the last row.
+    """
+    cdef Column[4] cells
+    cdef int count = <int>len(columns), column
+    cdef Py_ssize_t rows = read_columns(columns, cells), row, after = first
+    cdef uint64_t number
+    cdef uint64_t[4] low, high, lows, highs
+    cdef size_t[4] width, widths
+    cdef size_t head = HEAD + 8 * count, size, row_bytes = 0, wider
+    cdef uint16_t total, nibbles = 0
+    cdef uint8_t *at
+    cdef uint8_t *end
+    if not 0 <= first < rows:
+        raise ValueError("the first row isn't there")
+    for column in range(count):
         low[column] = high[column] = number_at(&cells[column], first)
         width[column] = 0
     while after < rows and <size_t>(after - first) < largest:
@@ -567,6 +594,43 @@ def packed(list columns, Py_ssize_t first, size_t largest):
     return page, after
 
 
+def merged(list rows, list insert, int keys):
+    """Merge rows that are sorted by their first N columns; of equal ones the inserted row stays.
+
+    Return the columns one after the other, each with room for all rows, and how many there are.
+    """
+    cdef Column[4] old, new
+    cdef int count = <int>len(rows), column, side
+    cdef Py_ssize_t size = read_columns(rows, old), more = read_columns(insert, new)
+    cdef Py_ssize_t total = size + more, row = 0, other = 0, at = 0
+    cdef uint64_t one, two
+    cdef uint64_t *into
+    if not 1 <= keys <= count or len(insert) != count:
+        raise ValueError("the rows have other columns than those that are inserted")
+    found = PyByteArray_FromStringAndSize(NULL, 8 * count * total)
+    into = <uint64_t *>PyByteArray_AsString(found)
+    while row < size or other < more:
+        side = -1 if other == more else 1
+        if row < size and other < more:
+            side = 0
+            for column in range(keys):
+                one, two = number_at(&old[column], row), number_at(&new[column], other)
+                if one != two:
+                    side = -1 if one < two else 1
+                    break
+        if side < 0:
+            for column in range(count):
+                into[column * total + at] = number_at(&old[column], row)
+            row += 1
+        else:
+            for column in range(count):
+                into[column * total + at] = number_at(&new[column], other)
+            other += 1
+            row += side == 0
+        at += 1
+    return found, at
+
+
 cdef class RowsToInsert:
     """Rows that are put into pages, columns of numbers of 64 bits, as one array."""
 
@@ -605,7 +669,7 @@ cdef class RowsToInsert:
                 after += 1
             if after - first > most:
                 break
-            grown = self.grown(&at.page, first, after)
+            grown = self.grown(&at.page, keys, first, after)
             if grown is None:
                 break
             body = memoryview(grown)[CHECKSUM:]
@@ -634,13 +698,23 @@ cdef class RowsToInsert:
         self.write_key(data, keys, row)
         return upper is None or memcmp(data, <const uint8_t *>upper, 8 * keys) < 0
 
-    cdef object grown(self, const Page *page, Py_ssize_t first, Py_ssize_t after):
+    cdef int against(self, int keys, Py_ssize_t row, const Page *page, int64_t place) noexcept:
+        """Return -1 if a row comes before one of a page, 0 if it has its key, and else 1."""
+        cdef int column
+        cdef uint64_t number
+        for column in range(keys):
+            number = cell(page, column, place)
+            if self.rows[column, row] != number:
+                return -1 if self.rows[column, row] < number else 1
+        return 0
+
+    cdef object grown(self, const Page *page, int keys, Py_ssize_t first, Py_ssize_t after):
         """Return a page with some rows, whose other bytes remain; None if it must be packed anew.
 
-        It must if it would overflow, a column become wider, or a row come first or next to one with
-        its number.
+        It must if it would overflow, a column become wider, or a row come first or have a key that
+        is there.
         """
-        cdef int columns = <int>self.rows.shape[0], column, width
+        cdef int columns = <int>self.rows.shape[0], column, width, side
         cdef Py_ssize_t count = after - first, row
         cdef int64_t[MOST_ROWS] places
         cdef int64_t place = 0, before
@@ -656,7 +730,14 @@ cdef class RowsToInsert:
         for row in range(count):
             number = self.rows[0, first + row]
             place = bound(page, number, False, place)
-            if place == 0 or (place < page.count and cell(page, 0, place) == number):
+            while place < page.count:
+                side = self.against(keys, first + row, page, place)
+                if side == 0:
+                    return None
+                if side < 0:
+                    break
+                place += 1
+            if place == 0:
                 return None
             places[row] = place
             for column in range(columns):

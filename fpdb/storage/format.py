@@ -8,7 +8,7 @@ import json
 import os
 import re
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import msgpack
@@ -16,6 +16,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from fpdb import kernels
 from fpdb.arrays import Column
 from fpdb.errors import DamagedError, FormatError, InputError, NotADatabaseError
 from fpdb.models import DIGEST_BYTES, LATEST, SKETCH_BYTES, Key
@@ -460,6 +461,16 @@ def require_checksum(value: memoryview | bytes, number: int) -> None:
         raise DamagedError("the checksum of a document is wrong")
 
 
+def require_checksums(values: Sequence[memoryview], ids: Sequence[int]) -> None:
+    """Raise DamagedError unless all values are intact records, and those of some ids."""
+    width = _RECORD_CHECKSUM_BYTES
+    if not all(
+        value[:width] == _record_checksum(value[width:], number)
+        for value, number in zip(values, ids, strict=True)
+    ):
+        raise DamagedError("the checksum of a document is wrong")
+
+
 def renumbered(value: memoryview | bytes, number: int) -> bytes:
     """Return an intact record as that of another id."""
     body = bytes(value[_RECORD_CHECKSUM_BYTES:])
@@ -511,17 +522,21 @@ def _read_record(data: bytes, number: int, bits: int) -> Stored:
 Marked = tuple[Column, NDArray[np.uint8], Column]
 
 
-def marks_in(entries: Iterable[tuple[memoryview, memoryview]], bits: int) -> Marked:
+def marks_in(ids: Column, values: list[memoryview], bits: int) -> Marked:
     """Return ids, marks and fingerprints of the records that have a fingerprint.
 
-    The records are known to be intact, and come with their keys.
+    The records are known to be intact.
     """
     end = _MARKS_AT + DIGEST_BYTES + SKETCH_BYTES + bits // 8
-    packed = b"".join([bytes(key) + bytes(value[:end]).ljust(end, b"\0") for key, value in entries])
-    rows = np.frombuffer(packed, np.uint8).reshape(-1, ID_BYTES + end)
-    rows = rows[rows[:, ID_BYTES + _RECORD_CHECKSUM_BYTES] & _FINGERPRINT != 0]
-    ids = np.ascontiguousarray(rows[:, :ID_BYTES]).view(">u8")[:, 0].astype(np.uint64)
-    flags, marks = rows[:, ID_BYTES + _RECORD_CHECKSUM_BYTES], rows[:, ID_BYTES + _MARKS_AT :]
+    if kernels.enabled:
+        packed = kernels.number_pages.heads(values, end)
+    else:
+        packed = bytearray().join([bytes(value[:end]).ljust(end, b"\0") for value in values])
+    rows = np.frombuffer(packed, np.uint8).reshape(-1, end)
+    printed = rows[:, _RECORD_CHECKSUM_BYTES] & _FINGERPRINT != 0
+    if not printed.all():
+        rows, ids = rows[printed], ids[printed]
+    flags, marks = rows[:, _RECORD_CHECKSUM_BYTES], rows[:, _MARKS_AT:]
     digested, sketched = flags & _DIGEST != 0, flags & _SKETCH != 0
     at = digested * DIGEST_BYTES + sketched * SKETCH_BYTES
     words = np.take_along_axis(marks, at[:, None] + np.arange(bits // 8), axis=1)

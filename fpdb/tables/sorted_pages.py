@@ -293,6 +293,10 @@ class NumberPages(SortedPages[Rows]):
             rows = [column[keep] for column in rows]
         if not self._count(insert):
             return rows
+        if kernels.enabled and self._count(rows):
+            found, count = kernels.number_pages.merged(rows, insert, self._keys)
+            columns = np.frombuffer(found, np.uint64).reshape(self.columns, -1)
+            return list(columns[:, :count])
         both = joined([insert, rows])  # the sort is stable: of equal keys the new row is first
         sequence = order(*both[: self._keys])
         both = [column[sequence] for column in both]

@@ -167,7 +167,7 @@ def test_records_come_back_whole(**fields: Any) -> None:
     data = pack_record(record, 64)
     assert unpack_record(data, 7, 64) == record
     # What bulk loads read of it without the rest.
-    ids, marks, fingerprints = marks_in([(memoryview(bytes(7) + b"\7"), memoryview(data))], 64)
+    ids, marks, fingerprints = marks_in(np.array([7], np.uint64), [memoryview(data)], 64)
     wanted = record.digest.ljust(16, b"\0") + record.sketch.ljust(128, b"\0")
     found = [(7, wanted, record.fingerprint)] if record.fingerprint is not None else []
     assert [*zip(ids.tolist(), map(bytes, marks), fingerprints.tolist(), strict=True)] == found
