@@ -29,7 +29,7 @@ from fpdb.storage.format import (
     Stored,
     marks_in,
     pack_record,
-    require_checksums,
+    require_all_intact,
     unpack_record,
 )
 from fpdb.storage.text_pages import LONGEST_TEXT, TextEntry, find_text
@@ -226,7 +226,7 @@ class Catalog(ABC):
     def sides(self, txn: ReadTransaction, ids: Column) -> Side:
         """Return what texts are compared by, given the sorted ids of their documents."""
         values = self._values(txn, ids)
-        require_checksums(values, ids.tolist())
+        require_all_intact(values, ids.tolist())
         found, marks, fingerprints = marks_in(ids, values, self._bits)
         if len(found) < len(ids):
             raise DamagedError("a short text is in the bands")

@@ -461,7 +461,7 @@ def require_checksum(value: memoryview | bytes, number: int) -> None:
         raise DamagedError("the checksum of a document is wrong")
 
 
-def require_checksums(values: Sequence[memoryview], ids: Sequence[int]) -> None:
+def require_all_intact(values: Sequence[memoryview], ids: Sequence[int]) -> None:
     """Raise DamagedError unless all values are intact records, and those of some ids."""
     width = _RECORD_CHECKSUM_BYTES
     if not all(
