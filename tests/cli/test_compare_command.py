@@ -92,26 +92,6 @@ def test_files_are_compared_where_files_are_meant(run, tmp_path):
     assert "absent can't be read: No such file or directory" in missing.err
 
 
-def test_pairs_of_submissions_are_judged_as_by_the_cpp_class(run):
-    sentence = "The quick brown fox jumps over the lazy dog"
-    pairs = [
-        (sentence, "The quick brown fox jumped over the lazy dog"),  # one bit apart
-        (sentence, sentence),
-        ("hello", "hello world"),
-        ("int main(){return 0;}", sentence),
-    ]
-    stdin = "".join(f"{left}\t{right}\n" for left, right in pairs).encode()
-    options = ["--recipe", "ascii-mt", "-k", 2]
-    done = run("compare", "--pairs", "-", *options, stdin=stdin)
-    distances = [fpdb.distance(*map(fpdb.recipe("ascii-mt").fingerprint, pair)) for pair in pairs]
-    assert distances[:3] == [1, 0, bin(0x9055E268 ^ 0xD255E208).count("1")]
-    assert [int(row[0]) for row in done.rows] == distances
-    assert [row[4] for row in done.rows] == [
-        "duplicate" if distance < 3 else "different" for distance in distances
-    ]
-    assert [tuple(row[5:]) for row in done.rows] == pairs
-
-
 def test_pairs_have_fixed_columns(run, tmp_path):
     path = tmp_path / "pairs.tsv"
     path.write_text(f"{FIRST}\t{SECOND}\n", "utf-8")

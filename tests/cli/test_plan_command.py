@@ -27,11 +27,8 @@ def test_the_designs_of_the_paper_for_two_to_the_34_fingerprints(run):
     assert "17,179,869,184, 2**34\n" in facts
     assert "4.1e-05 a query by chance" in facts
     plans = json.loads(run("plan", "--documents", "2**34", "--json").out)["plans"]
-    found = {(each["tables"], each["prefix"]): each for each in plans}
-    assert (found[4, 16]["candidates_per_probe"], found[4, 16]["candidates"]) == (262_144, 1 << 20)
-    assert found[16, 28]["candidates_per_probe"] == 64
-    assert found[10, 25]["candidates_per_probe"] <= 512
-    assert found[20, 31]["candidates_per_probe"] <= 8
+    [found] = [each for each in plans if (each["tables"], each["prefix"]) == (4, 16)]
+    assert (found["candidates_per_probe"], found["candidates"]) == (262_144, 1 << 20)
     assert [each["chosen"] for each in plans] == [chosen for chosen, _ in shown]
 
 

@@ -45,15 +45,3 @@ def test_an_inspection_leaves_no_trace(run, suspect, command, lock):
     done = run(command[0], suspect, *command[1:])
     assert done.code == 0, done.err
     assert state(suspect) == before
-
-
-@pytest.mark.parametrize("command", [("stats",), ("check",), ("backup", "--output", "new")])
-def test_no_link_is_followed(run, suspect, tmp_path, command):
-    (suspect / "lock.mdb").symlink_to(tmp_path / "precious")
-    for owner in (0, NOBODY):
-        os.chown(suspect / "data.mdb", owner, owner)
-        done = run(command[0], suspect, *command[1:])
-        assert done.code == 3
-        assert "lock.mdb is a symbolic link, expected a regular file" in done.err
-        assert "Traceback" not in done.err
-        assert sorted(os.listdir(tmp_path)) == ["suspect.fpdb"]

@@ -399,22 +399,6 @@ def test_a_read_only_directory_is_refused(reachable: Path, run: Run, parent: boo
         assert run(AS_NOBODY + what, reachable) == '["opened", 900, ""]\n'
 
 
-@needs_root
-def test_another_users_database_is_read_if_its_modes_allow_it(reachable: Path, run: Run) -> None:
-    before = files(reachable)
-    out = run(AS_NOBODY + "attempt(lambda: fpdb.open(argv[0]))", reachable)
-    assert "user 65534 may not use" in out
-    reachable.chmod(0o755)
-    for name in ("data.mdb", "fpdb.seal"):
-        (reachable / name).chmod(0o644)
-    out = run(AS_NOBODY + "attempt(lambda: fpdb.open(argv[0]))", reachable)
-    assert "refused" in out
-    assert "run as user 0" in out
-    out = run(AS_NOBODY + "attempt(lambda: fpdb.open(argv[0], readonly=True))", reachable)
-    assert out == '["opened", 900, ""]\n'
-    assert files(reachable) == before
-
-
 FULL = """
 import resource
 from fpdb.errors import DiskFullError

@@ -185,12 +185,6 @@ def test_a_crawler_without_a_framework_finds_copies_in_other_templates(tmp_path,
     require_right({line[1]: line[2] for line in lines if line[0] == "duplicate"})
 
 
-def test_the_project_of_scrapy_tags_duplicates(tmp_path, site):
-    items = scrape(tmp_path, site)
-    assert len(items) == 3
-    assert sum("near_duplicate_of" in item for item in items) == 1
-
-
 def test_the_project_of_scrapy_finds_copies_in_other_templates(tmp_path, serve):
     pages = pages_of_paper()
     items = scrape(tmp_path, serve(pages))

@@ -357,12 +357,6 @@ def test_counters_that_would_give_an_id_twice_are_reported(db: Database) -> None
     assert places(problems(db, alter)) == {"counters"}
 
 
-@pytest.mark.parametrize("value", [b"", b"short", bytes(40)])
-def test_damaged_counters_are_reported(db: Database, value: bytes) -> None:
-    found = problems(db, lambda txn: txn.put("counters", b"counters", value))
-    assert Problem("counters", "the counters are damaged") in found
-
-
 # All at once
 
 
