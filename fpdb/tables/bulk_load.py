@@ -15,8 +15,8 @@ import numpy as np
 from fpdb.arrays import Column, Marks, Rows
 from fpdb.progress import tracked
 from fpdb.storage import WriteTransaction
-from fpdb.tables.bits import Fingerprints, Permutation, as_words, distinct, order, to_array
-from fpdb.tables.index import Index
+from fpdb.tables.bits import Fingerprints, Permutation, as_words, distinct, to_array
+from fpdb.tables.index import Index, home_rows
 from fpdb.tables.sorted_pages import NumberPages
 from fpdb.threads import made_ahead
 
@@ -84,11 +84,7 @@ def _sorted(
         if home:
             numbers.append(ids[inside])
     gathered = np.concatenate(chosen)
-    if not home:
-        return as_words(distinct(gathered))
-    own = np.concatenate(numbers)
-    sequence = order(gathered, own)
-    return [*as_words(gathered[sequence]), own[sequence]]
+    return home_rows(gathered, np.concatenate(numbers)) if home else as_words(distinct(gathered))
 
 
 def _inside(column: Column, limits: Range) -> Marks | slice:

@@ -102,7 +102,7 @@ class Index:
         """Remove and insert fingerprints with the ids of their documents, in all tables."""
         if not len(insert[1]) and not len(remove[1]):
             return
-        self.home.splice(txn, _home_rows(*insert), _home_rows(*remove))
+        self.home.splice(txn, home_rows(*insert), home_rows(*remove))
         come, gone = distinct(insert[0]), distinct(remove[0])
         if len(gone):  # a fingerprint stays while any document has it
             bounds, _ = self.home.last_numbers(txn, as_words(gone), 0)
@@ -114,7 +114,7 @@ class Index:
     def holds(self, txn: ReadTransaction, fingerprints: Fingerprints, ids: Column) -> Marks:
         """Mark the documents that are stored with this fingerprint."""
         found = np.empty(len(ids), np.bool_)
-        found[order(fingerprints, ids)] = self.home.holds(txn, _home_rows(fingerprints, ids))
+        found[order(fingerprints, ids)] = self.home.holds(txn, home_rows(fingerprints, ids))
         return found
 
     def _words_of(self, fingerprint: int) -> tuple[int, ...]:
@@ -223,7 +223,8 @@ class Index:
         return dict(zip(to_ints(stored[near]), apart[near].tolist(), strict=True))
 
 
-def _home_rows(fingerprints: Fingerprints, ids: Column) -> Rows:
+def home_rows(fingerprints: Fingerprints, ids: Column) -> Rows:
+    """Return the rows of documents in the home table, sorted."""
     sequence = order(fingerprints, ids)
     return [*as_words(fingerprints[sequence]), ids[sequence]]
 

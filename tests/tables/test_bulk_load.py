@@ -12,6 +12,7 @@ import pytest
 from fpdb.arrays import joined
 from fpdb.storage import Environment, ReadTransaction
 from fpdb.tables import Index, Plan, bulk_load
+from fpdb.tables import index as index_module
 from fpdb.tables.bits import as_words, order
 from fpdb.tables.bulk_load import load_tables, source_of
 from fpdb.tables.plan import choose_plan, home_plan, nested_plan
@@ -82,7 +83,7 @@ def test_memory_bounds_what_is_sorted_at_once(
         sorted_at_once.append(len(array))
         return order(array, *ties)
 
-    monkeypatch.setattr(bulk_load, "order", spy)
+    monkeypatch.setattr(index_module, "order", spy)
     dice = np.random.default_rng(3)
     array = dice.integers(0, 2**64, 40_000, np.uint64)
     index = Index(choose_plan(64, 3))
