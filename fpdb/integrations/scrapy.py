@@ -217,9 +217,13 @@ class NearDuplicatesPipeline:
             if nearest.similarity is not None:
                 near = f"similarity {nearest.similarity:.2f}"
             raise DropItem(f"Near-duplicate of {nearest.key} ({near})")
+        self._tag(adapter, item, nearest.key)
+        return item
+
+    def _tag(self, adapter: "ItemAdapter", item: Any, key: str | int) -> None:
         tag = self._settings["FPDB_TAG_FIELD"]
         try:
-            adapter[tag] = nearest.key
+            adapter[tag] = key
         except KeyError:
             self._count("untagged")
             self._report(
@@ -229,7 +233,6 @@ class NearDuplicatesPipeline:
                 type(item).__name__,
                 tag,
             )
-        return item
 
     async def _document(self, adapter: "ItemAdapter") -> fpdb.Document:
         name, fields = self._settings["FPDB_KEY_FIELD"], self._settings["FPDB_FIELD"]
