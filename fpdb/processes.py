@@ -21,7 +21,6 @@ import struct
 import sys
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -128,19 +127,13 @@ class Worker:
                 return
 
     def _await_answer(self) -> None:
-        """Warn of a process that is stopped, which makes this one wait, and give up in the end."""
-        pid, since = self._process.pid, None
+        """Wait for an answer; give up a process that stays stopped, which makes this one wait."""
+        since = None
         while not self._answers.poll(_LOOK_SECONDS * 1000):
-            if not is_stopped(pid):
+            if not is_stopped(self._process.pid):
                 since = None
             elif since is None:
                 since = time.monotonic()
-                warnings.warn(
-                    f"waiting for the worker process {pid}, which is stopped, for up to "
-                    f"{_STOPPED_SECONDS:.0f} seconds: `kill -CONT {pid}` lets it go on",
-                    RuntimeWarning,
-                    stacklevel=2,
-                )
             elif time.monotonic() - since >= _STOPPED_SECONDS:
                 raise self._given_up()
 
