@@ -9,6 +9,7 @@ import os
 import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
 from itertools import repeat
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
@@ -69,24 +70,18 @@ def mapped(
 def made_ahead(items: Iterable[Item], most: int) -> Generator[Item]:
     """Yield items that a thread makes, up to N of them before they are wanted."""
     source, end = iter(items), object()
-    thread: _Threads[None, Any] = _Threads(lambda _: next(source, end), 1)
-    try:
+    with closing(_Threads[None, Any](lambda _: next(source, end), 1)) as thread:
         for _, item in thread.results(repeat(None), most, patient=True):
             if item is end:
                 return
             yield item
-    finally:
-        thread.close()
 
 
 def overlapped(work: Callable[[Item], object], items: Iterable[Item]) -> None:
     """Call a function for each item in a thread, while the next item is made."""
-    thread = _Threads(work, 1)
-    try:
+    with closing(_Threads(work, 1)) as thread:
         for _ in thread.results(items, 1, patient=True):
             pass
-    finally:
-        thread.close()
 
 
 class _Threads(Generic[Item, Result]):

@@ -73,11 +73,6 @@ class Tree(NamedTuple):
     entries: int
     root: int
 
-    @property
-    def pages(self) -> int:
-        """How many pages it has."""
-        return self.branches + self.leaves + self.overflows
-
 
 class Meta(NamedTuple):
     """One meta page: the state of the environment after one transaction."""
