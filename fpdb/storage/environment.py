@@ -1,4 +1,4 @@
-"""A database as callers of the storage use it: handles, and the one LMDB environment behind them.
+"""A database as callers of the storage use it: handles, which share one LMDB environment.
 
 LMDB forbids to open an environment twice in a process, to carry it over a fork, and to replace
 its map while a transaction is open. So every handle of a directory uses one SharedEnvironment. To
