@@ -291,6 +291,28 @@ def test_the_oldest_connection_without_a_request_makes_room():
     asyncio.run(run())
 
 
+def test_all_that_have_come_are_accepted_before_others_are_answered():
+    async def run():
+        connections = Connections(echo, Account(1 << 24), 100, "http")
+        with socket.create_server(("127.0.0.1", 0)) as listener, contextlib.ExitStack() as clients:
+            first, *_ = (
+                clients.enter_context(socket.create_connection(listener.getsockname()))
+                for _ in range(120)
+            )
+            accepting = asyncio.create_task(connections.accept(listener))
+            for _ in range(10):  # turns of the loop, in which others would be answered
+                await asyncio.sleep(0)
+            assert len(connections.open) == 100
+            first.settimeout(5)
+            with contextlib.suppress(ConnectionError):
+                assert first.recv(1) == b""
+            accepting.cancel()
+            await connections.end(0)
+            assert connections.memory.free == connections.memory.limit
+
+    asyncio.run(run())
+
+
 def test_an_application_that_fails_is_status_500(caplog):
     async def bad(scope, receive, send):
         raise RuntimeError("oh")

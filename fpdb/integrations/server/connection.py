@@ -38,6 +38,8 @@ _PIECE = 1 << 16
 # A parsed head takes this multiple of its size.
 _HEAD_WEIGHT, _USUAL_HEAD = 4, 1 << 9
 _SWEEP_SECONDS = 0.25
+# As many connections are accepted before others are answered.
+_ACCEPTED = 128
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _NEVER = float("inf")
 logger = logging.getLogger(__name__)
@@ -74,17 +76,25 @@ class Connections:
         while True:
             try:
                 opened, _ = await self.loop.sock_accept(listener)
+                self._begin(opened, secure)
+                # Others that have come don't wait for the answers of one turn of the loop each.
+                for _ in range(_ACCEPTED):
+                    opened, _ = listener.accept()
+                    self._begin(opened, secure)
+            except BlockingIOError:
+                pass
             except OSError:  # it is gone already, or there are no descriptors for a moment
                 await asyncio.sleep(_SWEEP_SECONDS)
-                continue
-            connection = Connection(self)
-            self.open.add(connection)
-            self.idle[connection] = None
-            self.memory.hold(connection, _OWN)
-            connection.begin(opened, secure)
-            if len(self.open) > self.most:
-                next(iter(self.idle)).abort()
-            await asyncio.sleep(0)
+
+    def _begin(self, opened: socket.socket, secure: ssl.SSLContext | None) -> None:
+        """Count a connection, and connect to it."""
+        connection = Connection(self)
+        self.open.add(connection)
+        self.idle[connection] = None
+        self.memory.hold(connection, _OWN)
+        connection.begin(opened, secure)
+        if len(self.open) > self.most:
+            next(iter(self.idle)).abort()
 
     async def sweep(self) -> None:
         """Close connections that let the server wait too long, and let others read on."""
@@ -125,11 +135,13 @@ class Connection(asyncio.BufferedProtocol):
         """Connect to a socket that was accepted."""
         connecting = self._all.loop.connect_accepted_socket(lambda: self, opened, ssl=secure)
         self._connecting = asyncio.ensure_future(connecting)
-        self._connecting.add_done_callback(self._end_connecting)
 
-    def _end_connecting(self, connected: asyncio.Future[Any]) -> None:
-        if connected.cancelled() or connected.exception():
-            self._all.leave(self)
+        def end(connected: asyncio.Future[Any]) -> None:
+            if connected.cancelled() or connected.exception():
+                opened.close()
+                self._all.leave(self)
+
+        self._connecting.add_done_callback(end)
 
     def connection_made(self, transport: Any) -> None:
         """Begin to wait for a request."""
