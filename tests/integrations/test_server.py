@@ -1,6 +1,7 @@
 """The server, called in this process: what it answers, whom it lets in, and its limits."""
 
 import asyncio
+import gc
 import json
 import os
 
@@ -514,6 +515,21 @@ def test_an_answer_has_a_size(db):
         assert "ask for fewer" in single.json["hint"]
         assert "more than 10,000 bytes" in many.lines[0]["error"]
         assert len(many.lines[1]["matches"]) == 3
+
+
+def test_an_answer_that_is_refused_keeps_no_match(db):
+    with fpdb.open(db.path) as writer:
+        list(writer.add_many(fpdb.Document(str(n), TEXT, {"v": "m" * 500}) for n in range(200)))
+    asked = ("POST", "/v1/query", {"text": TEXT, "limit": 200})
+    gc.collect()
+    gc.disable()
+    try:
+        [refused] = talk(db, asked, limits=server.Limits(answer=10_000))
+        assert refused.status == 413
+        found = [each for each in gc.get_objects() if isinstance(each, fpdb.Matches)]
+        assert max(map(len, found), default=0) < 200
+    finally:
+        gc.enable()
 
 
 def test_large_metadata_are_refused_before_they_are_decoded(db):
