@@ -370,14 +370,14 @@ def test_one_peer_leaves_threads_to_others():
 
     async def run():
         crew, go = Crew(4, "test"), threading.Event()
-        slow = [asyncio.create_task(crew.run("greedy", go.wait)) for _ in range(20)]
+        slow = [crew.run("greedy", go.wait) for _ in range(20)]
         await asyncio.sleep(0.05)
         assert await asyncio.wait_for(crew.run("other", lambda: 7), 5) == 7
-        for task in slow[10:]:
-            task.cancel()
+        for each in slow[10:]:
+            each.cancel()
         go.set()
         await asyncio.gather(*slow, return_exceptions=True)
-        assert [task.cancelled() for task in slow] == [False] * 10 + [True] * 10
+        assert [each.cancelled() for each in slow] == [False] * 10 + [True] * 10
         crew.close()
 
     asyncio.run(run())

@@ -203,7 +203,7 @@ class Application:
         Those who call it at the same time get the same.
         """
         if (running := self._watching.get(function)) is None:
-            running = asyncio.ensure_future(self._watcher.run(None, function))
+            running = self._watcher.run(None, function)
             self._watching[function] = running
             running.add_done_callback(lambda _: self._watching.pop(function))
         result: Result = await asyncio.shield(running)

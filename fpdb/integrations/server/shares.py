@@ -136,16 +136,13 @@ class Crew:
         for _ in range(2 * threads - 1):
             threading.Thread(target=self._work, name=f"fpdb-{name}", daemon=True).start()
 
-    async def run(self, peer: Hashable, function: Callable[[], Result]) -> Result:
-        """Return what a function returns in one of the threads, once the peer has its turn."""
+    def run(self, peer: Hashable, function: Callable[[], Result]) -> "asyncio.Future[Result]":
+        """Let one of the threads call a function, once the peer has its turn."""
         done: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         with self._lock:
             self._jobs.setdefault(peer, deque()).append((function, done))
         self._signs.put(_GO)
-        try:
-            return await done
-        finally:
-            del done  # an error refers to this frame, and by it to all that it holds
+        return done
 
     def close(self) -> None:
         """End the threads, once they have done what they do."""
