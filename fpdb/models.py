@@ -113,12 +113,15 @@ class Batch:
     `fingerprints` is uint64[n], or uint64[n, 2] at 128 bits, high word first; `features` counts
     the distinct features of each text; `short` marks the texts with too few of them.
     `sketches` is uint8[n, 128] if they were requested; a text without a shingle has zeros.
+    `passages` has the numbers of each text if they were requested, sorted, 5 bytes each, the
+    highest byte first.
     """
 
     fingerprints: NDArray[np.uint64]
     features: NDArray[np.int64]
     short: NDArray[np.bool_]
     sketches: NDArray[np.uint8] | None = None
+    passages: list[bytes] | None = None
 
     def __len__(self) -> int:
         return len(self.features)

@@ -37,7 +37,7 @@ _SIGN_CLASS = (
 )
 _SIGN = re.compile(_SIGN_CLASS)
 _TOKEN = re.compile(rf"(?=\w){_SIGN_CLASS}|(?:(?!{_SIGN_CLASS})\w){{1,{_LONGEST_WORD}}}")
-_ODD = np.uint64(0x9E3779B97F4A7C15)  # 2**64 divided by the golden ratio, as in splitmix64
+ODD = np.uint64(0x9E3779B97F4A7C15)  # 2**64 divided by the golden ratio, as in splitmix64
 _SHIFTS = tuple(map(np.uint64, (30, 27, 31)))
 _FACTORS = tuple(map(np.uint64, (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)))
 
@@ -92,7 +92,7 @@ def mix(values: Column) -> Column:
 @cache
 def salts(count: int, seed: int) -> Column:
     """Return pseudo-random numbers, the same ones for the same seed."""
-    return mix(np.arange(1, count + 1, dtype=np.uint64) * _ODD + np.uint64(seed))
+    return mix(np.arange(1, count + 1, dtype=np.uint64) * ODD + np.uint64(seed))
 
 
 _ROUND_SALTS = salts(_ROUNDS, 1)[:, np.newaxis]
@@ -248,7 +248,7 @@ def _hash_tokens(tokens: Sequence[str], seed: int) -> Column:
     lengths = np.array(list(map(len, tokens)))
     starts = lengths.cumsum() - lengths
     places = np.arange(len(codes)) - np.repeat(starts, lengths)
-    letters = mix(codes * _ODD + salts(_LONGEST_WORD, seed)[places])
+    letters = mix(codes * ODD + salts(_LONGEST_WORD, seed)[places])
     return mix(np.add.reduceat(letters, starts))
 
 

@@ -28,6 +28,7 @@ from fpdb.fingerprint.sketches import (
     sketch,
     vote_hashes,
 )
+from fpdb.fingerprint.winnowing import RUN, PlacedPassages, pack_numbers, passage_numbers
 from fpdb.models import LARGEST_TEXT, SKETCH_BYTES, Batch, Explanation, Voter
 from fpdb.threads import mapped
 
@@ -43,6 +44,7 @@ _BLOCK = 1 << 19
 _ROWS = 1 << 12  # of features whose bits are unpacked at the same time
 _COUNTS_TABULATED = 4096  # as in the kernels
 _NOTHING = np.empty(0, np.uint64)
+_NO_SKETCHES = np.empty((0, SKETCH_BYTES), np.uint8)
 
 
 class _Hashed(NamedTuple):
@@ -50,7 +52,7 @@ class _Hashed(NamedTuple):
 
     digests: NDArray[np.uint8]
     weights: NDArray[np.float64]
-    shingles: Column = _NOTHING  # their hashes, if the features are shingles
+    shingles: Column = _NOTHING  # all hashes in their order, if the features are shingles
 
 
 @dataclass(frozen=True)
@@ -72,12 +74,21 @@ class Stages:
     k: int = USUAL_K
     similarity: float | None = USUAL_SIMILARITY
 
-    def batch(self, texts: Iterable[str], *, sketches: bool = False, jobs: int = 1) -> Batch:
+    def batch(
+        self,
+        texts: Iterable[str],
+        *,
+        sketches: bool = False,
+        passages: bool = False,
+        jobs: int = 1,
+    ) -> Batch:
         """Fingerprint texts, and mark those that are too short.
 
         Args:
             texts: Any iterable of texts.
             sketches: Also return the sketch of each.
+            passages: Also return the numbers of each, by which texts that share a passage are
+                found.
             jobs: The number of threads; 0 for one a processor. They help where kernels do
                 the work, as for most presets.
 
@@ -88,7 +99,7 @@ class Stages:
         Raises:
             InputError: As in `fingerprint`.
         """
-        work = partial(self._block, sketched=sketches)
+        work = partial(self._block, sketched=sketches, numbered=passages)
         blocks = self._blocks(texts)
         # A text alone takes so little time that a generator of threads shows.
         batches = [*map(work, blocks)] if jobs == 1 else [b for _, b in mapped(work, blocks, jobs)]
@@ -100,6 +111,7 @@ class Stages:
             np.concatenate([batch.features for batch in batches]),
             np.concatenate([batch.short for batch in batches]),
             np.concatenate(sketched) if sketched else None,
+            [each for batch in batches for each in batch.passages or ()] if passages else None,
         )
 
     def sketch(self, text: str) -> bytes:
@@ -144,6 +156,23 @@ class Stages:
             return cleaned, found
         return text, found._replace(starts=own.starts, stops=own.stops)
 
+    def placed_passages(self, text: str) -> PlacedPassages:
+        """Return the numbers of a text's passages, and their tokens as `placed_shingles` counts."""
+        self._check(text)
+        cleaned = self._sketch_cleaning([text]) if kernels.enabled else None
+        own = self._sketch_kernel.passages(cleaned[0]) if cleaned else None
+        if own:
+            numbers, begins, ends, tokens = own
+            return PlacedPassages(
+                np.frombuffer(numbers, np.uint64),
+                np.frombuffer(begins, np.int64),
+                np.frombuffer(ends, np.int64),
+                tokens,
+            )
+        placed = self._placed(text)
+        found, at = passage_numbers(placed.hashes)
+        return PlacedPassages(found, at, placed.ends[at + RUN - 1], len(placed.starts))
+
     def features(self, text: str) -> dict[str, float]:
         """Return the features of a text and their weights."""
         tally = self._tally(text)
@@ -166,18 +195,19 @@ class Stages:
                 block, size = [], 0
         yield block
 
-    def _block(self, block: list[str], *, sketched: bool) -> Batch:
+    def _block(self, block: list[str], *, sketched: bool, numbered: bool = False) -> Batch:
         """Fingerprint a block of texts by kernels, the texts that they leave out by definition."""
         count = len(block)
         fingerprints = np.empty((count, max(self.bits // 64, 1)), np.uint64)
         features = np.empty(count, np.int64)
-        together = sketched and self._shingled and self._sketch_steps == self._steps
-        sketches = np.empty((count if together else 0, SKETCH_BYTES), np.uint8)
+        sketches = np.empty((count if sketched else 0, SKETCH_BYTES), np.uint8)
+        passages = [b""] * count if numbered else None
+        own = (sketches, passages) if self._together else (_NO_SKETCHES, None)
         left: Sequence[int] = range(count)
         if kernels.enabled and (kernel := self._voting_kernel):
             cleaned = self._cleaning(block)
             if cleaned is not None:
-                left = kernel.run(cleaned, fingerprints, features, sketches)
+                left = kernel.run(cleaned, fingerprints, features, *own)
         votes = self._votes_kernel if kernels.enabled and left else None
         for number in left:
             if votes is not None:
@@ -189,26 +219,33 @@ class Stages:
             hashed = self._features(block[number])
             fingerprints[number] = self._words(self._votes(hashed))
             features[number] = len(hashed.digests)
-            if together:
-                sketches[number] = sketch(hashed.shingles)
+            _sample(number, hashed.shingles, *own)
+        if (sketched or numbered) and not self._together:
+            self._sample(block, sketches, passages)
         return Batch(
             fingerprints if self.bits > 64 else fingerprints[:, 0],
             features,
             features < self.grams.minimum,
-            (sketches if together else self._sketch(block)) if sketched else None,
+            sketches if sketched else None,
+            passages,
         )
 
     def _sketch(self, block: list[str]) -> NDArray[np.uint8]:
-        """Sketch a block of texts by the kernel, the texts that it leaves out by definition."""
         sketches = np.empty((len(block), SKETCH_BYTES), np.uint8)
+        self._sample(block, sketches, None)
+        return sketches
+
+    def _sample(
+        self, block: list[str], sketches: NDArray[np.uint8], passages: list[bytes] | None
+    ) -> None:
+        """Sample the shingles of texts by the kernel, where it leaves one out by definition."""
         left: Sequence[int] = range(len(block))
         cleaned = self._sketch_cleaning(block) if kernels.enabled else None
         if cleaned is not None:
             nothing = np.empty((len(block), 0), np.uint64), np.empty(len(block), np.int64)
-            left = self._sketch_kernel.run(cleaned, *nothing, sketches)
+            left = self._sketch_kernel.run(cleaned, *nothing, sketches, passages)
         for number in left:
-            sketches[number] = sketch(self._shingles(block[number]))
-        return sketches
+            _sample(number, self._placed(block[number]).hashes, sketches, passages)
 
     # Cleaning
 
@@ -338,6 +375,11 @@ class Stages:
         return plain and self.segment == "shingles" and self.hash.by == "shingle"
 
     @cached_property
+    def _together(self) -> bool:
+        """Whether the shingles that vote are those of sketches and passages as well."""
+        return self._shingled and self._sketch_steps == self._steps
+
+    @cached_property
     def _tagged(self) -> bool:
         return self.segment in segmentation.TAGGED
 
@@ -351,9 +393,10 @@ class Stages:
 
     def _shingles(self, text: str) -> Column:
         """Return the hashes of the distinct shingles of a text, sorted."""
-        return np.unique(
-            placed_shingles(self._cleaned(text, self._sketch_steps), self._seed).hashes
-        )
+        return np.unique(self._placed(text).hashes)
+
+    def _placed(self, text: str) -> PlacedShingles:
+        return placed_shingles(self._cleaned(text, self._sketch_steps), self._seed)
 
     def _tally(self, text: str) -> Mapping[str, float]:
         """Count the features of a text, or add up the weights of their parts of speech."""
@@ -374,7 +417,7 @@ class Stages:
         every = placed_shingles(self._cleaned(text, self._steps), self._seed).hashes
         hashes, counts = np.unique(every, return_counts=True)
         weights = self._weigh(counts.astype(np.float64))
-        return _Hashed(vote_hashes(hashes, self.bits), weights, hashes)
+        return _Hashed(vote_hashes(hashes, self.bits), weights, every)
 
     def _hash(self, tally: Mapping[str, float], *, weighed: bool = False) -> _Hashed:
         """Hash the features of a text, and weigh them unless their weights are given."""
@@ -431,6 +474,16 @@ class Stages:
             votes=tuple((votes / UNITS).tolist()),
             short=len(tally) < self.grams.minimum,
         )
+
+
+def _sample(
+    number: int, shingles: Column, sketches: NDArray[np.uint8], passages: list[bytes] | None
+) -> None:
+    """Fill in the sketch of a text and the numbers of its passages, as far as there is room."""
+    if len(sketches):
+        sketches[number] = sketch(shingles)
+    if passages is not None:
+        passages[number] = pack_numbers(passage_numbers(shingles)[0])
 
 
 def to_int(fingerprint: Any) -> int:

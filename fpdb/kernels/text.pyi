@@ -45,10 +45,11 @@ class TextKernel:
         fingerprints: NDArray[np.uint64],
         features: NDArray[np.int64],
         sketches: NDArray[np.uint8],
+        passages: list[bytes] | None = None,
     ) -> list[int]:
         """Fill a row of each array for each text; return the numbers of those left out.
 
-        Without columns in `fingerprints`, only sketch; without rows in `sketches`, don't.
+        `fingerprints` without columns, `sketches` without rows and no `passages` aren't filled.
         """
 
 class ShingleKernel(TextKernel):
@@ -64,6 +65,9 @@ class ShingleKernel(TextKernel):
     ) -> None: ...
     def shingles(self, texts: list[str]) -> list[bytes | None]:
         """Return the hashes of the distinct shingles of each text; None if it is left out."""
+
+    def passages(self, text: str) -> tuple[bytes, bytes, bytes, int] | None:
+        """Return the parts of `PlacedPassages` of a text, or None if it is left out."""
 
 class FeatureKernel(TextKernel):
     def __init__(

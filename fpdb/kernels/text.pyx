@@ -46,6 +46,10 @@ cdef enum:
     SPAN = 15
     WORD_UNITS = 5
     SIGN_UNITS = 3
+    RUN = 6
+    WINDOW = 24
+    NUMBER_BYTES = 5
+    FINE_BITS = 8 * NUMBER_BYTES - 32
     LANES = 8
     MOST_IN_LANES = 0xFF  # of the features that one byte of a lane adds up
     MOST_AT_ONCE = 15
@@ -94,6 +98,12 @@ cdef struct Scratch:
     Buffer run  # of Han
     Buffer words
     Buffer values
+    Buffer runs  # the hashes of shingles in a row
+    Buffer numbers  # those chosen of them
+    Buffer places  # of the shingles where these begin
+    # Of all texts:
+    Buffer packed  # numbers
+    Buffer ends  # where those of each text end
 
 
 cdef struct Votes:
@@ -400,6 +410,51 @@ cdef int64_t distinct(
     return kept
 
 
+cdef int64_t pack(Scratch *scratch, int64_t count, int64_t end) noexcept nogil:
+    """Append the numbers of a text, sorted, to the packed ones, which end here.
+
+    Return where they end then; -1 where there is no memory, or where many were made to collide.
+    """
+    cdef const uint64_t *numbers = <uint64_t *>scratch.numbers.data
+    cdef uint64_t *ordered = <uint64_t *>room(&scratch.runs, (count + 1) * sizeof(uint64_t))
+    cdef uint32_t *places = <uint32_t *>room(&scratch.slots, (count + 1) * sizeof(uint32_t))
+    cdef uint8_t *packed = <uint8_t *>room(&scratch.packed, end + count * NUMBER_BYTES + 1)
+    cdef uint64_t number
+    cdef uint32_t before = 0
+    cdef int64_t place, at, moves = MOST_PROBES * (count + 64)
+    cdef int byte
+    if ordered == NULL or places == NULL or packed == NULL or count >> 32:
+        return -1
+    # Numbers are even, so each is put near its place at once, and moved a little.
+    memset(places, 0, (count + 1) * sizeof(uint32_t))
+    for place in range(count):
+        places[(numbers[place] >> FINE_BITS) * count >> 32] += 1
+    for place in range(count):
+        before += places[place]
+        places[place] = before
+    for place in range(count):
+        at = (numbers[place] >> FINE_BITS) * count >> 32
+        places[at] -= 1
+        ordered[places[at]] = numbers[place]
+    for place in range(count):
+        number = ordered[place]
+        at = place
+        while at and ordered[at - 1] > number:
+            ordered[at] = ordered[at - 1]
+            at -= 1
+        ordered[at] = number
+        moves -= place - at
+        if moves < 0:
+            return -1
+    for place in range(count):
+        if place and ordered[place] == ordered[place - 1]:
+            continue
+        for byte in range(NUMBER_BYTES):
+            packed[end + byte] = <uint8_t>(ordered[place] >> (8 * (NUMBER_BYTES - 1 - byte)))
+        end += NUMBER_BYTES
+    return end
+
+
 cdef class TextKernel:
     """What the kernels of texts share: reading a batch of them, and the votes of their features."""
 
@@ -422,11 +477,11 @@ cdef class TextKernel:
 
     def run(
         self, list texts, uint64_t[:, ::1] fingerprints, int64_t[::1] features,
-        uint8_t[:, ::1] sketches,
+        uint8_t[:, ::1] sketches, list passages=None,
     ):
-        """Fingerprint texts, and sketch them unless `sketches` has no row.
+        """Fill in the fingerprints of texts, their sketches and the numbers of their passages.
 
-        Without columns in `fingerprints`, sketch only. Return the numbers of texts left out.
+        Arrays without columns or rows aren't filled. Return the numbers of texts left out.
         """
         cdef tuple kept = tuple(texts)  # which nobody changes without the lock
         cdef Py_ssize_t count = len(kept), number
@@ -434,15 +489,22 @@ cdef class TextKernel:
         cdef const Text *text
         cdef const uint32_t *codes
         cdef bint voted = fingerprints.shape[1] != 0, sketched = sketches.shape[0] != 0
+        cdef bint numbered = passages is not None
+        cdef int64_t chosen = 0, start = 0, end = 0
+        cdef int64_t *ends
         if (
             fingerprints.shape[0] != count or features.shape[0] != count
             or fingerprints.shape[1] not in (0, self.words)
             or sketches.shape[0] not in (0, count) or sketches.shape[1] != SKETCH_BYTES
+            or numbered and len(passages) != count
         ):
             raise ValueError("found arrays of another shape than the texts")
         memset(&scratch, 0, sizeof(scratch))
         try:
             self.read(kept, count, &scratch)
+            ends = <int64_t *>room(&scratch.ends, count * sizeof(int64_t) if numbered else 0)
+            if numbered and count and ends == NULL:
+                raise MemoryError
             with nogil:
                 for number in range(count):
                     text = <Text *>scratch.texts.data + number
@@ -453,7 +515,22 @@ cdef class TextKernel:
                         text.size,
                         &fingerprints[number, 0] if voted else NULL,
                         &sketches[number, 0] if sketched else NULL,
+                        &chosen if numbered else NULL,
                     )
+                    if numbered:
+                        if features[number] >= 0:
+                            end = pack(&scratch, chosen, start)
+                            if end < 0:
+                                features[number] = -1
+                            else:
+                                start = end
+                        ends[number] = start
+            start = 0
+            for number in range(count if numbered else 0):
+                passages[number] = PyBytes_FromStringAndSize(
+                    <const char *>scratch.packed.data + start, ends[number] - start
+                )
+                start = ends[number]
             return [number for number in range(count) if features[number] < 0]
         finally:
             drop(&scratch)
@@ -520,7 +597,7 @@ cdef class TextKernel:
 
     cdef int64_t one(
         self, Scratch *scratch, const uint32_t *codes, Py_ssize_t size, uint64_t *fingerprint,
-        uint8_t *sketch,
+        uint8_t *sketch, int64_t *chosen,
     ) noexcept nogil:
         """Do one text, and return the number of its distinct features, or -1 if it can't."""
         return -1
@@ -624,10 +701,10 @@ cdef class ShingleKernel(TextKernel):
 
     cdef int64_t one(
         self, Scratch *scratch, const uint32_t *codes, Py_ssize_t size, uint64_t *fingerprint,
-        uint8_t *sketch,
+        uint8_t *sketch, int64_t *chosen,
     ) noexcept nogil:
         """Do one text, and return the number of its distinct shingles, or -1 if it can't."""
-        cdef int64_t count = self.shingled(scratch, codes, size), place
+        cdef int64_t count = self.shingled(scratch, codes, size, chosen), place
         cdef const uint64_t *hashes
         cdef uint64_t *digests
         cdef uint64_t *seconds
@@ -666,7 +743,9 @@ cdef class ShingleKernel(TextKernel):
                 with nogil:
                     text = <Text *>scratch.texts.data + number
                     codes = characters_of(text, &scratch)
-                    count = -1 if codes == NULL else self.shingled(&scratch, codes, text.size)
+                    count = -1 if codes == NULL else self.shingled(
+                        &scratch, codes, text.size, NULL
+                    )
                 found.append(
                     None if count < 0 else PyBytes_FromStringAndSize(
                         <const char *>scratch.tokens.data, count * sizeof(uint64_t)
@@ -676,14 +755,103 @@ cdef class ShingleKernel(TextKernel):
         finally:
             drop(&scratch)
 
+    def passages(self, text):
+        """Return the parts of `PlacedPassages` of a text, or None if it is left out."""
+        cdef int64_t count, chosen = -1, number, place
+        cdef const uint32_t *codes
+        cdef const uint8_t *units
+        cdef int64_t *begins
+        cdef int64_t *ends
+        cdef uint64_t *numbers
+        cdef int span
+        cdef Scratch scratch
+        memset(&scratch, 0, sizeof(scratch))
+        try:
+            self.read((text,), 1, &scratch)
+            with nogil:
+                codes = characters_of(<Text *>scratch.texts.data, &scratch)
+                count = -1 if codes == NULL else self.cut(
+                    &scratch, codes, (<Text *>scratch.texts.data).size
+                )
+                if count >= 0:
+                    chosen = self.winnow(&scratch, self.join(&scratch, count))
+                if chosen >= 0:
+                    numbers = <uint64_t *>scratch.numbers.data
+                    chosen = distinct(&scratch, numbers, NULL, chosen, NULL)
+            ends = <int64_t *>room(&scratch.ends, (chosen + 1) * sizeof(int64_t))
+            if chosen < 0 or (chosen and ends == NULL):
+                return None
+            begins, units = <int64_t *>scratch.places.data, <uint8_t *>scratch.units.data
+            for number in range(chosen):
+                begins[number] = begins[(<uint32_t *>scratch.firsts.data)[number]]
+                place = begins[number] + RUN - 1
+                span = 0
+                while span < SPAN:
+                    span += units[place]
+                    place += 1
+                ends[number] = place
+            return (
+                (<char *>scratch.numbers.data)[:chosen * sizeof(uint64_t)],
+                (<char *>begins)[:chosen * sizeof(int64_t)],
+                (<char *>ends)[:chosen * sizeof(int64_t)],
+                count,
+            )
+        finally:
+            drop(&scratch)
+
+    cdef int64_t winnow(self, Scratch *scratch, int64_t count) noexcept nogil:
+        """Choose numbers of passages by the shingles; return how many, or -1 without memory."""
+        cdef const uint64_t *hashes = <uint64_t *>scratch.tokens.data
+        cdef uint64_t *runs = <uint64_t *>room(&scratch.runs, (count + 1) * sizeof(uint64_t))
+        cdef uint64_t *numbers = <uint64_t *>room(&scratch.numbers, (count + 1) * sizeof(uint64_t))
+        cdef int64_t *places = <int64_t *>room(&scratch.places, (count + 1) * sizeof(int64_t))
+        cdef uint64_t run = 0, leaving = 0, factor = 1, value = EMPTY
+        cdef int64_t window, place, other, least = 0, chosen = 0
+        if runs == NULL or numbers == NULL or places == NULL:
+            return -1
+        for place in range(RUN):
+            factor *= ODD
+        for place in range(min(count, <int64_t>RUN - 1)):
+            run = run * ODD + hashes[place]
+        count = max(count - RUN + 1, <int64_t>0)
+        window = min(count, <int64_t>WINDOW)
+        for place in range(count):
+            run = run * ODD + (hashes[place + RUN - 1] - leaving * factor)
+            leaving = hashes[place]
+            runs[place] = run
+            if run < value:
+                least, value = place, run
+                if place < window - 1:
+                    continue
+            elif place - least >= window:
+                least += 1
+                value = runs[least]
+                for other in range(least + 1, place + 1):
+                    # Without branches, which no processor could predict.
+                    least = other if runs[other] < value else least
+                    value = runs[other] if runs[other] < value else value
+            elif place != window - 1:
+                continue
+            numbers[chosen] = mix(value) >> (64 - 8 * NUMBER_BYTES)
+            places[chosen] = least
+            chosen += 1
+        return chosen
+
     cdef int64_t shingled(
-        self, Scratch *scratch, const uint32_t *codes, Py_ssize_t size
+        self, Scratch *scratch, const uint32_t *codes, Py_ssize_t size, int64_t *chosen
     ) noexcept nogil:
-        """Hash the distinct shingles of a text; return how many there are, or -1."""
+        """Hash the distinct shingles of a text; return how many there are, or -1.
+
+        Before, choose the numbers of its passages unless `chosen`, their count, is NULL.
+        """
         cdef int64_t count = self.cut(scratch, codes, size)
         if count < 0:
             return -1
         count = self.join(scratch, count)
+        if chosen != NULL:
+            chosen[0] = self.winnow(scratch, count)
+            if chosen[0] < 0:
+                return -1
         return distinct(scratch, <uint64_t *>scratch.tokens.data, NULL, count, NULL)
 
     cdef inline int word(
@@ -923,7 +1091,7 @@ cdef class FeatureKernel(TextKernel):
 
     cdef int64_t one(
         self, Scratch *scratch, const uint32_t *codes, Py_ssize_t size, uint64_t *fingerprint,
-        uint8_t *sketch,
+        uint8_t *sketch, int64_t *chosen,
     ) noexcept nogil:
         cdef int64_t count = self.cut(scratch, codes, size), place, last
         cdef const uint32_t *starts = <uint32_t *>scratch.starts.data
@@ -933,7 +1101,7 @@ cdef class FeatureKernel(TextKernel):
         cdef uint64_t *seconds
         cdef uint32_t length
         cdef bint wide = self.words == 2
-        if count < 0 or sketch != NULL or fingerprint == NULL:
+        if count < 0 or sketch != NULL or chosen != NULL or fingerprint == NULL:
             return -1
         last = min(self.length, count) - 1
         # Where features end: characters in a row end where the next one starts.

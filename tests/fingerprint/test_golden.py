@@ -41,6 +41,14 @@ def test_a_preset_never_changes_a_fingerprint(name):
     assert dict(zip(golden, written, strict=True)) == golden, NEVER
 
 
+@pytest.mark.parametrize("name", GOLDEN["passages"])
+def test_the_numbers_of_passages_never_change(name):
+    golden = GOLDEN["passages"][name]
+    found = fpdb.recipe(name).batch((TEXTS[text] for text in golden), passages=True).passages
+    written = [each.hex(" ", 5) for each in found]
+    assert dict(zip(golden, written, strict=True)) == golden, NEVER
+
+
 def test_ready_terms_never_change_the_fingerprint_of_tagged_title():
     terms = [tuple(pair) for pair in GOLDEN["terms"]["pairs"]]
     found = fpdb.recipe("tagged-title").fingerprint_segments(terms)

@@ -12,11 +12,13 @@ TEXTS = [f"number {number} of the texts, {'and so on, ' * (number % 50)}" for nu
 @pytest.mark.parametrize("jobs", [0, 3])
 def test_the_batch_of_several_threads_is_that_of_one(name, jobs):
     recipe = fpdb.recipe("words").replace(segment="jieba") if name == "jieba" else fpdb.recipe(name)
-    one, several = (recipe.batch(iter(TEXTS), sketches=True, jobs=each) for each in (1, jobs))
+    parts = {"sketches": True, "passages": True}
+    one, several = (recipe.batch(iter(TEXTS), **parts, jobs=each) for each in (1, jobs))
     np.testing.assert_array_equal(several.fingerprints, one.fingerprints)
     np.testing.assert_array_equal(several.features, one.features)
     np.testing.assert_array_equal(several.short, one.short)
     np.testing.assert_array_equal(several.sketches, one.sketches)
+    assert several.passages == one.passages
 
 
 def test_the_first_text_that_is_wrong_is_reported_by_threads_too():

@@ -107,13 +107,19 @@ def same(found, expected):
     assert (found.sketches is None) is (expected.sketches is None)
     if found.sketches is not None:
         np.testing.assert_array_equal(found.sketches, expected.sketches)
+    assert found.passages == expected.passages
 
 
 def compare(recipe, texts):
-    for sketches in (False, True):
-        found = recipe.batch(texts, sketches=sketches)
+    for sketches, passages in itertools.product((False, True), repeat=2):
+        found = recipe.batch(texts, sketches=sketches, passages=passages)
         with defined():
-            same(found, recipe.batch(texts, sketches=sketches))
+            same(found, recipe.batch(texts, sketches=sketches, passages=passages))
+    for text in texts:
+        placed = recipe.placed_passages(text)
+        with defined():
+            for part, expected in zip(placed, recipe.placed_passages(text), strict=True):
+                np.testing.assert_array_equal(part, expected)
 
 
 @settings(max_examples=examples(200))
@@ -263,8 +269,13 @@ def test_a_kernel_refuses_arrays_of_other_shapes():
     ):
         with pytest.raises(ValueError, match="shape"):
             kernel.run(["a b c"], *good[:place], bad, *good[place + 1 :])
+    for passages in ([], [b"", b""]):
+        with pytest.raises(ValueError, match="shape"):
+            kernel.run(["a b c"], *good, passages)
     with pytest.raises(TypeError):
         kernel.run([b"a"], *good)
+    with pytest.raises(TypeError):
+        kernel.passages(b"a")
 
 
 def test_a_kernel_lets_other_threads_run():
@@ -298,3 +309,21 @@ def test_hashes_that_are_made_to_collide_are_left_to_the_definition():
     arrays = np.empty((2, 1), np.uint64), np.empty(2, np.int64), np.empty((0, 128), np.uint8)
     assert recipe._voting_kernel.run([text, "other words"], *arrays) == [0]
     compare(recipe, [text, "other words"])
+
+
+def test_numbers_of_passages_that_are_made_to_collide_are_left_to_the_definition():
+    """Two numbers that alternate hundreds of times, so near each other that they share a place."""
+    arrays = np.empty((2, 1), np.uint64), np.empty(2, np.int64), np.empty((0, 128), np.uint8)
+    left = []
+    for seed in itertools.count():
+        words = [f"{seed}w{number}" for number in range(200)]
+        numbers = np.sort(BASE.placed_passages(" ".join(words * 2)).numbers)
+        if np.diff(numbers).min() < 1 << 26:
+            texts = [" ".join(words * 600), "other words"]
+            left = BASE._voting_kernel.run(texts, *arrays, [b"", b""])
+        if left:
+            break
+    assert left == [0]
+    found = BASE.batch(texts, passages=True)
+    with defined():
+        same(found, BASE.batch(texts, passages=True))

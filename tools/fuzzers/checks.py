@@ -264,15 +264,16 @@ def check_kernels(data):
     recipe = _kernel_recipes()[(data or b"\0")[0] % len(_kernel_recipes())]
     text = data[1:].decode("utf-8", "surrogateescape")
     for texts in ([text], text.split("\n")):
-        found = recipe.batch(texts, sketches=True)
+        found = recipe.batch(texts, sketches=True, passages=True)
         kernels.enabled = False
         try:
-            expected = recipe.batch(texts, sketches=True)
+            expected = recipe.batch(texts, sketches=True, passages=True)
         finally:
             kernels.enabled = kernels.available
         for name in ("fingerprints", "features", "sketches"):
             same = np.array_equal(getattr(found, name), getattr(expected, name))
             require(same, recipe.name, texts, name)
+        require(found.passages == expected.passages, recipe.name, texts, "passages")
 
 
 @cache

@@ -1,0 +1,61 @@
+"""Numbers of passages: texts that share a passage share a number, by which documents are found.
+
+A number is made by winnowing (Schleimer, Wilkerson and Aiken, 2003). Of the shingles of a text in
+their order, RUN in a row make one hash; of WINDOW such hashes in a row the smallest is chosen. So
+two texts that have RUN + WINDOW - 1 shingles in a row in common share a number for certain: a
+passage of RUN + WINDOW + 1 words, or of two signs more. Shorter ones are often found, too.
+
+What is chosen depends on what is near it alone. A share of all hashes, such as those that end with
+some zeros, would leave gaps of any length.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fpdb.arrays import Column, Places
+from fpdb.fingerprint.sketches import ODD, mix
+
+RUN, WINDOW = 6, 24  # part of the format: other ones make other numbers
+NUMBER_BYTES = 5
+_UNUSED = 8 - NUMBER_BYTES
+_SHIFT = np.uint64(8 * _UNUSED)
+
+
+class PlacedPassages(NamedTuple):
+    """The distinct numbers of a text in its order, and the tokens that each is made of.
+
+    These are the tokens from its entry in `begins` on that come before that in `ends`, of all the
+    `tokens` of the text; a number that occurs several times has the first place.
+    """
+
+    numbers: Column
+    begins: Places
+    ends: Places
+    tokens: int
+
+
+def passage_numbers(hashes: Column) -> tuple[Column, Places]:
+    """Return the distinct numbers of a text in its order, and where the shingles of each begin.
+
+    Args:
+        hashes: Those of its shingles, in their order.
+    """
+    count = max(len(hashes) - RUN + 1, 0)
+    if not count:
+        return np.empty(0, np.uint64), np.empty(0, np.int64)
+    runs = np.zeros(count, np.uint64)
+    for step in range(RUN):
+        runs = runs * ODD + hashes[step : step + count]
+    windows = np.lib.stride_tricks.sliding_window_view(runs, min(WINDOW, count))
+    places = np.unique(windows.argmin(axis=1) + np.arange(len(windows)))
+    # The smallest of many hashes is small, but a number may be anything.
+    numbers = mix(runs[places]) >> _SHIFT
+    firsts = np.sort(np.unique(numbers, return_index=True)[1])
+    return numbers[firsts], places[firsts]
+
+
+def pack_numbers(numbers: Column) -> bytes:
+    """Return numbers sorted, 5 bytes each, the highest byte first."""
+    rows = np.sort(numbers).astype(">u8").view(np.uint8).reshape(-1, 8)
+    return rows[:, _UNUSED:].tobytes()
