@@ -46,8 +46,8 @@ cdef enum:
     SPAN = 15
     WORD_UNITS = 5
     SIGN_UNITS = 3
-    RUN = 6
-    WINDOW = 24
+    RUN = 4
+    WINDOW = 23
     NUMBER_BYTES = 5
     FINE_BITS = 8 * NUMBER_BYTES - 32
     LANES = 8
