@@ -151,9 +151,9 @@ class Round:
     def _back_up(self, path: Path) -> None:
         copy = path.with_name("backup-printed")
         command = [sys.executable, "-m", "fpdb", "backup", str(path), "-o", str(copy)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            if process.stdout is None or process.stdout.readline().strip() != str(copy):
-                raise RuntimeError("the backup printed no path")
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+            if process.stderr is None or not process.stderr.readline().startswith(f"{copy}: "):
+                raise RuntimeError("the backup didn't say that it is complete")
         self._begun[copy.name] = self.copies[copy.name] = dict(self.oracle.documents)
 
     def _judge(self, path: Path) -> Verdict:
