@@ -36,6 +36,7 @@ from fpdb.storage.format import FilePlace, FilePlaces, Stored
 from fpdb.storage.lmdb_file import DATA_FILE
 from fpdb.tables import Plan
 from fpdb.tables.bulk_load import LEAST_MEMORY, MEMORY
+from fpdb.tables.passages import ROW_BITS
 from fpdb.threads import mapped
 
 
@@ -71,6 +72,7 @@ class Database(Queries):
         capacity: int = 1_000_000,
         keys: str = "text",
         plan: Plan | None = None,
+        passages: bool = False,
         timeout: float = LOCK_SECONDS,
     ) -> Self:
         """Create a database and open it; there must not be one at the path.
@@ -89,6 +91,8 @@ class Database(Queries):
             capacity: The number of documents to choose the plan for; it isn't a limit.
             keys: "text", or "integer" for numbers from 0 to 2**64 - 1.
             plan: The tables, e.g. one of `fpdb.plans`; by default the best for k and the capacity.
+            passages: Whether to keep what `passages` finds copied parts by; about 150 bytes for a
+                text of 200 words, and 600 for one of 700 Chinese characters.
             timeout: How many seconds a write waits for other writers.
 
         Raises:
@@ -97,7 +101,13 @@ class Database(Queries):
             RecipeError, PlanError: There is no such recipe or plan.
         """
         chosen, described = layout.header_for(
-            recipe, similarity=similarity, k=k, capacity=capacity, keys=keys, plan=plan
+            recipe,
+            similarity=similarity,
+            k=k,
+            capacity=capacity,
+            keys=keys,
+            plan=plan,
+            passages=passages,
         )
         new = layout.new_database(described)
         environment = Environment.create(path, *new, verify=require_complete_copy)
@@ -431,6 +441,8 @@ class Database(Queries):
             ]
             if index.bands:
                 tables.append((index.bands.pages.name, index.bands.shape.bits))
+            if index.passages:
+                tables.append((index.passages.pages.name, ROW_BITS))
             return Stats(
                 path=str(self.path),
                 uuid=head["uuid"],

@@ -20,6 +20,7 @@ Key = str | int
 LARGEST_TEXT = 1 << 21
 DIGEST_BYTES = 16
 SKETCH_BYTES = 128
+PASSAGE_BYTES = 5  # of the number of a passage
 MOST_BYTES = 1 << 40
 # The first field of the first line of the portable form; no other tool's records have it.
 PORTABLE = "fpdb_portable"
@@ -262,7 +263,8 @@ class Document:
     A stored one has an `id`, the time when it was `added` (in seconds since 1970), and no text. Its
     fingerprint is None if its text was too short, and its `sketch` is None if it has none. Of the
     text, the `digest`, which is equal for equal texts, and the number of `characters` are stored.
-    All fields but the id are kept when it is added to another database.
+    `passages` are the packed numbers of its passages, in a database that keeps them. All fields but
+    the id are kept when it is added to another database.
     """
 
     key: Key
@@ -275,6 +277,7 @@ class Document:
     sketch: bytes | None = None
     digest: bytes | None = None
     characters: int = 0
+    passages: bytes | None = None
 
     @property
     def has_tags(self) -> bool:
@@ -307,6 +310,55 @@ class Matches(list[Match]):
     """
 
     complete: bool = True
+
+
+class PartMatch(NamedTuple):
+    """A stored document that shares passages with a text, as far as their numbers show.
+
+    `words` is about the number of words of the text, or characters of a script without spaces,
+    that it has, `share` their share of the text, and `other_share` the share of the document that
+    the text has.
+    """
+
+    key: Key
+    id: int
+    words: int
+    share: float
+    other_share: float
+    meta: Any
+
+
+class PartMatches(list[PartMatch]):
+    """The documents that share passages with a text, those with most words first.
+
+    `boilerplate` is the number of words in passages that more than a thousand documents have: no
+    document is found by these. `complete` is False if there were more documents than are compared.
+    """
+
+    complete: bool = True
+    boilerplate: int = 0
+
+
+class PartPair(NamedTuple):
+    """Two stored documents that share passages, as far as their numbers show.
+
+    `key` is the one with the smaller id, and `share` the share of it that the other one has;
+    `words` is about the number of words, or characters of a script without spaces, in both.
+    """
+
+    key: Key
+    other: Key
+    words: int
+    share: float
+    other_share: float
+
+
+class AskedParts(NamedTuple):
+    """A record, and the stored documents that share passages with it; its `name` as in `Asked`."""
+
+    name: Key
+    matches: PartMatches
+    invalid_utf8: bool = False
 
 
 class Asked(NamedTuple):

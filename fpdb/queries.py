@@ -22,6 +22,7 @@ from fpdb.documents.lookup import (
     to_document,
     to_match,
 )
+from fpdb.documents.parts import find_parts
 from fpdb.documents.prepare import BATCH, Preparer, as_fingerprints, as_number
 from fpdb.documents.similarity import Side
 from fpdb.errors import DocumentNotFoundError, IncompleteWarning, InputError
@@ -33,11 +34,13 @@ from fpdb.models import (
     Match,
     Matches,
     Pair,
+    PartMatches,
+    PartPair,
     require_choice,
     require_similarity,
     require_whole,
 )
-from fpdb.results import CLUSTERS, MATCHES, PAIRS, Results
+from fpdb.results import CLUSTERS, MATCHES, PAIRS, PART_PAIRS, Results
 from fpdb.storage import Ongoing, ReadTransaction
 from fpdb.storage.format import Counters, Stored
 from fpdb.tables import Hits, Plan
@@ -222,6 +225,31 @@ class Queries(ABC):
             }
         return found, nearest.crowded
 
+    def passages(self, text: str, *, least: float = 0.0, limit: int | None = None) -> PartMatches:
+        """Find the stored documents that share passages with a text, those with most words first.
+
+        Whatever 28 words in a row they share, or 30 characters of Chinese, is found for certain,
+        and most of what is longer than 20; so is what was moved, but nothing reworded.
+
+        Args:
+            text: The text whose parts are looked up.
+            least: The least share of the text that a document has, or of the document that the text
+                has; the larger one counts.
+            limit: Return the first documents only, at most this number.
+
+        Returns:
+            A list of `PartMatch`: key, the estimated number of words in common, their share of the
+            text, the share of the document, and metadata.
+
+        Raises:
+            InputError: The database keeps no passages, or the text is too large.
+        """
+        require_whole("limit", limit, 1)
+        self._require_passages(least)
+        placed = self.recipe.placed_passages(text)
+        with self._transaction() as txn:
+            return find_parts(self._view(txn), placed, len(text), least, limit)
+
     def query_fingerprint(
         self, fingerprint: int, *, k: int | None = None, limit: int | None = None
     ) -> Matches:
@@ -302,6 +330,41 @@ class Queries(ABC):
 
         found = self._joined(find_pairs, self._search(k, None, similarity), jobs)
         return Results(found, PAIRS, self.keys)
+
+    def passage_pairs(self, *, least: float = 0.1) -> Results[PartPair]:
+        """Find all pairs of stored documents that share passages, in the order of the first one.
+
+        Args:
+            least: The least share of one of the two that the other one has.
+
+        Returns:
+            An iterator of `PartPair`, which reads one snapshot; `to_arrow`, `to_pandas` and
+            `to_polars` make a table of it.
+
+        Raises:
+            InputError: The database keeps no passages.
+
+        Warns:
+            IncompleteWarning: More than a thousand documents have a passage, which leads to none.
+        """
+        from fpdb.joins.parts import find_part_pairs
+
+        self._require_passages(least)
+
+        def found() -> Generator[PartPair]:
+            with self._transaction() as txn:
+                yield from find_part_pairs(self._view(txn), least)
+
+        return Results(found(), PART_PAIRS, self.keys)
+
+    def _require_passages(self, least: float) -> None:
+        if not 0 <= least <= 1:
+            raise InputError(f"found least {least!r}, expected a share from 0 to 1")
+        if not self._catalog.passaged:
+            raise InputError(
+                "the database keeps no passages, by which copied parts are found",
+                hint="create it with passages, and ingest the texts again",
+            )
 
     def clusters(
         self,

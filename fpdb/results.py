@@ -5,7 +5,7 @@ from itertools import chain, starmap
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from fpdb.errors import MissingExtraError
-from fpdb.models import Cluster, Matches, Pair
+from fpdb.models import Cluster, Matches, Pair, PartPair
 
 _T = TypeVar("_T")
 _Row = tuple[Any, ...]
@@ -24,6 +24,10 @@ class Columns(NamedTuple, Generic[_T]):
 # The columns of pairs and clusters are those that the command line writes.
 _NEAR = {"distance": "int32", "similarity": "double"}
 PAIRS: Columns[Pair] = Columns({"key": "key", "other": "key", **_NEAR}, lambda _, pair: [pair])
+PART_PAIRS: Columns[PartPair] = Columns(
+    {"key": "key", "other": "key", "words": "int64", "share": "double", "other_share": "double"},
+    lambda _, pair: [pair],
+)
 MATCHES: Columns[Matches] = Columns(
     {"query": "int64", "key": "key", "id": "uint64", **_NEAR},
     lambda number, matches: ((number, *match[:-1]) for match in matches),

@@ -16,7 +16,11 @@ from fpdb.fingerprint import WIDTHS, Recipe
 from fpdb.models import Stats
 
 
-@takes(similarity=options.NEW_SIMILARITY, k=options.NEW_K)
+@takes(
+    similarity=options.NEW_SIMILARITY,
+    k=options.NEW_K,
+    passages=options.option("--passages", "Also keep what finds copied parts of texts."),
+)
 def create(
     path: Path,
     recipe: fpdb.Recipe = options.WEB,
@@ -24,6 +28,7 @@ def create(
     k: int | None = None,
     capacity: int = 1_000_000,
     key_type: options.KeyType | None = None,
+    passages: bool = False,
 ) -> None:
     """Create a database.
 
@@ -39,6 +44,7 @@ def create(
         k=k,
         capacity=capacity,
         keys=key_type or "text",
+        passages=passages,
     ) as database:
         stats = database.stats()
         if render.now.json or not render.now.quiet:

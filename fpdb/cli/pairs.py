@@ -6,13 +6,24 @@ from typing import Literal
 
 import fpdb
 from fpdb.cli import render
-from fpdb.cli.options import option, takes
+from fpdb.cli.options import option, require, takes
 from fpdb.cli.output import Output, key_column, likeness, title_of
+from fpdb.results import PART_PAIRS
 
 
-@takes(target=Output)
+@takes(
+    target=Output,
+    passages=option("--passages", "List pairs that share a part."),
+    least=option("--least SHARE", "Of the parts, the least share of either text.", min=0, max=1),
+)
 def pairs(
-    path: Path, target: Output, k: int | None = None, similarity: float | None = None, jobs: int = 1
+    path: Path,
+    target: Output,
+    k: int | None = None,
+    similarity: float | None = None,
+    passages: bool = False,
+    least: float | None = None,
+    jobs: int = 1,
 ) -> None:
     """List pairs of near-duplicates.
 
@@ -20,9 +31,23 @@ def pairs(
       fpdb pairs crawl.fpdb --similarity 0.9 --output pairs.parquet
 
     Prints two keys, the older document first, and their similarity, or their
-    distance in bits.
+    distance in bits. With --passages, the words that both have, about,
+    and their shares of the two.
     """
+    require(passages or least is None, "--least is one of --passages")
     count = 0
+    if passages:
+        require(k is None and similarity is None, "--passages compares no whole texts")
+        with fpdb.open(path, readonly=True) as database:
+            key = key_column(database)
+            with target.opened(PART_PAIRS.types | {"key": key, "other": key}, title=True):
+                for part in database.passage_pairs(**({} if least is None else {"least": least})):
+                    count += 1
+                    shares = f"{part.share:.2f}", f"{part.other_share:.2f}"
+                    title = partial(title_of, database, part.key)
+                    target.write(part, (*part[:3], *shares), title)
+        render.summarise(None, f"pairs {count:,}; {render.elapsed()}")
+        return
     with fpdb.open(path, readonly=True) as database:
         key, bits = key_column(database), k is not None
         columns = {"key": key, "other": key, "distance": "int32", "similarity": "double"}

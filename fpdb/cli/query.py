@@ -14,13 +14,21 @@ from fpdb.cli import render
 from fpdb.cli.inputs import BadRecords, not_utf8, typed
 from fpdb.cli.options import option, require, takes
 from fpdb.cli.output import Output, key_column, likeness, near_dict
-from fpdb.models import Asked, title_in
+from fpdb.models import Asked, AskedParts, Key, PartMatches, title_in
 
 _COLUMNS = {
     "query": "string",
     "key": "string",
     "distance": "int32",
     "similarity": "double",
+    "complete": "bool",
+}
+_PARTS = {
+    "query": "string",
+    "key": "string",
+    "words": "int64",
+    "share": "double",
+    "other_share": "double",
     "complete": "bool",
 }
 _COUNTS = ("queries", "with a match", "matches", "incomplete")
@@ -31,6 +39,8 @@ _COUNTS = ("queries", "with a match", "matches", "incomplete")
     reading=fpdb.Reading,
     target=Output,
     limit=option("--limit -n N", "At most N matches of each.", min=1),
+    passages=option("--passages", "Find documents that share a part of each."),
+    least=option("--least SHARE", "Of the parts, the least share of either text.", min=0, max=1),
     exit_code=option("--exit-code", "Exit with 1 if nothing matched, as grep."),
 )
 def query(
@@ -43,6 +53,8 @@ def query(
     similarity: float | None = None,
     k: int | None = None,
     limit: int | None = None,
+    passages: bool = False,
+    least: float | None = None,
     exit_code: bool = False,
     recipe: fpdb.Recipe | None = None,
     jobs: int = 1,
@@ -53,8 +65,14 @@ def query(
       fpdb query crawl.fpdb pages.jsonl --similarity 0.9 --limit 1
 
     Prints the query, the key of a match, and their similarity, or their
-    distance in bits.
+    distance in bits. With --passages, the words that both have, about,
+    and their shares of the query and of the document.
     """
+    require(passages or least is None, "--least is one of --passages")
+    if passages:
+        require(not fingerprints and k is None and similarity is None, "--passages compares texts")
+        query_passages(path, reading, target, files, texts, least or 0.0, limit, exit_code, recipe)
+        return
     require(similarity is None or not fingerprints, "--similarity compares texts")
     paths = files or ([] if texts or fingerprints else ["-"])
     bad = BadRecords()
@@ -79,12 +97,16 @@ def query(
             counts = _show(answers, target, of_bits=of_bits, cut=cut)
             if not counts["queries"]:
                 bad.settle(0)  # an error, before the file takes the place of an older one
-    outcomes = render.listed({name: counts[name] for name in _COUNTS}, "with a match")
-    pace = render.pace(counts["queries"], "query")
+    _end(counts, bad, exit_code, f"; {render.pace(counts['queries'], 'query')}" if paths else None)
+
+
+def _end(counts: Counter[str], bad: BadRecords, exit_code: bool, pace: str | None) -> None:
+    """Say what was found, and what can't be used."""
+    names = {name: counts[name] for name in _COUNTS}
     few = " (they match texts of the same words only)" if counts["short"] else ""
     render.summarise(
         None,
-        f"{outcomes}; {pace}" if paths else "",
+        "" if pace is None else render.listed(names, "with a match") + pace,
         "" if counts["matches"] else "no match",
         render.counted("short texts", counts["short"]) + few,
         not_utf8(counts["replaced"], counts["queries"]),
@@ -93,6 +115,60 @@ def query(
     bad.settle(counts["queries"])
     if exit_code and not counts["matches"]:
         raise typer.Exit(render.ExitCode.NOT_FINE)
+
+
+def query_passages(
+    path: Path,
+    reading: fpdb.Reading,
+    target: Output,
+    files: list[str] | None,
+    texts: list[str] | None,
+    least: float,
+    limit: int | None,
+    exit_code: bool,
+    recipe: fpdb.Recipe | None,
+) -> None:
+    """Find stored documents that share passages with files or texts."""
+    bad, counts = BadRecords(), Counter[str]()
+    paths = files or ([] if texts else ["-"])
+    with fpdb.open(path, readonly=True, recipe=recipe) as database:
+        asked: Iterable[AskedParts] = (
+            AskedParts("text", database.passages(text, least=least, limit=limit))
+            for text in texts or ()
+        )
+        if paths:
+            asked = chain(
+                asked,
+                fpdb.find_passages(
+                    database, paths, typed(paths, reading), least=least, limit=limit, on_bad=bad
+                ),
+            )
+        columns = _PARTS | {"key": key_column(database)}
+        with target.opened(columns, list(_PARTS)[:5], title=True):
+            for name, found, replaced in asked:
+                counts.update({"with a match": bool(found)}, queries=1, matches=len(found))
+                counts.update(replaced=replaced)
+                _show_parts(name, found, target)
+            if not counts["queries"]:
+                bad.settle(0)
+    _end(counts, bad, exit_code, "" if paths else None)
+
+
+def _show_parts(name: Key, found: PartMatches, target: Output) -> None:
+    """Print the documents that share passages with a query."""
+    if target.form == "jsonl":
+        own = {"complete": found.complete, "boilerplate": found.boilerplate}
+        render.record({"query": name, **own, "matches": [each._asdict() for each in found]})
+        return
+    for match in found:
+        cells = str(name), match.key, match.words, match.share, match.other_share, found.complete
+        shares = f"{match.share:.2f}", f"{match.other_share:.2f}"
+        target.write(cells, (name, match.key, match.words, *shares), partial(title_in, match.meta))
+    if found.boilerplate:
+        words = f"{found.boilerplate:,} words"
+        render.note(f"{name}: {words} are in passages that more than a thousand documents have")
+    if not found.complete:
+        render.note(f"{name}: incomplete, because too many documents share its passages")
 
 
 def _ask_texts(

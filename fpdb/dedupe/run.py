@@ -220,6 +220,11 @@ class Deduplication:
                 f"{database.path} has integer keys, expected a database with text keys",
                 hint="give another database; it is created if it isn't there",
             )
+        if database.preparer.catalog.passaged:
+            raise InputError(
+                f"{database.path} keeps passages, which are made when texts are ingested",
+                hint="ingest what stays into it, or give another database",
+            )
         if self.k is not None and (database.similarity is not None or database.k != self.k):
             finds = "what is similar" if database.similarity else f"what is within {database.k}"
             raise InputError(

@@ -95,6 +95,7 @@ class Catalog(ABC):
         self._index = index
         self._bits = index.plan.bits
         self.sketched = index.bands is not None
+        self.passaged = index.passages is not None
 
     @property
     def names(self) -> list[str]:
@@ -165,10 +166,16 @@ class Catalog(ABC):
                 last = number
                 yield unpack_record(value, number, self._bits)
 
-    def load_bands(self, txn: WriteTransaction, memory: int) -> None:
-        """Write the bands of all documents, which are written already."""
+    def load_texts(self, txn: WriteTransaction, memory: int) -> None:
+        """Write the tables of numbers of texts; the records are written already."""
         if bands := self._index.bands:
             bands.load(txn, lambda: self._sketches(txn), txn.entries("documents"), memory)
+        if passages := self._index.passages:
+            passages.load(txn, lambda: self._slices(txn), memory)
+
+    def _slices(self, txn: ReadTransaction) -> Iterator[list[Stored]]:
+        records = self.records(txn)
+        return iter(lambda: list(islice(records, SLICE)), [])
 
     def _sketches(self, txn: ReadTransaction) -> Iterator[Sketches]:
         """Yield what the bands need of all records, which this transaction has written."""

@@ -15,6 +15,7 @@ from fpdb.storage.drafts import Entries
 from fpdb.storage.format import (
     FILES,
     MINHASH,
+    PASSAGES,
     RUN,
     Counters,
     FilePlace,
@@ -39,7 +40,7 @@ def layout(stored: Header) -> tuple[Index, Catalog]:
             "the header has bands of sketches or a similarity, expected both or none",
             hint="restore the database from a backup",
         )
-    index = Index(plan)
+    index = Index(plan, passages=PASSAGES in stored.get("features", ()))
     if stored["keys"] not in CATALOGS:
         raise DamagedError(
             f"the header names {stored['keys']!r} keys, expected one of {', '.join(CATALOGS)}",
@@ -72,6 +73,7 @@ def header_for(
     capacity: int = 1_000_000,
     keys: str = "text",
     plan: Plan | None = None,
+    passages: bool = False,
 ) -> tuple[Recipe, Header]:
     """Return the recipe and the header of a new database, from the arguments of `fpdb.create`."""
     chosen = preset(recipe) if isinstance(recipe, str) else recipe
@@ -88,6 +90,7 @@ def header_for(
         k=k,
         capacity=capacity,
         plan=plan,
+        passages=passages,
     )
     return chosen, header
 
@@ -117,6 +120,7 @@ def new_header(
     k: int,
     capacity: int,
     plan: Plan | None = None,
+    passages: bool = False,
 ) -> Header:
     """Describe a new database; without a plan, it gets the best one for what is asked of it.
 
@@ -126,7 +130,10 @@ def new_header(
     require_similarity(similarity)
     fields: Header = {"created_by": "fpdb", "keys": keys, "recipe": recipe, "recipe_id": recipe_id}
     if similarity is not None:
-        fields |= {"similarity": similarity, "features": [MINHASH]}
+        fields["similarity"] = similarity
+    kept = (MINHASH, similarity is not None), (PASSAGES, passages)
+    if features := [name for name, is_kept in kept if is_kept]:
+        fields["features"] = features
     return _planned(fields, bits, k, capacity, plan)
 
 

@@ -305,4 +305,5 @@ def to_document(stored: Stored) -> Document:
         sketch=stored.sketch or None,
         digest=stored.digest or None,
         characters=stored.characters,
+        passages=stored.passages or None,
     )

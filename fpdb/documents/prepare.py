@@ -18,7 +18,7 @@ from fpdb.arrays import column, differs
 from fpdb.documents.catalog import Catalog, Keys
 from fpdb.errors import InputError, RecipeError, TagsWarning
 from fpdb.fingerprint import Recipe
-from fpdb.models import DIGEST_BYTES, LATEST, SKETCH_BYTES, Document, Key, now
+from fpdb.models import DIGEST_BYTES, LATEST, PASSAGE_BYTES, SKETCH_BYTES, Document, Key, now
 from fpdb.storage import pack
 from fpdb.storage.format import LARGEST_META, Header, Stored
 from fpdb.tables import Index
@@ -107,21 +107,27 @@ class Preparer:
         ]
         numbered = self.catalog.kind == "integer"
         texts = [document.text for document in documents if document.fingerprint is None]
-        signed = self._signed([text for text in texts if text is not None], sketched=self._sketched)
+        signed = self._signed(
+            [text for text in texts if text is not None],
+            sketched=self._sketched,
+            passaged=self.catalog.passaged,
+        )
         present = now()
         prepared: list[Stored] = []
         for document, meta in zip(documents, metas, strict=True):
             key, text = document.key, document.text
-            number, sketch = document.fingerprint, b""
+            number, sketch, passages = document.fingerprint, b"", b""
             digest = document.digest or b""
             if number is None and text is not None:
-                number, sketch = next(signed)
+                number, sketch, passages = next(signed)
                 digest = self.recipe.digest(text, short=number is None)
             else:
                 if number is not None:
                     number = as_number(number, self.index.plan.bits)
                 if document.sketch is not None and self.catalog.sketched:
                     sketch = document.sketch
+                if document.passages is not None and self.catalog.passaged:
+                    passages = document.passages
             prepared.append(
                 Stored(
                     id=int(key) if numbered else 0,
@@ -132,6 +138,7 @@ class Preparer:
                     meta=meta,
                     characters=document.characters if text is None else len(text),
                     sketch=sketch,
+                    passages=passages,
                 )
             )
         return prepared
@@ -151,20 +158,25 @@ class Preparer:
                 else b"",
                 sketch=sketch,
             )
-            for text, (number, sketch) in zip(texts, signed, strict=True)
+            for text, (number, sketch, _) in zip(texts, signed, strict=True)
         ]
 
     def _signed(
-        self, texts: Sequence[Any], *, sketched: bool
-    ) -> Iterator[tuple[int | None, bytes]]:
-        """Yield the fingerprint and the sketch of each text: None if it is short, b"" if none."""
+        self, texts: Sequence[Any], *, sketched: bool, passaged: bool = False
+    ) -> Iterator[tuple[int | None, bytes, bytes]]:
+        """Yield the fingerprint, the sketch and the passages of each text.
+
+        The fingerprint of a short text is None; it has no passages, and others may have none.
+        """
         if not texts:
             return
-        batch = self.recipe.batch(texts, sketches=sketched)
+        batch = self.recipe.batch(texts, sketches=sketched, passages=passaged)
         sketches = repeat(b"") if batch.sketches is None else map(bytes, batch.sketches)
-        numbers = to_ints(batch.fingerprints)
-        for number, short, sketch in zip(numbers, batch.short.tolist(), sketches, strict=False):
-            yield None if short else number, sketch if any(sketch) else b""
+        passages = repeat(b"") if batch.passages is None else batch.passages
+        columns = to_ints(batch.fingerprints), batch.short.tolist(), sketches, passages
+        for number, short, sketch, packed in zip(*columns, strict=False):
+            found = sketch if any(sketch) else b""
+            yield (None, found, b"") if short else (number, found, packed)
 
     def _check(self, document: Document) -> None:
         if not isinstance(document, Document):
@@ -177,6 +189,7 @@ class Preparer:
             document.digest is not None
             or document.added is not None
             or document.sketch is not None
+            or document.passages is not None
             or type(document.characters) is not int
             or document.characters
         ):
@@ -224,7 +237,8 @@ def transactions(blocks: Iterable[Sequence[Stored]], most: int) -> Iterator[list
 def bytes_of(document: Stored) -> int:
     """Return the bytes of a document that count for the size of a transaction."""
     key = document.key
-    return len(document.meta) + len(document.sketch) + (len(key) if isinstance(key, str) else 0)
+    size = len(document.meta) + len(document.sketch) + len(document.passages)
+    return size + (len(key) if isinstance(key, str) else 0)
 
 
 def as_number(value: Any, bits: int, name: str = "fingerprint") -> int:
@@ -319,6 +333,12 @@ def _check_stored(document: Document) -> None:
             "a whole number from 0",
         ),
         ("characters", not characters or digest or document.text is not None, "a digest as well"),
+        (
+            "passages",
+            document.passages is None
+            or (type(document.passages) is bytes and not len(document.passages) % PASSAGE_BYTES),
+            f"some {PASSAGE_BYTES} bytes each",
+        ),
         ("added", type(added) is int and 0 <= added <= LATEST, "seconds since 1970, whole"),
     ):
         if not good:

@@ -7,7 +7,7 @@ from itertools import count, islice
 
 import numpy as np
 
-from fpdb.arrays import Column, joined
+from fpdb.arrays import Column, Rows
 from fpdb.documents.batch_lookup import BatchLookup
 from fpdb.documents.catalog import Catalog, Keys, View, find_key, key_bytes, key_pages
 from fpdb.documents.lookup import Search, answer, to_matches
@@ -16,7 +16,7 @@ from fpdb.storage import WriteTransaction
 from fpdb.storage.format import Stored
 from fpdb.storage.origin import renamed
 from fpdb.tables import Index
-from fpdb.tables.bands import Sketches
+from fpdb.tables.bands import NumberTable
 from fpdb.tables.bits import Fingerprints, to_array, to_ints
 from fpdb.tables.bulk_load import load_tables, source_of
 
@@ -106,7 +106,8 @@ class Writer:
         """
         before, numbers = self._next_id, count(self._next_id)
         named: dict[bytes, int] = {}
-        rows: list[tuple[Fingerprints, Sketches]] = []
+        added: list[tuple[Fingerprints, Column]] = []
+        rows: list[list[Rows]] = [[] for _ in self._index.of_texts]
         for part in parts:
             documents: list[Stored] = []
             for document in part:
@@ -119,27 +120,33 @@ class Writer:
                 self._next_id += 1
             self._catalog.put_records(self._txn, documents)
             tabled = [each for each in documents if each.fingerprint is not None]
-            prints = to_array((each.fingerprint or 0 for each in tabled), self._index.plan.bits)
-            rows.append((prints, Sketches.of(tabled)))
+            added.append(self._rows(tabled, {}))
+            for table, own in zip(self._index.of_texts, rows, strict=True):
+                own.append(table.made(tabled))
             sketches = sum(bool(each.sketch) for each in documents)
             self._count(len(documents), len(documents) - len(tabled), sketches)
             if len(named) >= ADDED_TOGETHER:
-                self._add_rows(named, rows)
-        self._add_rows(named, rows)
+                self._add_rows(named, added, rows)
+        self._add_rows(named, added, rows)
         return self._next_id - before
 
-    def _add_rows(self, named: dict[bytes, int], rows: list[tuple[Fingerprints, Sketches]]) -> None:
+    def _add_rows(
+        self,
+        named: dict[bytes, int],
+        added: list[tuple[Fingerprints, Column]],
+        rows: list[list[Rows]],
+    ) -> None:
         """Write the keys and the rows of new documents, and forget them."""
         if not named:
             return
         key_pages.splice(self._txn, sorted(named.items()), [])
-        prints = np.concatenate([each for each, _ in rows])
-        sketches = Sketches(*joined(each for _, each in rows))
-        rows.clear()
+        prints, ids = (np.concatenate(column) for column in zip(*added, strict=True))
+        self._index.update(self._txn, (prints, ids), self._rows([], {}))
+        for table, own in zip(self._index.of_texts, rows, strict=True):
+            table.insert(self._txn, own)
+            own.clear()
         named.clear()
-        self._index.update(self._txn, (prints, sketches.ids), self._rows([], {}))
-        if self._index.bands:
-            self._index.bands.add(self._txn, sketches)
+        added.clear()
 
     def add(self, documents: Sequence[Stored], duplicates: Search | None = None) -> list[Added]:
         """Add documents, or replace those with their keys.
@@ -221,9 +228,9 @@ class Writer:
         saved, removed = list(self._saved.values()), list(self._removed.values())
         insert, remove = self._rows(saved, self._removed), self._rows(removed, self._saved)
         self._index.update(self._txn, insert, remove)
-        if self._index.bands:
-            come, gone = self._moved(saved, self._removed), self._moved(removed, self._saved)
-            self._index.bands.update(self._txn, come, gone)
+        for table in self._index.of_texts:
+            come = _moved(table, saved, self._removed)
+            table.update(self._txn, come, _moved(table, removed, self._saved))
         self._catalog.write(self._txn, saved, removed)
         short = sketches = 0
         for some, sign in ((saved, 1), (removed, -1)):
@@ -259,12 +266,14 @@ class Writer:
                 ids.append(document.id)
         return to_array(fingerprints, self._index.plan.bits), np.array(ids, np.uint64)
 
-    def _moved(self, documents: Sequence[Stored], others: dict[Key, Stored]) -> list[Stored]:
-        """Return the documents whose rows in the bands don't stay what they are."""
-        numbers = self._index.band_numbers
-        return [
-            document
-            for document in documents
-            if not (other := others.get(document.key))
-            or (other.id, numbers(other)) != (document.id, numbers(document))
-        ]
+
+def _moved(
+    table: NumberTable, documents: Sequence[Stored], others: dict[Key, Stored]
+) -> list[Stored]:
+    """Return the documents whose rows in a table don't stay what they are."""
+    return [
+        document
+        for document in documents
+        if not (other := others.get(document.key))
+        or (other.id, table.of(other)) != (document.id, table.of(document))
+    ]

@@ -28,7 +28,7 @@ from fpdb.fingerprint.sketches import (
     sketch,
     vote_hashes,
 )
-from fpdb.fingerprint.winnowing import RUN, PlacedPassages, pack_numbers, passage_numbers
+from fpdb.fingerprint.winnowing import RUN, PlacedPassages, pack_passages, passage_numbers
 from fpdb.models import LARGEST_TEXT, SKETCH_BYTES, Batch, Explanation, Voter
 from fpdb.threads import mapped
 
@@ -483,7 +483,7 @@ def _sample(
     if len(sketches):
         sketches[number] = sketch(shingles)
     if passages is not None:
-        passages[number] = pack_numbers(passage_numbers(shingles)[0])
+        passages[number] = pack_passages(passage_numbers(shingles)[0])
 
 
 def to_int(fingerprint: Any) -> int:

@@ -13,14 +13,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fpdb.arrays import Column, Places
+from fpdb.arrays import Column, Marks, Places
 from fpdb.fingerprint.sketches import ODD, mix
+from fpdb.models import PASSAGE_BYTES
 
 # They are part of the format: other ones make other numbers. Shorter runs are stock phrases that
 # many documents have, longer ones don't bear edits. 30 characters in a row are found for certain.
 RUN, WINDOW = 4, 23
-NUMBER_BYTES = 5
-_UNUSED = 8 - NUMBER_BYTES
+_BRIDGED = 3  # numbers of a passage that may have changed between two that are shared
+_UNUSED = 8 - PASSAGE_BYTES
 _SHIFT = np.uint64(8 * _UNUSED)
 
 
@@ -35,6 +36,28 @@ class PlacedPassages(NamedTuple):
     begins: Places
     ends: Places
     tokens: int
+
+    def words_of(self, shared: Marks) -> int:
+        """Estimate how many tokens are in the passages whose numbers are marked.
+
+        Numbers with hardly any others between them are of one passage, in which some words may be
+        changed. It ends half way between its last number and the next one, on average, and with the
+        text if it has the last one.
+        """
+        [at] = shared.nonzero()
+        if not len(at):
+            return 0
+        fresh = np.diff(at, prepend=-_BRIDGED - 2) > _BRIDGED + 1
+        firsts, lasts = at[fresh], at[np.append(fresh[1:], True)]
+        before = np.append(0, self.begins)[firsts]  # where the number before begins
+        after = np.append(self.ends, self.tokens)[lasts + 1]
+        starts = np.minimum((before + 1 + self.begins[firsts]) // 2, self.begins[firsts])
+        starts[firsts == 0] = 0
+        stops = np.maximum((self.ends[lasts] + after) // 2, self.ends[lasts])
+        stops[lasts + 1 == len(self.ends)] = self.tokens
+        # Passages that overlap, since others were changed between them, count once.
+        starts = np.maximum(starts, np.append(0, np.maximum.accumulate(stops)[:-1]))
+        return int(np.maximum(stops - starts, 0).sum())
 
 
 def passage_numbers(hashes: Column) -> tuple[Column, Places]:
@@ -57,7 +80,14 @@ def passage_numbers(hashes: Column) -> tuple[Column, Places]:
     return numbers[firsts], places[firsts]
 
 
-def pack_numbers(numbers: Column) -> bytes:
+def pack_passages(numbers: Column) -> bytes:
     """Return numbers sorted, 5 bytes each, the highest byte first."""
     rows = np.sort(numbers).astype(">u8").view(np.uint8).reshape(-1, 8)
     return rows[:, _UNUSED:].tobytes()
+
+
+def unpack_passages(packed: bytes) -> Column:
+    """Return packed numbers."""
+    rows = np.zeros((len(packed) // PASSAGE_BYTES, 8), np.uint8)
+    rows[:, _UNUSED:] = np.frombuffer(packed, np.uint8).reshape(-1, PASSAGE_BYTES)
+    return rows.view(">u8")[:, 0].astype(np.uint64)

@@ -393,8 +393,8 @@ class _Check:
             rows[self._by_key] = [names, _ids_of(block)]
             rows[self._home] = self._home_rows(block)
         rows["short"] = [hashed(stored.digest for stored in short), _ids_of(short)]
-        if bands := self._index.bands:
-            rows[bands.pages.name] = bands.rows(block)
+        for table in self._index.of_texts:
+            rows[table.pages.name] = table.rows(block)
         return rows
 
     def _home_rows(self, block: list[Stored]) -> Rows:
@@ -483,6 +483,7 @@ def intact_record(name: bytes, value: bytes | memoryview, bits: int, catalog: Ca
         len(name) != ID_BYTES
         or type(record.key) is not (str if catalog.kind == "text" else int)
         or (sketch and (not catalog.sketched or len(sketch) != SKETCH_BYTES))
+        or (record.passages and not catalog.passaged)
     ):
         raise DamagedError("its fields aren't those of a document")
     catalog.check_key(record.key)
@@ -508,5 +509,4 @@ def require_checksums(view: View) -> None:
 
 def _tables(view: View) -> list[Any]:
     """Return the sorted pages of a database."""
-    bands = [view.index.bands.pages] if view.index.bands else []
-    return [*view.index.tables, *bands, view.catalog.by_key]
+    return [*view.index.pages, view.catalog.by_key]

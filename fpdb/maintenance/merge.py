@@ -30,7 +30,7 @@ from fpdb.maintenance.rebuild import CopySource, copy_documents, write_tables
 from fpdb.models import Merged, MergedSource, require_choice, require_whole
 from fpdb.progress import tracked
 from fpdb.storage import Environment, Ongoing, ReadTransaction, WriteTransaction, open_checks
-from fpdb.storage.format import Counters, Header, StoredRun
+from fpdb.storage.format import PASSAGES, Counters, Header, StoredRun
 from fpdb.tables.bits import Fingerprints
 from fpdb.tables.bulk_load import LEAST_MEMORY, MEMORY
 
@@ -119,9 +119,16 @@ def _open(path: str | os.PathLike[str], held: contextlib.ExitStack) -> CopySourc
 
 
 def _require_alike(opened: Sequence[CopySource]) -> None:
-    first, *others = ({**each.header, "k": each.header["plan"]["k"]} for each in opened)
+    first, *others = (
+        {
+            **each.header,
+            "k": each.header["plan"]["k"],
+            "passages": PASSAGES in each.header["features"],
+        }
+        for each in opened
+    )
     for source, other in zip(opened[1:], others, strict=True):
-        for name in ("recipe_id", "keys", "similarity", "k"):
+        for name in ("recipe_id", "keys", "similarity", "k", "passages"):
             one, two = first.get(name), other.get(name)
             if one != two:
                 again = name in {"similarity", "k"} and None not in (one, two)

@@ -21,20 +21,22 @@ from fpdb.io.streams import TooLong, raw_lines
 from fpdb.models import DIGEST_BYTES, PORTABLE, Document, Key
 from fpdb.progress import tracked
 from fpdb.storage import ReadTransaction
-from fpdb.storage.format import Counters, Header, Stored
+from fpdb.storage.format import PASSAGES, Counters, Header, Stored
 from fpdb.storage.origin import unpack_meta
 
 VERSION = 1  # part of the form: the highest that this code reads, and the one that it writes
 
 BEGINNING = f'{{"{PORTABLE}":'.encode()
-# Bytes of a line: no document takes more, whatever its metadata; a recipe may hold a long table.
-_LONGEST = 1 << 20
+# Bytes of a line: no document takes more, whatever its metadata and passages; a recipe may hold a
+# long table.
+_LONGEST = 1 << 23
 _LONGEST_HEAD = 1 << 26
 # An empty list takes three bytes here and 64 in memory; no header has more lists and objects.
 _MOST_CONTAINERS = 1 << 20
 # Bytes of lines that are held at once.
 _ROOM = 1 << 22
-_FIELDS = frozenset({"key", "fingerprint", "digest", "characters", "added", "meta", "sketch"})
+_MARKS = {"fingerprint", "digest", "sketch", "passages"}
+_FIELDS = frozenset({"key", "characters", "added", "meta"} | _MARKS)
 _AGAIN = "export it again, and copy the complete file"
 _compact = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":")).encode
 
@@ -53,12 +55,14 @@ class Head:
     keys: str
     similarity: float | None
     capacity: int
+    passages: bool = False
 
     @classmethod
     def of(cls, stored: Header) -> Self:
         """Return the head of a database, given its header."""
         names = "recipe", "recipe_id", "keys", "similarity", "capacity"
         own: dict[str, Any] = {name: stored.get(name) for name in names}
+        own["passages"] = PASSAGES in stored["features"]
         return cls(bits=stored["plan"]["bits"], k=stored["plan"]["k"], **own)
 
     @classmethod
@@ -77,7 +81,7 @@ class Head:
                 hint="load it with a newer fpdb, or export it with one that writes this version",
             )
         names = frozenset(cls.__dataclass_fields__)
-        _require_fields(found, 1, names, names)
+        _require_fields(found, 1, names, names - {"passages"})
         try:
             recipe, recipe_id = canonical(found["recipe"])
         except RecipeError as error:
@@ -87,6 +91,11 @@ class Head:
                 raise _wrong(1, f"has {name} {found[name]!r:.40}", f"{value}, that of its recipe")
         return cls(**found | {"recipe": recipe, "bits": recipe["bits"]})
 
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields as the first line has them."""
+        return {name: own for name, own in vars(self).items() if name != "passages" or own}
+
     def require_fit(self, other: "Head", place: str) -> None:
         """Raise RecipeMismatchError if a database can't take everything of these documents."""
         # Sketches would be lost in a database of bits; in any other one, each has its own bands.
@@ -95,6 +104,7 @@ class Head:
             ("the recipe", _named(self), _named(other)),
             ("keys", self.keys, other.keys),
             ("similarity", kept, other.similarity),
+            ("passages", self.passages, other.passages),
         ):
             if found != expected:
                 raise RecipeMismatchError(
@@ -131,7 +141,7 @@ def _write_documents(
 ) -> int:
     digest, count = hashlib.sha256(), -1  # the first line isn't that of a document
     lines = chain(
-        [_line({PORTABLE: VERSION, **vars(head)})],
+        [_line({PORTABLE: VERSION, **head.fields})],
         (_document_line(stored, head.bits) for stored in documents),
     )
     while some := list(islice(lines, BATCH)):
@@ -165,6 +175,8 @@ def _document_line(stored: Stored, bits: int) -> bytes:
         fields["meta"] = unpack_meta(stored.meta)
     if stored.sketch:
         fields["sketch"] = base64.b64encode(stored.sketch).decode()
+    if stored.passages:
+        fields["passages"] = base64.b64encode(stored.passages).decode()
     return _line(fields)
 
 
@@ -252,6 +264,8 @@ def _document(found: dict[str, Any], number: int, head: Head) -> Document:
     _require_fields(found, number, _FIELDS, {"key", "fingerprint"})
     if head.similarity is None and found.get("sketch") is not None:
         raise _wrong(number, "has a sketch", "none, by the first line")
+    if not head.passages and found.get("passages") is not None:
+        raise _wrong(number, "has passages", "none, by the first line")
     fingerprint = _decoded(found, "fingerprint", number, head.bits // 8)
     return Document(
         found["key"],
@@ -263,6 +277,7 @@ def _document(found: dict[str, Any], number: int, head: Head) -> Document:
         sketch=_decoded(found, "sketch", number),
         digest=_decoded(found, "digest", number, DIGEST_BYTES),
         characters=found.get("characters", 0),
+        passages=_decoded(found, "passages", number),
     )
 
 

@@ -44,7 +44,7 @@ def write_tables(
     with built.read() as txn, built.write() as into:
         count = counters.documents - counters.short
         load_tables(into, index, lambda: places(txn), count, memory)
-        catalog.load_bands(into, memory)
+        catalog.load_texts(into, memory)
         into.put("counters", b"counters", counters.pack())
 
 

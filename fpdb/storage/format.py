@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from fpdb import kernels
 from fpdb.arrays import Column
 from fpdb.errors import DamagedError, FormatError, InputError, NotADatabaseError
-from fpdb.models import DIGEST_BYTES, LATEST, SKETCH_BYTES, Key
+from fpdb.models import DIGEST_BYTES, LATEST, PASSAGE_BYTES, SKETCH_BYTES, Key
 
 ID_BYTES = 8
 LARGEST_KEY = 1 << 16
@@ -139,7 +139,8 @@ READ_VERSION = 2  # the highest version that this code can read
 WRITE_VERSION = 2  # the highest version that this code can write
 OLDEST_VERSION = 2  # older databases must be exported by the fpdb that made them
 MINHASH = "minhash"  # records hold sketches
-FEATURES = [MINHASH]
+PASSAGES = "passages"  # records hold the numbers of passages, and a table leads to them
+FEATURES = [MINHASH, PASSAGES]
 
 MAX_HEADER_BYTES = 1 << 25  # a recipe may carry a table of word weights
 CHECKSUM_BYTES = 8
@@ -375,18 +376,18 @@ _RECORD_CHECKSUM_BYTES = 4
 # Digest and sketch, if there are any, come after a byte of flags.
 _MARKS_AT = _RECORD_CHECKSUM_BYTES + 1
 # The flags of a record: what it has; whether its key is a number, and its time takes five bytes.
-_FINGERPRINT, _DIGEST, _SKETCH, _CHARACTERS, _META, _NUMBER, _LATE, _UNKNOWN = (
+_FINGERPRINT, _DIGEST, _SKETCH, _CHARACTERS, _META, _NUMBER, _LATE, _PASSAGES = (
     1 << bit for bit in range(8)
 )
-_LARGEST_RECORD = LARGEST_META + LARGEST_KEY + 256
+_LARGEST_RECORD = LARGEST_META + LARGEST_KEY + (1 << 26)
 
 
 class Stored(NamedTuple):
     """A document as it is stored, or ready to be stored.
 
-    `fingerprint` is None if the text is short; `digest`, `meta` and `sketch` are empty if there is
-    none; the digest of a short text that equals no other is zeros. The `id` of a document with a
-    text key is assigned when it is written.
+    `fingerprint` is None if the text is short; `digest`, `meta`, `sketch` and `passages` are empty
+    if there is none; the digest of a short text that equals no other is zeros. The `id` of a
+    document with a text key is assigned when it is written.
     """
 
     id: int
@@ -397,6 +398,7 @@ class Stored(NamedTuple):
     meta: bytes = b""
     characters: int = 0
     sketch: bytes = b""
+    passages: bytes = b""
 
     def holds_what(self, other: "Stored") -> bool:
         """Return whether two documents with the same key differ in nothing but id and time."""
@@ -405,7 +407,7 @@ class Stored(NamedTuple):
 
 def pack_record(stored: Stored, bits: int) -> bytes:
     """Pack the record of a document with a fingerprint of N bits."""
-    number, key, fingerprint, added, digest, meta, characters, sketch = stored
+    number, key, fingerprint, added, digest, meta, characters, sketch, passages = stored
     flags, marks, tail = 0, digest, b""
     if sketch:
         flags |= _DIGEST | _SKETCH
@@ -429,6 +431,9 @@ def pack_record(stored: Stored, bits: int) -> bytes:
     if meta:
         flags |= _META
         tail = _varint(len(meta)) + meta
+    if passages:
+        flags |= _PASSAGES
+        tail += _varint(len(passages)) + passages
     body = b"%c%b%b%b%b%b" % (flags, marks, time, _varint(len(name)), name, tail)
     return _record_checksum(body, number) + body
 
@@ -488,7 +493,7 @@ def unpack_record(value: memoryview | bytes, number: int, bits: int) -> Stored:
 
 def _read_record(data: bytes, number: int, bits: int) -> Stored:
     flags, at = data[_RECORD_CHECKSUM_BYTES], _MARKS_AT
-    fingerprint, digest, sketch, characters, meta = None, b"", b"", 0, b""
+    fingerprint, digest, sketch, characters, meta, passages = None, b"", b"", 0, b"", b""
     if flags & _DIGEST:
         digest, at = data[at : at + DIGEST_BYTES], at + DIGEST_BYTES
     if flags & _SKETCH:
@@ -506,16 +511,19 @@ def _read_record(data: bytes, number: int, bits: int) -> Stored:
     if flags & _META:
         length, at = _read_varint(data, at)
         meta, at = data[at : at + length], at + length
+    if flags & _PASSAGES:
+        length, at = _read_varint(data, at)
+        passages, at = data[at : at + length], at + length
     key: Key = int.from_bytes(name) if flags & _NUMBER else name.decode()
     if (
-        flags & _UNKNOWN
-        or flags & (_DIGEST | _SKETCH) == _SKETCH  # a sketch comes with a digest
+        flags & (_DIGEST | _SKETCH) == _SKETCH  # a sketch comes with a digest
         or at != len(data)
         or added > LATEST
         or (flags & _META and not meta)
+        or (flags & _PASSAGES and (not passages or len(passages) % PASSAGE_BYTES))
     ):
         raise ValueError("it isn't a record")
-    return Stored(number, key, fingerprint, added, digest, meta, characters, sketch)
+    return Stored(number, key, fingerprint, added, digest, meta, characters, sketch, passages)
 
 
 # Ids, digests with sketches (zeros for missing ones), and fingerprints.

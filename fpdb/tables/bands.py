@@ -5,6 +5,7 @@ are in one sub-database, one after the other. A text without a sketch has one ro
 the digest of the text, so that equal texts are always candidates.
 """
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -127,12 +128,43 @@ class Bands:
         return words, marks
 
 
-class BandTable:
+class NumberTable(ABC):
+    """A sub-database of rows: a number of a text, and the id of a document that has it."""
+
+    def __init__(self, name: str) -> None:
+        self.pages = NumberPages(name, keys=2, columns=2)
+
+    @abstractmethod
+    def of(self, document: Stored) -> Sequence[int]:
+        """Return the numbers of a document; a short text has none."""
+
+    @abstractmethod
+    def made(self, documents: Sequence[Stored]) -> Rows:
+        """Return the rows of documents in any order."""
+
+    def rows(self, documents: Sequence[Stored]) -> Rows:
+        """Return the rows of documents, sorted."""
+        return sorted_rows(self.made(documents))
+
+    def insert(self, txn: WriteTransaction, parts: Sequence[Rows]) -> None:
+        """Insert rows of new documents, which are in any order."""
+        self.pages.splice(txn, sorted_rows(joined(parts)), self.pages.empty())
+
+    def update(
+        self, txn: WriteTransaction, insert: Sequence[Stored], remove: Sequence[Stored]
+    ) -> None:
+        """Remove the rows of documents, and insert those of others."""
+        if insert or remove:
+            gone = self.rows(remove) if remove else self.pages.empty()
+            self.pages.splice(txn, self.rows(insert), gone)
+
+
+class BandTable(NumberTable):
     """The sub-database of all bands of the sketches of a database."""
 
     def __init__(self, shape: Bands) -> None:
+        super().__init__("bands")
         self.shape = shape
-        self.pages = NumberPages("bands", keys=2, columns=2)
         self._bits = shape.bits
         self._mask = (1 << shape.bits) - 1
         self._bytes = -(-shape.bits * shape.count // 8)
@@ -151,27 +183,17 @@ class BandTable:
             return [base | bins >> shift & mask for shift, base in self._bases]
         return [self._last | int.from_bytes(digest[:8], "little") & mask] if any(digest) else []
 
-    def rows(self, documents: Sequence[Stored]) -> Rows:
-        """Return the rows of documents, sorted; a short text has none."""
-        return self._rows(Sketches.of([each for each in documents if each.fingerprint is not None]))
-
-    def _rows(self, block: Sketches) -> Rows:
+    def made(self, documents: Sequence[Stored]) -> Rows:
+        """Return the rows of documents in any order."""
+        block = Sketches.of([each for each in documents if each.fingerprint is not None])
         numbers, marks = self.shape.columns(block.sketches, block.digests)
-        rows = [numbers[marks], block.ids[marks.nonzero()[0]]]
-        sequence = order(*rows)
-        return [column[sequence] for column in rows]
+        return [numbers[marks], block.ids[marks.nonzero()[0]]]
 
-    def add(self, txn: WriteTransaction, documents: Sketches) -> None:
-        """Insert the rows of new documents."""
-        self.pages.splice(txn, self._rows(documents), self.pages.empty())
-
-    def update(
-        self, txn: WriteTransaction, insert: Sequence[Stored], remove: Sequence[Stored]
-    ) -> None:
-        """Remove the rows of documents, and insert those of others."""
-        if insert or remove:
-            gone = self.rows(remove) if remove else self.pages.empty()
-            self.pages.splice(txn, self.rows(insert), gone)
+    def of(self, document: Stored) -> list[int]:
+        """Return the numbers of a document; a short text has none."""
+        if document.fingerprint is None:
+            return []
+        return self.numbers(document.sketch, document.digest)
 
     def near(self, txn: ReadTransaction, numbers: list[int]) -> tuple[list[int], bool]:
         """Return the ids of the documents under some sorted numbers, and whether these are all."""
@@ -231,6 +253,12 @@ class BandTable:
                 parts.clear()
                 sequence = order(numbers)  # which leaves equal ones in the order of ids
                 yield [numbers[sequence], ids[sequence]]
+
+
+def sorted_rows(rows: Rows) -> Rows:
+    """Sort rows by all their numbers."""
+    sequence = order(*rows)
+    return [column[sequence] for column in rows]
 
 
 def _chosen(runs: Sequence[list[int]]) -> tuple[list[int], bool]:

@@ -10,7 +10,7 @@ from fpdb import kernels
 from fpdb.arrays import Column, Marks, Rows, differs
 from fpdb.storage import ReadTransaction, WriteTransaction
 from fpdb.storage.format import Stored
-from fpdb.tables.bands import BandTable
+from fpdb.tables.bands import BandTable, NumberTable
 from fpdb.tables.bits import (
     Fingerprints,
     Permutation,
@@ -22,6 +22,7 @@ from fpdb.tables.bits import (
     to_array,
     to_ints,
 )
+from fpdb.tables.passages import PassageTable
 from fpdb.tables.plan import Plan
 from fpdb.tables.sorted_pages import NumberPages, seek
 
@@ -52,9 +53,12 @@ class Route(NamedTuple):
 
 
 class Index:
-    """The tables of a plan. Home table and bands have ids, further tables distinct fingerprints."""
+    """The tables of a plan, and those of numbers of texts.
 
-    def __init__(self, plan: Plan) -> None:
+    Further tables than the home table have distinct fingerprints, the others ids of documents.
+    """
+
+    def __init__(self, plan: Plan, *, passages: bool = False) -> None:
         self.plan = plan
         self._words = words = 2 if plan.bits == 128 else 1
         self.home = NumberPages("table-00", words + 1, words + 1)
@@ -64,20 +68,26 @@ class Index:
         ]
         self.tables = [self.home, *self.further]
         self.bands = BandTable(plan.bands) if plan.bands else None
+        self.passages = PassageTable() if passages else None
+        self.of_texts: list[NumberTable] = [
+            table for table in (self.bands, self.passages) if table is not None
+        ]
         self._routes: dict[int, list[Route]] = {}
         self._searches: dict[int, kernels.number_pages.NearSearch] = {}
 
     @property
     def names(self) -> list[str]:
-        """The names of all tables, and of the bands."""
-        bands = [self.bands.pages.name] if self.bands else []
-        return [table.name for table in self.tables] + bands
+        """The names of all tables."""
+        return [pages.name for pages in self.pages]
+
+    @property
+    def pages(self) -> list[NumberPages]:
+        """The pages of all tables."""
+        return [*self.tables, *(table.pages for table in self.of_texts)]
 
     def band_numbers(self, document: Stored) -> list[int]:
         """Return the numbers under which the bands have a document; a short text has none."""
-        if self.bands is None or document.fingerprint is None:
-            return []
-        return self.bands.numbers(document.sketch, document.digest)
+        return [] if self.bands is None else self.bands.of(document)
 
     def routes(self, k: int) -> list[Route]:
         """Return what a query within k needs of each table that it reads."""

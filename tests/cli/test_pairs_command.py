@@ -93,3 +93,19 @@ def test_pairs_stream_until_the_reader_has_enough(start, tmp_path):
     process.send_signal(signal.SIGINT)
     process.stdout.close()
     assert process.wait(60) in (0, 130)
+
+
+def test_pairs_that_share_a_part(run, tmp_path):
+    path = tmp_path / "parts.fpdb"
+    with fpdb.create(path, passages=True) as database:
+        words = [f"word{place}" for place in range(100)]
+        database.add("whole", " ".join(words))
+        database.add("half", " ".join(words[:50] + [f"new{place}" for place in range(50)]))
+        database.add("other", " ".join(f"other{place}" for place in range(50)))
+    [[key, other, count, share, other_share]] = run("pairs", path, "--passages").rows
+    assert (key, other) == ("whole", "half")
+    assert 25 <= int(count) <= 75
+    assert 0.2 <= float(share) <= 0.8
+    assert 0.2 <= float(other_share) <= 0.8
+    assert not run("pairs", path, "--passages", "--least", "0.95").rows
+    assert run("pairs", path, "--passages", "-k", 3).code == 2

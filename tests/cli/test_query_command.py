@@ -162,3 +162,45 @@ def test_bad_records_are_reported_and_skipped(run, path):
     assert (done.code, [row[1] for row in done.rows]) == (4, ["u1", "u2"])
     assert done.err.startswith("-:2: isn't JSON")
     assert done.err.splitlines()[-1] == "bad records: 1"
+
+
+@pytest.fixture
+def parts(tmp_path):
+    where = tmp_path / "parts.fpdb"
+    with fpdb.create(where, passages=True) as database:
+        for number in range(3):
+            words = [f"word{place}of{number}" for place in range(80)]
+            database.add(f"u{number}", " ".join(words), {"title": f"Title {number}"})
+    return where
+
+
+def test_parts_are_found_with_their_shares(run, parts, tmp_path):
+    file = tmp_path / "page.txt"
+    words = [f"word{place}of1" for place in range(60)] + [f"new{place}" for place in range(60)]
+    file.write_text(" ".join(words), "utf-8")
+    done = run("query", parts, file, "--passages")
+    [[name, key, count, share, other]] = done.rows
+    assert (done.code, name, key) == (0, str(file), "u1")
+    assert 45 <= int(count) <= 75
+    assert float(share) == pytest.approx(int(count) / 120, abs=0.01)
+    assert float(other) == pytest.approx(int(count) / 80, abs=0.15)
+    assert "with a match 1" in done.err
+    assert not run("query", parts, file, "--passages", "--least", "0.9").rows
+    [line] = run("query", parts, file, "--passages", "--json").out.splitlines()
+    answer = json.loads(line)
+    assert (answer["complete"], answer["boilerplate"]) == (True, 0)
+    assert answer["matches"][0]["meta"] == {"title": "Title 1"}
+
+
+def test_what_compares_whole_texts_does_not_go_with_parts(run, path, parts):
+    for wrong in (
+        ["--passages", "-k", 3],
+        ["--passages", "--similarity", "0.9"],
+        ["--passages", "--fingerprint", "0"],
+        ["--least", "0.5"],
+    ):
+        assert run("query", parts, "--text", "a", *wrong).code == 2
+    done = run("query", path, "--text", "a", "--passages")
+    assert done.code == 3
+    assert "keeps no passages" in done.err
+    assert run("query", parts, "--text", "other words", "--passages", "--exit-code").code == 1

@@ -169,6 +169,7 @@ class Machine(RuleBasedStateMachine):
         self.recipe = TINY.with_bits(self.bits)
         options: dict[str, Any] = {"k": self.plan.k, "keys": self.keys, "plan": self.plan}
         options |= {"recipe": self.recipe, "similarity": self.similarity}
+        options["passages"] = self.similarity is not None
         self.handles = [fpdb.create(self.path, **options)]
         self.model = Model(self.bits, self.similarity, self.handles[0].plan.bands)
         self.dice = random.Random(seed)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from shingles import mixed, shingle_hash, shingles_of
 
 import fpdb
-from fpdb.fingerprint.winnowing import NUMBER_BYTES, RUN, WINDOW
+from fpdb.fingerprint.winnowing import RUN, WINDOW
+from fpdb.models import PASSAGE_BYTES
 
 WEB = fpdb.recipe("web")
 # What two texts must have in common: each of its shingles is whole, one of words has three.
@@ -33,13 +34,13 @@ def numbers_of(text):
     chosen = {}
     for start in range(max(len(runs) - WINDOW, 0) + 1 if runs else 0):
         window = runs[start : start + WINDOW]
-        number = mixed(min(window)) >> 64 - 8 * NUMBER_BYTES
+        number = mixed(min(window)) >> 64 - 8 * PASSAGE_BYTES
         chosen.setdefault(number, start + window.index(min(window)))
     return chosen
 
 
 def set_of(packed):
-    return {packed[at : at + NUMBER_BYTES] for at in range(0, len(packed), NUMBER_BYTES)}
+    return {packed[at : at + PASSAGE_BYTES] for at in range(0, len(packed), PASSAGE_BYTES)}
 
 
 @given(TEXTS)
@@ -58,7 +59,7 @@ def test_numbers_are_those_of_the_plain_definition(text):
     assert placed.ends.tolist() == [shingles.ends[at + RUN - 1] for at in expected.values()]
     assert placed.tokens == len(shingles.starts)
     [packed] = recipe.batch([text], passages=True).passages
-    assert packed == b"".join(each.to_bytes(NUMBER_BYTES) for each in sorted(expected))
+    assert packed == b"".join(each.to_bytes(PASSAGE_BYTES) for each in sorted(expected))
 
 
 def text_around(passage, seed, joined):
@@ -119,7 +120,7 @@ def test_texts_of_every_size(text, count):
         assert batch.sketches is None
         first, short, second = batch.passages
         assert first == second
-        assert len(first) == NUMBER_BYTES * count
+        assert len(first) == PASSAGE_BYTES * count
         assert short == b""
         assert len(recipe.placed_passages(text).numbers) == count
     assert WEB.batch([text]).passages is None

@@ -1,0 +1,105 @@
+"""All pairs of documents that share passages, in bounded memory."""
+
+import warnings
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpdb.arrays import Column, Places, Rows, joined, portions, ranked, run_starts, spans
+from fpdb.documents.catalog import View
+from fpdb.errors import IncompleteWarning
+from fpdb.fingerprint.winnowing import WINDOW, unpack_passages
+from fpdb.joins.pairs import shared_rows
+from fpdb.models import PartPair
+from fpdb.storage.format import Stored, unpack_record
+from fpdb.tables.passages import MOST_OF_A_PASSAGE
+from fpdb.tables.sorted_pages import NumberPages
+
+# Pairs that agree in a number, of a range of first documents, that are held at once; and those
+# whose documents are read together.
+_HELD, _READ = 1 << 23, 1 << 14
+_BUCKETS = 1 << 16  # of ids
+_SPACING = (WINDOW + 1) / 2  # words for each number, on average
+
+
+def find_part_pairs(view: View, least: float) -> Iterator[PartPair]:
+    """Yield pairs of which one document shares so much of its numbers with the other.
+
+    The first one has the smaller id, and the pairs are in the order of these. The table is read
+    again for each part of the pairs that fits into memory.
+    """
+    [table] = filter(None, [view.index.passages])
+    last = view.counters.next_id if view.catalog.kind == "text" else _last_id(view)
+    width = last // _BUCKETS + 1
+    pairs_of, skipped = np.zeros(_BUCKETS, np.int64), 0
+    for numbers, ids in shared_rows(view, table.pages):
+        left, crowds = _left(numbers)
+        skipped += crowds
+        places = (ids // np.uint64(width)).astype(np.int64)
+        pairs_of += np.bincount(places, left, _BUCKETS).astype(np.int64)
+    if skipped:
+        warnings.warn(
+            f"some pairs may be missing: {skipped:,} passages are in more than "
+            f"{MOST_OF_A_PASSAGE:,} documents each, and lead to none",
+            IncompleteWarning,
+            stacklevel=3,
+        )
+    for some in portions(pairs_of, _HELD):
+        bounds = some.start * width, some.stop * width
+        if pairs_of[some].any():
+            yield from _compared(view, _agreeing(view, table.pages, *bounds), least)
+
+
+def _last_id(view: View) -> int:
+    with view.txn.cursor("documents") as cursor:
+        return int.from_bytes(cursor.key()) + 1 if cursor.last() else 1
+
+
+def _left(numbers: Column) -> tuple[Places, int]:
+    """Return how many rows of its run come after each row, and how many runs are crowds.
+
+    In a crowd it is none.
+    """
+    starts = run_starts(numbers)
+    counts = np.diff(starts, append=len(numbers))
+    left = np.repeat(starts + counts, counts) - np.arange(len(numbers)) - 1
+    crowds = counts > MOST_OF_A_PASSAGE
+    left[np.repeat(crowds, counts)] = 0
+    return left, int(np.count_nonzero(crowds))
+
+
+def _agreeing(view: View, pages: NumberPages, low: int, after: int) -> tuple[Rows, Places]:
+    """Return the distinct pairs whose first ids are in a range, and in how many rows they agree."""
+    found: list[Rows] = [[np.empty(0, np.uint64), np.empty(0, np.uint64)]]
+    for numbers, ids in shared_rows(view, pages):
+        left, _ = _left(numbers)
+        [chosen] = ((ids >= np.uint64(low)) & (ids < np.uint64(after)) & (left > 0)).nonzero()
+        found.append([np.repeat(ids[chosen], left[chosen]), ids[spans(chosen + 1, left[chosen])]])
+    pairs, places = ranked(joined(found))
+    return pairs, np.bincount(places, minlength=len(pairs[0]))
+
+
+def _compared(view: View, found: tuple[Rows, Places], least: float) -> Iterator[PartPair]:
+    """Yield the pairs whose documents share enough of their whole numbers."""
+    (first, second), _ = found
+    for start in range(0, len(first), _READ):
+        part = slice(start, start + _READ)
+        [ids], names = ranked([np.concatenate([first[part], second[part]])])
+        documents = _documents(view, ids)
+        numbers = [unpack_passages(stored.passages) for stored in documents]
+        for one, two in zip(*(half.tolist() for half in np.split(names, 2)), strict=True):
+            common = len(np.intersect1d(numbers[one], numbers[two], assume_unique=True))
+            share, other_share = common / len(numbers[one]), common / len(numbers[two])
+            if common and max(share, other_share) >= least:
+                keys = documents[one].key, documents[two].key
+                yield PartPair(*keys, round(common * _SPACING), share, other_share)
+
+
+def _documents(view: View, ids: NDArray[np.uint64]) -> list[Stored]:
+    packed = view.catalog.packed(view.txn, ids)
+    bits = view.index.plan.bits
+    return [
+        unpack_record(value, number, bits)
+        for value, number in zip(packed, ids.tolist(), strict=True)
+    ]

@@ -1,0 +1,78 @@
+"""The passages of texts: find documents that have a part of a text.
+
+A row is the upper bits of a number of a text, which is made of a passage, and the id of a document.
+The record of the document has the whole numbers, which tell whether they are really equal.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from fpdb.arrays import Column, Rows, joined, ranked
+from fpdb.fingerprint.winnowing import unpack_passages
+from fpdb.models import PASSAGE_BYTES
+from fpdb.storage import WriteTransaction
+from fpdb.storage.format import Stored
+from fpdb.tables.bands import NumberTable, sorted_rows
+
+# Of a number that more documents have, none is taken: it is of boilerplate.
+MOST_OF_A_PASSAGE = 1000
+ROW_BITS = 32
+_REST = 8 * PASSAGE_BYTES - ROW_BITS
+# What a row takes while it is sorted.
+_ROW_BYTES = 64
+
+
+def row_numbers(numbers: Column) -> Column:
+    """Return the numbers under which the table has numbers of passages."""
+    return numbers >> np.uint64(_REST)
+
+
+class PassageTable(NumberTable):
+    """The sub-database of the passages of all documents."""
+
+    def __init__(self) -> None:
+        super().__init__("passages")
+
+    def of(self, document: Stored) -> Sequence[int]:
+        """Return the numbers of a document as the table has them."""
+        found: list[int] = row_numbers(unpack_passages(document.passages)).tolist()
+        return found
+
+    def made(self, documents: Sequence[Stored]) -> Rows:
+        """Return the rows of documents in any order."""
+        packed = [document.passages for document in documents]
+        sizes = np.array([len(each) // PASSAGE_BYTES for each in packed], np.int64)
+        ids = np.array([document.id for document in documents], np.uint64)
+        numbers = row_numbers(unpack_passages(b"".join(packed)))
+        # Two numbers of a text may have the same upper bits.
+        rows, _ = ranked([np.repeat(ids, sizes), numbers])
+        return rows[::-1]
+
+    def load(
+        self,
+        txn: WriteTransaction,
+        source: Callable[[], Iterable[Sequence[Stored]]],
+        memory: int,
+    ) -> None:
+        """Write the rows of all documents to the table, which is empty.
+
+        The source is read again for each part of the rows that fits into the memory.
+        """
+        count = sum(len(each.passages) for block in source() for each in block) // PASSAGE_BYTES
+        parts = 1 + count * _ROW_BYTES // memory
+        bounds = [(part << ROW_BITS) // parts for part in range(parts + 1)]
+        self.pages.fill(
+            txn, (self._between(source, low, after - 1) for low, after in pairwise(bounds))
+        )
+
+    def _between(
+        self, source: Callable[[], Iterable[Sequence[Stored]]], low: int, high: int
+    ) -> Rows:
+        found = [self.pages.empty()]
+        for block in source():
+            numbers, ids = self.made(block)
+            chosen = (numbers >= np.uint64(low)) & (numbers <= np.uint64(high))
+            found.append([numbers[chosen], ids[chosen]])
+        return sorted_rows(joined(found))
