@@ -322,8 +322,8 @@ DEEP = '{"key":"k","fingerprint":null,"meta":' + "[" * 100_000
         ('{"key":"k","fingerprint":"0000000000000000","text":"t"}', "the field 'text'"),
         ('{"key":"' + "k" * 70_000 + '","fingerprint":"0000000000000000"}', "65,536"),
         (
-            '{"key":"' + "k" * 2_000_000 + '","fingerprint":"0000000000000000"}',
-            "more than 1,048,576",
+            '{"key":"' + "k" * 9_000_000 + '","fingerprint":"0000000000000000"}',
+            "more than 8,388,608",
         ),
         (DEEP, "nested too deeply"),
         (DEEP + "]" * 100_000 + "}", "nested too deeply"),
