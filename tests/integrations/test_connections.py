@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import socket
+import tracemalloc
 
 import pytest
 
@@ -215,6 +216,33 @@ def test_pipelined_requests_wait_unparsed_while_nobody_reads():
             assert writer.transport.get_write_buffer_size() > 0  # the server doesn't read it
             assert calls < 20
             assert held < 200_000
+
+    asyncio.run(run())
+
+
+def test_a_large_answer_is_not_copied_while_it_waits_to_be_taken():
+    body = bytes(8 << 20)
+
+    async def large(scope, receive, send):
+        sized = [(b"content-length", b"%d" % len(body))]
+        await send({"type": "http.response.start", "status": 200, "headers": sized})
+        await send({"type": "http.response.body", "body": body})
+
+    async def run():
+        async with served(large) as (_, connect):
+            reader, writer = await connect()
+            writer.transport.pause_reading()
+            tracemalloc.start()
+            try:
+                writer.write(b"GET / HTTP/1.1\r\n\r\n")
+                await asyncio.sleep(0.2)
+                held, _ = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+            assert held < len(body) // 4
+            writer.transport.resume_reading()
+            await reader.readuntil(b"\r\n\r\n")
+            assert await reader.readexactly(len(body)) == body
 
     asyncio.run(run())
 

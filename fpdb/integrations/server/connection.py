@@ -33,8 +33,8 @@ _TAKING_SECONDS = 30.0
 _UNPARSED, _LEAST, _OWN = 1 << 16, 1 << 12, 1 << 13
 # Of the memory, a share that connections without requests can't fill.
 _EACH = 1 << 14
-# What is written at a time.
-_PIECE = 1 << 16
+# What is written at a time, and what isn't joined with a head: it would be held twice meanwhile.
+_PIECE, _LARGE = 1 << 16, 1 << 20
 # A parsed head takes this multiple of its size.
 _HEAD_WEIGHT, _USUAL_HEAD = 4, 1 << 9
 _SWEEP_SECONDS = 0.25
@@ -155,7 +155,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._taken and not self._taken.done():
             self._taken.set_result(None)
         if self._exchange:
-            self._exchange.cancel()
+            self._exchange.wake()
+            self._exchange.task.cancel()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - of the base class
         """Return where to read to: as much as there is room for."""
@@ -434,11 +435,6 @@ class _Exchange:
             self._parser = None
             self._connection.finish(self)
 
-    def cancel(self) -> None:
-        """End the work for a client that is gone."""
-        self.wake()
-        self.task.cancel()
-
     def wake(self) -> None:
         """Go on, as more has come, or nothing more will."""
         if self._came and not self._came.done():
@@ -480,7 +476,8 @@ class _Exchange:
                 parts.append(body)
             if self._chunked and not more:
                 parts.append(b"0\r\n\r\n")
-        await self._connection.write(b"".join(parts))
+        for data in parts if len(body) > _LARGE else [b"".join(parts)]:
+            await self._connection.write(data)
         self.complete = not more
 
     def _head(self) -> bytes:
