@@ -86,6 +86,37 @@ def test_questions_are_answered_in_order_and_below_the_similarity_incompletely(d
     assert set(fine.json) == {"matches"}
 
 
+def test_documents_with_a_part_of_a_text_are_found(db, tmp_path):
+    with fpdb.create(tmp_path / "parts.fpdb", passages=True) as parts:
+        parts.add("a", TEXT, {"n": 1})
+        parts.add("b", OTHER)
+        longer = " ".join([TEXT, *(f"new{number}" for number in range(30))])
+        asked = {"text": longer, "passages": True}
+        alone, many, none, *wrong = talk(
+            parts,
+            ("POST", "/v1/query", asked),
+            (
+                "POST",
+                "/v1/query",
+                lines(asked, asked | {"text": longer[60:], "least": 0.9}, {"text": TEXT}),
+                LINES,
+            ),
+            ("POST", "/v1/query", {"text": "kites", "passages": True}),
+            ("POST", "/v1/query", asked | {"k": 3}),
+            ("POST", "/v1/query", asked | {"text": None, "fingerprint": "ff"}),
+            ("POST", "/v1/query", {"text": TEXT, "least": 0.5}),
+        )
+        [match] = parts.passages(longer)
+    expected = {name: value for name, value in match._asdict().items() if name != "id"}
+    assert alone.json == {"matches": [expected]}
+    assert many.lines[:2] == [alone.json, {"matches": []}]
+    assert many.lines[2]["matches"][0].keys() == {"key", "distance", "similarity", "meta"}
+    assert none.json == {"matches": []}
+    wrong += talk(db, ("POST", "/v1/query", asked))
+    assert [each.status for each in wrong] == [422] * 4
+    assert all(each.json["hint"] for each in wrong)
+
+
 def test_a_look_stores_nothing(db):
     new, _, copy, itself = talk(
         db, check("a", store=False), check("a"), check("b", store=False), check("a", store=False)

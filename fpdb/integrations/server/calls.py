@@ -26,6 +26,7 @@ from fpdb.integrations.server.messages import (
     StoredDocument,
     checked,
     found,
+    parts_found,
 )
 from fpdb.integrations.server.replies import (
     JSON,
@@ -76,7 +77,8 @@ async def check(request: Request) -> HttpReply:
 async def query(request: Request) -> HttpReply:
     """Find near documents.
 
-    Finds the stored documents near a text, a page or a fingerprint.
+    Finds the stored documents near a text, a page or a fingerprint, or those that have a part of a
+    text or a page.
     """
     if is_lines(request):
         return lines_reply(request, _submit_questions, _refused_query)
@@ -289,8 +291,13 @@ def _answer(application: Application, question: QueryBody) -> bytes:
 
 def _written_within(application: Application, question: QueryBody) -> bytes | None:
     """Return the answer to a question, or None if it is too large."""
-    matches, largest = _near(application, question), application.limits.answer
-    answer = found(matches, application.database.shortfall(question.similarity))
+    largest = application.limits.answer
+    if question.passages:
+        answer = parts_found(_parts(application, question))
+    else:
+        answer = found(
+            _near(application, question), application.database.shortfall(question.similarity)
+        )
     if question.limit > MANY_MATCHES:  # one that is too large isn't even made
         sizes = accumulate(len(encode(match)) for match in answer.matches)
         if any(size > largest for size in sizes):
@@ -332,17 +339,35 @@ def _near(application: Application, question: QueryBody) -> fpdb.Matches:
     """Find the stored documents near a text, a page or a fingerprint; call it in a thread."""
     database, k, limit = application.database, question.k, question.limit
     number = _number(database, question)
+    if question.least is not None:
+        raise fpdb.InputError(
+            "found least without passages, expected both", hint="add passages: true"
+        )
     if number is None:
-        html = question.html
-        text = question.text or "" if html is None else fpdb.html_text(html).text
         similarity = question.similarity or (application.similarity if k is None else None)
-        return database.query(text, similarity=similarity, k=k, limit=limit)
+        return database.query(_text(question), similarity=similarity, k=k, limit=limit)
     if question.similarity is not None:
         raise fpdb.InputError(
             "found a similarity and a ready fingerprint, expected a text, which alone has one",
             hint="leave similarity out, or query with k",
         )
     return database.query_fingerprint(number, k=k, limit=limit)
+
+
+def _parts(application: Application, question: QueryBody) -> fpdb.models.PartMatches:
+    """Find the stored documents that have a part of a text or a page; call it in a thread."""
+    ready = _number(application.database, question) is not None
+    if ready or question.k is not None or question.similarity is not None:
+        raise fpdb.InputError(
+            "found passages with a fingerprint, a similarity or a k, expected none of these",
+            hint="passages are looked up by a text or html, and `least`",
+        )
+    least = question.least or 0.0
+    return application.database.passages(_text(question), least=least, limit=question.limit)
+
+
+def _text(content: Content) -> str:
+    return content.text or "" if content.html is None else fpdb.html_text(content.html).text
 
 
 def _number(database: fpdb.Database, content: Content) -> int | None:

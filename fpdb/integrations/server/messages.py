@@ -1,5 +1,6 @@
 """What requests and answers hold: checked while it is decoded, and described by `/openapi.json`."""
 
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 from msgspec import Meta, Raw, Struct, field
@@ -51,6 +52,11 @@ class QueryBody(Content, kw_only=True):
         Annotated[int, Meta(ge=0, le=128, description="compare bits: the largest distance")] | None
     ) = None
     limit: Annotated[int, Meta(ge=1, le=1000, description="the most matches to return")] = 10
+    passages: Annotated[bool, Meta(description="true: find what has a part of the text")] = False
+    least: (
+        Annotated[float, Meta(ge=0, le=1, description="of passages: the least share of either")]
+        | None
+    ) = None
 
 
 class CheckAnswer(Struct, kw_only=True, omit_defaults=True):
@@ -75,18 +81,24 @@ class CheckAnswer(Struct, kw_only=True, omit_defaults=True):
 
 
 class Near(Struct, kw_only=True, omit_defaults=True):
-    """A stored document near a query."""
+    """A stored document near a query, or one that shares passages with it."""
 
     key: _DocumentKey
-    distance: int
-    similarity: float | None = None
+    distance: Annotated[int | None, Meta(description="the bits that differ")] = None
+    similarity: Annotated[float | None, Meta(description="the estimated similarity")] = None
+    words: Annotated[int | None, Meta(description="of passages: about the words in both")] = None
+    share: Annotated[float | None, Meta(description="of passages: of the query")] = None
+    other_share: Annotated[float | None, Meta(description="of passages: of the document")] = None
     meta: Any = None
 
 
 class QueryAnswer(Struct, kw_only=True, omit_defaults=True):
-    """The stored documents near a query, the nearest first."""
+    """The stored documents near a query, the nearest first, or those with the largest parts."""
 
     matches: list[Near]
+    boilerplate: Annotated[
+        int, Meta(description="words in passages that too many documents have")
+    ] = 0
     complete: Annotated[bool, Meta(description="false: something similar may be missing")] = True
     error: str | None = None
     hint: str | None = None
@@ -138,9 +150,19 @@ def checked(key: str | int, status: str, matches: fpdb.Matches) -> CheckAnswer:
 
 def found(matches: fpdb.Matches, short: str = "") -> QueryAnswer:
     """Return the answer to a query, and why the database may miss some, if it is `short`."""
-    near = [
-        Near(key=match.key, distance=match.distance, similarity=match.similarity, meta=match.meta)
-        for match in matches
-    ]
     hint = f"the database {short}" if short else None
-    return QueryAnswer(matches=near, complete=matches.complete, hint=hint)
+    return QueryAnswer(matches=_near(matches), complete=matches.complete, hint=hint)
+
+
+def parts_found(matches: fpdb.models.PartMatches) -> QueryAnswer:
+    """Return the answer to a query with passages."""
+    return QueryAnswer(
+        matches=_near(matches), complete=matches.complete, boilerplate=matches.boilerplate
+    )
+
+
+def _near(matches: Iterable[fpdb.Match | fpdb.models.PartMatch]) -> list[Near]:
+    found = [match._asdict() for match in matches]
+    for each in found:
+        del each["id"]
+    return [Near(**each) for each in found]
