@@ -5,13 +5,14 @@ import json
 import logging
 import socket
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import fpdb
 from fpdb.integrations.batcher import Outcome
 
+Answer = TypeVar("Answer")
 logger = logging.getLogger(__name__)
 
 # For the answer to one request.
@@ -76,28 +77,55 @@ class Remote:
     def add(self, documents: Sequence[fpdb.Document]) -> list[Outcome]:
         """Add documents, except near-duplicates; return the outcomes, or an error for each."""
         found: list[Outcome] = []
-        tries = 0
-        while len(found) < len(documents):
-            before = len(found)
+        try:
+            self._patiently(lambda: self._send(documents[len(found) :], found), lambda: len(found))
+        except fpdb.FpdbError as error:  # it was refused, and so would it be again
+            found += [error] * (len(documents) - len(found))
+        return found
+
+    def passages(self, text: str, *, least: float, limit: int) -> fpdb.models.PartMatches:
+        """Find the stored documents that share passages with a text, as those of a database."""
+        asked = {"text": text, "passages": True, "least": least, "limit": limit}
+        body = json.dumps(asked).encode()
+        answer = self._patiently(lambda: json.loads(self._call("POST", "/v1/query", body).read()))
+        found = fpdb.models.PartMatches(
+            fpdb.models.PartMatch(
+                each["key"], 0, each["words"], each["share"], each["other_share"], each.get("meta")
+            )
+            for each in answer["matches"]
+        )
+        found.complete = answer.get("complete", True)
+        found.boilerplate = answer.get("boilerplate", 0)
+        return found
+
+    def _patiently(self, ask: Callable[[], Answer], count: Callable[[], int] = int) -> Answer:
+        """Ask until the whole answer has come; raise OpenError if the server is away too long.
+
+        `count` returns how much of it has come.
+        """
+        tries, before = 0, count()
+        while True:
             try:
-                self._send(documents[before:], found)
-            except fpdb.FpdbError as error:  # it was refused, and so would it be again
-                return found + [error] * (len(documents) - len(found))
+                answer = ask()
+            except fpdb.FpdbError:
+                raise
             except (_AwayError, OSError, http.client.HTTPException, ValueError) as error:
                 self._connection.close()
-                tries = 0 if len(found) > before else tries + 1
+                tries = 0 if count() > before else tries + 1
+                before = count()
                 away = fpdb.OpenError(
                     f"the server {self._address} doesn't answer: {error}",
                     hint="is `fpdb serve` running?",
                 )
                 if not self._patient and tries >= _TRIES:
-                    return found + [away] * (len(documents) - len(found))
+                    raise away from None
                 if tries == 1:
                     logger.warning("Waiting for the server: %s", away)
                 time.sleep(min(_FIRST_PAUSE * 2**tries, _LONGEST_PAUSE))
-        if tries:
-            logger.info("The server %s answers again", self._address)
-        return found
+            else:
+                if tries:
+                    logger.info("The server %s answers again", self._address)
+                return answer
 
     def close(self) -> None:
         """Close the connection."""
@@ -105,7 +133,8 @@ class Remote:
 
     def _send(self, documents: Sequence[fpdb.Document], found: list[Outcome]) -> None:
         """Send documents, and append the outcomes of those that are answered."""
-        response = self._call("POST", "/v1/check", b"\n".join(map(_line, documents)))
+        body = b"\n".join(map(_line, documents))
+        response = self._call("POST", "/v1/check", body, lines=True)
         for _ in documents:
             line = response.readline()
             if not line:
@@ -116,8 +145,10 @@ class Remote:
             found.append(_outcome(answer))
         response.read()
 
-    def _call(self, method: str, path: str, body: bytes | None = None) -> http.client.HTTPResponse:
-        headers = {"Content-Type": "application/x-ndjson"} if body else {}
+    def _call(
+        self, method: str, path: str, body: bytes | None = None, *, lines: bool = False
+    ) -> http.client.HTTPResponse:
+        headers = {"Content-Type": "application/x-ndjson"} if lines else {}
         self._connection.request(method, path, body, self._headers | headers)
         response = self._connection.getresponse()
         if response.status == http.client.OK:

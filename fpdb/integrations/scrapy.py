@@ -5,6 +5,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 # After as many items, none of which could be used, a field is likely misnamed.
 _FIRST = 20
+_MOST_SOURCES = 10
 
 
 class Setting(NamedTuple):
@@ -55,6 +57,12 @@ def _similarity(value: Any) -> float:
     if value == "off":
         return 0.0
     if not 0 < float(value) <= 1:
+        raise ValueError
+    return float(value)
+
+
+def _share(value: Any) -> float:
+    if not 0 <= float(value) <= 1:
         raise ValueError
     return float(value)
 
@@ -93,6 +101,8 @@ SETTINGS = {
     "FPDB_SIMILARITY": Setting(None, "a number above 0 and up to 1, or off", _similarity),
     "FPDB_ACTION": _one_of("tag", "drop"),
     "FPDB_TAG_FIELD": Setting("near_duplicate_of", "the field for the stored key", _name),
+    "FPDB_PASSAGES_FIELD": Setting(None, "the field for the sources of its parts", _name),
+    "FPDB_LEAST": Setting(0.1, "a number from 0 to 1", _share),
 }
 
 
@@ -131,6 +141,12 @@ class NearDuplicatesPipeline:
         self._ending: asyncio.Future[None] | None = None
         self._usable = self._unusable = 0
         self._database: fpdb.Database | Remote = _open(self._settings)
+        self._sources: fpdb.Database | Remote | None = None
+        if self._settings["FPDB_PASSAGES_FIELD"]:
+            self._sources = self._database
+            if isinstance(self._database, Remote):  # whose connection another thread uses
+                self._sources = _open(self._settings)
+            self._sources.passages("", least=0.0, limit=1)  # raises now if it keeps none
         stored = ""
         if not isinstance(self._database, Remote):
             stored = f" with {len(self._database):,} documents"
@@ -162,12 +178,16 @@ class NearDuplicatesPipeline:
             else added_to(self._database, self._settings["FPDB_SIMILARITY"] or None)
         )
         self._pages = ThreadPoolExecutor(2, "fpdb-pages")
+        self._asking = ThreadPoolExecutor(1, "fpdb-passages")
 
     async def close_spider(self, spider: object = None) -> None:  # noqa: ARG002
         """Close the database."""
         self._pages.shutdown(wait=False)
+        self._asking.shutdown(wait=False)
         await self._batcher.close()
         self._database.close()
+        if self._sources is not None:
+            self._sources.close()
 
     async def process_item(self, item: Any, spider: object = None) -> Any:  # noqa: ARG002
         """Store the fingerprint of an item, or tag or drop the item."""
@@ -177,6 +197,8 @@ class NearDuplicatesPipeline:
             [added] = await self._batcher.add([document])
             if isinstance(added, fpdb.FpdbError):
                 raise added
+            dropped = added.status == "duplicate" and self._settings["FPDB_ACTION"] == "drop"
+            parts = [] if dropped else await self._parts(document)
         except fpdb.InputError as error:
             self._count("unusable")
             self._unusable += 1
@@ -209,29 +231,45 @@ class NearDuplicatesPipeline:
                 "documents are that near: duplicates may pass (fpdb/incomplete counts such items)",
                 added.key,
             )
+        if parts:
+            self._count("copied")
+            self._write(adapter, item, self._settings["FPDB_PASSAGES_FIELD"], parts)
         if added.status != "duplicate":
             return item
         nearest = added.matches[0]
-        if self._settings["FPDB_ACTION"] == "drop":
+        if dropped:
             near = f"distance {nearest.distance}"
             if nearest.similarity is not None:
                 near = f"similarity {nearest.similarity:.2f}"
             raise DropItem(f"Near-duplicate of {nearest.key} ({near})")
-        self._tag(adapter, item, nearest.key)
+        self._write(adapter, item, self._settings["FPDB_TAG_FIELD"], nearest.key)
         return item
 
-    def _tag(self, adapter: "ItemAdapter", item: Any, key: str | int) -> None:
-        tag = self._settings["FPDB_TAG_FIELD"]
+    async def _parts(self, document: fpdb.Document) -> list[dict[str, Any]]:
+        """Return the documents that share passages with one which was added, but not itself."""
+        if self._sources is None:
+            return []
+        least, limit = self._settings["FPDB_LEAST"], _MOST_SOURCES + 1
+        asking = partial(self._sources.passages, document.text or "", least=least, limit=limit)
+        found = await asyncio.wrap_future(self._asking.submit(asking))
+        names = ("key", "words", "share", "other_share")
+        return [
+            {name: getattr(match, name) for name in names}
+            for match in found
+            if match.key != document.key
+        ][:_MOST_SOURCES]
+
+    def _write(self, adapter: "ItemAdapter", item: Any, field: str, value: Any) -> None:
         try:
-            adapter[tag] = key
+            adapter[field] = value
         except KeyError:
             self._count("untagged")
             self._report(
                 logging.ERROR,
                 "Items of the class %s have no field %s, so they aren't tagged; "
-                "add it to the class, or name another one with FPDB_TAG_FIELD",
+                "add it to the class, or name another one in the settings",
                 type(item).__name__,
-                tag,
+                field,
             )
 
     async def _document(self, adapter: "ItemAdapter") -> fpdb.Document:
@@ -297,8 +335,9 @@ def _open(settings: dict[str, Any]) -> fpdb.Database | Remote:
         with contextlib.suppress(fpdb.DatabaseNotFoundError), fpdb.open(path) as database:
             database.remove()
     wanted: dict[str, Any] = {} if similarity is None else {"similarity": similarity or None}
+    passages = settings["FPDB_PASSAGES_FIELD"] is not None
     try:
-        return fpdb.create(path, recipe=recipe or "web", k=k, **wanted)
+        return fpdb.create(path, recipe=recipe or "web", k=k, passages=passages, **wanted)
     except fpdb.DatabaseExistsError:
         database = fpdb.open(path, recipe=recipe, k=k)
     if similarity is not None and bool(similarity) != (database.similarity is not None):

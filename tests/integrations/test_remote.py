@@ -146,6 +146,8 @@ def test_items_wait_for_a_server_that_is_started_again(tmp_path):
         assert any(b"serving" in line for line in process.stderr)
         return process
 
+    with fpdb.create(path, passages=True):
+        pass
     process = start()
     server = remote.Remote(f"unix:{place}")
     first, bad = server.add([*documents("a"), fpdb.Document("", TEXT)])
@@ -160,7 +162,10 @@ def test_items_wait_for_a_server_that_is_started_again(tmp_path):
     )
     assert (ready.status, near.status, near.matches[0].key) == ("added", "duplicate", "ready")
     assert isinstance(wide, fpdb.InputError)
+    asked = {"text": f"He said: {TEXT}", "least": 0.1, "limit": 3}
     with fpdb.open(path, readonly=True) as database:
+        [part] = server.passages(**asked)
+        assert part == database.passages(**asked)[0]._replace(id=0)
         assert (database["ready"].fingerprint, database["ready"].meta) == (5, "of another program")
     process.kill()
     process.wait()

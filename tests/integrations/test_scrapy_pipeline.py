@@ -247,6 +247,33 @@ def test_the_similarity_of_a_crawl_may_differ_from_that_of_the_database(path):
     assert again["near_duplicate_of"] == "1"
 
 
+def test_an_item_names_the_sources_of_its_parts(path):
+    words = [f"word{place}" for place in range(300)]
+    texts = [words[:200], [*words[100:200], *(f"new{n}" for n in range(100))], words[:199]]
+    items = [{"url": str(place), "text": " ".join(each)} for place, each in enumerate(texts)]
+    parts = {"FPDB_PASSAGES_FIELD": "parts"}
+    (first, second, third), stats = process(path, items, **parts)
+    assert "parts" not in first
+    assert "near_duplicate_of" not in second
+    [source] = second["parts"]
+    assert (source["key"], source["words"]) == ("0", pytest.approx(100, abs=12))
+    assert third["near_duplicate_of"] == "0"
+    assert [source["key"] for source in third["parts"]] == ["0", "1"]
+    assert stats == {"fpdb/added": 2, "fpdb/duplicate": 1, "fpdb/copied": 2}
+    (again,), _ = process(path, [dict(items[1], parts=None)], **parts, FPDB_LEAST=0.9)
+    assert again["parts"] is None
+    ([dropped], _) = process(path, items[2:], **parts, FPDB_ACTION="drop")
+    assert "Near-duplicate of 0" in dropped
+    with fpdb.open(path, readonly=True) as database:
+        assert not list(database.check())
+
+
+def test_a_database_without_passages_is_an_error_at_once(path):
+    process(path, [])
+    with pytest.raises(fpdb.InputError, match="keeps no passages"):
+        process(path, [], FPDB_PASSAGES_FIELD="parts")
+
+
 def test_integer_keys(path):
     with fpdb.create(path, keys="integer"):
         pass
@@ -270,6 +297,7 @@ def test_integer_keys(path):
         ({"FPDB_FIELD": [7]}, fpdb.InputError, "FPDB_FIELD"),
         ({"FPDB_RECIPE": "wbe"}, fpdb.RecipeError, "'wbe'"),
         ({"FPDB_RECIPE": 7}, fpdb.InputError, "FPDB_RECIPE = 7"),
+        ({"FPDB_LEAST": 2}, fpdb.InputError, "FPDB_LEAST = 2"),
         ({"FPDB_DATABASE": __file__}, fpdb.FpdbError, "test_scrapy_pipeline"),
     ],
 )
@@ -315,6 +343,11 @@ class FakeServer:
             return [fpdb.OpenError("the server doesn't answer")] * len(documents)
         return [fpdb.Added(each.key, None, "added", fpdb.Matches()) for each in documents]
 
+    def passages(self, text, *, least, limit):
+        return [
+            fpdb.models.PartMatch(key, 0, 9, least, 0.4, None) for key in "abcdefghijkl"[:limit]
+        ]
+
     def close(self):
         pass
 
@@ -326,6 +359,14 @@ def test_the_database_may_be_a_server(monkeypatch, away):
     out, stats = process("http://127.0.0.1:7373", items, FPDB_AWAY=away)
     assert (out, stats) == (items, {"fpdb/added": 2})
     assert FakeServer.patient == (away == "wait")
+
+
+def test_a_server_names_at_most_ten_sources_of_an_item(monkeypatch):
+    monkeypatch.setattr("fpdb.integrations.scrapy.Remote", FakeServer)
+    items = [{"url": "c", "text": TEXT}]
+    ([item], _) = process("unix:sock", items, FPDB_PASSAGES_FIELD="parts", FPDB_LEAST=0.3)
+    assert [part["key"] for part in item["parts"]] == list("abdefghijk")
+    assert item["parts"][0] == {"key": "a", "words": 9, "share": 0.3, "other_share": 0.4}
 
 
 @pytest.mark.parametrize("away", ["pass", "fail"])
