@@ -481,6 +481,7 @@ class Database(Queries):
         capacity: int | None = None,
         k: int | None = None,
         similarity: float | None = None,
+        passages: bool = False,
         memory: int = MEMORY,
     ) -> None:
         """Write a new database with the same documents and ids, without free pages.
@@ -493,6 +494,8 @@ class Database(Queries):
             capacity: The number of documents to plan for; by default the tables stay the same.
             k: The k of the new database, with tables for it.
             similarity: The similarity of the new database, with bands for it.
+            passages: Whether the new database keeps passages even if this one doesn't: documents
+                get them when they are added again, with the same key, text and metadata.
             memory: About how many bytes to sort in.
 
         Raises:
@@ -501,7 +504,9 @@ class Database(Queries):
             LockTimeoutError, DiskFullError: As in `add`.
         """
         require_whole("memory", memory, LEAST_MEMORY)
-        head = layout.replanned(self._header, k=k, capacity=capacity, similarity=similarity)
+        head = layout.replanned(
+            self._header, k=k, capacity=capacity, similarity=similarity, passages=passages
+        )
         replace = path is None
         lockout = self._environment.lockout(self._timeout) if replace else contextlib.nullcontext()
         with lockout, self._transaction() as txn:

@@ -363,7 +363,7 @@ class Queries(ABC):
         if not self._catalog.passaged:
             raise InputError(
                 "the database keeps no passages, by which copied parts are found",
-                hint="create it with passages, and ingest the texts again",
+                hint="compact it with passages, and ingest the texts again",
             )
 
     def clusters(

@@ -83,6 +83,7 @@ def repair(path: Path, output: Path, like: Path | None = None) -> None:
     output=options.NEW_PATH,
     replace=option("--replace", "Replace the database; processes that use it go on."),
     k=options.NEW_K,
+    passages=option("--passages", "Also keep passages, of texts that are ingested again."),
 )
 def compact(
     path: Path,
@@ -91,6 +92,7 @@ def compact(
     capacity: int | None = None,
     similarity: float | None = None,
     k: int | None = None,
+    passages: bool = False,
 ) -> None:
     """Rewrite a database, to shrink or extend it.
 
@@ -103,7 +105,7 @@ def compact(
     require(replace != (output is not None), "give either --output or --replace")
     with fpdb.open(path, readonly=not replace) as database:
         size = database.stats().bytes
-        database.compact(output, capacity=capacity, k=k, similarity=similarity)
+        database.compact(output, capacity=capacity, k=k, similarity=similarity, passages=passages)
     _summarise(output or path, rest=f" instead of {render.size(size)}", bytes_before=size)
 
 

@@ -138,12 +138,20 @@ def new_header(
 
 
 def replanned(
-    stored: Header, *, k: int | None, capacity: int | None, similarity: float | None = None
+    stored: Header,
+    *,
+    k: int | None,
+    capacity: int | None,
+    similarity: float | None = None,
+    passages: bool = False,
 ) -> Header:
     """Describe a copy of a database with the best plan for a k, a capacity or a similarity.
 
-    With none of them, it keeps its plan.
+    With none of them, it keeps its plan. It may have room for passages that the other one hasn't.
     """
+    features = stored.get("features", [])
+    if passages and PASSAGES not in features:
+        stored = {**stored, "features": [*features, PASSAGES]}
     current = Plan.from_dict(stored["plan"])
     own = stored.get("similarity")
     if similarity is not None:

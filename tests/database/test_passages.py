@@ -151,6 +151,25 @@ def test_a_database_without_passages_is_no_place_for_them(filled, texts, tmp_pat
         fpdb.dedupe(source, output, database=filled.path)
 
 
+def test_a_database_gets_passages_when_its_texts_are_added_again(filled, texts, tmp_path):
+    documents = [Document(key, text, {"size": len(text)}) for key, text in texts.items()]
+    with fpdb.create(tmp_path / "plain") as plain:
+        list(plain.add_many(documents))
+        before = list(plain.scan())
+        plain.compact(passages=True)
+    with fpdb.open(tmp_path / "plain") as plain:
+        assert list(plain.scan()) == before
+        assert not plain.passages(texts["text 30"])
+        changed = Document("text 1", "another text", before[1].meta)
+        statuses = [each.status for each in plain.add_many([*documents[2:], changed])]
+        assert {*statuses[:-1]} == {"replaced"}
+        assert [each.id for each in plain.scan()] == [each.id for each in before]
+        for text in texts.values():
+            assert found(plain, text) == expected(texts, text) - {"text 0", "text 1"}
+        assert {each.status for each in plain.add_many(documents[2:])} == {"unchanged"}
+        assert not list(plain.check())
+
+
 @pytest.mark.parametrize("least", [-0.1, 1.1])
 def test_a_share_is_from_0_to_1(filled, least):
     with pytest.raises(fpdb.InputError, match=str(least)):
