@@ -283,10 +283,10 @@ class Document:
     def has_tags(self) -> bool:
         """Whether the text seems to be HTML: begins with a tag, or soon ends several elements."""
         text = self.text
-        if not isinstance(text, str) or "<" not in text:
+        if not isinstance(text, str) or "</" not in text:
             return False
         begins = text[:_BEGINNING].lstrip("\ufeff \t\r\n").startswith("<")
-        return text.count("</", 0, _BEGINNING) >= _ENDS or (begins and "</" in text)
+        return begins or text.count("</", 0, _BEGINNING) >= _ENDS
 
 
 class Match(NamedTuple):

@@ -103,7 +103,7 @@ class Prepare:
             values if self.keep.startswith(NEWEST) else characters.astype(np.float64),
             _content(texts, keys, ~is_bad) if self.stored else 0,
             batch.replaced,
-            sum(Document("", text).has_tags for text in batch.texts if "<" in text),
+            sum(Document("", text).has_tags for text in batch.texts if "</" in text),
             batch.damage,
         )
 
