@@ -29,7 +29,6 @@ from fpdb.fingerprint.sketches import exact_shares, plain_text, sketch_jaccard, 
 from fpdb.fingerprint.stages import Stages, to_int
 from fpdb.models import (
     DIGEST_BYTES,
-    LARGEST_TEXT,
     MOST_BYTES,
     Batch,
     Comparison,
@@ -54,6 +53,7 @@ class Recipe(Stages):
     votes. Two recipes with the same `id` give the same fingerprints. The name is only a label, and
     `largest` only limits the bytes of UTF-8 that a text may have. A new database has the recipe's
     `k`, the distance that counts as a match, and its `similarity`; without one it is of bits.
+    `sketch` says of what similarity is: of "shingles", or of the recipe's own "features".
     """
 
     def __post_init__(self) -> None:
@@ -128,11 +128,17 @@ class Recipe(Stages):
         """Return the digest of each text, given which ones are short."""
         found: list[bytes] = []
         for text, is_short in zip(texts, short, strict=True):
-            plain = plain_text(self._cleaned(text, self._sketch_steps)) if is_short else text
+            plain = self._plain(text) if is_short else text
             data = plain.encode("utf-8", "surrogatepass")
             digest = hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()
             found.append(bytes(DIGEST_BYTES) if is_short and not plain else digest)
         return found
+
+    def _plain(self, text: str) -> str:
+        """Return what counts of a short text, or nothing if that isn't enough to be compared."""
+        if self.sketch == "features":
+            return " ".join(self._tally(text))
+        return plain_text(self._cleaned(text, self._sketch_steps))
 
     def replace(self, **changes: Any) -> "Recipe":
         """Return a recipe with other parts; give it a new name, because it is another recipe.
@@ -164,8 +170,9 @@ class Recipe(Stages):
         """Return the recipe as plain data; of a secret only its id."""
         plain = dataclasses.asdict(dataclasses.replace(self, weights=Weights(by=self.weights.by)))
         plain["clean"] = list(self.clean)
-        if self.largest == LARGEST_TEXT:
-            del plain["largest"]
+        for name in ("largest", "sketch"):
+            if plain[name] == getattr(Recipe, name):
+                del plain[name]
         plain["grams"]["stop_words"] = sorted(set(self.grams.stop_words))
         idf = self.weights.idf
         plain["weights"] = {
@@ -350,6 +357,8 @@ def _faults(recipe: Recipe) -> Iterator[tuple[str, Iterable[Any]]]:
     for step in recipe.clean:
         yield from _unless_among("a step of clean", step, segmentation.STEPS)
     yield from _unless_among("segment", recipe.segment, segmentation.CUTS)
+    sketched = ("shingles",) if recipe.segment == "shingles" else ("shingles", "features")
+    yield from _unless_among("sketch", recipe.sketch, sketched)
     yield from _unless_among("k", recipe.k, range(recipe.bits + 1))
     if recipe.similarity is not None and not is_similarity(recipe.similarity):
         yield f"similarity is {_shown(recipe.similarity)}", ["a number above 0, at most 1"]

@@ -43,7 +43,6 @@ UNITS = 4096
 _BLOCK = 1 << 19
 _ROWS = 1 << 12  # of features whose bits are unpacked at the same time
 _COUNTS_TABULATED = 4096  # as in the kernels
-_NOTHING = np.empty(0, np.uint64)
 _NO_SKETCHES = np.empty((0, SKETCH_BYTES), np.uint8)
 
 
@@ -52,7 +51,7 @@ class _Hashed(NamedTuple):
 
     digests: NDArray[np.uint8]
     weights: NDArray[np.float64]
-    shingles: Column = _NOTHING  # all hashes in their order, if the features are shingles
+    shingles: Column | None = None  # all hashes in their order, if the features are shingles
 
 
 @dataclass(frozen=True)
@@ -73,6 +72,7 @@ class Stages:
     largest: int = LARGEST_TEXT
     k: int = USUAL_K
     similarity: float | None = USUAL_SIMILARITY
+    sketch: str = "shingles"
 
     def batch(
         self,
@@ -114,24 +114,25 @@ class Stages:
             [each for batch in batches for each in batch.passages or ()] if passages else None,
         )
 
-    def sketch(self, text: str) -> bytes:
-        """Return the MinHash sketch of a text, 128 bytes, or b"" if it has no shingle."""
-        [row] = self.sketch_many([text])
-        return row.tobytes() if row.any() else b""
-
     def sketch_many(self, texts: Iterable[str]) -> NDArray[np.uint8]:
-        """Return the sketches of texts, uint8[n, 128]; a text without a shingle has zeros."""
+        """Return the MinHash sketches of texts, uint8[n, 128]; one without a shingle has zeros."""
+        if self.sketch == "features":
+            return cast("NDArray[np.uint8]", self.batch(texts, sketches=True).sketches)
         return np.concatenate([self._sketch(block) for block in self._blocks(texts)])
 
     def shingles(self, text: str) -> NDArray[np.uint64]:
-        """Return the hashes of a text's distinct shingles, sorted; its sketch is of this set."""
+        """Return the hashes of a text's distinct shingles, sorted; its sketch is of this set.
+
+        If the recipe's sketch is of features, these take the place of shingles.
+        """
         return self.shingles_many([text])[0]
 
     def shingles_many(self, texts: Iterable[str]) -> list[NDArray[np.uint64]]:
-        """Return the hashes of the distinct shingles of each text, sorted."""
+        """Return the hashes of the distinct shingles of each text, sorted, as `shingles` does."""
         found: list[Column] = []
+        compiled = kernels.enabled and self.sketch == "shingles"
         for block in self._blocks(texts):
-            cleaned = self._sketch_cleaning(block) if kernels.enabled else None
+            cleaned = self._sketch_cleaning(block) if compiled else None
             own = self._sketch_kernel.shingles(cleaned) if cleaned else [None] * len(block)
             for text, data in zip(block, own, strict=True):
                 found.append(
@@ -202,7 +203,11 @@ class Stages:
         features = np.empty(count, np.int64)
         sketches = np.empty((count if sketched else 0, SKETCH_BYTES), np.uint8)
         passages = [b""] * count if numbered else None
-        own = (sketches, passages) if self._together else (_NO_SKETCHES, None)
+        # What isn't made of the features that vote is made of shingles, afterwards.
+        own = (
+            sketches if self._together or self.sketch == "features" else _NO_SKETCHES,
+            passages if self._together else None,
+        )
         left: Sequence[int] = range(count)
         if kernels.enabled and (kernel := self._voting_kernel):
             cleaned = self._cleaning(block)
@@ -215,13 +220,17 @@ class Stages:
                 digests = list(map(self._digests.__getitem__, tally))
                 if votes.vote_counts(digests, list(tally.values()), fingerprints[number]):
                     features[number] = len(digests)
+                    if len(own[0]):
+                        every = np.frombuffer(b"".join(digests), np.uint8)
+                        sketches[number] = sketch(self._hashes(every))
                     continue
             hashed = self._features(block[number])
             fingerprints[number] = self._words(self._votes(hashed))
             features[number] = len(hashed.digests)
-            _sample(number, hashed.shingles, *own)
-        if (sketched or numbered) and not self._together:
-            self._sample(block, sketches, passages)
+            _sample(number, self._sampled(hashed), *own)
+        rest = _NO_SKETCHES if len(own[0]) else sketches
+        if len(rest) or (numbered and not self._together):
+            self._sample(block, rest, passages)
         return Batch(
             fingerprints if self.bits > 64 else fingerprints[:, 0],
             features,
@@ -349,12 +358,12 @@ class Stages:
         return self._shingle_kernel(self._sketch_cleaning)
 
     def _shingle_kernel(self, cleaning: Cleaning) -> "kernels.text.ShingleKernel":
-        salts = kernel_salts(self._seed)
-        return self._kernel(kernels.text.ShingleKernel, cleaning, salts=salts)
+        return self._kernel(kernels.text.ShingleKernel, cleaning)
 
     def _kernel(self, make: Callable[..., K], cleaning: Cleaning, **own: Any) -> K:
         parts = {"bits": self.bits, "tie": self.tie, "most": self._small}
-        return make(cleaning.characters, self._weight_table, **parts, **own)
+        salts = kernel_salts(self._seed)
+        return make(cleaning.characters, self._weight_table, salts=salts, **parts, **own)
 
     @cached_property
     def _weight_table(self) -> "kernels.text.WeightTable":
@@ -392,8 +401,19 @@ class Stages:
         return Digests(self.hash.digest(self.bits))
 
     def _shingles(self, text: str) -> Column:
-        """Return the hashes of the distinct shingles of a text, sorted."""
+        """Return the hashes of the distinct shingles of a text, or of its features, sorted."""
+        if self.sketch == "features":
+            return np.unique(self._sampled(self._features(text)))
         return np.unique(self._placed(text).hashes)
+
+    def _sampled(self, hashed: _Hashed) -> Column:
+        """Return the hashes that a sketch is of, if it is of the features that vote."""
+        return self._hashes(hashed.digests) if hashed.shingles is None else hashed.shingles
+
+    def _hashes(self, digests: NDArray[np.uint8]) -> Column:
+        """Return the lowest 64 of the bits with which each feature votes, as numbers."""
+        words = digests.reshape(-1).view(np.uint32 if self.bits == 32 else np.uint64)
+        return words[:: max(self.bits // 64, 1)].astype(np.uint64)
 
     def _placed(self, text: str) -> PlacedShingles:
         return placed_shingles(self._cleaned(text, self._sketch_steps), self._seed)

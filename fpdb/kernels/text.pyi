@@ -33,6 +33,7 @@ class TextKernel:
         bits: int,
         tie: int,
         most: int,
+        salts: NDArray[np.uint64],
     ) -> None: ...
     def vote_counts(
         self, digests: list[bytes], counts: list[int], fingerprint: NDArray[np.uint64]
@@ -53,16 +54,6 @@ class TextKernel:
         """
 
 class ShingleKernel(TextKernel):
-    def __init__(
-        self,
-        characters: CharacterTable,
-        weights: WeightTable,
-        *,
-        bits: int,
-        tie: int,
-        most: int,
-        salts: NDArray[np.uint64],
-    ) -> None: ...
     def shingles(self, texts: list[str]) -> list[bytes | None]:
         """Return the hashes of the distinct shingles of each text; None if it is left out."""
 
@@ -78,6 +69,7 @@ class FeatureKernel(TextKernel):
         bits: int,
         tie: int,
         most: int,
+        salts: NDArray[np.uint64],
         length: int,
         joined: bool,
         seed: int,

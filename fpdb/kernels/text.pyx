@@ -455,8 +455,16 @@ cdef int64_t pack(Scratch *scratch, int64_t count, int64_t end) noexcept nogil:
     return end
 
 
+cdef struct Salts:
+    uint64_t letters[LONGEST_WORD]
+    uint64_t places[LONGEST_SHINGLE]
+    uint64_t rounds[ROUNDS]
+    uint64_t bins[BINS]
+    uint64_t votes[2]
+
+
 cdef class TextKernel:
-    """What the kernels of texts share: reading a batch of them, and the votes of their features."""
+    """What the kernels of texts share: reading a batch of them, votes and sketches of features."""
 
     cdef CharacterTable characters
     cdef WeightTable weights
@@ -464,11 +472,15 @@ cdef class TextKernel:
     cdef uint64_t mask
     cdef int tie
     cdef int64_t most  # characters of a text that cleaning lengthens
+    cdef Salts salts
 
     def __cinit__(
         self, CharacterTable characters not None, WeightTable weights not None, *,
-        int bits, int tie, int64_t most, **_,
+        int bits, int tie, int64_t most, const uint64_t[::1] salts, **_,
     ):
+        if salts.shape[0] * sizeof(uint64_t) != sizeof(Salts):
+            raise ValueError("found another number of salts than kernels are made for")
+        memcpy(&self.salts, &salts[0], sizeof(Salts))
         if bits not in (32, 64, 128):
             raise ValueError(f"found {bits} bits, expected 32, 64 or 128")
         self.characters, self.weights, self.tie, self.most = characters, weights, tie, most
@@ -670,30 +682,46 @@ cdef class TextKernel:
         memset(votes.lanes, 0, sizeof(votes.lanes))
         votes.in_lanes = 0
 
-
-cdef struct Salts:
-    uint64_t letters[LONGEST_WORD]
-    uint64_t places[LONGEST_SHINGLE]
-    uint64_t rounds[ROUNDS]
-    uint64_t bins[BINS]
-    uint64_t votes[2]
+    cdef void sketch(self, const uint64_t *hashes, int64_t count, uint8_t *packed) noexcept nogil:
+        """Write the sketch of hashes."""
+        cdef uint64_t bins[BINS]
+        cdef int64_t place, empty = BINS
+        cdef int number
+        cdef uint64_t value, least, before
+        memset(packed, 0, SKETCH_BYTES)
+        if not count:
+            return
+        memset(bins, 0xFF, sizeof(bins))
+        for number in range(ROUNDS):
+            for place in range(count):
+                value = mix(hashes[place] + self.salts.rounds[number])
+                least = (value & HASH) | (<uint64_t>number << ROUND_SHIFT)
+                value >>= BIN_SHIFT
+                # Without branches, which no processor could predict.
+                before = bins[value]
+                empty -= before == EMPTY
+                bins[value] = least if least < before else before
+            if not empty:
+                break
+        for number in range(BINS):
+            if bins[number] == EMPTY:
+                least = EMPTY
+                for place in range(count):
+                    value = mix(hashes[place] ^ self.salts.bins[number]) & HASH
+                    least = value if value < least else least
+                bins[number] = least
+            packed[number // 2] |= (bins[number] & 0xF) << (4 * (number % 2))
 
 
 cdef class ShingleKernel(TextKernel):
     """Fingerprints and sketches of texts by their shingles."""
 
-    cdef Salts salts
     # The hashes of letters that are ASCII before and after cleaning; 0 for any other character.
     cdef uint64_t ascii[LONGEST_WORD][ASCII]
 
-    def __cinit__(
-        self, CharacterTable characters, WeightTable _, *, const uint64_t[::1] salts, **__
-    ):
+    def __cinit__(self, CharacterTable characters, WeightTable _, **__):
         cdef int place, code
         cdef uint32_t entry
-        if salts.shape[0] * sizeof(uint64_t) != sizeof(Salts):
-            raise ValueError("found another number of salts than kernels are made for")
-        memcpy(&self.salts, &salts[0], sizeof(Salts))
         for code in range(ASCII):
             entry = characters.blocks[0][code]
             for place in range(LONGEST_WORD if entry >> KIND_SHIFT == LETTER else 0):
@@ -955,35 +983,6 @@ cdef class ShingleKernel(TextKernel):
                     break
         return shingles
 
-    cdef void sketch(self, const uint64_t *hashes, int64_t count, uint8_t *packed) noexcept nogil:
-        cdef uint64_t bins[BINS]
-        cdef int64_t place, empty = BINS
-        cdef int number
-        cdef uint64_t value, least, before
-        memset(packed, 0, SKETCH_BYTES)
-        if not count:
-            return
-        memset(bins, 0xFF, sizeof(bins))
-        for number in range(ROUNDS):
-            for place in range(count):
-                value = mix(hashes[place] + self.salts.rounds[number])
-                least = (value & HASH) | (<uint64_t>number << ROUND_SHIFT)
-                value >>= BIN_SHIFT
-                # Without branches, which no processor could predict.
-                before = bins[value]
-                empty -= before == EMPTY
-                bins[value] = least if least < before else before
-            if not empty:
-                break
-        for number in range(BINS):
-            if bins[number] == EMPTY:
-                least = EMPTY
-                for place in range(count):
-                    value = mix(hashes[place] ^ self.salts.bins[number]) & HASH
-                    least = value if value < least else least
-                bins[number] = least
-            packed[number // 2] |= (bins[number] & 0xF) << (4 * (number % 2))
-
 
 cdef inline size_t write_code(uint8_t *data, uint32_t code) noexcept nogil:
     """Write a character as UTF-8, and return its bytes; half of a pair is one, too."""
@@ -1044,7 +1043,7 @@ cdef inline void finish(Pieces *pieces) noexcept nogil:
 
 
 cdef class FeatureKernel(TextKernel):
-    """Fingerprints of texts by their characters or words, or several in a row, hashed by XXH3.
+    """Fingerprints and sketches of characters or words, or several in a row, hashed by XXH3.
 
     Letters make words and signs are cut by the dictionary, which is loaded when the first one
     comes; without one, texts with signs are left out.
@@ -1101,7 +1100,7 @@ cdef class FeatureKernel(TextKernel):
         cdef uint64_t *seconds
         cdef uint32_t length
         cdef bint wide = self.words == 2
-        if count < 0 or sketch != NULL or chosen != NULL or fingerprint == NULL:
+        if count < 0 or chosen != NULL:
             return -1
         last = min(self.length, count) - 1
         # Where features end: characters in a row end where the next one starts.
@@ -1127,8 +1126,14 @@ cdef class FeatureKernel(TextKernel):
         count = distinct(scratch, hashes, seconds if wide else NULL, count, stops)
         if count < 0:
             return -1
-        if not self.vote(self.factors, scratch, hashes, seconds, stops, count, fingerprint):
+        if fingerprint != NULL and not self.vote(
+            self.factors, scratch, hashes, seconds, stops, count, fingerprint
+        ):
             return -1
+        if sketch != NULL:
+            for place in range(count if self.mask != EMPTY else 0):
+                hashes[place] &= self.mask
+            self.sketch(hashes, count, sketch)
         return count
 
     cdef bint hash_long(

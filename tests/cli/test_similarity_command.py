@@ -136,3 +136,63 @@ def test_what_bands_for_a_higher_similarity_miss_is_said_once(run, stored, recor
     if command == "query":
         rows = [json.loads(line) for line in done.out.splitlines()]
         assert {row["complete"] for row in rows} == {False}
+
+
+def shuffled(dice, words):
+    """The same words in another order."""
+    return " ".join(dice.sample(words, len(words)))
+
+
+def misread(dice, words):
+    """Each sixth word with another letter."""
+    return " ".join(f"{word[:-1]}x" if at % 6 == 0 else word for at, word in enumerate(words))
+
+
+def joined(dice, words):
+    """Two words more as one: by letters, hardly anything has changed."""
+    return " ".join([*words[:2], words[2] + words[3], *words[4:]])
+
+
+OWN = {
+    "word sets": ('segment = "words"\n', shuffled, 40),
+    "titles": ('base = "title"\nsimilarity = 0.6\n', joined, 6),
+    "windows of tokens": (
+        'segment = "whitespace"\nsimilarity = 0.45\n[grams]\nn = 2\n',
+        misread,
+        40,
+    ),
+    "windows of letters": ('base = "char-4"\nsimilarity = 0.6\n[grams]\nn = 3\n', misread, 40),
+}
+
+
+@pytest.mark.parametrize(("parts", "edit", "length"), OWN.values(), ids=OWN)
+def test_a_recipe_of_its_own_features_is_asked_as_any_other(run, tmp_path, parts, edit, length):
+    """Copies that no shingles show are found by each command that looks for similar texts."""
+    recipe, records, stored, out = (tmp_path / name for name in ("own.toml", "in.jsonl", "db", "o"))
+    recipe.write_text('sketch = "features"\n' + parts, "utf-8")
+    own, dice = fpdb.read_recipe(recipe), random.Random(5)
+    words = [[f"{dice.choice(WORDS)}r{dice.randrange(99)}" for _ in range(length)] for _ in "123"]
+    texts = {f"o{number}": " ".join(each) for number, each in enumerate(words)}
+    texts |= {f"p{number}": edit(dice, each) for number, each in enumerate(words)}
+    lines = (json.dumps({"url": key, "text": text}) + "\n" for key, text in texts.items())
+    records.write_text("".join(lines), "utf-8")
+    alike = [[f"o{number}", f"p{number}"] for number in range(3)]
+    for one, other in alike:
+        for sketch in ("features", "shingles"):
+            compared = fpdb.compare(own.replace(sketch=sketch), texts[one], texts[other])
+            similar = compared.shingle_jaccard >= own.similarity
+            assert similar == (sketch == "features")
+    assert run("create", stored, "--recipe", recipe).code == 0
+    assert run("ingest", stored, records).code == 0
+    limit = ["--recipe", recipe, "--similarity", own.similarity]
+    for found in (run("pairs", stored), run("copies", records, *limit)):
+        assert sorted(row[:2] for row in found.rows) == alike
+    [asked] = run("query", stored, "--text", texts["p2"], "--json").out.splitlines()
+    assert sorted(match["key"] for match in json.loads(asked)["matches"]) == alike[2]
+    assert run("dedupe", records, *limit, "-o", out.with_suffix(".jsonl")).code == 0
+    kept = out.with_suffix(".jsonl").read_text("utf-8").splitlines()
+    assert [json.loads(line)["url"] for line in kept] == ["o0", "o1", "o2"]
+    shown = run("report", records, *limit, "--json", "-o", out.with_suffix(".html"))
+    assert json.loads(shown.out)["groups"] == 3
+    rated = json.loads(run("eval", records, *limit, "--json").out)["recipes"][0]["similar"]
+    assert rated["reported"] + rated["equal"] == 3

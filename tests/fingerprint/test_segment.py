@@ -145,7 +145,7 @@ def test_terms_are_words_with_the_tags_of_another_program():
     assert recipe.features(text) == {"有": 1, "哪些": 1, "A/B": 1, "猫": 1}
     # Tags are no part of the text that is sketched.
     plain = recipe.replace(segment="whitespace", weights=fpdb.Weights())
-    assert recipe.sketch(text) == plain.sketch("有 哪些 A/B / 猫 ？") != plain.sketch(text)
+    assert recipe.shingles(text).tolist() == plain.shingles("有 哪些 A/B / 猫 ？").tolist()
 
 
 @pytest.mark.parametrize("text", ["猫", "猫/n 狗", "a b/n"])

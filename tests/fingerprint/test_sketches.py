@@ -37,7 +37,6 @@ def test_a_sketch_does_not_depend_on_its_neighbours(texts, data):
     order = data.draw(st.permutations(range(len(texts))))
     assert (WEB.sketch_many([texts[at] for at in order]) == together[list(order)]).all()
     for text, row in zip(texts, together, strict=True):
-        assert WEB.sketch(text) == (row.tobytes() if row.any() else b"")
         assert bool(row.any()) == bool(len(WEB.shingles(text)))
     batch = WEB.batch(texts, sketches=True)
     assert (batch.sketches == together).all()
@@ -45,18 +44,15 @@ def test_a_sketch_does_not_depend_on_its_neighbours(texts, data):
 
 
 def test_fewer_than_fifteen_units_have_no_sketch():
-    assert WEB.sketch("two words") == WEB.sketch("四個漢字") == WEB.sketch("…!") == b""
-    assert len(WEB.sketch("these three words")) == len(WEB.sketch("這是五個字")) == 128
-    assert len(WEB.sketch("one 三個字 two")) == 128
+    assert not WEB.sketch_many(["two words", "四個漢字", "…!"]).any()
+    assert WEB.sketch_many(["these three words", "這是五個字", "one 三個字 two"]).any(axis=1).all()
 
 
 def test_a_secret_keys_the_sketch():
     text = "some words that a secret turns into other bits"
     keyed = WEB.replace(name="keyed", hash=fpdb.Hash(secret=fpdb.Secret(b"0123456789abcdef")))
-    found = sketches.sketch_jaccard(
-        np.frombuffer(WEB.sketch(text), np.uint8), np.frombuffer(keyed.sketch(text), np.uint8)
-    )
-    assert found < 0.2
+    found = sketches.sketch_jaccard(WEB.sketch_many([text]), keyed.sketch_many([text]))
+    assert found[0] < 0.2
 
 
 @pytest.mark.parametrize("name", ["char-4", "simhash-py", "tagged-title"])
@@ -64,7 +60,7 @@ def test_steps_that_join_words_are_left_out_for_shingles(name):
     recipe = fpdb.recipe(name)
     text = "these are six words with spaces"
     assert len(recipe.shingles(text)) == 4
-    assert recipe.batch([text], sketches=True).sketches.tobytes() == recipe.sketch(text)
+    assert (recipe.batch([text], sketches=True).sketches == recipe.sketch_many([text])).all()
 
 
 @pytest.mark.parametrize("jaccard", [0.2, 0.5, 0.8, 0.95])
@@ -99,7 +95,8 @@ def test_equal_sets_agree_wholly_and_nothing_agrees_with_no_sketch():
 
 def test_sketches_of_single_texts_are_compared():
     texts = ["a text with some words", "a text with some more words", "a text"]
-    single, rows = [WEB.sketch(text) for text in texts], WEB.sketch_many(texts)
+    rows = WEB.sketch_many(texts)
+    single = [row.tobytes() if row.any() else b"" for row in rows]
     for one, first in zip(single, rows, strict=True):
         expected = sketches.sketch_jaccard(rows, first)
         found = [fpdb.sketch_jaccard(other, one) for other in single]
@@ -124,3 +121,35 @@ def test_exact_shares_of_shingles():
     assert sketches.exact_shares(first, WEB.shingles("a b c d")) == (2 / 3, 1)
     assert sketches.exact_shares(first, first) == (1, 1)
     assert sketches.exact_shares(first, WEB.shingles("a b")) == (None, None)
+
+
+OWN = {
+    "word sets": fpdb.recipe("words").replace(segment="words", grams=fpdb.Grams()),
+    "characters": fpdb.recipe("char-4").replace(bits=32, grams=fpdb.Grams(n=2)),
+    "tokens": fpdb.recipe("code").replace(bits=128, grams=fpdb.Grams(n=2)),
+    "hashed by Python": fpdb.recipe("simhash-py"),
+    "weighed by tags": fpdb.recipe("tagged-title"),
+}
+
+
+@pytest.mark.parametrize("recipe", OWN.values(), ids=OWN)
+def test_a_sketch_of_features_is_of_the_bits_with_which_they_vote(recipe):
+    own = recipe.replace(sketch="features")
+    assert own.id != recipe.id
+    texts = ["if a > b: return a, 中文", "if b > a: return b + 1, 中文字", "x"]
+    found = own.batch(texts, sketches=True)
+    assert (found.fingerprints == recipe.batch(texts).fingerprints).all()
+    assert (found.sketches == own.sketch_many(texts)).all()
+    for text, row in zip(texts, found.sketches, strict=True):
+        votes = {voter.hash % 2**64 for voter in own.explain(text).features}
+        assert own.shingles(text).tolist() == sorted(votes)
+        assert (row == sketches.sketch(own.shingles(text))).all()
+    compared = fpdb.compare(own, *texts[:2])
+    assert compared.shingle_jaccard == pytest.approx(compared.jaccard)
+
+
+def test_short_texts_of_the_same_features_have_one_digest():
+    recipe = OWN["word sets"].replace(sketch="features")
+    one, same, other, nothing = recipe.digests(["a b", "A, b!", "a c", "…"], [True] * 4)
+    assert one == same != other
+    assert nothing == bytes(16)

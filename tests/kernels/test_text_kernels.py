@@ -98,6 +98,7 @@ FEATURES = [
         )
     ),
 ]
+FEATURES += [recipe.replace(sketch="features") for recipe in FEATURES]
 
 
 def same(found, expected):
@@ -176,8 +177,9 @@ def test_presets(name):
 
 @settings(max_examples=examples(40))
 @given(texts=TEXTS)
-def test_sketches_alone(texts):
-    recipe = fpdb.recipe("char-4")
+@pytest.mark.parametrize("sketch", ["shingles", "features"])
+def test_sketches_alone(sketch, texts):
+    recipe = fpdb.recipe("char-4").replace(sketch=sketch)
     found = recipe.sketch_many(texts)
     with defined():
         np.testing.assert_array_equal(found, recipe.sketch_many(texts))

@@ -198,7 +198,8 @@ class Oracle:
         if self._similarity is None or number is None:
             return 0
         return int.from_bytes(
-            sketch_of(number) if text is None else self._recipe.sketch(text), "little"
+            sketch_of(number) if text is None else self._recipe.sketch_many([text])[0].tobytes(),
+            "little",
         )
 
     def _resembles(
