@@ -642,6 +642,33 @@ def test_empty_lines_are_no_progress(db):
     assert asyncio.run(run()).status == 408
 
 
+def test_answers_that_nobody_takes_end_the_work(db):
+    db.add("a", TEXT, meta={"v": "m" * 60_000})
+
+    async def run():
+        app = server.app(db, limits=server.Limits(memory=8 << 20, answer=1 << 17))
+        questions = lines(*({"text": TEXT} for _ in range(2000)))
+        taken, sent = asyncio.Event(), []
+
+        async def slow(scope, receive, send):
+            async def hold(message):
+                await taken.wait()
+                sent.append(message)
+
+            await app(scope, receive, hold)
+
+        asking = asyncio.create_task(call(slow, "POST", "/v1/query", questions, **LINES))
+        await asyncio.sleep(0.5)
+        held = app.memory.limit - app.memory.free
+        assert 1 << 16 < held < 1 << 22
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        await asyncio.sleep(0.1)
+        assert app.memory.free == app.memory.limit
+
+    asyncio.run(run())
+
+
 # The description
 
 

@@ -1,5 +1,6 @@
 """What is refused before LMDB sees it."""
 
+import contextlib
 import errno
 import os
 import random
@@ -172,3 +173,17 @@ def test_a_disk_that_cannot_allocate_the_lock_file(
     monkeypatch.setattr(os, "posix_fallocate", refuse)
     Environment.open(closed).close()
     assert (closed / "lock.mdb").stat().st_size == open_checks.LOCK_BYTES
+
+
+def test_random_damage_to_the_meta_pages_raises_named_errors_only(closed: Path) -> None:
+    whole = (closed / "data.mdb").read_bytes()
+    dice = random.Random(7)
+    for _ in range(300):
+        data = bytearray(whole)
+        for _ in range(dice.randrange(1, 6)):
+            data[dice.randrange(2) * 4096 + dice.randrange(152)] = dice.randrange(256)
+        (closed / "data.mdb").write_bytes(data)
+        descriptor = os.open(closed / "data.mdb", os.O_RDONLY)
+        with contextlib.suppress(FpdbError):
+            require_intact(descriptor, "data.mdb")
+        os.close(descriptor)

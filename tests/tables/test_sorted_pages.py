@@ -298,3 +298,19 @@ def test_a_damaged_page_is_reported_by_whoever_reads_it(tmp_path: Path) -> None:
             list(pages.scan(reader))
         with env.write() as txn, pytest.raises(DamagedError):
             pages.splice(txn, as_rows([(5,)], 1), pages.empty())
+
+
+def test_a_full_page_is_halved(undone: Any) -> None:
+    pages = KINDS[0]
+    fit = (LARGEST - 8 - 8) // 8
+
+    with undone() as txn:
+        rows = [(number * (TOP // fit),) for number in range(fit)]
+        pages.splice(txn, as_rows(rows, 1), pages.empty())
+        (page,) = entries(txn, pages)
+        assert LARGEST - 8 < len(page[1]) <= LARGEST
+        pages.splice(txn, as_rows([(5,)], 1), pages.empty())
+        sizes = [len(value) for _, value in entries(txn, pages)]
+        assert len(sizes) == 2
+        assert abs(sizes[0] - sizes[1]) <= 8
+        assert content(txn, pages) == sorted([*rows, (5,)])
