@@ -15,6 +15,8 @@ from fpdb.cli.options import argument, option, require, require_name, require_pa
     files=argument("FILE|DIR", "The documents, which are read twice."),
     output=option("--output -o FILE.html", "The page to write.", callback=require_page),
     db=option("--db DB", "Show the groups of a database, by its keys.", callback=require_name),
+    passages=option("--passages", "Show who has parts of whose texts."),
+    least=option("--least SHARE", "Of the parts, the least share of either text.", min=0, max=1),
     top=option("--top N", "The most groups to show.", min=1),
 )
 def report(
@@ -23,6 +25,8 @@ def report(
     output: Path = Path("report.html"),
     db: Path | None = None,
     similarity: float | None = None,
+    passages: bool = False,
+    least: float | None = None,
     top: int = 500,
     date_field: str | None = None,
     host_field: str | None = None,
@@ -38,6 +42,8 @@ def report(
     The page is one file of at most 5 MB, the least similar texts first.
     Verdicts given there are saved as pairs for fpdb eval.
     """
+    require(passages or least is None, "--least is one of --passages")
+    require(not passages or similarity is None, "--passages compares no whole texts")
     require(db is None or recipe is None, "--db has a recipe; --recipe is for texts without one")
     bad = BadRecords()
     with contextlib.nullcontext() if db is None else fpdb.open(db, readonly=True) as database:
@@ -48,6 +54,8 @@ def report(
             database=database,
             recipe=recipe or options.WEB,
             similarity=similarity,
+            passages=passages,
+            least=0.1 if least is None else least,
             top=top,
             date_field=date_field,
             host_field=host_field,
@@ -56,8 +64,12 @@ def report(
             on_bad=bad,
             on_progress=ProgressLine(),
         )
-    names = ("documents", "groups", "identical", "edited")
-    counts = {name: getattr(found, name) for name in names} | {"bad": bad.count}
+    counts = {"documents": found.documents, "groups": found.groups}
+    counts |= {"identical": found.identical, "edited": found.edited, "bad": bad.count}
+    noun = "group"
+    if passages:
+        noun, counts = "document", {"documents": found.documents, "copies": found.groups}
+        counts |= {"pairs": found.pairs, "bad": bad.count}
     more = {"missing": found.missing, "shown": found.shown, "size": found.size}
     more["invalid_utf8"] = found.counts.invalid_utf8
     render.summarise(
@@ -65,6 +77,6 @@ def report(
         render.listed(counts),
         render.counted("texts that weren't found in the sources, or have changed", found.missing),
         not_utf8(found.counts.invalid_utf8, found.counts.read),
-        f"{output}: {render.plural(found.shown, 'group')}, {render.size(found.size)}",
+        f"{output}: {render.plural(found.shown, noun)}, {render.size(found.size)}",
     )
     bad.settle(found.documents)

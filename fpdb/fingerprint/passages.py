@@ -11,6 +11,7 @@ import numpy as np
 
 from fpdb.arrays import Column, Places
 from fpdb.fingerprint.recipe import Recipe
+from fpdb.fingerprint.sketches import PlacedShingles
 from fpdb.models import Overlap, Passage
 
 
@@ -33,8 +34,14 @@ def overlap(recipe: Recipe, first: str, second: str) -> Overlap:
     Raises:
         InputError: A text is too large.
     """
-    text, own = recipe.placed_shingles(first)
-    other_text, other = recipe.placed_shingles(second)
+    return shared_passages(recipe.placed_shingles(first), recipe.placed_shingles(second))
+
+
+def shared_passages(
+    first: tuple[str, PlacedShingles], second: tuple[str, PlacedShingles]
+) -> Overlap:
+    """Find what two texts share, given them with their shingles."""
+    (text, own), (other_text, other) = first, second
     distinct, others = np.unique(own.hashes), np.unique(other.hashes)
     common = len(np.intersect1d(distinct, others, assume_unique=True))
     at = _counterparts(own.hashes, other.hashes)

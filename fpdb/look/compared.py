@@ -1,11 +1,11 @@
 """The documents of files as columns, of which a report asks what it asks of a database."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from fpdb.arrays import Column
+from fpdb.arrays import Column, Places
 from fpdb.documents import layout
 from fpdb.documents.prepare import Preparer
 from fpdb.fingerprint import Recipe
@@ -15,6 +15,7 @@ from fpdb.joins import Clustering
 from fpdb.joins.clusters import clustering_of
 from fpdb.joins.columns import GrowingColumn, GrowingTexts, Room, TextColumns
 from fpdb.models import Document, Key
+from fpdb.storage.format import Stored
 from fpdb.tables.bits import to_ints
 
 
@@ -35,17 +36,9 @@ class ComparedFiles:
 
     def fill(self, flow: Flow[Ingested], paths: Sequence[str]) -> None:
         """Read the documents of files, and count them."""
-        preparer, first = self._preparer.adapted(flow.reading.max_bytes), 0
-        for found in flow.prepared(flow.parts(paths), preparer, texts_only=True):
-            good = [isinstance(each, Record) for each in found.records]
-            self._numbers.add(first + np.flatnonzero(good))
-            first += len(good)
-            texts = TextColumns.of(found.documents, self._bits)
-            self._texts.add(texts)
-            short = int(np.count_nonzero(texts.short))
-            flow.counts.tally("short", short)
-            flow.counts.tally("added", len(texts) - short)
-            flow.show()
+        for numbers, found in numbered(flow, paths, self._preparer):
+            self._numbers.add(numbers)
+            self._texts.add(TextColumns.of(found, self._bits))
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -71,3 +64,19 @@ class ComparedFiles:
         side = self._texts.all[place : place + 1].side
         [fingerprint] = to_ints(side.fingerprints)
         return Document(key, fingerprint=fingerprint, digest=side.digests.tobytes())
+
+
+def numbered(
+    flow: Flow[Ingested], paths: Sequence[str], preparer: Preparer
+) -> Iterator[tuple[Places, list[Stored]]]:
+    """Yield the documents of files with the numbers of their records, and count them."""
+    first = 0
+    preparer = preparer.adapted(flow.reading.max_bytes)
+    for found in flow.prepared(flow.parts(paths), preparer, texts_only=True):
+        good = [isinstance(each, Record) for each in found.records]
+        short = sum(each.fingerprint is None for each in found.documents)
+        flow.counts.tally("short", short)
+        flow.counts.tally("added", len(found.documents) - short)
+        yield first + np.flatnonzero(good), found.documents
+        first += len(good)
+        flow.show()

@@ -1,42 +1,42 @@
-"""The report of a corpus: its groups of duplicates on a page of one file.
+"""The report of a corpus: its groups of duplicates, or its copied parts, on a page of one file.
 
-The sources are read twice. The first time, their documents are numbered and compared as columns,
-unless there is a database with their keys. The second time, the texts of the groups to
-show are kept, on disk. So memory grows with the documents in groups, and not with the texts.
+The sources are read twice. The first time, their documents are numbered, and compared as columns or
+stored in a scratch database with passages, unless there is a database with their keys. The second
+time, the texts to show are kept, on disk. So memory grows with the documents in groups or pairs,
+and not with the texts.
 """
 
 import contextlib
 import dataclasses
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 from fpdb.arrays import Marks, Places
 from fpdb.database import Database
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe, least_estimate
 from fpdb.flow import Flow, Ingested
-from fpdb.io.files import FORMATS, Paths, check_path, meter_of, path_names, read_parts
-from fpdb.io.records import BadRecord, Reading, Record
+from fpdb.io.files import Paths, path_names
+from fpdb.io.records import BadRecord, Reading
 from fpdb.joins.columns import Room
+from fpdb.look import parts
 from fpdb.look.compared import ComparedFiles
 from fpdb.look.figures import overview
-from fpdb.look.groups import NO_DAY, Groups
-from fpdb.look.listing import ListedGroup, ListedText, rendered
-from fpdb.look.page import first_line, percent, plural, write_report
+from fpdb.look.groups import Groups
+from fpdb.look.listing import ListedGroup, rendered
+from fpdb.look.page import percent, plural, write_report
 from fpdb.look.pair import ComparedTexts
+from fpdb.look.sources import MOST_NAMED, Sources
 from fpdb.look.texts import Texts
-from fpdb.models import require_similarity, require_whole, title_in
-from fpdb.scratch import scratch_folder
-from fpdb.threads import mapped
+from fpdb.models import require_similarity, require_whole
+from fpdb.scratch import Scratch, scratch_folder
 
-# Of a group, the different texts that are compared, and the copies of each that are named.
+# Of a group, the different texts that are compared.
 MOST_VERSIONS = 10
-_MOST_NAMED = 20
 _KINDS = {
     "edited": "edited",
     "identical": "identical only",
@@ -52,6 +52,9 @@ class Reported:
     Of the documents that could go, `identical` ones have the text of an earlier one of their group,
     and `edited` ones another. `shown` of the `groups` are in the file, which has `size` bytes. Of
     their texts, `missing` ones weren't in the sources, or had changed.
+
+    With passages, a group is a document that has parts of earlier ones, its sources, and `pairs`
+    counts these; none is `identical` or `edited`.
     """
 
     path: Path
@@ -63,6 +66,7 @@ class Reported:
     shown: int
     missing: int
     size: int
+    pairs: int = 0
 
 
 def report(
@@ -73,6 +77,8 @@ def report(
     database: Database | None = None,
     recipe: str | Recipe = "web",
     similarity: float | None = None,
+    passages: bool = False,
+    least: float = 0.1,
     top: int = 500,
     date_field: str | None = None,
     host_field: str | None = None,
@@ -94,9 +100,11 @@ def report(
             their keys.
         recipe: How texts are cleaned, if no database is given.
         similarity: The least similarity of near-duplicates; default 0.8, or that of the database.
+        passages: Show which documents have parts of earlier ones instead, and whose these are.
+        least: With passages, the least share of one of two documents that the other one has.
         top: The most groups that the page shows, if they have room: edited ones first, the least
-            similar first.
-        date_field: A field with a date, to show when copies appeared.
+            similar first; or documents with parts of others, those with the longest ones first.
+        date_field: A field with a date, to show when copies appeared, and which is the earlier one.
         host_field: A field with a host or a URL, to show who copies whom.
         kept: Which records stay, as `dedupe` returns it for the same files: of each group the first
             of these is shown as the kept one, and not simply the first one. Not with a database.
@@ -127,16 +135,19 @@ def report(
         )
     if database is None:
         reading = dataclasses.replace(reading, keyed=False)
+    if passages and (similarity is not None or kept is not None):
+        raise InputError(
+            "found passages, and what says which documents are near-duplicates",
+            hint="leave the passages, or the similarity and what is kept out",
+        )
     flow = Flow(Ingested(), reading, jobs, strict, on_bad, on_progress)
     with contextlib.ExitStack() as stack:
         scratch = stack.enter_context(scratch_folder())
-        store: Database | ComparedFiles
-        if database is None:
-            store = ComparedFiles(Room(scratch), recipe, similarity)
-            store.fill(flow, paths)
-        else:
-            store = database
-        if (limit := similarity or store.similarity) is None:
+        store: Database | ComparedFiles | None = database
+        if store is None:
+            store = _compared(flow, paths, scratch, recipe, similarity, passages=passages)
+        limit = similarity or store.similarity or 0.0
+        if not limit and not passages:
             raise InputError(
                 "found a database of bits, expected one that finds texts by their similarity",
                 hint="create it with a similarity, 0.8 for instance",
@@ -148,30 +159,50 @@ def report(
                 + (f": none of {bad} can be used" if flow.counts.bad else ""),
                 hint="name files with texts; are the format and the fields right?",
             )
-        groups = Groups(store.clustering(similarity=similarity), limit)
         texts = Texts(store, reading, scratch.path / "texts", paths)
+        fields = date_field, host_field
+        if passages and isinstance(store, Database):
+            found = parts.Parts(store.passage_pairs(least=least), Room(scratch))
+            sources = Sources(texts, found.keys, found, range(len(found.keys)))
+            sources.read(fields, jobs)
+            return _parts_written(found, sources, top, flow.counts, path)
+        groups = Groups(store.clustering(similarity=similarity), limit)
         chosen = _ChosenGroups(groups, texts, kept, top)
-        chosen.read((date_field, host_field), jobs)
+        chosen.sources.read(fields, jobs)
         return _written(chosen, flow.counts, path)
 
 
+def _compared(
+    flow: Flow[Ingested],
+    paths: list[str],
+    scratch: Scratch,
+    recipe: str | Recipe,
+    similarity: float | None,
+    *,
+    passages: bool,
+) -> Database | ComparedFiles:
+    """Return the documents of files under their numbers, ready to be compared."""
+    if passages:
+        place = scratch.path / "passages.fpdb"
+        database = Database.create(
+            place, recipe=recipe, similarity=None, keys="integer", passages=True
+        )
+        parts.fill(flow, paths, database)
+        return database
+    files = ComparedFiles(Room(scratch), recipe, similarity)
+    files.fill(flow, paths)
+    return files
+
+
 def _written(chosen: "_ChosenGroups", counts: Ingested, path: Path) -> Reported:
-    groups, paths, store = chosen.groups, chosen.texts.files, chosen.texts.database
+    groups, store = chosen.groups, chosen.sources.texts.database
     every, documents, limit = len(groups.starts), len(store), groups.similarity or 0.0
     listed = rendered([partial(chosen.listed, group) for group in chosen.numbers])
-    name = ", ".join(Path(path).name or path for path in paths[:3])
-    name += f" and {len(paths) - 3:,} more" if len(paths) > 3 else ""
     first = "first" if chosen.kept is None else "first that stays"
     numbers = [(f"{documents:,}", "documents", f"were compared: {_read(counts)}.")]
-    lost = ""
-    if missing := len(chosen.missing):
-        lost = (
-            f"{plural(missing, 'text of these groups is', 'texts of these groups are')} "
-            "missing here: the sources don't hold them, or they have changed."
-        )
     size = write_report(
         path,
-        f"Duplicates in {name}",
+        f"Duplicates in {_name(chosen.sources)}",
         f"{plural(every, 'group')} among {plural(documents, 'document')}, "
         f"with the limit {percent(limit)}",
         overview(groups, documents, numbers, first=first),
@@ -180,11 +211,52 @@ def _written(chosen: "_ChosenGroups", counts: Ingested, path: Path) -> Reported:
         every=every,
         none="No document is a near-duplicate of another one.",
         least=min(limit, chosen.lowest),
-        note=lost,
-        footer=f"Made by fpdb with the recipe {store.recipe.name} ({store.recipe.id}).",
+        **_notes(chosen.sources),
     )
-    edited, shown = groups.edited, len(listed)
-    return Reported(path, counts, documents, every, groups.identical, edited, shown, missing, size)
+    missing = len(chosen.sources.missing)
+    copies = groups.identical, groups.edited
+    return Reported(path, counts, documents, every, *copies, len(listed), missing, size)
+
+
+def _parts_written(
+    found: parts.Parts, sources: Sources, top: int, counts: Ingested, path: Path
+) -> Reported:
+    documents, every, pairs = len(sources.texts.database), len(found.starts), len(found.copies)
+    listed = parts.listed_copies(found, sources, top)
+    numbers = [(f"{documents:,}", "documents", f"were compared: {_read(counts)}.")]
+    size = write_report(
+        path,
+        f"Copied parts in {_name(sources)}",
+        f"{plural(every, 'document has', 'documents have')} parts of earlier ones, among "
+        f"{documents:,}",
+        parts.overview(found, numbers),
+        listed,
+        kinds=parts.KINDS,
+        every=every,
+        none="No document has a part of another one.",
+        noun="document",
+        orders=parts.ORDERS,
+        **_notes(sources),
+    )
+    missing = len(sources.missing)
+    return Reported(path, counts, documents, every, 0, 0, len(listed), missing, size, pairs)
+
+
+def _name(sources: Sources) -> str:
+    paths = sources.texts.files
+    more = f" and {len(paths) - 3:,} more" if len(paths) > 3 else ""
+    return ", ".join(Path(path).name or path for path in paths[:3]) + more
+
+
+def _notes(sources: Sources) -> dict[str, Any]:
+    """Return what a page says at its top of texts that are missing, and at its end."""
+    recipe, missing, lost = sources.texts.database.recipe, len(sources.missing), ""
+    if missing:
+        lost = (
+            f"{plural(missing, 'text of these groups is', 'texts of these groups are')} "
+            "missing here: the sources don't hold them, or they have changed."
+        )
+    return {"note": lost, "footer": f"Made by fpdb with the recipe {recipe.name} ({recipe.id})."}
 
 
 def _read(counts: Ingested) -> str:
@@ -201,94 +273,36 @@ def _read(counts: Ingested) -> str:
     return "; ".join(notes)
 
 
-class _SourceNames(NamedTuple):
-    """What the sources say of a document that is shown."""
-
-    key: str
-    source: str
-    title: str
-
-
 class _ChosenGroups:
-    """The groups to show, and what the sources say of them: their texts, keys and fields."""
+    """The groups to show, with what the sources say of them."""
 
     def __init__(
         self, groups: Groups, texts: Texts[Database | ComparedFiles], kept: Marks | None, top: int
     ) -> None:
-        self.groups, self.texts = groups, texts
+        self.groups = groups
         self.kept = None if kept is None else kept[groups.ids.astype(int)]
         # Edited groups come before groups of copies, and the least similar ones first.
         self.numbers: list[int] = groups.ordered()[:top].tolist()
         self.lowest = 1.0
-        self.missing: set[int] = set()
-        self._named: dict[int, _SourceNames] = {}
-        self._keys = texts.database.keys_of(groups.ids)
-        self._wanted: set[int] = set()
+        wanted: set[int] = set()
         for group in self.numbers:
             for rows in self._versions(group):
-                self._wanted.update(rows[:_MOST_NAMED].tolist(), [int(groups.originals[rows[0]])])
+                wanted.update(rows[:MOST_NAMED].tolist(), [int(groups.originals[rows[0]])])
+        self.sources = Sources(texts, texts.database.keys_of(groups.ids), groups, wanted)
 
     def _versions(self, group: int) -> list[Places]:
         return self.groups.versions(group, MOST_VERSIONS, self.kept)
 
-    def read(self, fields: tuple[str | None, str | None], jobs: int) -> None:
-        """Read the sources, whose documents go by their keys, or else by their numbers."""
-        groups, paths = self.groups, self.texts.files
-        rows = {key: row for row, key in enumerate(self._keys) if key is not None}
-        meter = meter_of("read the texts again", paths)
-        found = (read_parts(path, self._fields_of(path), progress=meter.add) for path in paths)
-        parts = mapped(lambda part: list(part()), chain.from_iterable(found), jobs)
-        names: set[str] = set()
-        with self.texts.written() as add:
-            for number, record in enumerate(chain.from_iterable(part for _, part in parts)):
-                if isinstance(record, Record):
-                    key = self.texts.key_of(record) if self.texts.reading.keyed else number
-                    if key is not None and key in rows:
-                        names.update(record.meta or {})
-                        self._note(rows[key], record, fields)
-                        if rows[key] in self._wanted:
-                            add(key, record.text or "")
-        given = (groups.days < NO_DAY).any(), (groups.hosts >= 0).any()
-        for kind, name, there in zip(("date", "host"), fields, given, strict=True):
-            if name and len(groups.ids) and not there:
-                raise InputError(
-                    f"found no {kind} in the field {name!r}, expected one in some document",
-                    hint=f"the fields are: {', '.join(sorted(names)[:20]) or 'none'}",
-                )
-
-    def _fields_of(self, path: str) -> Reading:
-        """Return how a source is read, with all fields, of which any may be missing."""
-        reading = self.texts.reading
-        form = check_path(path, reading)
-        if form and not FORMATS[form].has_fields:
-            return reading
-        return dataclasses.replace(reading, meta_field=(*reading.kept, "*"))
-
-    def _note(self, row: int, record: Record, fields: Sequence[str | None]) -> None:
-        """Keep the day and the host of a document, and its names if it is to be shown."""
-        # The field of the key isn't among the metadata.
-        meta = dict.fromkeys(self.texts.reading.keys, record.key) | (record.meta or {})
-        self.groups.note(row, *(meta.get(name or "") for name in fields))
-        if row in self._wanted:
-            # As a text, since a browser rounds large numbers; a path need not be Unicode.
-            key = str(record.source if record.key is None else record.key)
-            key = key.encode("utf-8", "replace").decode()
-            title = first_line(title_in(record.meta) or record.text or "")
-            self._named[row] = _SourceNames(key, record.source, title)
-
     def listed(self, group: int) -> ListedGroup:
         """Return a group, whose texts are compared with that of the kept document."""
-        groups, recipe = self.groups, self.texts.database.recipe
+        groups, sources = self.groups, self.sources
         found, bodies, titles = [], [], []
         for rows in self._versions(group):
             row = int(groups.originals[rows[0]])
-            named = [
-                self._named[each] for each in rows[:_MOST_NAMED].tolist() if each in self._named
-            ]
-            keys = list(dict.fromkeys(each.key for each in named))
-            found.append(ListedText(keys, len(rows), named[0].source if named else ""))
-            bodies.append(self._text(row))
-            titles.append(self._named[row].title if row in self._named else "")
+            found.append(sources.listed(rows.tolist()))
+            bodies.append(sources.text(row))
+            titles.append(sources.title(row))
+        recipe = sources.texts.database.recipe
         first, lowest, every = bodies[0], 1.0, int(groups.texts[group])
         for text, other in zip(found[1:], bodies[1:], strict=True):
             if first is not None and other is not None:
@@ -310,13 +324,3 @@ class _ChosenGroups:
             chain=every > 2 and lowest < least_estimate(groups.similarity or 0.0),
             copied=first if every == 1 else None,
         )
-
-    def _text(self, row: int) -> str | None:
-        """Return a text as it was when it was stored, and count it if it isn't there."""
-        key = self._keys[row]
-        document = None if key is None else self.texts.database.get(key)
-        text, note = self.texts.of(document) if document else (None, "")
-        if text is None or note:
-            self.missing.add(row)
-            return None
-        return text

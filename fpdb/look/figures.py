@@ -59,7 +59,10 @@ def overview(
         found.append(by_day("When copies appeared", f"{said}their group.", dated, "copies"))
     yield element("section", *found, class_="figures")
     if copying := groups.copies_by_host():
-        yield _by_host(copying)
+        said = (
+            "The first document of a group, by its date or else as it was read, is taken for the "
+        )
+        yield by_host(copying, f"{said}source of the others.", None)
 
 
 def _by_nearness(groups: Groups) -> Markup:
@@ -102,18 +105,21 @@ def by_day(title: str, sentence: str, found: Mapping[date, int], unit: str) -> M
     return bars(title, sentence, list(counts.items())[-_MOST_BARS:], unit)
 
 
-def _by_host(copying: Counter[tuple[str, str]]) -> Markup:
+def by_host(
+    copying: Counter[tuple[str, str]], sentence: str, words: Mapping[tuple[str, str], int] | None
+) -> Markup:
+    """Show whose documents hosts have, and how many words of them if these are given."""
     others = [(pair, count) for pair, count in copying.most_common() if pair[0] != pair[1]]
     own = copying.total() - sum(count for _, count in others)
-    rows = [(*pair, f"{count:,}") for pair, count in others[:_MOST_HOSTS]]
-    title, more = "Who has copies of whom", len(others) - len(rows)
-    said = (
-        "The first document of a group, by its date or else as it was read, is taken for the "
-        f"source of the others. {plural(own, 'copy is', 'copies are')} of the same host."
-    )
-    if more:
+    head, title = ["first at", "then at", "documents"], "Who has copies of whom"
+    rows = [[*pair, f"{count:,}"] for pair, count in others[:_MOST_HOSTS]]
+    if words is not None:
+        head.append("words or characters")
+        rows = [[*row, f"{words[pair]:,}"] for row, (pair, _) in zip(rows, others, strict=False)]
+    said = f"{sentence} {plural(own, 'copy is', 'copies are')} of the same host."
+    if more := len(others) - len(rows):
         said += f" {plural(more, 'further pair')} of hosts aren't listed."
-    hosts = table(("first at", "then at", "documents"), rows, title)
+    hosts = table(head, rows, title)
     return element("section", element("h3", title), element("p", said), hosts, class_="panel")
 
 

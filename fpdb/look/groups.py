@@ -24,24 +24,64 @@ _MILLISECONDS = 1e11
 _LONGEST_HOST = 253
 
 
-class Groups:
+class Origins:
+    """The days and the hosts of documents, by their rows.
+
+    `days` are ordinals, or NO_DAY, and `hosts` places among the `names`, or -1.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.days = np.full(count, NO_DAY, np.int32)
+        self.hosts = np.full(count, -1, np.int32)
+        self.names: dict[str, int] = {}
+
+    def note(self, row: int, day: object, host: object) -> None:
+        """Keep the day and the host of a document, if they are there."""
+        if found := parse_day(day):
+            self.days[row] = found.toordinal()
+        if name := host_of(host):
+            self.hosts[row] = self.names.setdefault(name, len(self.names))
+
+    @property
+    def dated(self) -> Marks:
+        """Marks of the documents with a day."""
+        return self.days < NO_DAY
+
+    def by_day(self, rows: Places) -> Counter[date]:
+        """Count documents by their day."""
+        days = self.days[rows]
+        return Counter(map(date.fromordinal, days[days < NO_DAY].tolist()))
+
+    def by_host(
+        self, sources: Places, copies: Places, words: Places | None = None
+    ) -> Counter[tuple[str, str]]:
+        """Count pairs of a source and a copy by their hosts, or their words."""
+        one, other = self.hosts[sources].astype(np.int64), self.hosts[copies]
+        known, names = (one >= 0) & (other >= 0), list(self.names)
+        weights = None if words is None else words[known]
+        found, places = np.unique((one * len(names) + other)[known], return_inverse=True)
+        counts = np.bincount(places, weights, len(found)).astype(int).tolist()
+        pairs = (divmod(number, len(names)) for number in found.tolist())
+        return Counter(
+            {(names[a], names[b]): count for (a, b), count in zip(pairs, counts, strict=True)}
+        )
+
+
+class Groups(Origins):
     """Groups of documents, with a row for each document, in the order of the `ids`.
 
     `firsts` has the row of the first document of the group, and `originals` that of the first one
     with the same text. `least` is the least similarity of the pairs of a document, and `shares`
     counts pairs by their similarity in percent. Where bits are compared, `similarity` is None,
     `least` the share of bits that are as in the first document of the group, and `shares` counts
-    documents by their distance from that one. `days` are ordinals, or NO_DAY, and `hosts` places
-    among the `names`, or -1.
+    documents by their distance from that one.
     """
 
     def __init__(self, found: Clustering, similarity: float | None) -> None:
+        super().__init__(len(found.ids))
         self.similarity = similarity
         self.ids, self.firsts, self.originals = found.ids, found.firsts, found.originals
         self.least, self.shares = found.least, found.shares
-        self.days = np.full(len(self.ids), NO_DAY, np.int32)
-        self.hosts = np.full(len(self.ids), -1, np.int32)
-        self.names: dict[str, int] = {}
         # The rows of a group are together in the order, from one of the starts on.
         self.order: Places = np.argsort(self.firsts, kind="stable")
         self.starts: Places = run_starts(self.firsts[self.order])
@@ -57,13 +97,6 @@ class Groups:
         self.originals = np.array([known[own] for own in fingerprints], np.int64)
         self.shares = np.bincount(np.array(distances, np.int64), minlength=1)
         self.least = 1 - np.array(distances) / bits
-
-    def note(self, row: int, day: object, host: object) -> None:
-        """Keep the day and the host of a document, if they are there."""
-        if found := parse_day(day):
-            self.days[row] = found.toordinal()
-        if name := host_of(host):
-            self.hosts[row] = self.names.setdefault(name, len(self.names))
 
     def _reduced(self, by: np.ufunc, column: NDArray[Any]) -> NDArray[Any]:
         ordered = column[self.order]
@@ -162,16 +195,11 @@ class Groups:
 
     def copies_by_day(self) -> Counter[date]:
         """Count the documents that aren't the first of their group by their day."""
-        _, copies = self._sides()
-        days = self.days[copies]
-        return Counter(map(date.fromordinal, days[days < NO_DAY].tolist()))
+        return self.by_day(self._sides()[1])
 
     def copies_by_host(self) -> Counter[tuple[str, str]]:
         """Count the documents that aren't the first of their group, by its host and theirs."""
-        sources, copies = self._sides()
-        pairs = zip(self.hosts[sources].tolist(), self.hosts[copies].tolist(), strict=True)
-        names = list(self.names)
-        return Counter((names[one], names[other]) for one, other in pairs if min(one, other) >= 0)
+        return self.by_host(*self._sides())
 
     def _sides(self) -> tuple[Places, Places]:
         """Return the copies, and for each the first of its group: by date, and as it was read."""

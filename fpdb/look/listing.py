@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from fpdb.look.page import facts, folded, language_of, percent, plural
-from fpdb.look.pair import ComparedTexts, excerpt
+from fpdb.look.pair import ColouredText, ComparedTexts, SharedTexts, excerpt
 from fpdb.markup import Markup, element
 
 MOST_BYTES = 5_000_000
@@ -19,13 +19,14 @@ _EXCERPT = 1_500
 class ListedText:
     """A text of a group: the keys of some of its documents, where one was read, and how many.
 
-    `pair` compares it with the first text of the group, if both are there.
+    `pair` compares it with the first text of the group, if both are there; `note` says more of it.
     """
 
     keys: list[str]
     documents: int = 1
     source: str = ""
-    pair: ComparedTexts | None = None
+    pair: ComparedTexts | SharedTexts | None = None
+    note: str = ""
 
 
 @dataclass
@@ -34,7 +35,8 @@ class ListedGroup:
 
     `label` is the number of documents in words, `least` the least similarity of the texts that are
     compared, `more` counts the texts that aren't there. In a chain, a text resembles only others
-    than the first. `copied` is the text, if there is one alone.
+    than the first. `copied` is the text, if there is one alone. `coloured` is the first text, if
+    the others are its sources.
     """
 
     title: str
@@ -46,6 +48,7 @@ class ListedGroup:
     more: int = 0
     chain: bool = False
     copied: str | None = None
+    coloured: ColouredText | None = None
     names: tuple[str, str] = ("Kept", "Near-duplicate")
     facts: dict[str, str] = field(default_factory=dict)
 
@@ -53,11 +56,13 @@ class ListedGroup:
 def rendered(groups: Sequence[Callable[[], ListedGroup]]) -> list[Markup]:
     """Render groups, the least similar first, without the last ones that have no room.
 
+    Documents with sources stay in their order.
+
     They are made one by one, so that few texts are in memory; and once more without long
     equal passages, if all would be too large.
     """
     for whole in (True, False):
-        found: list[tuple[bool, float, Markup]] = []
+        found: list[tuple[int, float, Markup]] = []
         left = MOST_BYTES - _FRAME
         for make in groups:
             group = make()
@@ -65,7 +70,8 @@ def rendered(groups: Sequence[Callable[[], ListedGroup]]) -> list[Markup]:
             size = len(html.encode("utf-8", "replace"))
             if size <= left:
                 left -= size
-                found.append((group.kind == "identical", group.least, html))
+                rank = (0, 0.0) if group.coloured else (group.kind == "identical", group.least)
+                found.append((*rank, html))
             elif whole or size < _LARGE:
                 break
         if len(found) == len(groups):
@@ -115,8 +121,11 @@ def _body(group: ListedGroup, *, whole: bool) -> Iterator[Markup]:
             f"similar is {percent(group.least)} similar. Documents between them connect them."
         )
         yield element("p", said, class_="warn")
-    if len(others) > 1 or group.more:
-        yield _tabs(others, group.more)
+    if group.coloured:
+        yield element("div", *group.coloured.drawn(whole=whole), class_="coloured")
+        yield _tabs("Show what is in the source", others, group.more, "further source")
+    elif len(others) > 1 or group.more:
+        yield _tabs("Compare the kept text with", others, group.more, "further text")
     names = [_names(group.names[0] if others else "Kept and copies", first)]
     for number, each in enumerate(others, 1):
         names.append(_names(group.names[1], each, data_text=number))
@@ -127,9 +136,10 @@ def _body(group: ListedGroup, *, whole: bool) -> Iterator[Markup]:
             sources = [text.source[-_LONGEST_KEY:] for text in (first, each) if text.source]
             details = {**pair.facts, **group.facts, "read at": " and ".join(sources)}
             rows = pair.drawn(whole=whole, both=False)
+            style = "texts shared" if group.coloured else "texts"
             content = [
                 element("p", pair.sentence, class_="facts"),
-                element("div", *rows, class_="texts", data_lang=pair.languages[1]),
+                element("div", *rows, class_=style, data_lang=pair.languages[1]),
                 folded("Details", facts(details)),
             ]
         yield element("section", *content, data_text=number)
@@ -141,14 +151,13 @@ def _body(group: ListedGroup, *, whole: bool) -> Iterator[Markup]:
         yield _MISSING
 
 
-def _tabs(others: Sequence[ListedText], more: int) -> Markup:
-    said = "Compare the kept text with"
+def _tabs(said: str, others: Sequence[ListedText], more: int, noun: str) -> Markup:
     parts = [element("span", said, class_="soft")]
     for number, each in enumerate(others, 1):
         text = f"{number}: {percent(each.pair.share)}" if each.pair else f"{number}"
         parts.append(element("button", text, type="button", data_choose=number))
     if more:
-        parts.append(element("span", f"{plural(more, 'further text')} left out", class_="soft"))
+        parts.append(element("span", f"{plural(more, noun)} left out", class_="soft"))
     return element("div", *parts, class_="tabs", role="group", aria_label=said)
 
 
@@ -159,6 +168,8 @@ def _names(role: str, text: ListedText, **more: object) -> Markup:
     for key in text.keys:
         shown = key if len(key) <= _LONGEST_KEY else f"{key[:_LONGEST_KEY]}…"
         parts.append(element("span", shown, class_="name", dir="auto"))
+    if text.note:
+        parts.append(element("span", text.note, class_="soft"))
     if (unnamed := text.documents - len(text.keys)) > 0:
         rest = f"and {plural(unnamed, 'further document')} with this text"
         parts.append(element("span", rest, class_="soft"))

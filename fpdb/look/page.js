@@ -64,6 +64,7 @@
         };
       }
       for (const each of all("[data-choose]", this.body)) each.onclick = () => this.choose(Number(each.dataset.choose));
+      for (const each of all("mark", this.body)) each.onclick = () => this.choose(Number(each.dataset.source));
       this.choose(1);
     }
     choose(text) {
@@ -77,14 +78,14 @@
       const verdict = verdicts[`${this.number}:${this.text}`];
       const unsaved = this.keys[0] === null || this.keys[this.text] === null;
       for (const bar of all(".verdict", this.body)) {
-        find(".soft", bar).textContent = (verdict ? `Your verdict: ${verdict}` : "Are they the same?")
+        if (save) find(".soft", bar).textContent = (verdict ? `Your verdict: ${verdict}` : "Are they the same?")
           + (unsaved ? " (not saved: a key is too long)" : "");
         for (const each of all("[data-verdict]", bar)) each.ariaPressed = String(each.dataset.verdict === verdict);
         find("[data-view=beside]", bar).textContent = beside ? "As one text" : "Side by side";
       }
     }
     judge(word) {
-      if (!this.body || !find(`section[data-text="${this.text}"] .verdict`, this.body)) return;
+      if (!save || !this.body || !find(`section[data-text="${this.text}"] .verdict`, this.body)) return;
       const name = `${this.number}:${this.text}`;
       if (verdicts[name] === word) delete verdicts[name];
       else verdicts[name] = word;
@@ -138,12 +139,13 @@
   const judged = () => groups.flatMap((group) => group.keys.map((key, text) =>
     [group.keys[0], key, verdicts[`${group.number}:${text}`]])).filter((row) => row.every(Boolean));
   function showExport() {
+    if (!save) return;
     const number = judged().length;
     save.textContent = number ? `Save ${count(number, "verdict")}` : "Save verdicts";
     save.disabled = !number;
     save.title = "As pairs.csv, which fpdb eval takes; pairs that you are unsure about are left out";
   }
-  save.onclick = () => {
+  if (save) save.onclick = () => {
     const quoted = (text) => `"${text.replaceAll('"', '""')}"`;
     const rows = judged().filter(([, , word]) => word !== "unsure")
       .map(([one, other, word]) => [quoted(one), quoted(other), word === "same" ? 1 : 0]);

@@ -30,9 +30,9 @@ _ORDERS = {
 }
 _KEYS = (
     "j and k: the next and the previous group; o: open or close it; n and p: the next and the "
-    "previous text in it; s, d and u: same, different, unsure, and the same key again takes it "
-    "back; /: search."
+    "previous text in it{}; /: search."
 )
+_JUDGED = "; s, d and u: same, different, unsure, and the same key again takes it back"
 
 
 def language_of(text: str) -> str | None:
@@ -110,14 +110,16 @@ def write_report(
     every: int,
     none: str,
     noun: str = "group",
+    orders: Mapping[str, str] = _ORDERS,
     least: float = 0.0,
     note: str = "",
     footer: str = "",
 ) -> int:
     """Write a page with content at its top and groups as they are rendered; return its bytes.
 
-    `kinds` are the kinds of groups, with the words for them; `every` counts also the groups that
-    aren't there, and if there is none, the page says `none`.
+    `kinds` are the kinds of groups, with the words for them, of which "open" are those without a
+    verdict, if they can have one. `every` counts also the groups that aren't there, and if there is
+    none, the page says `none`. With other `orders`, the given one is described otherwise.
     """
     program = _resource("page.js")
     part = f"This page shows {len(groups):,} of {plural(every, noun)}."
@@ -130,7 +132,7 @@ def write_report(
             *top,
             element("h2", f"{noun.capitalize()}s", id="groups"),
             *(element("p", said, class_="note") for said in notes if said),
-            *([_sortable(groups, noun, kinds, least)] if groups else []),
+            *([_sortable(groups, noun, kinds, orders, least)] if groups else []),
         ),
         element("footer", element("p", footer)),
         element("script", Markup(program)),
@@ -141,18 +143,32 @@ def write_report(
 
 
 def _sortable(
-    groups: Sequence[Markup], noun: str, kinds: Mapping[str, str], least: float
+    groups: Sequence[Markup],
+    noun: str,
+    kinds: Mapping[str, str],
+    orders: Mapping[str, str],
+    least: float,
 ) -> Markup:
     """Return a list of groups with what the program of the page needs."""
     search, lowest = "Search keys and titles", int(least * 100)
-    low, high = "Least similarity in percent", "Largest similarity in percent"
+    judged = "open" in kinds
+    measure = "similarity" if judged else "share"
+    low, high = f"Least {measure} in percent", f"Largest {measure} in percent"
     tools = [
         entry("", "search", "", "search", placeholder=search, aria_label=search),
         choice("Show", "kind", "", {"": "all", **kinds}),
-        entry("Similarity", "from", lowest, "number", min=0, max=100, aria_label=low),
+        entry(
+            "Similarity" if judged else "Share",
+            "from",
+            lowest,
+            "number",
+            min=0,
+            max=100,
+            aria_label=low,
+        ),
         entry("to", "to", 100, "number", min=0, max=100, aria_label=high),
-        choice("Sort", "order", "given", _ORDERS),
-        _button("Save verdicts", id="save"),
+        choice("Sort", "order", "given", orders),
+        *([_button("Save verdicts", id="save")] if judged else []),
         element("span", class_="total", role="status"),
     ]
     # The bar above each pair, of which the program takes a copy.
@@ -161,6 +177,7 @@ def _sortable(
         *(
             _button(word.capitalize(), data_verdict=word)
             for word in ("same", "different", "unsure")
+            if judged
         ),
         element("span", class_="spread"),
         _button("Show all", data_view="fold"),
@@ -170,7 +187,7 @@ def _sortable(
         "div",
         element("noscript", element("p", f"The {noun}s are opened by a script of this page.")),
         element("div", *tools, class_="tools"),
-        folded("Keyboard", element("p", _KEYS), class_="help"),
+        folded("Keyboard", element("p", _KEYS.format(_JUDGED if judged else "")), class_="help"),
         element("div", *groups, id="list"),
         element("template", *verdict, id="verdict"),
         id="app",

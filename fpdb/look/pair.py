@@ -3,13 +3,20 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
 
+import numpy as np
+
+from fpdb.arrays import Marks, run_starts
 from fpdb.fingerprint import Recipe, sketch_jaccard
 from fpdb.fingerprint.digits import format_fingerprint
+from fpdb.fingerprint.passages import shared_passages
 from fpdb.fingerprint.sketches import exact_shares
 from fpdb.look.differences import differences
 from fpdb.look.page import folded, language_of, percent, plural
 from fpdb.markup import Markup, element, table
+from fpdb.models import Passage
 
 # The characters of a text that are compared; in the explorer fewer, so that a page takes less than
 # a second, and features and votes only of texts with few shingles.
@@ -20,6 +27,13 @@ _MOST_SHINGLES = 1_500
 _LONG, _EDGE = 360, 140
 # Features that are named.
 _NAMED = 12
+# Passages of two texts that are shown, the least words of one (without spaces, characters), and the
+# characters around it; and the characters that no other source has, for one to have a colour.
+_SHOWN, _LEAST, _LEAST_DENSE, _AROUND = 20, 6, 8, 70
+_FRESH, _FRESH_DENSE = 30, 8
+# Sources with a colour of their own; and when no other one is looked for: after some that have
+# none, or when so much of the text has a source.
+MOST_SOURCES, _MISSED, _WHOLE = 8, 5, 0.98
 
 
 class ComparedTexts:
@@ -78,6 +92,129 @@ class ComparedTexts:
                 rows.change(piece.text, piece.other)
         rows.note(self._rest, "character", "at the end weren't compared")
         return rows.finished()
+
+
+# A text is compared with several ones after each other.
+_placed = lru_cache(4)(Recipe.placed_shingles)
+
+
+class SharedTexts:
+    """Two texts, and the passages of their beginnings that are in both, exact, the longest first.
+
+    The `text` and `other` are as they were given, unless the recipe changes their words.
+    """
+
+    def __init__(self, recipe: Recipe, text: str, other: str, *, most: int = _COMPARED) -> None:
+        found = shared_passages(*(_placed(recipe, each[:most]) for each in (text, other)))
+        self.text, self.other = found.text, found.other_text
+        self.languages = language_of(text), language_of(other)
+        self._unit = "character" if _is_unspaced(self.languages[0]) else "word"
+        least = _LEAST_DENSE if self._unit == "character" else _LEAST
+        chosen = (passage for passage in found.passages if passage.words >= least)
+        self.passages = sorted(chosen, key=lambda each: (-each.words, each.start))
+        self.own = _covered(self.text, [(each.start, each.end) for each in self.passages])
+        spans = [(each.other_start, each.other_end) for each in self.passages]
+        self.share = _share(self.text, self.own)
+        self.other_share = _share(self.other, _covered(self.other, spans))
+
+    @property
+    def size(self) -> str:
+        """The words in these passages, or the characters of a script without spaces."""
+        return plural(sum(map(self._size, self.passages)), self._unit)
+
+    def _size(self, passage: Passage) -> int:
+        return passage.words if self._unit == "word" else passage.end - passage.start
+
+    @property
+    def sentence(self) -> str:
+        """How much is in both."""
+        return (
+            f"{self.size} in {plural(len(self.passages), 'passage')} are in "
+            f"both: {percent(self.share)} of the document, {percent(self.other_share)} of the "
+            "source."
+        )
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """The exact numbers."""
+        return {"characters": f"{len(self.text):,} and {len(self.other):,}"}
+
+    def drawn(self, *, whole: bool = True, both: bool = True) -> list[Markup]:
+        """Return rows as those of `ComparedTexts`, with a passage and what is around it."""
+        rows = _PairRows(self.languages if both else self.languages[:1], whole=whole)
+        for passage in self.passages[:_SHOWN]:
+            _, start, end, other_start, other_end = passage
+            rows.note(self._size(passage), self._unit, "in both")
+            before = self.text[:start], self.other[:other_start]
+            rows.change(*(_around(each[-_AROUND:]) for each in before))
+            rows.equal(self.text[start:end], first=False, last=False)
+            after = self.text[end:], self.other[other_end:]
+            rows.change(*(_around(each[:_AROUND]) for each in after))
+        rows.note(len(self.passages) - _SHOWN, "passage", "more")
+        return rows.finished()
+
+
+class ColouredText:
+    """A text, in which each part has the colour of the first source that has it, too.
+
+    It is `complete` when hardly a further source would have a part of its own.
+    """
+
+    def __init__(self) -> None:
+        self.sources: list[SharedTexts] = []
+        self._missed = 0
+
+    def add(self, source: SharedTexts) -> bool:
+        """Take a source, if it has much that no other one has; return whether it was taken."""
+        if not self.sources:
+            self._owners = np.zeros(len(source.text), np.uint8)
+        fresh = source.own & (self._owners == 0)
+        least = _FRESH_DENSE if _is_unspaced(source.languages[0]) else _FRESH
+        taken = not self.complete and int(np.count_nonzero(fresh)) >= least
+        self._missed = 0 if taken else self._missed + 1
+        if taken:
+            self.sources.append(source)
+            self._owners[fresh] = len(self.sources)
+        return taken
+
+    @property
+    def complete(self) -> bool:
+        """Whether all sources have a colour, but for few words."""
+        full = len(self.sources) == MOST_SOURCES or self._missed == _MISSED
+        return full or self.share > _WHOLE
+
+    @property
+    def share(self) -> float:
+        """The share of the text that is in its sources."""
+        return _share(self.sources[0].text, self._owners > 0) if self.sources else 0.0
+
+    def drawn(self, *, whole: bool = True) -> list[Markup]:
+        """Return the text with marks; unless it is `whole`, long pieces are cut."""
+        if not self.sources:
+            return []
+        text, pieces = self.sources[0].text, list[str]()
+        bounds = [*run_starts(self._owners).tolist(), len(text)]
+        for start, end in pairwise(bounds):
+            piece, owner = text[start:end], int(self._owners[start])
+            if not whole and len(piece) > _LONG:
+                piece = f"{piece[:_EDGE]} ⋯ {piece[-_EDGE:]}"
+            pieces.append(element("mark", piece, data_source=owner) if owner else piece)
+        return [text_cell(self.sources[0].languages[0], *pieces)]
+
+
+def _covered(text: str, spans: Sequence[tuple[int, int]]) -> Marks:
+    marks = np.zeros(len(text), np.bool_)
+    for start, end in spans:
+        marks[start:end] = True
+    return marks
+
+
+def _share(text: str, marks: Marks) -> float:
+    return min(int(np.count_nonzero(marks)) / max(len(text.strip()), 1), 1.0)
+
+
+def _around(text: str) -> str:
+    return re.sub(r"\s+", " ", text)
 
 
 class _PairRows:

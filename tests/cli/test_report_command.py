@@ -21,7 +21,7 @@ def test_a_page_is_written(run, source, tmp_path):
     done = run("report", source, "-o", tmp_path / "out.html")
     assert (done.code, done.out) == (0, "")
     assert "documents 4, groups 1, identical 1, edited 1\n" in done.err
-    assert f"{tmp_path}/out.html: 1 group, 2" in done.err
+    assert f"{tmp_path}/out.html: 1 group, " in done.err
     assert (tmp_path / "out.html").read_text().startswith("<!doctype html>")
 
 
@@ -33,6 +33,22 @@ def test_a_database(run, source, tmp_path):
     assert "weren't found in the sources, or have changed: 1" in done.err
     done = run("report", source, "--db", tmp_path / "a.fpdb", "--recipe", "web")
     assert done.code == 2
+
+
+def test_copied_parts(run, source, tmp_path):
+    output = tmp_path / "out.html"
+    done = run("report", source, "--passages", "-o", output)
+    assert (done.code, done.out) == (0, "")
+    assert f"documents 4, copies 2, pairs 3\n{output}: 2 documents, " in done.err
+    done = run("report", source, "--passages", "--least", "1", "-o", output, "--json", "-q")
+    assert json.loads(done.out)["pairs"] == 1  # as b differs
+    for arguments in (["--least", ".5"], ["--passages", "--similarity", ".5"]):
+        assert run("report", source, "-o", output, *arguments).code == 2
+    assert run("create", tmp_path / "plain.fpdb").code == 0
+    assert run("ingest", tmp_path / "plain.fpdb", source).code == 0
+    done = run("report", source, "--passages", "--db", tmp_path / "plain.fpdb", "-o", output)
+    assert done.code == 3
+    assert "keeps no passages" in done.err
 
 
 def test_bad_records_are_counted(run, source, tmp_path):

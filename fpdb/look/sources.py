@@ -1,0 +1,118 @@
+"""What the sources of a report say of its documents: their names, texts, days and hosts."""
+
+import dataclasses
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from itertools import chain
+from typing import NamedTuple
+
+from fpdb.database import Database
+from fpdb.errors import InputError
+from fpdb.io.files import FORMATS, check_path, meter_of, read_parts
+from fpdb.io.records import Reading, Record
+from fpdb.look.compared import ComparedFiles
+from fpdb.look.groups import NO_DAY, Origins
+from fpdb.look.listing import ListedText
+from fpdb.look.page import first_line
+from fpdb.look.texts import Texts
+from fpdb.models import Key, title_in
+from fpdb.threads import mapped
+
+# The copies of a text that are named.
+MOST_NAMED = 20
+
+
+class _SourceNames(NamedTuple):
+    """What the sources say of a document that is shown."""
+
+    key: str
+    source: str
+    title: str
+
+
+@dataclass
+class Sources:
+    """The sources of documents, which have rows by their keys; the `wanted` rows are shown.
+
+    `missing` are rows whose text isn't there, or isn't as it was.
+    """
+
+    texts: Texts[Database | ComparedFiles]
+    keys: Sequence[Key | None]
+    origins: Origins
+    wanted: Collection[int]
+    missing: set[int] = field(default_factory=set)
+    _named: dict[int, _SourceNames] = field(default_factory=dict)
+
+    def read(self, fields: Sequence[str | None], jobs: int) -> None:
+        """Read the sources, given the fields with dates and hosts.
+
+        Their documents go by their keys, or else by their numbers.
+        """
+        paths, origins = self.texts.files, self.origins
+        rows = {key: row for row, key in enumerate(self.keys) if key is not None}
+        meter = meter_of("read the texts again", paths)
+        found = (read_parts(path, self._fields_of(path), progress=meter.add) for path in paths)
+        parts = mapped(lambda part: list(part()), chain.from_iterable(found), jobs)
+        names: set[str] = set()
+        with self.texts.written() as add:
+            for number, record in enumerate(chain.from_iterable(part for _, part in parts)):
+                if isinstance(record, Record):
+                    key = self.texts.key_of(record) if self.texts.reading.keyed else number
+                    if key is not None and key in rows:
+                        names.update(record.meta or {})
+                        self._note(rows[key], record, fields)
+                        if rows[key] in self.wanted:
+                            add(key, record.text or "")
+        given = (origins.days < NO_DAY).any(), (origins.hosts >= 0).any()
+        for kind, name, there in zip(("date", "host"), fields, given, strict=True):
+            if name and rows and not there:
+                raise InputError(
+                    f"found no {kind} in the field {name!r}, expected one in some document",
+                    hint=f"the fields are: {', '.join(sorted(names)[:20]) or 'none'}",
+                )
+
+    def _fields_of(self, path: str) -> Reading:
+        """Return how a source is read, with all fields, of which any may be missing."""
+        reading = self.texts.reading
+        form = check_path(path, reading)
+        if form and not FORMATS[form].has_fields:
+            return reading
+        return dataclasses.replace(reading, meta_field=(*reading.kept, "*"))
+
+    def _note(self, row: int, record: Record, fields: Sequence[str | None]) -> None:
+        """Keep the day and the host of a document, and its names if it is to be shown."""
+        # The field of the key isn't among the metadata.
+        meta = dict.fromkeys(self.texts.reading.keys, record.key) | (record.meta or {})
+        self.origins.note(row, *(meta.get(name or "") for name in fields))
+        if row in self.wanted:
+            # As a text, since a browser rounds large numbers; a path need not be Unicode.
+            key = str(record.source if record.key is None else record.key)
+            key = key.encode("utf-8", "replace").decode()
+            title = first_line(title_in(record.meta) or record.text or "")
+            self._named[row] = _SourceNames(key, record.source, title)
+
+    def listed(self, rows: Sequence[int]) -> ListedText:
+        """Return documents with the same text, of which the first one has a day and a host."""
+        named = [self._named[each] for each in rows[:MOST_NAMED] if each in self._named]
+        day, host = int(self.origins.days[rows[0]]), int(self.origins.hosts[rows[0]])
+        notes = [date.fromordinal(day).isoformat()] if day < NO_DAY else []
+        notes += [list(self.origins.names)[host]] if host >= 0 else []
+        keys = list(dict.fromkeys(each.key for each in named))
+        source = named[0].source if named else ""
+        return ListedText(keys, len(rows), source, note=", ".join(notes))
+
+    def title(self, row: int) -> str:
+        """Return the title of a document."""
+        return self._named[row].title if row in self._named else ""
+
+    def text(self, row: int) -> str | None:
+        """Return a text as it was when it was stored, and count it if it isn't there."""
+        key = self.keys[row]
+        document = None if key is None else self.texts.database.get(key)
+        text, note = self.texts.of(document) if document else (None, "")
+        if text is None or note:
+            self.missing.add(row)
+            return None
+        return text

@@ -1,0 +1,120 @@
+"""A report of copied parts shows what plain search for common runs of words finds."""
+
+import json
+import random
+import re
+from itertools import pairwise
+
+import pytest
+from outlines import Tree
+
+import fpdb
+
+CERTAIN, LEAST = 28, 6  # words of a passage that is found for certain, and that is shown at all
+RANDOM = random.Random(8)
+
+
+def words_of(count):
+    return [f"w{RANDOM.randrange(10**6)}" for _ in range(count)]
+
+
+@pytest.fixture(scope="module")
+def texts():
+    """Texts by their keys: of their own words, or with runs of words of others between these."""
+    texts = {f"source-{number}": words_of(RANDOM.randrange(80, 200)) for number in range(8)}
+    for number in range(20):
+        copy = words_of(20)
+        for key in RANDOM.sample(sorted(texts), RANDOM.randrange(1, 4)):
+            start = RANDOM.randrange(30)
+            copy += texts[key][start : start + RANDOM.randrange(30, 60)] + words_of(9)
+        texts[f"copy-{number}"] = copy
+    return {key: " ".join(words) for key, words in texts.items()}
+
+
+def common_runs(text, other):
+    """Return the longest runs of words that both texts have, by definition."""
+    own, its = text.split(), f" {other} "
+    places = [0, *(at for at in range(1, len(own)) if f" {own[at - 1]} {own[at]} " not in its)]
+    runs = (" ".join(own[start:end]) for start, end in pairwise([*places, len(own)]))
+    return [run for run in runs if f" {run} " in its and len(run.split()) >= CERTAIN]
+
+
+def copies_of(path):
+    """Return for each copy of a report its key, its text, its parts by source, and its passages."""
+    for box in Tree(path.read_text("utf-8")).root.all("article"):
+        [names], [coloured] = box.all(of="names"), box.all(of="coloured")
+        key, *sources = [next(each.all(of="name")).text for each in names.children]
+        parts = {source: [] for source in sources}
+        for mark in coloured.all("mark"):
+            parts[sources[int(mark.attributes["data-source"]) - 1]].append(mark.text)
+        passages = {
+            source: [
+                re.sub(r"\s+", " ", "".join(c for c in cell.children if isinstance(c, str))).strip()
+                for cell in section.all(of="text")
+            ]
+            for source, section in zip(sources, box.all("section"), strict=True)
+        }
+        yield key, coloured.text, parts, passages
+
+
+@pytest.mark.parametrize("dated", [False, True])
+@pytest.mark.parametrize("stored", [False, True])
+def test_all_parts_are_shown(texts, tmp_path, dated, stored):
+    source, output = tmp_path / "texts.jsonl", tmp_path / "out.html"
+    # With dates, the order is that of the days, and not that of the file.
+    keys = sorted(texts) if dated else list(texts)
+    days = {
+        key: f"2024-{1 + number // 28:02}-{1 + number % 28:02}" for number, key in enumerate(texts)
+    }
+    records = [{"id": key, "text": texts[key], "day": days[key], "at": key[0]} for key in keys]
+    source.write_text("".join(json.dumps(each) + "\n" for each in records))
+    options = {"date_field": "day", "host_field": "at"} if dated else {}
+    if stored:
+        options["database"] = fpdb.create(tmp_path / "a.fpdb", passages=True)
+        fpdb.ingest(options["database"], source)
+    found = fpdb.report(source, output, passages=True, least=0.01, **options)
+    assert (found.documents, found.shown, found.missing) == (28, found.groups, 0)
+    order, shown = list(texts), {}
+    for key, text, parts, passages in copies_of(output):
+        assert text == texts[key]
+        shown[key] = parts
+        for other, own in parts.items():
+            assert order.index(other) < order.index(key)
+            assert own
+            assert all(part in texts[other] for part in own)
+            lengths = [len(passage.split()) for passage in passages[other]]
+            assert lengths == sorted(lengths, reverse=True)
+            assert min(lengths) >= LEAST
+            assert all(f" {each} " in f" {texts[other]} " for each in passages[other])
+    for number, key in enumerate(texts):
+        marked = {
+            word for own in shown.get(key, {}).values() for part in own for word in part.split()
+        }
+        for other in order[:number]:
+            for run in common_runs(texts[key], texts[other]):
+                # A source that has few words more than another one has no colour.
+                assert len(set(run.split()) - marked) <= 5
+
+
+def test_hosts_and_missing_texts(texts, tmp_path):
+    """Words are counted by hosts; a copy whose text isn't there is listed without its parts."""
+    source, output = tmp_path / "texts.jsonl", tmp_path / "out.html"
+    own, other = (" ".join(words_of(100)) for _ in range(2))
+    records = [
+        {"id": "a", "text": own, "at": "one"},
+        {"id": "b", "text": f"{other} {own}", "at": "two"},
+    ]
+    source.write_text("".join(json.dumps(each) + "\n" for each in records))
+    with fpdb.create(tmp_path / "a.fpdb", passages=True) as database:
+        fpdb.ingest(database, source)
+        found = fpdb.report(source, output, database=database, passages=True, host_field="at")
+        table = [
+            [cell.text for cell in row.all("td")] for row in Tree(output.read_text()).root.all("tr")
+        ]
+        [row] = [row for row in table if row[:2] == ["one", "two"]]
+        assert (found.groups, found.pairs, row[2]) == (1, 1, "1")
+        assert abs(int(row[3]) - 100) < 20
+        source.write_text(json.dumps(records[0]) + "\n")
+        found = fpdb.report(source, output, database=database, passages=True)
+        assert (found.groups, found.shown, found.missing) == (1, 1, 1)
+        assert "weren&#x27;t found in the sources" in output.read_text()
