@@ -14,7 +14,6 @@ from fpdb.results import PART_PAIRS
 @takes(
     target=Output,
     passages=option("--passages", "List pairs that share a part."),
-    least=option("--least SHARE", "Of the parts, the least share of either text.", min=0, max=1),
 )
 def pairs(
     path: Path,

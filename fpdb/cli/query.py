@@ -40,7 +40,6 @@ _COUNTS = ("queries", "with a match", "matches", "incomplete")
     target=Output,
     limit=option("--limit -n N", "At most N matches of each.", min=1),
     passages=option("--passages", "Find documents that share a part of each."),
-    least=option("--least SHARE", "Of the parts, the least share of either text.", min=0, max=1),
     exit_code=option("--exit-code", "Exit with 1 if nothing matched, as grep."),
 )
 def query(

@@ -16,7 +16,6 @@ from fpdb.cli.options import argument, option, require, require_name, require_pa
     output=option("--output -o FILE.html", "The page to write.", callback=require_page),
     db=option("--db DB", "Show the groups of a database, by its keys.", callback=require_name),
     passages=option("--passages", "Show who has parts of whose texts."),
-    least=option("--least SHARE", "Of the parts, the least share of either text.", min=0, max=1),
     top=option("--top N", "The most groups to show.", min=1),
 )
 def report(
