@@ -117,9 +117,7 @@ _SHARED: dict[str, Any] = {
         "--similarity J", "Least similarity; default the stored one or 0.8.", min=0.0, max=1.0
     ),
     "k": option("--k -k K", "Compare bits: the largest distance.", min=0),
-    "least": option(
-        "--least SHARE", "Of the parts, the least share of either text.", min=0, max=1
-    ),
+    "least": option("--least SHARE", "Of the parts, the least share of either text.", min=0, max=1),
     "jobs": option("--jobs -j N", "Number of threads; 0: all processors.", min=0, max=MOST),
     "strict": option("--strict", "Stop at the first bad record, with exit code 3."),
     "skip_duplicates": option(
