@@ -63,19 +63,22 @@ def report(
             on_bad=bad,
             on_progress=ProgressLine(),
         )
-    counts = {"documents": found.documents, "groups": found.groups}
-    counts |= {"identical": found.identical, "edited": found.edited, "bad": bad.count}
-    noun = "group"
+    _summarise(found, bad.count, passages=passages)
+    bad.settle(found.documents)
+
+
+def _summarise(found: fpdb.Reported, bad: int, *, passages: bool) -> None:
+    noun, counts = "group", {"documents": found.documents, "groups": found.groups}
+    counts |= {"identical": found.identical, "edited": found.edited, "bad": bad}
     if passages:
         noun, counts = "document", {"documents": found.documents, "copies": found.groups}
-        counts |= {"pairs": found.pairs, "bad": bad.count}
+        counts |= {"pairs": found.pairs, "bad": bad}
     more = {"missing": found.missing, "shown": found.shown, "size": found.size}
     more["invalid_utf8"] = found.counts.invalid_utf8
     render.summarise(
-        {"path": str(output)} | counts | more,
+        {"path": str(found.path)} | counts | more,
         render.listed(counts),
         render.counted("texts that weren't found in the sources, or have changed", found.missing),
         not_utf8(found.counts.invalid_utf8, found.counts.read),
-        f"{output}: {render.plural(found.shown, noun)}, {render.size(found.size)}",
+        f"{found.path}: {render.plural(found.shown, noun)}, {render.size(found.size)}",
     )
-    bad.settle(found.documents)

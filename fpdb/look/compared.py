@@ -36,7 +36,7 @@ class ComparedFiles:
 
     def fill(self, flow: Flow[Ingested], paths: Sequence[str]) -> None:
         """Read the documents of files, and count them."""
-        for numbers, found in numbered(flow, paths, self._preparer):
+        for numbers, found in numbered_texts(flow, paths, self._preparer):
             self._numbers.add(numbers)
             self._texts.add(TextColumns.of(found, self._bits))
 
@@ -66,7 +66,7 @@ class ComparedFiles:
         return Document(key, fingerprint=fingerprint, digest=side.digests.tobytes())
 
 
-def numbered(
+def numbered_texts(
     flow: Flow[Ingested], paths: Sequence[str], preparer: Preparer
 ) -> Iterator[tuple[Places, list[Stored]]]:
     """Yield the documents of files with the numbers of their records, and count them."""

@@ -123,23 +123,9 @@ def report(
     require_whole("top", top, 1)
     require_similarity(similarity)
     paths, path, reading = path_names(paths), Path(output), reading or Reading()
-    if database is not None and kept is not None:
-        raise InputError(
-            "found a database and what is kept of the records of files, expected one of them",
-            hint="the documents of a database aren't in the order of the files; leave one out",
-        )
-    if "-" in paths:
-        raise InputError(
-            "found standard input, expected files: they are read twice",
-            hint="save it to a file first",
-        )
+    _require_fit(paths, kept, similarity, database=database is not None, passages=passages)
     if database is None:
         reading = dataclasses.replace(reading, keyed=False)
-    if passages and (similarity is not None or kept is not None):
-        raise InputError(
-            "found passages, and what says which documents are near-duplicates",
-            hint="leave the passages, or the similarity and what is kept out",
-        )
     flow = Flow(Ingested(), reading, jobs, strict, on_bad, on_progress)
     with contextlib.ExitStack() as stack:
         scratch = stack.enter_context(scratch_folder())
@@ -170,6 +156,32 @@ def report(
         chosen = _ChosenGroups(groups, texts, kept, top)
         chosen.sources.read(fields, jobs)
         return _written(chosen, flow.counts, path)
+
+
+def _require_fit(
+    paths: list[str],
+    kept: Marks | None,
+    similarity: float | None,
+    *,
+    database: bool,
+    passages: bool,
+) -> None:
+    """Raise InputError if arguments exclude each other, or the sources can't be read twice."""
+    if database and kept is not None:
+        raise InputError(
+            "found a database and what is kept of the records of files, expected one of them",
+            hint="the documents of a database aren't in the order of the files; leave one out",
+        )
+    if "-" in paths:
+        raise InputError(
+            "found standard input, expected files: they are read twice",
+            hint="save it to a file first",
+        )
+    if passages and (similarity is not None or kept is not None):
+        raise InputError(
+            "found passages, and what says which documents are near-duplicates",
+            hint="leave the passages, or the similarity and what is kept out",
+        )
 
 
 def _compared(
@@ -229,7 +241,7 @@ def _parts_written(
         f"Copied parts in {_name(sources)}",
         f"{plural(every, 'document has', 'documents have')} parts of earlier ones, among "
         f"{documents:,}",
-        parts.overview(found, numbers),
+        parts.parts_overview(found, numbers),
         listed,
         kinds=parts.KINDS,
         every=every,

@@ -10,7 +10,7 @@ from fpdb.arrays import Places, run_starts
 from fpdb.database import Database
 from fpdb.flow import Flow, Ingested
 from fpdb.joins.columns import GrowingColumn, Room
-from fpdb.look.compared import numbered
+from fpdb.look.compared import numbered_texts
 from fpdb.look.figures import bars, by_day, by_host
 from fpdb.look.groups import Origins
 from fpdb.look.listing import ListedGroup, rendered
@@ -34,7 +34,7 @@ _READ = 1 << 12
 
 def fill(flow: Flow[Ingested], paths: Sequence[str], database: Database) -> None:
     """Store the documents of files in an empty database, under the numbers of their records."""
-    for numbers, found in numbered(flow, paths, database.preparer):
+    for numbers, found in numbered_texts(flow, paths, database.preparer):
         named = zip(numbers.tolist(), found, strict=True)
         database.add_prepared([each._replace(id=number, key=number) for number, each in named])
 
@@ -138,7 +138,7 @@ def _listed(parts: Parts, sources: Sources, place: int) -> ListedGroup:
     )
 
 
-def overview(parts: Parts, numbers: Sequence[tuple[str, str, str]]) -> Iterator[Markup]:
+def parts_overview(parts: Parts, numbers: Sequence[tuple[str, str, str]]) -> Iterator[Markup]:
     """Yield numbers and pictures of copied parts, and whose parts hosts have."""
     whole = int(np.count_nonzero(parts.shares >= _WHOLE))
     first = "by the date, or else as it was read" if parts.dated.any() else "as it was read"
