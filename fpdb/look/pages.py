@@ -14,8 +14,15 @@ from fpdb.io.html import html_text
 from fpdb.look.figures import by_day, overview
 from fpdb.look.groups import NO_DAY, Groups
 from fpdb.look.listing import heading
-from fpdb.look.page import cards, choice, entry, facts, percent, plural
-from fpdb.look.pair import ComparedSide, comparison, excerpt
+from fpdb.look.page import cards, choice, entry, facts, folded, percent, plural
+from fpdb.look.pair import (
+    COMPARED_AT_ONCE,
+    ColouredText,
+    ComparedSide,
+    SharedTexts,
+    comparison,
+    excerpt,
+)
 from fpdb.look.visit import (
     ROWS,
     ServedPage,
@@ -280,6 +287,7 @@ def document_page(visit: Visit) -> ServedPage:
         *excerpt(text.text, _EXCERPT),
         element("h2", "Near it"),
         _table(visit, _NEAR, visit.documents(keys), document),
+        *(_parts(visit, text.text, document.key) if text.text else ()),
     )
 
 
@@ -291,7 +299,7 @@ def near_page(visit: Visit) -> ServedPage:
     box = element("textarea", text, name="text", required="", aria_label=label, rows=9)
     said = (
         "Paste a text, the HTML of a page or a fingerprint, to see which stored documents are "
-        "near, and why. It isn't stored."
+        "near, and why, and which have parts of it if the database keeps passages. It isn't stored."
     )
     return visit.framed(
         "Near a text",
@@ -331,6 +339,41 @@ def _answers(visit: Visit, kind: str, given: str) -> Iterator[Markup]:
         yield comparison(database.recipe, own, visit.side(database[chosen]))
     elif kind == "html":
         yield from excerpt(text, _EXCERPT)
+    if text is not None:
+        yield from _parts(visit, text)
+
+
+def _parts(visit: Visit, text: str, own: Key | None = None) -> Iterator[Markup]:
+    """Show which other documents have parts of a text, if the database keeps passages.
+
+    The parts are shown as well if the texts of these are there.
+    """
+    database, coloured = visit.database, ColouredText()
+    if not database.preparer.catalog.passaged:
+        return
+    yield element("h2", "Its parts elsewhere")
+    found = database.passages(text, limit=_SHOWN)
+    rows, shown = [], list[Markup]()
+    for match in [each for each in found if each.key != own]:
+        colour = ""
+        if not coloured.complete and (side := visit.side(database[match.key])).text:
+            shared = SharedTexts(database.recipe, text, side.text or "", most=COMPARED_AT_ONCE)
+            if coloured.add(shared):
+                colour = element("mark", data_source=len(coloured.sources))
+                parts = element("div", *shared.drawn(), class_="shared")
+                shown.append(folded(f"{len(shown) + 1}: {match.key}", parts))
+        shares = percent(match.share), percent(match.other_share)
+        rows.append((colour, key_link(match.key), f"{match.words:,}", *shares))
+    if found.boilerplate:
+        said = f"{found.boilerplate:,} words or characters of it are in too many documents to say."
+        yield element("p", said, class_="soft")
+    if not rows:
+        yield element("p", "No document has a part of it.")
+        return
+    head = "", "key", "words or characters, about", "share of this text", "share of that one"
+    yield table(head, rows, "Documents with parts of it")
+    if shown:
+        yield element("section", *coloured.drawn(), *shown, class_="coloured")
 
 
 def verdict_page(visit: Visit) -> ServedPage:

@@ -20,7 +20,7 @@ from fpdb.models import Passage
 
 # The characters of a text that are compared; in the explorer fewer, so that a page takes less than
 # a second, and features and votes only of texts with few shingles.
-_COMPARED, _COMPARED_AT_ONCE = 100_000, 40_000
+_COMPARED, COMPARED_AT_ONCE = 100_000, 40_000
 _MOST_SHINGLES = 1_500
 # Equal passages that are longer than the first are shown at their ends, as long as the second;
 # without spaces between words, half of it.
@@ -326,13 +326,13 @@ def comparison(recipe: Recipe, first: ComparedSide, second: ComparedSide) -> Mar
         names.append(element("div", element("b", side.name), note))
     parts = [element("div", *names, class_="names")]
     if first.text is not None and second.text is not None:
-        found = ComparedTexts(recipe, first.text, second.text, most=_COMPARED_AT_ONCE)
+        found = ComparedTexts(recipe, first.text, second.text, most=COMPARED_AT_ONCE)
         said = f" {percent(found.contained)} of the smaller one is in the other."
         contained = said if found.contained else ""
         parts.append(element("p", found.sentence, contained, class_="facts"))
         parts.append(element("div", *found.drawn()))
     else:
-        parts += excerpt(first.text or second.text, _COMPARED_AT_ONCE)
+        parts += excerpt(first.text or second.text, COMPARED_AT_ONCE)
     return element("section", *parts, _why(recipe, first, second))
 
 

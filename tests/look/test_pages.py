@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import numpy as np
 import pytest
-from outlines import Outline
+from outlines import Outline, Tree
 
 import fpdb
 from fpdb.io.tables import read_pairs
@@ -231,6 +231,30 @@ def test_documents_are_listed_by_prefix_and_shown(reader):
     ]
     assert "found no document" in reader.get("document?key=nothing", 404)
     reader.get("nothing", 404)
+
+
+def test_the_parts_of_a_text_are_coloured(tmp_path):
+    """The sources of a text come with the largest part first, and each part has a colour."""
+    texts = {
+        "a": " ".join(WORDS[:90]),
+        "b": " ".join(WORDS[200:260]),
+        "c": " ".join(WORDS[300:340]),
+    }
+    source = tmp_path / "texts.jsonl"
+    source.write_text("".join(json.dumps({"id": key, "text": texts[key]}) + "\n" for key in "abc"))
+    asked = " ".join([*WORDS[200:250], *WORDS[600:620], *WORDS[10:80]])
+    with fpdb.create(tmp_path / "a.fpdb", passages=True) as database:
+        fpdb.ingest(database, source)
+        for given in ([], [str(source)]):
+            with explored(database, texts=given) as explorer:
+                visitor = Visitor(explorer)
+                page = Tree(visitor.post("near", text=asked, kind="text")).root
+                assert re.findall(r'href="document\?key=(.)"', visitor.seen) == ["a", "b"]
+                marks = [each.text for box in page.all(of="coloured") for each in box.all("mark")]
+                parts = [" ".join(WORDS[200:250]), " ".join(WORDS[10:80])]
+                assert marks == (parts if given else [])
+                visitor.get("document?key=a")
+                assert ("No document has a part of it." in visitor.seen) == bool(given)
 
 
 def test_what_is_near_a_text_html_or_a_fingerprint(reader):
