@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
-import typer
 from typer import rich_utils
 
 from fpdb.cli.app import program
@@ -29,7 +28,8 @@ INTRODUCTION = """\
 
 # Command line
 
-`fpdb COMMAND --help`, or `-h`, prints what this page says of a command. Options follow the command.
+`fpdb COMMAND --help`, or `-h`, prints what this page says of a command, but for what few need,
+which it only names: `--help-all` prints all. Options follow the command.
 
 ## Shared options
 
@@ -60,7 +60,7 @@ def main() -> None:
     PAGE.write_text(page(program()), encoding="utf-8")
 
 
-def page(program: typer.Typer) -> str:
+def page(program: Any) -> str:
     commands = list(_commands(program))
     shared = _shared(commands)
     lines = [_line(written, text, *details) for (written, text), details in shared.items()]
@@ -118,8 +118,10 @@ def _line(written: str, *texts: str) -> str:
 
 def _parameters(command: Any, context: Any) -> Iterator[Parameter]:
     for parameter in command.params:
-        if not parameter.hidden:
-            written, text = parameter.get_help_record(context)
+        hidden, parameter.hidden = parameter.hidden, False  # hidden ones have no record
+        written, text = parameter.get_help_record(context)
+        parameter.hidden = hidden
+        if parameter.name not in ("install_completion", "show_completion"):
             is_option = parameter.param_type_name == "option"
             yield Parameter(
                 max(parameter.opts, key=len) if is_option else "",
@@ -129,14 +131,14 @@ def _parameters(command: Any, context: Any) -> Iterator[Parameter]:
             )
 
 
-def commands(program: typer.Typer) -> list[tuple[str, Any, str]]:
-    """Return each command that is not hidden: its path (`fpdb create`), itself, its help text."""
+def commands(program: Any) -> list[tuple[str, Any, str]]:
+    """Return each command: its path (`fpdb create`), itself, its help text."""
     return [(each.path, each.command, each.help) for each in _commands(program)]
 
 
 @cache  # laying out all help texts takes a second
-def _commands(program: typer.Typer) -> list[Command]:
-    return list(_walk(typer.main.get_command(program), "fpdb", None))
+def _commands(program: Any) -> list[Command]:
+    return list(_walk(program, "fpdb", None))
 
 
 # typer carries its own copy of click, so the commands are known here by what they can do.
@@ -152,8 +154,7 @@ def _walk(command: Any, name: str, parent: Any) -> Iterator[Command]:
     if hasattr(command, "list_commands"):
         for child_name in command.list_commands(context):
             child = command.get_command(context, child_name)
-            if not child.hidden:
-                yield from _walk(child, child_name, context)
+            yield from _walk(child, child_name, context)
 
 
 def help_text(command: Any, context: Any) -> str:

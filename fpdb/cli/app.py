@@ -31,9 +31,11 @@ _PANELS = {
     "Find": "ingest query dedupe pairs clusters copies",
     "Look": "report explore compare eval",
     "Connect": "serve follow load export",
-    "Maintain": "create get delete stats check backup hold compact swap merge repair",
+    "Maintain": "create get delete stats check backup compact hold swap merge repair",
     "Recipes": "fingerprint plan recipes",
 }
+# Only named at the end of the help; --help-all shows them.
+_RARE = {"load", "hold", "swap", "merge", "repair", "fingerprint", "plan", "recipes"}
 _COMMANDS = {name: panel for panel, names in _PANELS.items() for name in names.split()}
 _MODULES = {"clusters": "pairs", "eval": "evaluate", "delete": "get"} | dict.fromkeys(
     ("stats", "check", "backup", "hold", "compact", "swap", "merge", "repair"), "maintain"
@@ -51,7 +53,17 @@ def _options(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", help="Print the version.", callback=_print_version, is_eager=True
+            "--version", "-V", help="Print the version.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+    _all: Annotated[
+        bool,
+        typer.Option(
+            "--help-all",
+            help="Show all commands and options.",
+            hidden=True,
+            callback=render.show_all_help,
+            is_eager=True,
         ),
     ] = False,
 ) -> None:
@@ -69,7 +81,7 @@ def _import_numpy() -> None:
 
 
 @functools.cache
-def program(only: str | None = None) -> typer.Typer:
+def program(only: str | None = None) -> Any:
     """Return the command line, with all commands unless `only` names one, or needs none.
 
     What a command doesn't need isn't imported then.
@@ -86,24 +98,26 @@ def program(only: str | None = None) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_options)
-    names = [only] if only in _COMMANDS else [] if only == "--version" else list(_COMMANDS)
+    names = [only] if only in _COMMANDS else [] if only in ("--version", "-V") else list(_COMMANDS)
     if names:
         _import_numpy()
     for name in names:
         from fpdb.cli.options import with_common  # not for --version
 
         module = importlib.import_module(f"fpdb.cli.{_MODULES.get(name, name)}")
-        panel = _COMMANDS[name]
-        if name == "recipes":
-            group = typer.Typer(help=module.HELP, rich_markup_mode="rich", no_args_is_help=True)
-            for each, function in module.COMMANDS.items():
-                group.command(each)(with_common(function, json=True))
-            app.add_typer(group, name=name, rich_help_panel=panel)
-        else:
-            function = getattr(module, "evaluate" if name == "eval" else name)
-            command = with_common(function, json=name not in _WITHOUT_JSON)
-            app.command(name, rich_help_panel=panel)(command)
-    return app
+        function = getattr(module, "evaluate" if name == "eval" else name)
+        command = with_common(function, json=name not in _WITHOUT_JSON)
+        app.command(
+            name,
+            rich_help_panel=_COMMANDS[name],
+            hidden=name in _RARE,
+        )(command)
+    found: Any = typer.main.get_command(app)
+    for each in found.params:
+        each.hidden = each.hidden or each.name in ("install_completion", "show_completion")
+    for command in (found, *found.commands.values()):
+        command.epilog = render.rare_ones(command)
+    return found
 
 
 def run(begin: Callable[[], None] | None = None) -> int:
@@ -132,7 +146,7 @@ def _run() -> int:
             warnings.showwarning = render.warn
             warnings.simplefilter("default", IncompleteWarning)
             # Only help is drawn in panels; a usage error is a line that no panel wraps.
-            command = typer.main.get_command(program(*sys.argv[1:2]))
+            command = program(*sys.argv[1:2])
             code: int = command(standalone_mode=False) or render.ExitCode.FINE
         render.flush()
     except _UsageError as error:

@@ -1,30 +1,19 @@
-"""Compare texts: two, many pairs, or a file of texts with one; or two fingerprints."""
+"""Compare two texts, or two fingerprints."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 import fpdb
 from fpdb.cli import options, render
-from fpdb.cli.inputs import BadRecords
 from fpdb.cli.options import argument, option, require, takes
-from fpdb.errors import InputError
 from fpdb.fingerprint.digits import Base
-from fpdb.io.files import meter_of
-from fpdb.io.records import BadRecord
-from fpdb.io.streams import read_lines, read_text
+from fpdb.io.streams import read_text
 from fpdb.models import Comparison
-
-_COLUMNS = ("distance", "equal bits", "cosine", "jaccard", "verdict")
-# What a terminal shows of the first text.
-_FIRST = 20
 
 
 @takes(
-    files=argument("FILE", "Two files, or one to --rank."),
-    pairs=option("--pairs FILE", "Compare the two texts of each line, a tab between."),
-    rank=option("--rank FILE", "Rank the lines of a file by similarity."),
-    k=option("--k -k K", "Print whether the distance is up to K.", min=0),
+    files=argument("FILE", "Two files."),
+    k=option("--k -k K", "Print whether the distance is up to K.", min=0, rare=True),
     every=option("--all", "Print all measures of the two."),
     show=option("--show", "Print what is in both, and how much of each."),
 )
@@ -33,8 +22,6 @@ def compare(
     texts: list[str] | None = None,
     fingerprints: list[str] | None = None,
     base: Base = "hex",
-    pairs: str | None = None,
-    rank: str | None = None,
     recipe: fpdb.Recipe = options.WEB,
     k: int | None = None,
     every: bool = False,
@@ -45,14 +32,12 @@ def compare(
     Example:
       fpdb compare essay.txt copy.txt --show
     """
-    given = [*(files or ()), *(texts or ())]
+    sides = len(files or ()) + len(texts or ())
     require(
-        not (pairs and rank)
-        and (len(given), len(fingerprints or ()))
-        in ({(0, 0)} if pairs else {(1, 0)} if rank else {(2, 0), (0, 2)}),
-        "give two files, texts or fingerprints, or --pairs FILE, or one and --rank FILE",
+        (sides, len(fingerprints or ())) in ((2, 0), (0, 2)),
+        "give two files, texts or fingerprints",
     )
-    require(not (show and (pairs or rank or fingerprints)), "--show prints what two texts share")
+    require(not (show and fingerprints), "--show prints what two texts share")
     if fingerprints:
         numbers = (fpdb.parse_fingerprint(each, recipe.bits, base) for each in fingerprints)
         distance = fpdb.distance(*numbers)
@@ -60,50 +45,7 @@ def compare(
         entries = {"distance": f"{distance} of {recipe.bits} bits"} | near
         render.report(entries, {"distance": distance, "bits": recipe.bits} | near)
         return
-    sides = [read_text(path) for path in files or ()] + (texts or [])
-    if pairs or rank:
-        _compare_lines(recipe, pairs or rank or "", sides, k)
-    else:
-        _report(recipe, sides, k, every=every, show=show)
-
-
-def _compare_lines(recipe: fpdb.Recipe, path: str, sides: Sequence[str], k: int | None) -> None:
-    """Print how near the two texts of each line are; or rank the lines by one text, if given."""
-    bad = BadRecords()
-    compared: Iterable[tuple[int, Comparison, str, str]] = _compared(recipe, path, sides, bad)
-    if sides:
-        recipe.batch(sides)  # without it, a bad text would make every line a bad one
-        compared = sorted(compared, key=lambda entry: (entry[1].distance, -entry[1].jaccard))
-    render.columns(*_COLUMNS, title="text")
-    for line, found, left, right in compared:
-        bad.good += 1
-        verdict = _verdict(found, k)
-        exact = f"{found.cosine:.4f}", f"{found.jaccard:.4f}"
-        cells = (found.distance, f"{found.percent:.2f}", *exact, verdict or "-")
-        first = "" if sides else f"{render.shortened(left, _FIRST)} | "
-        render.result(
-            dataclasses.asdict(found) | {"verdict": verdict, "line": line, "a": left, "b": right},
-            *(cells if render.shows_tables() else (*cells, left, right)),
-            title=partial(str, first + right),
-        )
-    render.summarise(None, render.counted("bad pairs", bad.count))
-    bad.settle(hint="the reasons are above")
-
-
-def _compared(
-    recipe: fpdb.Recipe, path: str, sides: Sequence[str], bad: BadRecords
-) -> Iterator[tuple[int, Comparison, str, str]]:
-    """Yield the numbers of lines, since bad ones are left out, and their texts compared."""
-    for number, line in enumerate(read_lines(path, progress=meter_of("compare", [path]).add), 1):
-        texts = [sides[0], line] if sides else line.split("\t")
-        wrong = f"found {len(texts) - 1} tabs, expected one between two texts"
-        try:
-            if len(texts) == 2:
-                yield number, fpdb.compare(recipe, *texts), texts[0], texts[1]
-                continue
-        except InputError as error:
-            wrong = str(error)
-        bad(BadRecord(f"{path}:{number}", wrong))
+    _report(recipe, [*map(read_text, files or ()), *(texts or ())], k, every=every, show=show)
 
 
 def _verdict(found: Comparison, k: int | None) -> str | None:

@@ -22,14 +22,15 @@ from fpdb.io.streams import SUFFIXES, suffix_of
     k=options.NEW_K,
     keep=option("--keep WHICH", "first, longest or newest:FIELD."),
     database=option("--db DB", "Compare with earlier files, and remember these."),
-    abandon=option("--abandon", "Forget a run that didn't finish; see --db."),
+    abandon=option("--abandon", "Forget a run that didn't finish; see --db.", rare=True),
     bad=option("--bad keep|drop|fail", "Records that can't be compared."),
     memory=option(
         "--memory N",
         "Memory for all records' columns, e.g. 3G; default half of what is free.",
+        rare=True,
         parser=options.parse_bytes,
     ),
-    tmp=option("--tmp DIR", "A folder for what has no room there; default beside OUT."),
+    tmp=option("--tmp DIR", "A folder for what has no room there; default beside OUT.", rare=True),
 )
 def dedupe(
     files: list[str],

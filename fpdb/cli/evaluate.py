@@ -31,7 +31,7 @@ _RANGE = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?")
     ),
     k=option("--k -k K", "The distances, e.g. 3, 0-12 or 0,3,7."),
     similarity=options.NEW_SIMILARITY,
-    listed_only=option("--listed-only", "Count only the pairs in PAIRS."),
+    listed_only=option("--listed-only", "Count only the pairs in PAIRS.", rare=True),
 )
 def evaluate(
     documents: str,

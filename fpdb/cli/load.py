@@ -14,6 +14,7 @@ from fpdb.cli.options import argument, option, takes
     reading=fpdb.Reading,
     source=argument("FILE|-", "What to load; - is standard input."),
     k=options.NEW_K,
+    fingerprint_field=option("--fingerprint-field F", "Field of a ready fingerprint."),
     format=option(
         "--format FORMAT", "portable, jsonl, tsv, csv, parquet or arrow; else by suffix."
     ),

@@ -60,7 +60,7 @@ def check(path: Path, deep: bool = False) -> None:
 
 @takes(
     output=options.NEW_PATH,
-    like=option("--like DB", "One with the same settings, if the header is lost."),
+    like=option("--like DB", "One with the same settings, if the header is lost.", rare=True),
 )
 def repair(path: Path, output: Path, like: Path | None = None) -> None:
     """Save what is intact of a damaged database.

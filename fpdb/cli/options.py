@@ -20,9 +20,14 @@ _BYTES = re.compile(r"([0-9]{1,19})([KMG]?)")
 _SHIFTS = {"": 0, "K": 10, "M": 20, "G": 30}
 
 
-def option(spec: str, text: str, **more: Any) -> Any:
-    """Return an option: its names and a word for its value, as "--output -o FILE", and its help."""
+def option(spec: str, text: str, *, rare: bool = False, **more: Any) -> Any:
+    """Return an option: its names and a word for its value, as "--output -o FILE", and its help.
+
+    `rare` ones are only named at the end of a command's help; --help-all shows them.
+    """
     words = spec.split()
+    if rare:
+        more |= {"hidden": True, "rich_help_panel": render.MORE}
     names = [word for word in words if word.startswith("-")]
     value = " ".join(words[len(names) :])
     return typer.Option(*names, metavar=value, help=text, **more)
@@ -98,7 +103,6 @@ def require_page(given: Path | None) -> Path | None:
 
 # Recipes by their names, which typer parses like given ones.
 WEB: Any = "web"
-WORDS: Any = "words"
 KeyType = Literal["text", "integer"]
 # Options and arguments of several commands, by the names of their parameters.
 _SHARED: dict[str, Any] = {
@@ -116,7 +120,7 @@ _SHARED: dict[str, Any] = {
     "similarity": option(
         "--similarity J", "Least similarity; default the stored one or 0.8.", min=0.0, max=1.0
     ),
-    "k": option("--k -k K", "Compare bits: the largest distance.", min=0),
+    "k": option("--k -k K", "Compare bits: the largest distance.", min=0, rare=True),
     "least": option("--least SHARE", "Of the parts, the least share of either text.", min=0, max=1),
     "jobs": option("--jobs -j N", "Number of threads; 0: all processors.", min=0, max=MOST),
     "strict": option("--strict", "Stop at the first bad record, with exit code 3."),
@@ -126,7 +130,7 @@ _SHARED: dict[str, Any] = {
     "capacity": option(
         "--capacity N", "How many documents to plan for, e.g. 5e6.", parser=parse_count
     ),
-    "key_type": option("--key-type text|integer", "Kind of keys; default text."),
+    "key_type": option("--key-type text|integer", "Kind of keys; default text.", rare=True),
     "keys": argument("KEY", "Keys of documents."),
     "prefix": option("--prefix P", "All documents whose key begins with P."),
     "date_field": option("--date-field F", "Field of a date."),
@@ -140,9 +144,14 @@ _SHARED: dict[str, Any] = {
     "key_field": option("--key-field F", "Field of the key; default key, id or url."),
     "text_field": option("--text-field F", "Field of the text; several are joined."),
     "meta_field": option("--meta-field F", "Field to keep as metadata; '*': all others."),
-    "fingerprint_field": option("--fingerprint-field F", "Field of a ready fingerprint."),
+    "fingerprint_field": option(
+        "--fingerprint-field F", "Field of a ready fingerprint.", rare=True
+    ),
     "base": option(
-        "--base BASE", "Digits: hex (default), decimal, signed or binary.", show_default=False
+        "--base BASE",
+        "Digits: hex (default), decimal, signed or binary.",
+        rare=True,
+        show_default=False,
     ),
     "format": option(
         "--format FORMAT", "jsonl, tsv, csv, parquet, arrow, lines, text, html, warc; by suffix."
@@ -155,21 +164,29 @@ _SHARED: dict[str, Any] = {
     "max_bytes": option(
         "--max-bytes BYTES",
         "Largest text or HTML page to accept; default 2M.",
+        rare=True,
         parser=parse_bytes,
         show_default=False,
     ),
     "output": option("--output -o FILE|-", "Where to write; the suffix chooses the format."),
     "output_format": option(
-        "--output-format FORMAT", "jsonl, tsv, csv or parquet; else by suffix."
+        "--output-format FORMAT", "jsonl, tsv, csv or parquet; else by suffix.", rare=True
     ),
     "as_json": option("--json", "Write JSON, one object a line."),
     "quiet": option("--quiet -q", "Print no summary and no progress."),
+    "_all": option(
+        "--help-all",
+        "Show the help with all options.",
+        rare=True,
+        callback=render.show_all_help,
+        is_eager=True,
+    ),
 }
 # Types that typer knows, of what may have others in Python.
 _TYPES: dict[str, Any] = {"text_field": list[str], "meta_field": list[str]}
 # Options that mean another thing in several commands.
 NEW_PATH = option("--output -o NEW", "The directory of the new database.", callback=require_name)
-NEW_K = option("--k -k K", "The largest distance where bits are compared.", min=0)
+NEW_K = option("--k -k K", "The largest distance where bits are compared.", min=0, rare=True)
 NEW_SIMILARITY = option(
     "--similarity J|off", "Least similarity; off: bits alone.", parser=parse_similarity
 )
@@ -229,13 +246,14 @@ def _described(parameter: inspect.Parameter, options: dict[str, Any]) -> Any:
     return Annotated[kind, options[parameter.name]]
 
 
-def _choose_printing(as_json: bool = False, quiet: bool = False) -> None:
+def _choose_printing(as_json: bool = False, quiet: bool = False, _all: bool = False) -> None:
     render.now.json, render.now.quiet = as_json, quiet
 
 
 def with_common(command: Callable[..., None], *, json: bool) -> Callable[..., None]:
     """Return a command with the option --quiet, and with --json if it has results to print."""
-    return takes("as_json quiet" if json else "quiet", printing=_choose_printing)(command)
+    fields = "as_json quiet _all" if json else "quiet _all"
+    return takes(fields, printing=_choose_printing)(command)
 
 
 def require(good: object, message: str) -> None:

@@ -20,13 +20,16 @@ _COSTS = ("bytes", "query", "insert")
 
 
 @takes(
-    bits=option("--bits 32|64|128", "The width of fingerprints."),
+    bits=option("--bits 32|64|128", "The width of fingerprints.", rare=True),
     k=option("--k -k K", "The largest distance.", min=0),
     documents=option(
         "--documents -n N", "How many documents, e.g. 8e9 or 2**34.", parser=parse_count
     ),
     machines=option(
-        "--machines N", "Compare ways for N machines of 8 cores, 16 GB.", parser=parse_count
+        "--machines N",
+        "Compare ways for N machines of 8 cores, 16 GB.",
+        rare=True,
+        parser=parse_count,
     ),
     similarity=option("--similarity J", "Plan for texts; shows the recall.", min=0.0, max=1.0),
 )

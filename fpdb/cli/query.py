@@ -40,7 +40,7 @@ _COUNTS = ("queries", "with a match", "matches", "incomplete")
     target=Output,
     limit=option("--limit -n N", "At most N matches of each.", min=1),
     passages=option("--passages", "Find documents that share a part of each."),
-    exit_code=option("--exit-code", "Exit with 1 if nothing matched, as grep."),
+    exit_code=option("--exit-code", "Exit with 1 if nothing matched, as grep.", rare=True),
 )
 def query(
     path: Path,

@@ -34,6 +34,8 @@ _MANY_ROWS, _LONG = 100, 0.5
 # estimated from a share of a step on.
 _QUICK, _PAUSE, _LEAST_SHARE = 1.0, 0.1, 0.02
 _UNITS = ((86400, "days"), (3600, "h"), (60, "min"))
+# The panel of options that few need.
+MORE = "More"
 # A title gets the rest of a line, if that is at least this wide.
 _LEAST_TITLE = 12
 _BOLD, _DIM, _RED, _YELLOW, _CYAN = "1", "2", "1;31", "33", "36"
@@ -318,6 +320,26 @@ def note(message: str, label: str = "", style: str = "") -> None:
     flush()
     with contextlib.suppress(OSError):  # there is no other place to say that it can't be written
         sys.stderr.write(_styled(label, style, sys.stderr) + safe(message) + "\n")
+
+
+def rare_ones(command: Any) -> str:
+    """Return a line that names the commands and options which only --help-all shows."""
+    hidden = [name for name, each in getattr(command, "commands", {}).items() if each.hidden]
+    hidden += [
+        min(each.opts, key=len) for each in command.params if each.hidden and each.name != "_all"
+    ]
+    return f"{MORE} (--help-all): {', '.join(hidden)}" if hidden else ""
+
+
+def show_all_help(context: typer.Context, wanted: bool) -> None:
+    """Print the help with what few need too, which is hidden else, and end the command."""
+    if wanted:
+        shown: Any = context.command
+        for each in (*shown.params, *getattr(shown, "commands", {}).values()):
+            each.hidden = False
+        shown.epilog = None
+        context.get_help()  # it prints
+        raise typer.Exit
 
 
 def show_log(name: str) -> None:

@@ -117,7 +117,7 @@ class IdfTable:
     @classmethod
     def from_file(cls, path: Path) -> "IdfTable":
         """Read a table as `to_file` writes it."""
-        hint = "fpdb recipes idf writes such a table"
+        hint = "IdfTable.from_documents makes such a table, and to_file writes it"
         with expecting(f"the idf table can't be read: {path}", hint):
             text = read_bounded(path, _LARGEST_FILE)[0].decode("utf-8")
             first, *lines = text.removesuffix("\n").split("\n")

@@ -100,7 +100,7 @@ def preset(name: str) -> Recipe:
         close = get_close_matches(str(name), PRESETS, 1)
         raise RecipeError(
             f"found no recipe {name!r}, expected one of {', '.join(PRESETS)}",
-            hint=f"did you mean {close[0]}?" if close else "fpdb recipes list describes them",
+            hint=f"did you mean {close[0]}?" if close else "fpdb recipes describes them",
         ) from None
 
 

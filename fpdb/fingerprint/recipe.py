@@ -41,7 +41,7 @@ _NO_PART_OF_ID = frozenset({"name", "largest", "k", "similarity"})
 _LARGEST_N = 100  # all windows of a text together grow with their length
 _LARGEST_PAD = 32
 _LARGEST_NUMBER = 1 << 31
-_EXAMPLE = "fpdb recipes show web prints a recipe with all its parts"
+_EXAMPLE = "fpdb recipes web prints a recipe with all its parts"
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 

@@ -29,7 +29,7 @@ def read_recipe(path: str | Path) -> Recipe:
     import tomllib  # only recipes of one's own need it
 
     path = Path(path)
-    hint = "fpdb recipes show web prints a recipe to start from"
+    hint = "fpdb recipes web prints a recipe to start from"
     with expecting(f"the recipe {path} can't be read", hint):
         content = read_bounded(path, _LARGEST_FILE)[0].decode("utf-8")
         if (dots := content.count(".")) > _MOST_DOTS:

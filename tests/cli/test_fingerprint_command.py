@@ -111,8 +111,8 @@ def test_a_secret_is_never_printed(run, tmp_path):
     keyed = run("fingerprint", "-r", path, "-t", TEXT)
     assert keyed.code == 0
     assert keyed.rows[0][0] != hexadecimal(TEXT)
-    shown = run("recipes", "show", path)
-    as_json = run("recipes", "show", path, "--json")
+    shown = run("recipes", path)
+    as_json = run("recipes", path, "--json")
     (tmp_path / "my.key").chmod(0o644)
     refused = run("fingerprint", "-r", path, "-t", TEXT)
     assert refused.code == 3

@@ -1,15 +1,30 @@
-"""Help fits on a screen and a half, and a summary on its line."""
+"""Help fits on a screen, and a summary on its line."""
 
 import cli_reference
+import pytest
 
 from fpdb.cli.app import program
 
 
-def test_help_fits_on_a_screen_and_a_half():
+def test_help_fits_on_a_screen():
     for path, _, text in cli_reference.commands(program()):
         lines = text.splitlines()
-        assert len(lines) <= 60, path
+        assert len(lines) <= 45, path
         assert max(map(len, lines)) <= 100, path
+
+
+@pytest.mark.parametrize(
+    ("command", "rare"), [([], ["load", "plan"]), (["query"], ["-k", "--base", "--max-bytes"])]
+)
+def test_what_few_need_is_only_named_but_for_help_all(run, command, rare):
+    short, whole = (run(*command, form) for form in ("--help", "--help-all"))
+    assert (short.code, whole.code) == (0, 0)
+    shown, _, folded = short.out.partition("More (--help-all): ")
+    for name in rare:
+        assert f" {name} " not in shown
+        assert name in folded
+        assert f" {name} " in whole.out
+    assert "More (--help-all)" not in whole.out
 
 
 def test_the_summary_is_never_cut():

@@ -105,18 +105,6 @@ def test_a_format_that_is_named_is_that_format_on_a_terminal_too(show, path):
     assert show("pairs", path, "--output-format", "tsv")[0][0].count("\t") == 2
 
 
-def test_texts_that_are_compared_are_cut_to_the_line(show, tmp_path, monkeypatch):
-    monkeypatch.setenv("NO_COLOR", "1")
-    lines = tmp_path / "pairs.tsv"
-    lines.write_text(f"{STORY}\t{STORY}完\n", "utf-8")
-    [header, row], _ = show("compare", "--pairs", lines)
-    assert header.split() == ["distance", "equal", "bits", "cosine", "jaccard", "verdict", "text"]
-    assert f"{STORY[:9]}… | {STORY[:4]}" in row
-    assert 70 < columns_of(f"{row}$", "$") <= 80
-    [piped], _ = show("compare", "--pairs", lines, piped=True)
-    assert piped.endswith(f"\t{STORY}\t{STORY}完")
-
-
 @pytest.mark.parametrize("command", ["query", "fingerprint"])
 def test_a_text_may_be_typed(show, path, monkeypatch, command):
     monkeypatch.setattr(sys, "stdin", Terminal(io.BytesIO(STORY.encode())))

@@ -40,9 +40,6 @@ LINES = [
     ("plan --similarity 0.8 --machines 3", "--similarity goes without --machines"),
     ("compare", "Usage: "),
     ("compare one two three", "Usage: "),
-    ("compare one --pairs f", "Usage: "),
-    ("compare one --rank f --pairs g", "Usage: "),
-    ("compare one --rank f --show", "Usage: "),
     ("compare one two --text three", "Usage: "),
     ("compare --fingerprint 1 one", "Usage: "),
     ("compare --fingerprint 1 --fingerprint 2 --show", "Usage: "),
@@ -63,7 +60,6 @@ LINES = [
             "backup a.fpdb -o -",
             "repair a.fpdb -o -",
             "dedupe f.jsonl -o -",
-            "recipes idf f.jsonl -o -",
         )
     ),
 ]

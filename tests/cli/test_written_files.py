@@ -28,7 +28,6 @@ def folder(tmp_path, monkeypatch):
     with open("bad.jsonl", "w", encoding="utf-8") as file:
         file.write("no json\nnor this\n")
     open("empty.jsonl", "w", encoding="utf-8").close()
-    open("empty.txt", "w", encoding="utf-8").close()
     with fpdb.create("a.fpdb") as database:
         database.add("key", TEXT)
     return tmp_path / "work"
@@ -56,8 +55,6 @@ def folder(tmp_path, monkeypatch):
         ("clusters absent.fpdb", "out.csv"),
         ("export absent.fpdb", "out.jsonl"),
         ("export absent.fpdb", "out.parquet"),
-        ("recipes idf empty.txt", "out.tsv"),
-        ("recipes idf absent.txt", "out.tsv"),
     ],
 )
 def test_a_command_that_fails_leaves_the_old_file(run, folder, command, output, old):

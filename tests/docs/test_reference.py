@@ -69,7 +69,7 @@ def test_what_is_in_every_command_of_the_reference_is_so():
         written.split(", ")[-1]: set(re.findall(r"`([^`]*)`", exceptions))
         for written, exceptions in lines
     }
-    assert without.keys() == {"--json", "--quiet"}
+    assert without.keys() == {"--json", "--quiet", "--help-all"}
     for name, paths in without.items():
         assert paths == {path for path, names in leaves.items() if name not in names}
 

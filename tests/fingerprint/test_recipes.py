@@ -41,8 +41,8 @@ def test_presets_have_the_k_and_the_similarity_of_the_documentation():
     ("name", "hint"),
     [
         ("char4", "did you mean char-4?"),
-        ("nothing like it", "fpdb recipes list describes them"),
-        (None, "fpdb recipes list describes them"),
+        ("nothing like it", "fpdb recipes describes them"),
+        (None, "fpdb recipes describes them"),
         (["web"], "did you mean web?"),
     ],
 )

@@ -213,7 +213,6 @@ def test_databases_are_private_and_only_they_are(run, tmp_path, monkeypatch):
             run("pairs", "c.fpdb", "-o", "pairs.parquet"),
             run("report", "pages.jsonl", "-o", "report.html"),
             run("check", "c.fpdb"),
-            run("recipes", "idf", "pages.jsonl", "-o", "idf.tsv"),
         ]
     finally:
         os.umask(mask)

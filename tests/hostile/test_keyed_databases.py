@@ -62,8 +62,8 @@ def test_every_command_works_with_a_keyed_recipe_and_hides_its_secret(run, folde
         run("load", folder / "loaded.fpdb", folder / "all.fpdb.jsonl"),
         run("compact", db, "-o", folder / "small.fpdb"),
         run("backup", db, "-o", folder / "backup.fpdb"),
-        run("recipes", "show", recipe),
-        run("recipes", "show", recipe, "--json"),
+        run("recipes", recipe),
+        run("recipes", recipe, "--json"),
         run(
             "fingerprint", "--recipe", recipe, "-t", "one two three four five six seven eight nine"
         ),

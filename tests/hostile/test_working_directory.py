@@ -130,9 +130,7 @@ COMMANDS = {
     "repair": ["../x.fpdb", "--output", "../repaired.fpdb"],
     "fingerprint": ["-t", TEXT, "-t", "国务院今天发布了关于放假的通知", "--jobs", "2"],
     "plan": [],
-    "recipes list": [],
-    "recipes show": ["web"],
-    "recipes idf": ["../lines.txt", "--output", "../idf.tsv"],
+    "recipes": ["web"],
 }
 # These run until they are ended.
 ENDLESS = ("serve", "explore")

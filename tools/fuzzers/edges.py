@@ -15,7 +15,6 @@ from unittest import mock
 from urllib.parse import quote_from_bytes
 
 import asgi
-import typer
 
 import fpdb
 from fpdb.cli import main
@@ -73,7 +72,7 @@ def commands():
             else:
                 yield (*words, name), command.params
 
-    return list(found(typer.main.get_command(program()), ()))
+    return list(found(program(), ()))
 
 
 @cache

@@ -32,7 +32,6 @@ _ACTS = {
     "pairs.parquet": "pairs base.fpdb -o",
     "pairs.csv": "copies texts.jsonl -o",
     "report.html": "report texts.jsonl -o",
-    "idf.tsv": "recipes idf texts.jsonl -o",
     "copy.fpdb": "backup base.fpdb -o",
     "explore": "explore base.fpdb --texts texts.jsonl",
 }
