@@ -30,7 +30,7 @@ from fpdb.io.streams import SUFFIXES, suffix_of
         rare=True,
         parser=options.parse_bytes,
     ),
-    tmp=option("--tmp DIR", "A folder for what has no room there; default beside OUT.", rare=True),
+    tmp=option("--tmp DIR", "A folder for the rest; default beside OUT.", rare=True),
 )
 def dedupe(
     files: list[str],
