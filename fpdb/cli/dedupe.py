@@ -11,6 +11,13 @@ from fpdb.cli.inputs import BadRecords, ProgressLine, is_terminal
 from fpdb.cli.options import argument, option, require, require_name, takes
 from fpdb.io.streams import SUFFIXES, suffix_of
 
+_MEMORY = option(
+    "--memory N",
+    "Memory for all records' columns, e.g. 3G; default half of what is free.",
+    rare=True,
+    parser=options.parse_bytes,
+)
+
 
 @takes(
     "key_field text_field format html max_bytes",
@@ -24,12 +31,7 @@ from fpdb.io.streams import SUFFIXES, suffix_of
     database=option("--db DB", "Compare with earlier files, and remember these."),
     abandon=option("--abandon", "Forget a run that didn't finish; see --db.", rare=True),
     bad=option("--bad keep|drop|fail", "Records that can't be compared."),
-    memory=option(
-        "--memory N",
-        "Memory for all records' columns, e.g. 3G; default half of what is free.",
-        rare=True,
-        parser=options.parse_bytes,
-    ),
+    memory=_MEMORY,
     tmp=option("--tmp DIR", "A folder for the rest; default beside OUT.", rare=True),
 )
 def dedupe(
