@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fpdb.arrays import Column, Marks, Places
+from fpdb.arrays import Column, Places
 from fpdb.fingerprint.sketches import ODD, mix
 from fpdb.models import PASSAGE_BYTES
 
@@ -37,27 +37,33 @@ class PlacedPassages(NamedTuple):
     ends: Places
     tokens: int
 
-    def words_of(self, shared: Marks) -> int:
-        """Estimate how many tokens are in the passages whose numbers are marked.
+    def words_of(self, documents: Places, shared: Places, count: int) -> Places:
+        """Estimate how many tokens each of N documents has, by the numbers that it shares.
 
-        Numbers with hardly any others between them are of one passage, in which some words may be
-        changed. It ends half way between its last number and the next one, on average, and with the
-        text if it has the last one.
+        The columns have a row for each document and the place of a number of the text that it has,
+        sorted. Numbers with hardly any others between them are of one passage, in which some words
+        may be changed. It ends half way between its last number and the next one, on average, and
+        with the text if it has the last one.
         """
-        [at] = shared.nonzero()
-        if not len(at):
-            return 0
-        fresh = np.diff(at, prepend=-_BRIDGED - 2) > _BRIDGED + 1
-        firsts, lasts = at[fresh], at[np.append(fresh[1:], True)]
-        before = np.append(0, self.begins)[firsts]  # where the number before begins
-        after = np.append(self.ends, self.tokens)[lasts + 1]
-        starts = np.minimum((before + 1 + self.begins[firsts]) // 2, self.begins[firsts])
+        if not len(shared):
+            return np.zeros(count, np.int64)
+        apart = (shared[1:] - shared[:-1] > _BRIDGED + 1) | (documents[1:] != documents[:-1])
+        edge = np.ones(1, np.bool_)
+        firsts, lasts = (shared[np.concatenate(marks)] for marks in ([edge, apart], [apart, edge]))
+        owners = documents[np.concatenate([edge, apart])]
+        starts, stops = self.begins[firsts], self.ends[lasts]
+        before = self.begins[np.maximum(firsts - 1, 0)]  # where the number before begins
+        after = self.ends[np.minimum(lasts + 1, len(self.ends) - 1)]
+        starts = np.minimum((before + 1 + starts) // 2, starts)
         starts[firsts == 0] = 0
-        stops = np.maximum((self.ends[lasts] + after) // 2, self.ends[lasts])
+        stops = np.maximum((stops + after) // 2, stops)
         stops[lasts + 1 == len(self.ends)] = self.tokens
         # Passages that overlap, since others were changed between them, count once.
-        starts = np.maximum(starts, np.append(0, np.maximum.accumulate(stops)[:-1]))
-        return int(np.maximum(stops - starts, 0).sum())
+        same = owners[1:] == owners[:-1]
+        starts[1:] = np.where(same, np.maximum(starts[1:], stops[:-1]), starts[1:])
+        words = np.zeros(count, np.int64)
+        np.add.at(words, owners, np.maximum(stops - starts, 0))
+        return words
 
 
 def passage_numbers(hashes: Column) -> tuple[Column, Places]:
