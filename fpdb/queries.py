@@ -226,7 +226,7 @@ class Queries(ABC):
         return found, nearest.crowded
 
     def passages(self, text: str, *, least: float = 0.0, limit: int | None = None) -> PartMatches:
-        """Find the stored documents that share passages with a text, those with most words first.
+        """Find the stored documents that share passages with a text, the sources of most first.
 
         Whatever 28 words in a row they share, or 30 characters of Chinese, is found for certain,
         and most of what is longer than 20; so is what was moved, but nothing reworded.
@@ -239,7 +239,8 @@ class Queries(ABC):
 
         Returns:
             A list of `PartMatch`: key, the estimated number of words in common, their share of the
-            text, the share of the document, and metadata.
+            text, the share of the document, and metadata. Each is the one with most passages that
+            none before it has, and of several the one with most words.
 
         Raises:
             InputError: The database keeps no passages, or the text is too large.

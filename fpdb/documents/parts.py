@@ -2,6 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from heapq import heapify, heappop, heapreplace
+from itertools import islice
 
 import numpy as np
 
@@ -24,9 +26,8 @@ def find_parts(
 ) -> PartMatches:
     """Find the documents that share numbers of passages with a text of N characters.
 
-    Those with the largest parts come first.
-
-    Numbers that too many documents have lead to none, but count where a document was found.
+    Each is the one with most of the text that none before it has. Numbers that too many documents
+    have lead to none, but count where a document was found.
     """
     [table] = filter(None, [view.index.passages])
     [rows], places = ranked([row_numbers(text.numbers)])
@@ -42,24 +43,50 @@ def find_parts(
     found.boilerplate = int(text.words_of(np.zeros_like(common), common, 1)[0])
     found.complete = len(candidates) <= MOST_COMPARED
     chosen = [number for number, _ in candidates.most_common(MOST_COMPARED)]
-    for some in _slices(view.catalog.named(view.txn, number) for number in chosen):
-        sizes, shared = _shared(text, some)
-        words = text.words_of(*shared, len(some))
-        numbers = np.bincount(shared[0], minlength=len(some))
-        columns = (column.tolist() for column in (words, numbers, sizes))
-        for stored, own, many, size in zip(some, *columns, strict=True):
-            if not many:
+    documents = (view.catalog.named(view.txn, number) for number in chosen)
+    compared = _compared(text, characters, documents)
+    kept = [(match, at) for match, at in compared if max(match.share, match.other_share) >= least]
+    found += islice(_in_order(kept, len(text.numbers)), limit)
+    return found
+
+
+def _compared(
+    text: PlacedPassages, characters: int, documents: Iterable[Stored]
+) -> Iterator[tuple[PartMatch, Places]]:
+    """Yield the documents that really share numbers with a text, and the places of these in it."""
+    for some in _slices(documents):
+        sizes, (owners, places) = _shared(text, some)
+        words = text.words_of(owners, places, len(some)).tolist()
+        at = np.split(places, owners.searchsorted(np.arange(1, len(some))))
+        for stored, size, own, shared in zip(some, sizes.tolist(), words, at, strict=True):
+            if not len(shared):
                 continue  # only the upper bits of a number were equal
-            share, other_share = own / text.tokens, many / size
+            share, other_share = own / text.tokens, len(shared) / size
             if stored.characters:  # which says more of the length than the numbers
                 other_share = own * characters / text.tokens / stored.characters
-            other_share = min(other_share, 1.0)
-            if max(share, other_share) >= least:
-                meta = unpack_meta(stored.meta)
-                found.append(PartMatch(stored.key, stored.id, own, share, other_share, meta))
-    found.sort(key=lambda match: (-match.words, -match.other_share, match.key))
-    del found[len(found) if limit is None else limit :]
-    return found
+            other_share, meta = min(other_share, 1.0), unpack_meta(stored.meta)
+            yield PartMatch(stored.key, stored.id, own, share, other_share, meta), shared
+
+
+def _in_order(found: list[tuple[PartMatch, Places]], count: int) -> Iterator[PartMatch]:
+    """Yield the documents, each the one with most of N numbers that none before it has.
+
+    So the sources of all parts of a text come before further documents with the same part.
+    """
+    found.sort(key=lambda each: (-each[0].words, -each[0].other_share, each[0].key))
+    fresh = np.ones(count, np.bool_)
+    # How many numbers each adds at most: fewer, the more others come before it.
+    heap = [(-len(places), rank) for rank, (_, places) in enumerate(found)]
+    heapify(heap)
+    while heap:
+        most, rank = heap[0]
+        match, places = found[rank]
+        if (adds := -int(np.count_nonzero(fresh[places]))) > most:
+            heapreplace(heap, (adds, rank))
+            continue
+        heappop(heap)
+        fresh[places] = False
+        yield match
 
 
 def _slices(documents: Iterable[Stored]) -> Iterator[list[Stored]]:

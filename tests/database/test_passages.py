@@ -95,11 +95,27 @@ def test_a_whole_document_in_a_longer_text_is_found_by_its_own_share(filled, tex
     assert key not in found(filled, " ".join([*words(dice, 300), text[:300]]), least=0.9)
 
 
-def test_the_largest_parts_come_first(filled, texts):
-    for text in texts.values():
-        matches = filled.passages(text)
-        assert [each.words for each in matches] == sorted((m.words for m in matches), reverse=True)
+def test_each_has_most_that_none_before_it_has(filled, texts):
+    both = [" ".join([one, two]) for one, two in itertools.pairwise(texts.values())]
+    for text in [*texts.values(), *both]:
+        matches, left = filled.passages(text), numbers(text)
+        for place, match in enumerate(matches):
+            adds = [len(left & numbers(texts[each.key])) for each in matches[place:]]
+            rank = [(-more, -each.words) for more, each in zip(adds, matches[place:], strict=True)]
+            assert rank[0] == min(rank)
+            left -= numbers(texts[match.key])
         assert filled.passages(text, limit=1) == matches[:1]
+
+
+def test_the_sources_of_all_parts_come_before_others_of_one(tmp_path):
+    dice = random.Random(4)
+    first, second = words(dice, 150), words(dice, 60)
+    with fpdb.create(tmp_path / "db", passages=True) as db:
+        for size in (75, 100, 125, 150):
+            db.add(str(size), " ".join(first[:size] + words(dice, 200)))
+        db.add("second", " ".join(second))
+        matches = db.passages(" ".join(first + second))
+    assert [match.key for match in matches] == ["150", "second", "125", "100", "75"]
 
 
 def test_replaced_and_deleted_documents_are_not_found(filled, texts):

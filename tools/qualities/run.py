@@ -15,6 +15,7 @@ import corpora
 import methods
 import numpy as np
 import pages
+import passages
 import picture
 import published
 import recipes
@@ -28,7 +29,7 @@ from fpdb.joins.evaluation import rate
 DOCS = Path(__file__).parents[2] / "docs" / "explanation"
 PAGE, RAW = DOCS / "quality.md", DOCS / "quality.json"
 # What other pages quote; each prints its tables.
-OTHERS = {"pages": pages, "rewording": rewording, "titles": titles}
+OTHERS = {"pages": pages, "passages": passages, "rewording": rewording, "titles": titles}
 KS = range(13)
 LIMITS = Thresholds()
 SIMILARITY = 0.8
