@@ -50,14 +50,18 @@ def machine():
     )
 
 
-def body(raw):
+def body(raw, without=()):
     found = tables.Table(raw["records"]).tables() if "records" in raw else raw["tables"]
-    return "\n\n".join([*filter(None, [raw["note"]]), *map(published.table, found)])
+    shown = (published.table(rows, without) for rows in found)
+    return "\n\n".join([*filter(None, [raw["note"]]), *shown])
 
 
 def write(suite, raw):
-    """Replace the picture, and what is between the marks of a suite on the page."""
-    shown = body(raw)
+    """Replace the picture, and what is between the marks of a suite on the page.
+
+    Targets are for those who change fpdb, so they are only printed.
+    """
+    shown = body(raw, without=["target"])
     if "records" in raw:
         PICTURE.write_text(plot.draw(raw["records"]), "utf-8")
         shown = f"![{plot.TITLE}]({PICTURE.name})\n\n{shown}"
