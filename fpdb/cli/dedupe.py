@@ -28,6 +28,7 @@ _MEMORY = option(
     removed=option("--removed FILE", "JSON lines about what was left out."),
     k=options.NEW_K,
     keep=option("--keep WHICH", "first, longest or newest:FIELD."),
+    contained=option("--contained SHARE", "Also remove parts of others.", min=0.5, max=1),
     database=option("--db DB", "Compare with earlier files, and remember these."),
     abandon=option("--abandon", "Forget a run that didn't finish; see --db.", rare=True),
     bad=option("--bad keep|drop|fail", "Records that can't be compared."),
@@ -45,6 +46,7 @@ def dedupe(
     k: int | None = None,
     recipe: fpdb.Recipe | None = None,
     keep: str = "first",
+    contained: float | None = None,
     database: Path | None = None,
     abandon: bool = False,
     bad: Literal["keep", "drop", "fail"] = "keep",
@@ -69,8 +71,6 @@ def dedupe(
     require(database is not None or not abandon, "--abandon is about a run with --db")
     if report:
         require(k is None, "--report shows what is similar, and takes no -k")
-        require("-" not in files, "--report reads files again, and no standard input")
-        require(report.parent.is_dir(), f"there is no folder for {report}")
         write_report = _reporting(files, report, reading, jobs, recipe, similarity, database)
     render.now.left = "run it again" if database else "nothing was written"
     end_by_sigterm(KeyboardInterrupt)
@@ -78,7 +78,7 @@ def dedupe(
     counts = fpdb.dedupe(
         files, output, reading, output_dir=output_dir, database=database, abandon=abandon,
         similarity=similarity, k=k, recipe=recipe, keep=keep, bad=bad, removed=removed, tmp=tmp,
-        memory=memory, jobs=jobs, on_bad=bad_records, on_progress=progress,
+        contained=contained, memory=memory, jobs=jobs, on_bad=bad_records, on_progress=progress,
     )  # fmt: skip
     progress.summarise(_saved(counts))
     if report:
@@ -91,8 +91,9 @@ def _saved(counts: fpdb.Deduplicated) -> str:
     if not counts.removed:
         return ""
     saved = render.size(max(counts.bytes_saved or 0, 0))
-    edited = counts.removed - counts.copies
-    return f"; exact copies {counts.copies:,}, edited {edited:,}, {saved} saved"
+    edited = counts.removed - counts.copies - counts.contained
+    parts = f"parts {counts.contained:,}, " if counts.contained else ""
+    return f"; exact copies {counts.copies:,}, edited {edited:,}, {parts}{saved} saved"
 
 
 def _reporting(
@@ -105,6 +106,8 @@ def _reporting(
     database: Path | None,
 ) -> Callable[[str | None, Any], None]:
     """Return what writes a report that compares as the run does, which must be by similarity."""
+    require("-" not in files, "--report reads files again, and no standard input")
+    require(report.parent.is_dir(), f"there is no folder for {report}")
     known = recipe or fpdb.recipe(options.WEB)
     own = known.similarity
     if database:

@@ -28,6 +28,7 @@ def dedupe(
     k: int | None = None,
     recipe: str | Recipe | None = None,
     keep: str = "first",
+    contained: float | None = None,
     bad: str = "keep",
     removed: str | os.PathLike[str] | None = None,
     jobs: int = 0,
@@ -64,6 +65,10 @@ def dedupe(
         recipe: The recipe, "web" by default, or that of the database.
         keep: "first", "longest" or "newest:FIELD". Records are considered in this order, and one is
             removed if it resembles one that was kept. Of equal ones the first comes first.
+        contained: Also remove records of which this share, as far as their passages show, is in one
+            other record that stays: larger than they are, or as large and considered before. Texts
+            of fewer than some 80 words, or characters of Chinese, stay. Not with a database.
+            All records are read before any is decided.
         bad: Whether records that can't be compared stay ("keep"), are left out ("drop"), or are an
             InputError ("fail").
         removed: A file for a line of JSON about each record that was removed.
@@ -87,7 +92,7 @@ def dedupe(
         MissingExtraError: A format needs a package that isn't installed.
     """
     run = Deduplication(
-        *(reading or Reading(), similarity, k, recipe, keep, bad, jobs, memory, tmp),
+        *(reading or Reading(), similarity, k, recipe, keep, bad, jobs, memory, tmp, contained),
         abandon=abandon,
         on_removed=on_removed,
         on_bad=on_bad,

@@ -17,14 +17,16 @@ from fpdb.dedupe.prepare import NEWEST, RecordBlock, RecordColumns, unpack_key
 from fpdb.dedupe.run import BAD, KEPT, REMOVED, SHORT, Codes, Deduplication, Removed
 from fpdb.documents.lookup import Search
 from fpdb.documents.prepare import GATHERED
+from fpdb.documents.similarity import jaccard
 from fpdb.errors import InputError
 from fpdb.io.batches import RecordBatch
 from fpdb.joins.columns import GrowingColumn, GrowingStrings, GrowingTexts, Room
+from fpdb.joins.contained import ContainedRecords
 from fpdb.joins.selection import Chosen, Selection
 from fpdb.models import Key, now
 from fpdb.storage.format import Stored, StoredRun
 from fpdb.storage.origin import origin_of, pack_origin
-from fpdb.tables.bits import to_ints
+from fpdb.tables.bits import distances, to_ints
 
 # Characters of the texts that are decided together: records in memory wait until they are.
 _CHARACTERS = 1 << 26
@@ -61,6 +63,8 @@ class Decider:
         self._values = GrowingColumn(room, np.float64)
         self._characters = GrowingColumn(room, np.int64)
         self._keys = GrowingStrings(room)
+        self._passages = GrowingStrings(room)
+        self._room = room
         # Of each record, the number of a document of the database that it resembles.
         self._matched = GrowingColumn(room, np.int64)
         self._matches = GrowingStrings(room)
@@ -85,10 +89,11 @@ class Decider:
     def each(self, blocks: Iterable[RecordBlock]) -> Iterator[tuple[list[RecordBlock], Codes]]:
         """Yield blocks without their parts, and what became of their records.
 
-        Unless the first of similar records stays, all are read before any is decided.
+        Unless the first of similar records stays, and parts aren't looked for, all are read before
+        any is decided.
         """
-        decided = 0
-        if self._run.keep == "first":
+        decided, contained = 0, self._run.contained
+        if self._run.keep == "first" and contained is None:
             for read in self._read(blocks):
                 yield read, self._decide(np.arange(decided, len(self._texts)))
                 decided = len(self._texts)
@@ -106,13 +111,20 @@ class Decider:
                 hint="name the field of the date, or keep the first record",
             )
         codes = np.empty(len(preferred), np.uint8)
-        order = (-preferred).argsort(kind="stable")
+        order = np.arange(len(preferred))
+        if self._run.keep != "first":
+            order = (-preferred).argsort(kind="stable")
         counts.stage, counts.done = "comparing", 0.0
         for start in range(0, len(order), GATHERED):
             numbers = order[start : start + GATHERED]
             codes[numbers] = self._decide(numbers)
             counts.done = (start + len(numbers)) / len(order)
             self._run.show()
+        if contained is not None:
+            kept = order[codes[order] == KEPT]
+            for found in ContainedRecords(self._passages, kept, contained, self._room):
+                codes[found[0]] = REMOVED
+                self._tell_contained(*found)
         yield every, codes
 
     def _read(self, blocks: Iterable[RecordBlock]) -> Iterator[list[RecordBlock]]:
@@ -147,6 +159,7 @@ class Decider:
         self._values.add(columns.values)
         self._characters.add(columns.characters)
         self._keys.add(columns.keys, columns.key_sizes)
+        self._passages.add(columns.passages, columns.passage_sizes)
         self._content += columns.content
 
     def _look_up(self) -> None:
@@ -191,7 +204,6 @@ class Decider:
 
     def _tell(self, numbers: Places, matched: Places, choice: Chosen) -> None:
         """Say of each record that isn't kept what it resembles most."""
-        lines: list[str] = []
         for place in (~choice.kept).nonzero()[0].tolist():
             found: list[list[Any]] = []
             if choice.nearest[place] >= 0:
@@ -203,12 +215,35 @@ class Decider:
                 found.append(json.loads(self._matches[int(matched[place])]))
             _, *rest = min(found, key=lambda each: (-(each[3] or 0.0), each[4], each[0]))
             own = int(numbers[place])
-            removed = Removed(self._shown_key(own), self._place(own), *rest)
-            lines.append(json.dumps(removed._asdict()) + "\n")
-            if self._run.on_removed:
-                self._run.on_removed(removed)
+            self._tell_one(Removed(self._shown_key(own), self._place(own), *rest))
+
+    def _tell_one(self, removed: Removed) -> None:
         if self.lines:
-            self.lines.write("".join(lines).encode())
+            found = removed._asdict()
+            if removed.contained is None:
+                del found["contained"]
+            self.lines.write(json.dumps(found).encode() + b"\n")
+        if self._run.on_removed:
+            self._run.on_removed(removed)
+
+    def _tell_contained(self, own: int, other: int, share: float) -> None:
+        """Count a record that is in another one, and say so."""
+        self._run.counts.removed += 1
+        self._run.counts.contained += 1
+        if self._told:
+            side = self._texts.all[np.array([own, other])].side
+            one, two = np.array([0]), np.array([1])
+            [apart] = distances(side.fingerprints[one], side.fingerprints[two], self._bits).tolist()
+            similarity = None
+            if self._run.k is None:
+                similarity = max(float(jaccard(side, one, side, two)[0]), 0.0)
+            names = (
+                self._shown_key(own),
+                self._place(own),
+                self._shown_key(other),
+                self._place(other),
+            )
+            self._tell_one(Removed(*names, similarity, apart, share))
 
     def _place(self, number: int) -> str:
         return self._places(np.array([number]))[0]

@@ -41,9 +41,10 @@ class RecordBlock(NamedTuple):
 class RecordColumns(NamedTuple):
     """The records of a block as columns, where a bad one is a text that resembles nothing.
 
-    They have the numbers of their lines or rows, packed keys with their sizes if these are wanted,
-    and values by which they are preferred. `content` is a digest of the good ones that doesn't
-    depend on their order, and adds up. `damage` says why the rest of the file can't be read.
+    They have the numbers of their lines or rows, packed keys and passages with their sizes if these
+    are wanted, and values by which they are preferred. `content` is a digest of the good ones that
+    doesn't depend on their order, and adds up. `damage` says why the rest of the file can't be
+    read.
     """
 
     texts: TextColumns
@@ -52,6 +53,8 @@ class RecordColumns(NamedTuple):
     numbers: Places
     keys: bytes
     key_sizes: Places
+    passages: bytes
+    passage_sizes: Places
     characters: Places
     values: NDArray[np.float64]
     content: int
@@ -64,19 +67,21 @@ class RecordColumns(NamedTuple):
 class Prepare:
     """Reads blocks of records and makes columns of them, in any thread.
 
-    With `keyed`, keys are kept; of those for a database (`stored`), the content is summed up.
+    With `keyed` and `passaged`, keys and passages are kept; of records for a database (`stored`),
+    the content is summed up.
     """
 
     preparer: Preparer
     keep: str
     keyed: bool
     stored: bool
+    passaged: bool = False
 
     def __call__(self, block: RecordBlock) -> RecordColumns:
         """Return the records of a block as columns."""
         batch = block.read()
         try:
-            texts, values = self._compared(batch, block.shown)
+            texts, values, passages = self._compared(batch, block.shown)
         except InputError:
             for place in range(len(batch.texts)):
                 try:
@@ -84,7 +89,7 @@ class Prepare:
                 except InputError as error:
                     key = batch.keys[place]
                     batch.refuse(place, BadRecord("", str(error), error.hint, key))
-            texts, values = self._compared(batch, block.shown)
+            texts, values, passages = self._compared(batch, block.shown)
         is_bad = np.zeros(len(batch.texts), np.bool_)
         is_bad[list(batch.bad)] = True
         characters = np.fromiter(map(len, batch.texts), np.int64, len(batch.texts))
@@ -99,6 +104,8 @@ class Prepare:
             np.array(batch.numbers, np.int64),
             b"".join(keys),
             np.array(list(map(len, keys)), np.int64),
+            b"".join(passages),
+            np.array(list(map(len, passages)), np.int64),
             characters,
             values if self.keep.startswith(NEWEST) else characters.astype(np.float64),
             _content(texts, keys, ~is_bad) if self.stored else 0,
@@ -107,8 +114,10 @@ class Prepare:
             batch.damage,
         )
 
-    def _compared(self, batch: RecordBatch, shown: str) -> tuple[TextColumns, NDArray[np.float64]]:
-        """Return what records are compared by, and their times if these are wanted.
+    def _compared(
+        self, batch: RecordBatch, shown: str
+    ) -> tuple[TextColumns, NDArray[np.float64], list[bytes]]:
+        """Return what records are compared by, and their times and passages if these are wanted.
 
         Raise InputError if a key, a time, a text or a fingerprint can't be used.
         """
@@ -121,7 +130,9 @@ class Prepare:
         values = np.zeros(count)
         if name != self.keep:
             values[:] = [_time_of(name, value) for value in batch.values]
-        found = recipe.batch(batch.texts, sketches=self.preparer.catalog.sketched)
+        sketched = self.preparer.catalog.sketched
+        found = recipe.batch(batch.texts, sketches=sketched, passages=self.passaged)
+        passages = found.passages or []
         sketches = found.sketches
         if sketches is None:
             sketches = np.zeros((count, SKETCH_BYTES), np.uint8)
@@ -129,10 +140,12 @@ class Prepare:
         digests = recipe.digests(batch.texts, found.short.tolist())
         for place in [*batch.bad, *batch.fingerprints]:
             digests[place], sketches[place] = b"", 0
+            passages[place : place + 1] = [b""] * self.passaged
         for place, number in batch.fingerprints.items():
             found.fingerprints[place] = self._ready(number)
             found.short[place] = False
-        return TextColumns(side_of(found.fingerprints, digests, sketches), found.short), values
+        texts = TextColumns(side_of(found.fingerprints, digests, sketches), found.short)
+        return texts, values, passages
 
     def _ready(self, number: int) -> NDArray[np.uint64]:
         """Return a ready fingerprint as a row of columns."""

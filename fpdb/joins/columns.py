@@ -155,6 +155,11 @@ class GrowingStrings:
         data = self._data.values
         return [data[start:end].tobytes() for start, end in zip(*bounds, strict=True)]
 
+    @property
+    def sizes(self) -> Places:
+        """The number of bytes of each."""
+        return np.diff(self._ends.values, prepend=0)
+
     def add(self, data: bytes, sizes: Places) -> None:
         """Append strings, which are given one after the other, with their sizes."""
         self._ends.add(len(self._data) + sizes.cumsum())

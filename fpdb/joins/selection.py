@@ -29,7 +29,7 @@ _MOST_PAIRS = 1 << 22
 # Rows that are merged at once.
 _MERGED = 1 << 20
 # A row is a word: the upper half of a hash, and the place of a document.
-_PLACE = np.uint64((1 << 32) - 1)
+PLACE = np.uint64((1 << 32) - 1)
 
 
 class Chosen(NamedTuple):
@@ -86,7 +86,7 @@ class _KeptRows:
 
         Marks those that aren't compared with all of them, because they are too many.
         """
-        owners = _places(asked)
+        owners = row_places(asked)
         found = [_meeting(asked, part) for part in self._parts]
         left = np.full(len(asked), self._most)
         for _, counts in found:
@@ -102,14 +102,14 @@ class _KeptRows:
         for part, (starts, counts) in zip(self._parts, found, strict=True):
             for some in portions(counts, _PAIRS):
                 places = spans(starts[some], counts[some])
-                yield np.repeat(owners[some], counts[some]), _places(part[places])
+                yield np.repeat(owners[some], counts[some]), row_places(part[places])
 
     def _chosen(
         self, place: int, own: Marks, found: Sequence[tuple[Places, Places]], crowded: Marks
     ) -> tuple[Places, Places]:
         """Return the pairs of a document with many: those that have most numbers in common."""
         every = [
-            _places(part[spans(starts[own], counts[own])])
+            row_places(part[spans(starts[own], counts[own])])
             for part, (starts, counts) in zip(self._parts, found, strict=True)
         ]
         ids, often = np.unique_counts(np.concatenate(every))
@@ -181,7 +181,7 @@ class Selection:
         for table, _, held in tables:
             rows = _only(held, kept)
             # Ids are in the order of the places, so the rows stay sorted.
-            table.add(rows & ~_PLACE | ids[_places(rows)])
+            table.add(rows & ~PLACE | ids[row_places(rows)])
         self._kept.add(numbers[kept])
         choice = Chosen(
             kept, crowded, np.full(size, -1), np.full(size, np.nan), np.zeros(size, np.uint8)
@@ -228,10 +228,10 @@ class Selection:
         side = block.side
         if self._shape:
             numbers, marks = self._shape.columns(side.sketches, side.digests)
-            rows = _rows(numbers[marks], marks.nonzero()[0])
+            rows = number_rows(numbers[marks], marks.nonzero()[0])
         else:
             [short] = (block.short & side.digests.any(axis=1)).nonzero()
-            rows = _rows(side.digests[short, 0], short)
+            rows = number_rows(side.digests[short, 0], short)
         tables = [(self._texts, rows, rows)]
         if self._prints:
             asking = ~block.short if self._least is None else block.ready
@@ -254,16 +254,16 @@ class Selection:
             for change in route.masks if probed else (0,):
                 changed = heads ^ np.uint64(change >> behind)
                 found.append(mix(changed) + np.uint64(salt))
-        return _rows(np.concatenate(found), np.tile(places, len(found) - 1))
+        return number_rows(np.concatenate(found), np.tile(places, len(found) - 1))
 
     def _among(
         self, block: TextColumns, asked: Column, held: Column, starts: Places, counts: Places
     ) -> Iterator[_Alike]:
         """Yield the similar pairs within a block, given where each row that asks finds others."""
-        owners, size = _places(asked), len(block)
+        owners, size = row_places(asked), len(block)
         for some in portions(counts, _MOST_PAIRS):
             later = np.repeat(owners[some], counts[some])
-            earlier = _places(held[spans(starts[some], counts[some])])
+            earlier = row_places(held[spans(starts[some], counts[some])])
             before = earlier < later
             pairs = unique(later[before] * size + earlier[before])
             for start in range(0, len(pairs), _PAIRS):
@@ -311,32 +311,33 @@ def _merge(first: Column, second: Column, into: Column) -> None:
         start, other = stop, end
 
 
-def _rows(numbers: Column, places: Places) -> Column:
+def number_rows(numbers: Column, places: Places) -> Column:
     """Return sorted rows: a hash of each number, and the place of its document."""
-    rows = mix(numbers) & ~_PLACE | places.astype(np.uint64)
+    rows = mix(numbers) & ~PLACE | places.astype(np.uint64)
     rows.sort()
     return rows
 
 
-def _places(rows: Column) -> Places:
-    return (rows & _PLACE).astype(np.int64)
+def row_places(rows: Column) -> Places:
+    """Return the places of rows."""
+    return (rows & PLACE).astype(np.int64)
 
 
 def _only(rows: Column, marks: Marks) -> Column:
     """Return the rows of the documents that are marked."""
-    return rows[marks[_places(rows)]]
+    return rows[marks[row_places(rows)]]
 
 
 def _meeting(asked: Column, held: Column) -> tuple[Places, Places]:
     """Return where the rows with each number begin, and how many these are; both are sorted."""
-    numbers = asked & ~_PLACE
+    numbers = asked & ~PLACE
     [fresh] = differs(numbers).nonzero()
     numbers = numbers[fresh]
     starts = held.searchsorted(numbers)
     counts = np.zeros(len(numbers), np.int64)
     if len(held):  # most numbers are nowhere else, so the end of their rows isn't looked for
-        [met] = (held.take(starts, mode="clip") & ~_PLACE == numbers).nonzero()
-        counts[met] = held.searchsorted(numbers[met] | _PLACE, "right") - starts[met]
+        [met] = (held.take(starts, mode="clip") & ~PLACE == numbers).nonzero()
+        counts[met] = held.searchsorted(numbers[met] | PLACE, "right") - starts[met]
     repeated = np.diff(fresh, append=len(asked))
     return np.repeat(starts, repeated), np.repeat(counts, repeated)
 
