@@ -396,7 +396,7 @@ class Database(Queries):
         *,
         similarity: float | None = None,
         k: int | None = None,
-        keep: Literal["first", "longest"] = "first",
+        keep: str = "first",
         jobs: int = 1,
     ) -> list[Cluster]:
         """Delete all documents of each cluster but its representative; return the clusters.

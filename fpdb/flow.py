@@ -15,7 +15,7 @@ from fpdb.io.files import PART, Part, path_names, read_parts, size_of
 from fpdb.io.records import BadRecord, Reading, Record
 from fpdb.io.streams import Progress
 from fpdb.io.warc import Passing
-from fpdb.models import Added, Document, Key
+from fpdb.models import Added, Document, Key, require_choice
 from fpdb.storage.format import Stored
 from fpdb.threads import mapped
 
@@ -97,16 +97,19 @@ C = TypeVar("C", bound=RecordCounts)
 class Flow(Generic[C]):
     """Reads records, and prepares their documents in threads; counts what can't be used.
 
-    With `strict`, the first bad record is an InputError, after what was read before it.
+    If `bad` is "fail", the first bad record is an InputError, after what was read before it.
     """
 
     counts: C
     reading: Reading
     jobs: int = 1
-    strict: bool = False
+    bad: str = "drop"
     on_bad: Callable[[BadRecord], object] | None = None
     on_progress: Callable[[C], object] | None = None
     _closed: bool = False
+
+    def __post_init__(self) -> None:
+        require_choice("bad", self.bad, ("drop", "fail"))
 
     def parts(
         self,
@@ -142,7 +145,7 @@ class Flow(Generic[C]):
         work = partial(self.prepare, preparer=preparer, texts_only=texts_only, answer=answer)
         for _, found in mapped(work, parts, self.jobs, stop=self._close):
             bad = [each for each in found.records if isinstance(each, BadRecord)]
-            if bad and self.strict:
+            if bad and self.bad == "fail":
                 place = found.records.index(bad[0])
                 yield Prepared(found.records[:place], found.documents[:place])
             for each in bad:
@@ -186,10 +189,12 @@ class Flow(Generic[C]):
         """Count a record that can't be used, or raise InputError if there may be none."""
         self.counts.read += 1
         self.counts.bad += 1
-        if self.strict:
+        if self.bad == "fail":
             place = f"{bad.source}: " if bad.source else ""
             raise InputError(
-                f"{place}{bad.reason}", hint=bad.hint or "leave strict out to skip bad records"
+                f"{place}{bad.reason}",
+                hint=bad.hint or "drop what is bad",
+                parameter="" if bad.hint else "bad",
             )
         if self.on_bad:
             self.on_bad(bad)

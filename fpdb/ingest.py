@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from fpdb.database import Database
 from fpdb.documents.prepare import GATHERED, TRANSACTION_BYTES, bytes_of
@@ -59,7 +59,7 @@ def ingest(
     skip_duplicates: bool = False,
     similarity: float | None = None,
     jobs: int = 1,
-    strict: bool = False,
+    bad: Literal["drop", "fail"] = "drop",
     on_added: Callable[[Added], object] | None = None,
     on_bad: Callable[[BadRecord], object] | None = None,
     on_progress: Callable[[Ingested], object] | None = None,
@@ -80,7 +80,8 @@ def ingest(
         jobs: The number of threads that read and fingerprint; 0 for one a processor. The
             results and their order don't depend on it. With several, what a slow pipe gave is
             stored when more of it comes, or at its end; `follow` stores it at once.
-        strict: Raise InputError at the first bad record; those before it are stored.
+        bad: "drop" leaves out records that can't be used; "fail" raises InputError at the first,
+            once those before it are stored.
         on_added: Called for each document, once it is durable.
         on_bad: Called for each record that can't be used.
         on_progress: Called with the counts so far, before anything is read and after each
@@ -90,12 +91,12 @@ def ingest(
         How many records were read, and what became of them.
 
     Raises:
-        InputError: A path can't be read, no record has the fields, or with `strict` one is bad.
+        InputError: A path can't be read, no record has the fields, or one may not be bad.
         LockTimeoutError, DiskFullError, ReadOnlyError: As in `Database.add`.
         MissingExtraError: A format needs a package that isn't installed.
         WorkerError: A process that read a file was killed.
     """
-    flow = Flow(Ingested(), reading or Reading(), jobs, strict, on_bad, on_progress)
+    flow = Flow(Ingested(), reading or Reading(), jobs, bad, on_bad, on_progress)
     counts = flow.counts
     archived = _Archived(database, counts)
     parts = flow.parts(path_names(paths), passing=Passing(archived.is_stored, archived.skip))

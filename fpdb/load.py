@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 from fpdb.database import Database
 from fpdb.documents.layout import new_database, new_header
@@ -37,7 +37,7 @@ def load(
     reading: Reading | None = None,
     *,
     memory: int = MEMORY,
-    strict: bool = False,
+    bad: Literal["drop", "fail"] = "drop",
     on_bad: Callable[[BadRecord], object] | None = None,
     on_progress: Callable[[Ingested], object] | None = None,
     **new: Any,
@@ -55,7 +55,7 @@ def load(
             file, e.g. a pipe, with what `dump` wrote.
         reading: The format, and which fields of records mean what; "key" and "fingerprint".
         memory: About how many bytes to sort in, besides the fingerprints.
-        strict: Raise InputError at the first bad record.
+        bad: "drop" leaves out records that can't be used; "fail" raises InputError at the first.
         on_bad: Called for each record that can't be used.
         on_progress: Called with the counts so far.
         new: What `fpdb.create` takes, for a database that isn't there, which has the recipe "none"
@@ -66,13 +66,13 @@ def load(
         How many were read, and what became of them.
 
     Raises:
-        InputError: The source can't be read, or with `strict` a record is bad.
+        InputError: The source can't be read, or a record may not be bad.
         RecipeMismatchError: The database has another recipe, similarity or kind of keys.
         LockTimeoutError, DiskFullError: As in `Database.add`.
     """
     reading = reading or Reading()
     remove_abandoned(Path(path))  # as the database may be from a load that was killed at its end
-    flow = Flow(Ingested(), reading, strict=strict, on_bad=on_bad, on_progress=on_progress)
+    flow = Flow(Ingested(), reading, bad=bad, on_bad=on_bad, on_progress=on_progress)
     run = _Load(flow, path, memory, new)
     if not isinstance(source, str):
         run.dumped(iter(partial(source.read, _CHUNK), b""))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -36,7 +36,6 @@ from fpdb.models import (
     Pair,
     PartMatches,
     PartPair,
-    require_choice,
     require_similarity,
     require_whole,
 )
@@ -372,7 +371,7 @@ class Queries(ABC):
         *,
         similarity: float | None = None,
         k: int | None = None,
-        keep: Literal["first", "longest"] = "first",
+        keep: str = "first",
         jobs: int = 1,
     ) -> Results[Cluster]:
         """Find the documents that pairs connect, in the order of their first ones.
@@ -383,8 +382,9 @@ class Queries(ABC):
         Args:
             similarity: As in `pairs`.
             k: As in `pairs`.
-            keep: Which document represents a cluster: "first", the one with the smallest id, or
-                "longest", the one with the longest text.
+            keep: Which document represents a cluster: "first", the one with the smallest id,
+                "longest", the one with the longest text, or "newest:FIELD", the one with the
+                latest date or the largest number in this field of its metadata.
             jobs: As in `pairs`.
 
         Returns:
@@ -537,8 +537,9 @@ class Queries(ABC):
 def finder_of_clusters(keep: str) -> Callable[..., Iterator[Cluster]]:
     """Return what finds clusters, or raise InputError if `keep` is none of a document."""
     from fpdb.joins import find_clusters
+    from fpdb.joins.keep import newest_field
 
-    require_choice("keep", keep, ("first", "longest"))
+    newest_field(keep)
     return partial(find_clusters, keep=keep)
 
 

@@ -27,7 +27,6 @@ _MEMORY = option(
     output_dir=option("--output-dir DIR", "A folder for a file for each input."),
     removed=option("--removed FILE", "JSON lines about what was left out."),
     k=options.NEW_K,
-    keep=option("--keep WHICH", "first, longest or newest:FIELD."),
     contained=option("--contained SHARE", "Also remove parts of others.", min=0.5, max=1),
     database=option("--db DB", "Compare with earlier files, and remember these."),
     abandon=option("--abandon", "Forget a run that didn't finish; see --db.", rare=True),

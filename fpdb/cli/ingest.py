@@ -3,6 +3,7 @@
 import contextlib
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import typer
 
@@ -25,7 +26,7 @@ def ingest(
     similarity: float | None = None,
     recipe: fpdb.Recipe | None = None,
     jobs: int = 1,
-    strict: bool = False,
+    bad: Literal["drop", "fail"] = "drop",
 ) -> None:
     """Add documents, and skip near-duplicates.
 
@@ -41,7 +42,7 @@ def ingest(
     paths = files or ["-"]
     for each in paths:
         check_path(each, reading)
-    progress, bad = ProgressLine(), BadRecords()
+    progress, bad_records = ProgressLine(), BadRecords()
     with open_or_create(path, recipe) as database, contextlib.ExitStack() as ending:
         ending.callback(progress.summarise, listed=skip_duplicates)
         render.now.left = "documents that were counted are stored"
@@ -55,12 +56,12 @@ def ingest(
             skip_duplicates=skip_duplicates,
             similarity=similarity,
             jobs=jobs,
-            strict=strict,
+            bad=bad,
             on_added=partial(_print_duplicate, bits=bits),
-            on_bad=bad,
+            on_bad=bad_records,
             on_progress=progress,
         )
-        bad.settle(counts.read - counts.bad)
+        bad_records.settle(counts.read - counts.bad)
 
 
 def _print_duplicate(added: fpdb.Added, *, bits: bool) -> None:

@@ -1,7 +1,7 @@
 """Load ready fingerprints, or an exported database."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import fpdb
 from fpdb.cli import options, render
@@ -26,7 +26,7 @@ def load(
     recipe: fpdb.Recipe | None = None,
     k: int | None = None,
     key_type: options.KeyType | None = None,
-    strict: bool = False,
+    bad: Literal["drop", "fail"] = "drop",
 ) -> None:
     """Load fingerprints or an exported database.
 
@@ -37,16 +37,16 @@ def load(
     fingerprints count as made by another program, and texts are refused.
     """
     new: dict[str, Any] = {"recipe": recipe, "k": k, "keys": key_type}
-    progress, bad = ProgressLine("fingerprint"), BadRecords()
+    progress, bad_records = ProgressLine("fingerprint"), BadRecords()
     render.now.left = "a new database isn't there, an old one is intact; run it again"
     counts = fpdb.load(
         path,
         source,
         reading,
-        strict=strict,
-        on_bad=bad,
+        bad=bad,
+        on_bad=bad_records,
         on_progress=progress,
         **{name: value for name, value in new.items() if value is not None},
     )
     progress.summarise()
-    bad.settle(counts.read - counts.bad)
+    bad_records.settle(counts.read - counts.bad)

@@ -128,12 +128,12 @@ def swap(path: Path, other: Path) -> None:
 @takes(
     sources=argument("DB", "The directories of the databases."),
     output=options.NEW_PATH,
-    on_conflict=option("--on-conflict newest|first", "Which document of a key to keep."),
+    keep=option("--keep newest|first", "Which document of a key to keep."),
 )
 def merge(
     sources: list[Path],
     output: Path,
-    on_conflict: Literal["newest", "first"] = "newest",
+    keep: Literal["newest", "first"] = "newest",
     capacity: int | None = None,
 ) -> None:
     """Merge databases into a new one.
@@ -141,7 +141,7 @@ def merge(
     Example:
       fpdb merge north.fpdb south.fpdb --output all.fpdb
     """
-    merged = fpdb.merge(sources, output, on_conflict=on_conflict, capacity=capacity)
+    merged = fpdb.merge(sources, output, keep=keep, capacity=capacity)
     taken = [each._asdict() | {"path": str(each.path)} for each in merged.sources]
     lines = [
         f"{each.path}: {render.listed({'taken': each.documents, 'dropped': each.dropped})}"

@@ -123,7 +123,8 @@ _SHARED: dict[str, Any] = {
     "k": option("--k -k K", "Compare bits: the largest distance.", min=0, rare=True),
     "least": option("--least SHARE", "Of the parts, the least share of either text.", min=0, max=1),
     "jobs": option("--jobs -j N", "Number of threads; 0: all processors.", min=0, max=MOST),
-    "strict": option("--strict", "Stop at the first bad record, with exit code 3."),
+    "bad": option("--bad drop|fail", "Records that can't be used: leave them out, or stop."),
+    "keep": option("--keep WHICH", "first, longest or newest:FIELD."),
     "skip_duplicates": option(
         "--skip-duplicates", "Don't add near-duplicates of stored documents."
     ),

@@ -2,7 +2,6 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
 import fpdb
 from fpdb.cli import render
@@ -62,7 +61,6 @@ def pairs(
 
 @takes(
     target=Output,
-    keep=option("--keep first|longest", "Keep the oldest or the longest."),
     delete_duplicates=option("--delete-duplicates", "Delete all documents but those to keep."),
 )
 def clusters(
@@ -70,7 +68,7 @@ def clusters(
     target: Output,
     k: int | None = None,
     similarity: float | None = None,
-    keep: Literal["first", "longest"] = "first",
+    keep: str = "first",
     delete_duplicates: bool = False,
     jobs: int = 1,
 ) -> None:

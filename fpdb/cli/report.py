@@ -2,6 +2,7 @@
 
 import contextlib
 from pathlib import Path
+from typing import Literal
 
 import fpdb
 from fpdb.cli import options, render
@@ -31,7 +32,7 @@ def report(
     host_field: str | None = None,
     recipe: fpdb.Recipe | None = None,
     jobs: int = 1,
-    strict: bool = False,
+    bad: Literal["drop", "fail"] = "drop",
 ) -> None:
     """Show duplicates on a page, side by side.
 
@@ -44,7 +45,7 @@ def report(
     require(passages or least is None, "--least is one of --passages")
     require(not passages or similarity is None, "--passages compares no whole texts")
     require(db is None or recipe is None, "--db has a recipe; --recipe is for texts without one")
-    bad = BadRecords()
+    bad_records = BadRecords()
     with contextlib.nullcontext() if db is None else fpdb.open(db, readonly=True) as database:
         found = fpdb.report(
             files,
@@ -59,12 +60,12 @@ def report(
             date_field=date_field,
             host_field=host_field,
             jobs=jobs,
-            strict=strict,
-            on_bad=bad,
+            bad=bad,
+            on_bad=bad_records,
             on_progress=ProgressLine(),
         )
-    _summarise(found, bad.count, passages=passages)
-    bad.settle(found.documents)
+    _summarise(found, bad_records.count, passages=passages)
+    bad_records.settle(found.documents)
 
 
 def _summarise(found: fpdb.Reported, bad: int, *, passages: bool) -> None:

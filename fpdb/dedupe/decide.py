@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fpdb.arrays import Places, among, unique
 from fpdb.database import Database
-from fpdb.dedupe.prepare import NEWEST, RecordBlock, RecordColumns, unpack_key
+from fpdb.dedupe.prepare import RecordBlock, RecordColumns, unpack_key
 from fpdb.dedupe.run import BAD, KEPT, REMOVED, SHORT, Codes, Deduplication, Removed
 from fpdb.documents.lookup import Search
 from fpdb.documents.prepare import GATHERED
@@ -22,6 +22,7 @@ from fpdb.errors import InputError
 from fpdb.io.batches import RecordBatch
 from fpdb.joins.columns import GrowingColumn, GrowingStrings, GrowingTexts, Room
 from fpdb.joins.contained import ContainedRecords
+from fpdb.joins.keep import newest_field, require_dated
 from fpdb.joins.selection import Chosen, Selection
 from fpdb.models import Key, now
 from fpdb.storage.format import Stored, StoredRun
@@ -100,16 +101,9 @@ class Decider:
             return
         every = [block for read in self._read(blocks) for block in read]
         counts, preferred = self._run.counts, self._values.values
-        newest = self._run.keep.removeprefix(NEWEST)
-        if (
-            newest != self._run.keep
-            and every
-            and not np.isfinite(preferred[~self._is_bad.values]).any()
-        ):
-            raise InputError(
-                f"no record has a date or a number in {newest!r}",
-                hint="name the field of the date, or keep the first record",
-            )
+        newest = newest_field(self._run.keep)
+        if newest and every:
+            require_dated(newest, dated=np.isfinite(preferred[~self._is_bad.values]).any())
         codes = np.empty(len(preferred), np.uint8)
         order = np.arange(len(preferred))
         if self._run.keep != "first":

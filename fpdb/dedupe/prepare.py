@@ -1,10 +1,8 @@
 """Records as columns: read, checked, fingerprinted and sketched, a block at a time."""
 
-import contextlib
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,10 +17,10 @@ from fpdb.fingerprint.digits import unsigned
 from fpdb.io.batches import BatchPart, RecordBatch
 from fpdb.io.records import BadRecord
 from fpdb.joins.columns import TextColumns
+from fpdb.joins.keep import newest_field, time_of
 from fpdb.models import SKETCH_BYTES, Document, Key
 from fpdb.tables.bits import to_array
 
-NEWEST = "newest:"
 # How the key of a record is packed: it had none, a text, or a whole number.
 _TEXT, _NUMBER = "t", "n"
 # A key that is shorter is valid wherever it was read.
@@ -107,7 +105,7 @@ class Prepare:
             b"".join(passages),
             np.array(list(map(len, passages)), np.int64),
             characters,
-            values if self.keep.startswith(NEWEST) else characters.astype(np.float64),
+            values if newest_field(self.keep) else characters.astype(np.float64),
             _content(texts, keys, ~is_bad) if self.stored else 0,
             batch.replaced,
             sum(Document("", text).has_tags for text in batch.texts if "</" in text),
@@ -126,10 +124,9 @@ class Prepare:
         for place, key in enumerate(batch.keys):
             if (type(key) is not str or len(key) >= _USUAL_KEY) and place not in batch.bad:
                 check(str(f"{shown}{batch.numbers[place]}" if key is None else key))
-        name = self.keep.removeprefix(NEWEST)
         values = np.zeros(count)
-        if name != self.keep:
-            values[:] = [_time_of(name, value) for value in batch.values]
+        if name := newest_field(self.keep):
+            values[:] = [time_of(name, value) for value in batch.values]
         sketched = self.preparer.catalog.sketched
         found = recipe.batch(batch.texts, sketches=sketched, passages=self.passaged)
         passages = found.passages or []
@@ -174,19 +171,3 @@ def _content(texts: TextColumns, keys: Sequence[bytes], good: Marks) -> int:
     marks = np.column_stack([texts.side.digests, texts.side.fingerprints])
     digest = xxhash.xxh3_128_intdigest
     return sum(digest(marks[place].tobytes() + keys[place]) for place in good.nonzero()[0].tolist())
-
-
-def _time_of(name: str, value: object) -> float:
-    """Return a date or a number as a number; one that is missing is before all others."""
-    if value in (None, ""):
-        return -np.inf
-    if isinstance(value, int | float):
-        return float(value)
-    with contextlib.suppress(ValueError, OverflowError):
-        return float(str(value))
-    with contextlib.suppress(ValueError, OverflowError):
-        found = datetime.fromisoformat(str(value).strip())
-        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
-    raise InputError(
-        f"{name} is {str(value)[:40]!r}, expected a number, or a date such as 2026-11-23"
-    )

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fpdb.arrays import Marks
 from fpdb.database import Database
-from fpdb.dedupe.prepare import NEWEST, Prepare, RecordBlock, RecordColumns
+from fpdb.dedupe.prepare import Prepare, RecordBlock, RecordColumns
 from fpdb.documents import layout
 from fpdb.documents.prepare import Preparer
 from fpdb.errors import InputError
@@ -23,6 +23,7 @@ from fpdb.fingerprint import Recipe, preset
 from fpdb.flow import RecordCounts
 from fpdb.io.records import BadRecord, Reading
 from fpdb.joins.columns import Room
+from fpdb.joins.keep import newest_field
 from fpdb.models import DIGEST_BYTES, Key, require_choice, require_whole
 from fpdb.scratch import Scratch, scratch_folder
 from fpdb.storage.open_checks import is_vacant
@@ -119,12 +120,7 @@ class Deduplication:
         require_choice("bad", self.bad, _BAD_RECORDS)
         if isinstance(self.recipe, str):
             self.recipe = preset(self.recipe)
-        newest = self.keep.removeprefix(NEWEST) if self.keep.startswith(NEWEST) else ""
-        if self.keep not in ("first", "longest") and not newest:
-            raise InputError(
-                f"found keep {self.keep!r}, expected first, longest or newest:FIELD",
-                hint="newest:date keeps the record with the latest date",
-            )
+        newest = newest_field(self.keep)
         require_whole("memory", self.memory, 0)
         if self.folder is not None and not Path(self.folder).is_dir():
             raise InputError(
@@ -288,7 +284,8 @@ class Deduplication:
         if fails:
             raise InputError(
                 f"{bad.source}: {bad.reason}",
-                hint=bad.hint or "leave it out by dropping what is bad",
+                hint=bad.hint or "drop what is bad",
+                parameter="" if bad.hint else "bad",
             )
         self.counts.bad += 1
         if self.on_bad:

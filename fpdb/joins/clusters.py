@@ -1,8 +1,10 @@
 """Clusters: the documents that pairs connect."""
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -13,9 +15,12 @@ from fpdb.documents.similarity import Shares, Side
 from fpdb.fingerprint.sketches import has_sketch, mix
 from fpdb.joins.columns import TextColumns
 from fpdb.joins.join import near_pairs
+from fpdb.joins.keep import newest_field, require_dated, time_of
 from fpdb.joins.pairs import NO_IDS, keys_of, shared_rows, similar_among, similar_pairs
 from fpdb.models import DIGEST_BYTES, Cluster
 from fpdb.progress import tracked
+from fpdb.storage.format import Stored
+from fpdb.storage.origin import unpack_meta
 from fpdb.tables.bands import Bands
 from fpdb.tables.bits import as_words
 
@@ -45,9 +50,10 @@ class Clustering:
 def find_clusters(view: View, search: Search, jobs: int = 1, *, keep: str) -> Iterator[Cluster]:
     """Yield the clusters in the order of their first documents, each in the order of ids.
 
-    `keep` is "first", the document with the smallest id, or "longest", the one with the longest
-    text: it comes first.
+    The one that `keep` names comes first: "first" is that with the smallest id, "longest" that
+    with the longest text, "newest:FIELD" that with the latest date in a field of its metadata.
     """
+    field, dated = newest_field(keep), False
     ids, labels = (
         _near(view, search.k, jobs)
         if search.similarity is None
@@ -57,12 +63,23 @@ def find_clusters(view: View, search: Search, jobs: int = 1, *, keep: str) -> It
     starts = [*run_starts(labels[order]).tolist(), len(ids)]
     for start, stop in tracked(pairwise(starts), "list", "cluster", len(starts) - 1):
         numbers = ids[order[start:stop]].tolist()
-        if keep == "longest":
+        if keep != "first":
             named = (view.catalog.named(view.txn, number) for number in numbers)
-            lengths = [document.characters for document in named]
-            numbers.insert(0, numbers.pop(lengths.index(max(lengths))))
+            values = [_value(document, field) for document in named]
+            dated = dated or max(values) > -math.inf
+            numbers.insert(0, numbers.pop(values.index(max(values))))
         first, *others = keys_of(view, np.array(numbers, np.uint64))
         yield Cluster(first, tuple(others))
+    if field and len(ids):
+        require_dated(field, dated=dated)
+
+
+def _value(document: Stored, field: str) -> float:
+    """Return what the document to keep has most of: time, or characters."""
+    if not field:
+        return document.characters
+    meta: Any = unpack_meta(document.meta)
+    return time_of(field, meta.get(field) if isinstance(meta, dict) else None)
 
 
 def _near(view: View, k: int, jobs: int) -> tuple[Column, Places]:

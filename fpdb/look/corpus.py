@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from fpdb.arrays import Marks, Places
 from fpdb.database import Database
@@ -84,7 +84,7 @@ def report(
     host_field: str | None = None,
     kept: Marks | None = None,
     jobs: int = 1,
-    strict: bool = False,
+    bad: Literal["drop", "fail"] = "drop",
     on_bad: Callable[[BadRecord], object] | None = None,
     on_progress: Callable[[Ingested], object] | None = None,
 ) -> Reported:
@@ -109,7 +109,7 @@ def report(
         kept: Which records stay, as `dedupe` returns it for the same files: of each group the first
             of these is shown as the kept one, and not simply the first one. Not with a database.
         jobs: The number of threads; 0 for one a processor.
-        strict: Raise InputError at the first bad record.
+        bad: "drop" leaves out records that can't be used; "fail" raises InputError at the first.
         on_bad: Called for each record that can't be used.
         on_progress: Called with the counts so far.
 
@@ -117,7 +117,7 @@ def report(
         The counts of what was read and found, and the path and size of the page.
 
     Raises:
-        InputError: A path can't be read, there is no document, or with `strict` a record is bad.
+        InputError: A path can't be read, there is no document, or a record may not be bad.
         MissingExtraError: A format needs a package that isn't installed.
     """
     require_whole("top", top, 1)
@@ -126,7 +126,7 @@ def report(
     _require_fit(paths, kept, similarity, database=database is not None, passages=passages)
     if database is None:
         reading = dataclasses.replace(reading, keyed=False)
-    flow = Flow(Ingested(), reading, jobs, strict, on_bad, on_progress)
+    flow = Flow(Ingested(), reading, jobs, bad, on_bad, on_progress)
     with contextlib.ExitStack() as stack:
         scratch = stack.enter_context(scratch_folder())
         store: Database | ComparedFiles | None = database
@@ -139,10 +139,10 @@ def report(
                 hint="create it with a similarity, 0.8 for instance",
             )
         if not len(store):
-            bad = plural(flow.counts.bad, "record")
+            unusable = plural(flow.counts.bad, "record")
             raise InputError(
                 f"found no document for {path}"
-                + (f": none of {bad} can be used" if flow.counts.bad else ""),
+                + (f": none of {unusable} can be used" if flow.counts.bad else ""),
                 hint="name files with texts; are the format and the fields right?",
             )
         texts = Texts(store, reading, scratch.path / "texts", paths)

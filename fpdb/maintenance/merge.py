@@ -44,7 +44,7 @@ def merge(
     sources: Iterable[str | os.PathLike[str]],
     path: str | os.PathLike[str],
     *,
-    on_conflict: Literal["newest", "first"] = "newest",
+    keep: Literal["newest", "first"] = "newest",
     capacity: int | None = None,
     memory: int = MEMORY,
 ) -> Merged:
@@ -65,7 +65,7 @@ def merge(
         DamagedError: A source is damaged.
     """
     require_whole("memory", memory, LEAST_MEMORY)
-    require_choice("on_conflict", on_conflict, RULES)
+    require_choice("keep", keep, RULES)
     directory = open_checks.resolved(path)
     open_checks.require_vacant(directory)
     with contextlib.ExitStack() as draft:
@@ -75,7 +75,7 @@ def merge(
             described = _header(opened, capacity)
             built = draft.enter_context(Environment.build(directory, *new_database(described)))
             with built.write() as into:
-                counters, taken = _write(into, layout(described)[1], opened, on_conflict)
+                counters, taken = _write(into, layout(described)[1], opened, keep)
 
             def places(_: ReadTransaction) -> Iterator[tuple[Fingerprints, Column]]:
                 return chain.from_iterable(source.places() for source in opened)

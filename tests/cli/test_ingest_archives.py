@@ -70,7 +70,7 @@ def test_pages_that_are_stored_are_not_read_again(run, tmp_path):
 def test_query_and_strict(run, tmp_path):
     path, archive = tmp_path / "a.fpdb", tmp_path / "a.warc"
     archive.write_bytes(RECORDS[0] + b"garbage\r\n" + RECORDS[1])
-    done = run("ingest", path, archive, "--strict")
+    done = run("ingest", path, archive, "--bad", "fail")
     assert done.code == 3
     assert f"error: {archive}:{len(RECORDS[0])}: no record begins here" in done.err
     archive.write_bytes(RECORDS[0])

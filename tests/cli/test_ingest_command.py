@@ -144,7 +144,7 @@ def test_bad_records_of_few_kinds_are_shown(capsys):
 def test_strict_keeps_everything_before_the_first_bad_one(run, path, bad):
     good = [json.dumps(page) for page in pages(range(20))]
     stdin = "\n".join([*good[:7], bad, *good[7:]]).encode()
-    done = run("ingest", path, "--strict", stdin=stdin)
+    done = run("ingest", path, "--bad", "fail", stdin=stdin)
     assert done.code == 3
     assert "error: -:8: " in done.err
     assert "\nhint: " in done.err
@@ -221,7 +221,7 @@ def test_texts_with_tags_are_warned_of_once(run, path, tmp_path):
     assert run("ingest", path, file, "--quiet").err == ""
 
 
-@pytest.mark.parametrize("first", [["{}\n"], ["{}\n", "--strict"]])
+@pytest.mark.parametrize("first", [["{}\n"], ["{}\n", "--bad", "fail"]])
 def test_a_first_attempt_that_fails_leaves_no_database(run, path, source, first):
     content, *options = first
     (path.parent / "wrong.jsonl").write_text(content)

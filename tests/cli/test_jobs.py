@@ -95,7 +95,7 @@ def test_strict_stops_at_the_same_record(run, tmp_path, small_parts, bad):
     seen = []
     for jobs in (1, 2):
         path = tmp_path / "crawl.fpdb"
-        done = run("ingest", path, "--strict", "-j", jobs, stdin="".join(lines).encode())
+        done = run("ingest", path, "--bad", "fail", "-j", jobs, stdin="".join(lines).encode())
         seen.append((done.code, done.out, without_times(done.err), rows_in(path)))
         path.rename(tmp_path / f"{jobs}.fpdb")
     assert seen[0] == seen[1]

@@ -113,7 +113,7 @@ def test_records_become_a_database(run, tmp_path, path):
     assert [line.split(": ")[0].rsplit(":")[-1] for line in bad] == ["8", "9", "21", "22", "905"]
     assert summary.startswith("read 905, added 900, bad 5; ")
     assert "bad 5; " in summary
-    strict = load(run, tmp_path / "strict", tmp_path / "ready.jsonl", "--strict")
+    strict = load(run, tmp_path / "strict", tmp_path / "ready.jsonl", "--bad", "fail")
     assert strict.code == 3
     assert not (tmp_path / "strict").exists()
 

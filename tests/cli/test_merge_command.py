@@ -17,20 +17,20 @@ def pair(tmp_path):
 
 @pytest.mark.process
 def test_what_was_taken_as_json(run, pair, tmp_path):
-    done = run("merge", *pair, "-o", tmp_path / "b c", "--on-conflict", "first")
+    done = run("merge", *pair, "-o", tmp_path / "b c", "--keep", "first")
     assert done.err.startswith(f"{pair[0]}: taken 2\n{pair[1]}: taken 1, dropped 1\n")
-    done = run("merge", *pair, "-o", tmp_path / "c", "--on-conflict", "first", "--json")
+    done = run("merge", *pair, "-o", tmp_path / "c", "--keep", "first", "--json")
     found = json.loads(done.out)
     assert (done.err, found["path"], found["documents"]) == ("", str(tmp_path / "c"), 3)
     assert found["sources"][1] == {"path": str(pair[1]), "documents": 1, "dropped": 1}
 
 
 def test_errors(run, pair, tmp_path):
-    assert run("merge", *pair, "-o", tmp_path / "c", "--on-conflict", "error").code == 2
+    assert run("merge", *pair, "-o", tmp_path / "c", "--keep", "error").code == 2
     assert run("merge", *pair, "-o", pair[0]).code == 3
     assert run("merge", *pair).code == 2
     assert run("merge", "-o", tmp_path / "c").code == 2
-    assert run("merge", *pair, "-o", tmp_path / "c", "--on-conflict", "oldest").code == 2
+    assert run("merge", *pair, "-o", tmp_path / "c", "--keep", "oldest").code == 2
     assert not (tmp_path / "c").exists()
 
 

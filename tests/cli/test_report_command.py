@@ -60,7 +60,7 @@ def test_bad_records_are_counted(run, source, tmp_path):
     found = json.loads(run("report", source, "-o", tmp_path / "out.html", "--json", "-q").out)
     assert (found["path"], found["groups"], found["bad"]) == (f"{tmp_path}/out.html", 1, 1)
     assert "1 record couldn&#x27;t be read" in (tmp_path / "out.html").read_text()
-    assert run("report", source, "--strict", "-o", tmp_path / "out.html").code == 3
+    assert run("report", source, "--bad", "fail", "-o", tmp_path / "out.html").code == 3
 
 
 def test_what_can_not_be_done(run, source, tmp_path):

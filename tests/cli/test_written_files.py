@@ -39,7 +39,7 @@ def folder(tmp_path, monkeypatch):
     [
         ("report empty.jsonl", "out.html"),
         ("report bad.jsonl", "out.html"),
-        ("report --strict mixed.jsonl", "out.html"),
+        ("report --bad fail mixed.jsonl", "out.html"),
         ("report absent.jsonl", "out.html"),
         ("report --db absent.fpdb good.jsonl", "out.html"),
         ("report --date-field day good.jsonl", "out.html"),

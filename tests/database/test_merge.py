@@ -126,7 +126,7 @@ def test_a_merge_is_the_union_by_the_rule(
         paths = [where / f"{number}" for number in range(len(moves))]
         sources = [documents_of(path) for path in paths]
         expected = model([sorted(own, key=by_id) for own in sources], rule)
-        merged = fpdb.merge(paths, where / "c", on_conflict=rule)
+        merged = fpdb.merge(paths, where / "c", keep=rule)
     require_merged(merged, expected, sources, keys)
     with fpdb.build(where / "union", **options) as union:
         ingest(union, expected, merged.path)
@@ -275,7 +275,7 @@ def test_bad_use_is_an_error_and_leaves_nothing(paths: list[Path], tmp_path: Pat
         (fpdb.DatabaseExistsError, paths, one, {}),
         (fpdb.DatabaseExistsError, paths, one / "c", {}),
         (fpdb.DatabaseNotFoundError, [*paths, new / "none"], new, {}),
-        (InputError, paths, new, {"on_conflict": "oldest"}),
+        (InputError, paths, new, {"keep": "oldest"}),
         (InputError, paths, new, {"memory": 1}),
         (InputError, paths, new, {"capacity": 0}),
     ]

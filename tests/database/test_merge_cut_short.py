@@ -50,7 +50,7 @@ def merge_in_child(path, number):
         ):
             deadly(owner, name)
         try:
-            fpdb.merge(pair, path, on_conflict="first")
+            fpdb.merge(pair, path, keep="first")
         except BaseException:
             os._exit(1)
         os._exit(0)
@@ -99,7 +99,7 @@ def contents(path: Path) -> list[Any]:
 def test_a_killed_merge_leaves_all_or_nothing(
     pair: list[Path], tmp_path: Path, run: Callable[..., str]
 ) -> None:
-    expected = contents(fpdb.merge(pair, tmp_path / "whole", on_conflict="first").path)
+    expected = contents(fpdb.merge(pair, tmp_path / "whole", keep="first").path)
     tries = int(run(KILLS, *pair, tmp_path / "c"))
     assert tries > 5
     made = sorted(tmp_path.glob("c-*"))
@@ -107,7 +107,7 @@ def test_a_killed_merge_leaves_all_or_nothing(
     for path in made:
         assert contents(path) == expected
     missing = next(tmp_path / f"c-{n}" for n in range(1, tries) if tmp_path / f"c-{n}" not in made)
-    assert contents(fpdb.merge(pair, missing, on_conflict="first").path) == expected
+    assert contents(fpdb.merge(pair, missing, keep="first").path) == expected
     assert list(tmp_path.glob(f".{missing.name}.*")) == []
 
 
@@ -168,7 +168,7 @@ def test_memory_doesnt_grow_with_the_documents(
                 )
         pair = [tmp_path / f"{name}{count}" for name in "ab"]
         tracemalloc.start()
-        fpdb.merge(pair, tmp_path / f"c{count}", memory=1 << 20, on_conflict="first")
+        fpdb.merge(pair, tmp_path / f"c{count}", memory=1 << 20, keep="first")
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[2] < 1.3 * peaks[1] + 1_000_000

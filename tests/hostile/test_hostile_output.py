@@ -176,7 +176,7 @@ def test_single_keys_reports_and_errors_are_harmless(run, folder, monkeypatch):
     assert "bad 90" in done.err
     again = run("ingest", "newer.fpdb", "bad.jsonl", "--skip-duplicates", "--json")
     assert_harmless(again.out + again.err)
-    strict = run("ingest", "newest.fpdb", "bad.jsonl", "--strict")
+    strict = run("ingest", "newest.fpdb", "bad.jsonl", "--bad", "fail")
     assert strict.code == 3
     assert_harmless(strict.err)
 

@@ -167,7 +167,7 @@ def test_a_k_that_cannot_be_is_refused_at_once(tmp_path, k):
 
 def test_keeping_something_else_is_refused(tmp_path):
     db = make(tmp_path / "db", [1, 2], PLANS["4 blocks"])
-    with db, pytest.raises(InputError, match="expected one of first, longest"):
+    with db, pytest.raises(InputError, match="expected first, longest or newest:FIELD"):
         db.clusters(keep="shortest")
 
 
@@ -183,6 +183,19 @@ def test_the_longest_text_is_kept(tmp_path):
         assert list(db.clusters(k=0)) == [Cluster("a", ("b", "c", "d", "bare"))]
         # b and d are equally long, and b was added first.
         assert list(db.clusters(k=0, keep="longest")) == [Cluster("b", ("a", "c", "d", "bare"))]
+
+
+def test_the_newest_date_in_the_metadata_is_kept(tmp_path):
+    days = {"a": {"day": "2026-01-02"}, "b": {"day": "2026-01-10"}, "c": None, "d": ["day"]}
+    with fpdb.create(tmp_path / "db") as db:
+        for key, meta in days.items():
+            db.add(key, TEXT, meta)
+        assert list(db.clusters(keep="newest:day")) == [Cluster("b", ("a", "c", "d"))]
+        with pytest.raises(InputError, match="no record has a date or a number in 'date'"):
+            db.delete_duplicates(keep="newest:date")
+        assert len(db) == 4
+        db.delete_duplicates(keep="newest:day")
+        assert list(db) == ["b"]
 
 
 def test_duplicates_are_deleted_together(tmp_path, monkeypatch):

@@ -149,7 +149,7 @@ def make_at(name: str, path: Path, target: Path) -> None:
     if name == "merge":
         # What another process calls would be counted as if it was called by this one.
         with mock.patch("fpdb.maintenance.merge.check", return_value=()):
-            fpdb.merge([path, path.parent.parent / OTHER], target, on_conflict="first")
+            fpdb.merge([path, path.parent.parent / OTHER], target, keep="first")
     elif name == "load the portable form":
         with open(path.parent.parent / DUMPED, "rb") as file:
             load(target, file)
