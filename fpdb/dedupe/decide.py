@@ -300,6 +300,7 @@ class Decider:
         side, short = texts.side, texts.short.tolist()
         keys: Iterable[str] = repeat("")
         origins: Iterable[bytes] = repeat(b"")
+        passages: Iterable[bytes] = repeat(b"")
         if named:
             places = self._places(numbers)
             found = map(unpack_key, self._keys.some(numbers))
@@ -308,6 +309,8 @@ class Decider:
             keys = map(str, read)
             wholes = (key if isinstance(key, int) else None for key in read)
             origins = map(pack_origin, places, wholes)
+            if self._preparer.catalog.passaged:
+                passages = self._passages.some(numbers)
         rows = zip(
             to_ints(side.fingerprints),
             _rows_of(side.digests),
@@ -315,6 +318,7 @@ class Decider:
             self._characters.values[numbers].tolist(),
             keys,
             origins,
+            passages,
             short,
             strict=False,
         )
@@ -328,8 +332,9 @@ class Decider:
                 meta=origin,
                 characters=characters,
                 sketch=sketch if any(sketch) else b"",
+                passages=b"" if is_short else packed,
             )
-            for number, digest, sketch, characters, key, origin, is_short in rows
+            for number, digest, sketch, characters, key, origin, packed, is_short in rows
         ]
 
 

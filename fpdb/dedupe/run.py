@@ -231,11 +231,6 @@ class Deduplication:
                 f"{database.path} has integer keys, expected a database with text keys",
                 hint="give another database; it is created if it isn't there",
             )
-        if database.preparer.catalog.passaged:
-            raise InputError(
-                f"{database.path} keeps passages, which are made when texts are ingested",
-                hint="ingest what stays into it, or give another database",
-            )
         if self.k is not None and (database.similarity is not None or database.k != self.k):
             finds = "what is similar" if database.similarity else f"what is within {database.k}"
             raise InputError(
@@ -258,7 +253,8 @@ class Deduplication:
     ) -> Iterator[tuple[RecordBlock, RecordColumns]]:
         """Prepare blocks, and count records; raise InputError at a bad one that fails the run."""
         counts = self.counts
-        adapted, passaged = preparer.adapted(self.reading.max_bytes), self.contained is not None
+        adapted = preparer.adapted(self.reading.max_bytes)
+        passaged = self.contained is not None or preparer.catalog.passaged
         prepare = Prepare(adapted, self.keep, keyed, stored, passaged)
         ahead = _AHEAD_OF_LOOKUP if stored else AHEAD
         for block, found in mapped(prepare, blocks, self.jobs, ahead):

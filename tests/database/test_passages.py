@@ -161,10 +161,6 @@ def test_a_database_without_passages_is_no_place_for_them(filled, texts, tmp_pat
             plain.passage_pairs()
     with pytest.raises(fpdb.RecipeMismatchError, match="passages"):
         fpdb.merge([filled.path, tmp_path / "plain"], tmp_path / "merged")
-    source, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
-    source.write_text('{"key": "a", "text": "one two three four five six"}\n')
-    with pytest.raises(fpdb.InputError, match="passages"):
-        fpdb.dedupe(source, output, database=filled.path)
 
 
 def test_a_database_gets_passages_when_its_texts_are_added_again(filled, texts, tmp_path):

@@ -151,6 +151,22 @@ def test_fingerprints_within_k_of_a_kept_one_are_removed(tmp_path_factory, numbe
     assert [line for line in lines[1:] if line] == [rows[record["id"]] for record in kept]
 
 
+def test_a_database_gets_the_passages_of_what_stays(tmp_path, corpus, jsonl):
+    records = corpus(60)
+    records.append({"id": "short", "text": "few words", "n": 60})
+    with fpdb.create(tmp_path / "a.fpdb", passages=True) as database:
+        fpdb.dedupe(jsonl("in.jsonl", records), tmp_path / "out.jsonl", database=database)
+        kept = kept_in(tmp_path / "out.jsonl")
+        with fpdb.create(tmp_path / "b.fpdb", passages=True) as other:
+            list(other.add_many(fpdb.Document(each["id"], each["text"]) for each in kept))
+            assert set(database.passage_pairs(least=0)) == set(other.passage_pairs(least=0))
+            for record in records[::7]:
+                found, expected = (each.passages(record["text"]) for each in (database, other))
+                assert [match[:5] for match in found] == [match[:5] for match in expected]
+                assert found or len(record["text"]) < 20
+        assert list(database.check()) == []
+
+
 def test_what_an_earlier_delivery_had_is_removed(tmp_path, corpus, jsonl):
     records = corpus(400, edited=0.6)
     first, second = records[:200], records[200:]
