@@ -1,15 +1,17 @@
 """Copy files without their near-duplicates."""
 
 import contextlib
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import fpdb
 from fpdb.cli import end_by_sigterm, options, render
 from fpdb.cli.inputs import BadRecords, ProgressLine, is_terminal
-from fpdb.cli.options import argument, option, require, require_name, takes
+from fpdb.cli.options import argument, option, require, takes
 from fpdb.io.streams import SUFFIXES, suffix_of
+from fpdb.scratch import scratch_folder
 
 _MEMORY = option(
     "--memory N",
@@ -23,7 +25,7 @@ _MEMORY = option(
     "key_field text_field format html max_bytes",
     reading=fpdb.Reading,
     files=argument("FILE|-", "What to read; - is standard input."),
-    output=option("--output -o OUT", "One file for what stays.", callback=require_name),
+    output=option("--output -o FILE|-", "One file for what stays."),
     output_dir=option("--output-dir DIR", "A folder for a file for each input."),
     removed=option("--removed FILE", "JSON lines about what was left out."),
     k=options.NEW_K,
@@ -59,31 +61,48 @@ def dedupe(
       fpdb dedupe part-*.parquet -o clean.parquet --removed removed.jsonl
 
     Copies JSON lines, CSV, TSV, Parquet and Arrow; what stays is unchanged, in
-    its order. With --db, repeat a command that was interrupted: it does all again.
-    If its outputs may be in their places, other runs are refused until it has,
-    or until --abandon: then later runs aren't compared with those outputs.
+    its order. With -o - it is printed. With --db, repeat a command that was
+    interrupted: it does all again. If its outputs may be in their places, other
+    runs are refused until it has, or until --abandon: then later runs aren't
+    compared with those outputs.
     """
     require((output is None) != (output_dir is None), "give --output or --output-dir")
     form = SUFFIXES.get(suffix_of(removed or ""), "jsonl")
     require(form == "jsonl", f"--removed gets JSON lines, found {removed}")
     require("-" not in files or not is_terminal(), "standard input is a terminal")
     require(database is not None or not abandon, "--abandon is about a run with --db")
+    alone = output != "-" or not (database or render.now.json)
+    require(alone, "-o - gets the records: --db needs a file, and --json another one")
     if report:
         require(k is None, "--report shows what is similar, and takes no -k")
         write_report = _reporting(files, report, reading, jobs, recipe, similarity, database)
     render.now.left = "run it again" if database else "nothing was written"
     end_by_sigterm(KeyboardInterrupt)
     bad_records, progress = BadRecords(), ProgressLine("record")
-    counts = fpdb.dedupe(
-        files, output, reading, output_dir=output_dir, database=database, abandon=abandon,
-        similarity=similarity, k=k, recipe=recipe, keep=keep, bad=bad, removed=removed, tmp=tmp,
-        contained=contained, memory=memory, jobs=jobs, on_bad=bad_records, on_progress=progress,
-    )  # fmt: skip
+    with _placed(output, tmp) as place:
+        counts = fpdb.dedupe(
+            files, place, reading, output_dir=output_dir, database=database, abandon=abandon,
+            similarity=similarity, k=k, recipe=recipe, keep=keep, bad=bad, removed=removed, tmp=tmp,
+            contained=contained, memory=memory, jobs=jobs, on_bad=bad_records, on_progress=progress,
+        )  # fmt: skip
     progress.summarise(_saved(counts))
     if report:
         render.now.left = "what stays is written, but no report"
         write_report(keep.partition(":")[2] or None, counts.marks)
     bad_records.settle(counts.read - counts.bad)
+
+
+@contextlib.contextmanager
+def _placed(output: str | None, tmp: str | None) -> Iterator[str | None]:
+    """Yield where the output is written; what is for standard output is copied there at the end."""
+    if output != "-":
+        yield output
+        return
+    with scratch_folder(Path(tmp, "dedupe") if tmp else None) as folder:
+        path = folder.path / "output"
+        yield str(path)
+        with render.opened("-") as stream, path.open("rb") as file:
+            shutil.copyfileobj(file, stream)
 
 
 def _saved(counts: fpdb.Deduplicated) -> str:

@@ -3,7 +3,7 @@
 import re
 import time
 from collections.abc import Iterable
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
 import fpdb
@@ -21,17 +21,25 @@ _AGE = re.compile(r"0*([1-9][0-9]{0,8})([smhdw])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
-def get(path: Path, keys: list[str] | None = None, prefix: str | None = None) -> None:
+def get(
+    path: Path,
+    keys: list[str] | None = None,
+    prefix: str | None = None,
+    limit: int | None = None,
+) -> None:
     """Print stored documents.
 
     Example:
       fpdb get crawl.fpdb --prefix https://example.com/ --json
     """
-    require(bool(keys) != (prefix is not None), "give keys, or --prefix")
+    listed = prefix is not None or limit is not None
+    require(bool(keys) != listed, "give keys, or --prefix or --limit")
     missing: list[str] = []
     with fpdb.open(path, readonly=True) as database:
-        if prefix is not None:
-            found: Iterable[fpdb.Document | None] = database.scan(prefix=prefix)
+        if listed:
+            found: Iterable[fpdb.Document | None] = islice(
+                database.scan(prefix=prefix or ""), limit
+            )
         else:
             found = (database.get(parse_key(key, database.keys)) for key in keys or [])
         render.columns("key", "id", "fingerprint", "added", "metadata")

@@ -124,6 +124,7 @@ _SHARED: dict[str, Any] = {
     "least": option("--least SHARE", "Of the parts, the least share of either text.", min=0, max=1),
     "jobs": option("--jobs -j N", "Number of threads; 0: all processors.", min=0, max=MOST),
     "bad": option("--bad drop|fail", "Records that can't be used: leave them out, or stop."),
+    "limit": option("--limit -n N", "Print at most N.", min=1),
     "keep": option("--keep WHICH", "first, longest or newest:FIELD."),
     "skip_duplicates": option(
         "--skip-duplicates", "Don't add near-duplicates of stored documents."

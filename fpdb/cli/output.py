@@ -3,9 +3,11 @@
 import contextlib
 import dataclasses
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from heapq import nlargest
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 import fpdb
 from fpdb.cli import render
@@ -16,6 +18,7 @@ from fpdb.models import Key, title_in
 if TYPE_CHECKING:
     from fpdb.io.arrow import TableWriter
 
+Found = TypeVar("Found")
 OutputFormat = Literal["jsonl", "tsv", "csv", "parquet"]
 # What the suffix of an output says; standard output and special files have none.
 _FORMS = {"": "tsv"} | {
@@ -89,6 +92,22 @@ class Output:
         else:
             named = zip(self._columns, cells, strict=True)
             render.record({name: cell for name, cell in named if cell is not None})
+
+
+def chosen(
+    found: Iterable[Found], limit: int | None, rank: Callable[[Found], float] | None
+) -> Iterable[Found]:
+    """Return at most `limit` of some results; if they are ranked, those with the most first."""
+    if rank is None:
+        return islice(found, limit)
+    if limit is None:
+        return sorted(found, key=rank, reverse=True)
+    return nlargest(limit, found, key=rank)
+
+
+def enough(count: int, limit: int | None) -> str:
+    """Return a remark where there may be more than the limit of a list."""
+    return " (the --limit)" if count == limit else ""
 
 
 def key_column(database: fpdb.Database) -> str:

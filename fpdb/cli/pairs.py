@@ -2,17 +2,20 @@
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import fpdb
 from fpdb.cli import render
 from fpdb.cli.options import option, require, takes
-from fpdb.cli.output import Output, key_column, likeness, title_of
+from fpdb.cli.output import Output, chosen, enough, key_column, likeness, title_of
+from fpdb.models import PartPair
 from fpdb.results import PART_PAIRS
 
 
 @takes(
     target=Output,
     passages=option("--passages", "List pairs that share a part."),
+    sort=option("--sort", "Print the nearest pairs first; all are found before."),
 )
 def pairs(
     path: Path,
@@ -21,6 +24,8 @@ def pairs(
     similarity: float | None = None,
     passages: bool = False,
     least: float | None = None,
+    limit: int | None = None,
+    sort: bool = False,
     jobs: int = 1,
 ) -> None:
     """List pairs of near-duplicates.
@@ -33,34 +38,44 @@ def pairs(
     and their shares of the two.
     """
     require(passages or least is None, "--least is one of --passages")
+    require(not passages or (k, similarity) == (None, None), "--passages compares no whole texts")
     count = 0
-    if passages:
-        require(k is None and similarity is None, "--passages compares no whole texts")
-        with fpdb.open(path, readonly=True) as database:
-            key = key_column(database)
-            with target.opened(PART_PAIRS.types | {"key": key, "other": key}, title=True):
-                for part in database.passage_pairs(**({} if least is None else {"least": least})):
-                    count += 1
-                    shares = f"{part.share:.2f}", f"{part.other_share:.2f}"
-                    title = partial(title_of, database, part.key)
-                    target.write(part, (*part[:3], *shares), title)
-        render.summarise(None, f"pairs {count:,}; {render.elapsed()}")
-        return
     with fpdb.open(path, readonly=True) as database:
         key, bits = key_column(database), k is not None
-        columns = {"key": key, "other": key, "distance": "int32", "similarity": "double"}
-        of_bits = bits or (similarity or database.similarity) is None
-        names = ("key", "other", "distance" if of_bits else "similarity")
+        columns: dict[str, str] = {"key": key, "other": key}
+        found: Any
+        if passages:
+            columns = PART_PAIRS.types | columns
+            names = tuple(columns)
+            found = database.passage_pairs(**({} if least is None else {"least": least}))
+        else:
+            columns |= {"distance": "int32", "similarity": "double"}
+            of_bits = bits or (similarity or database.similarity) is None
+            names = ("key", "other", "distance" if of_bits else "similarity")
+            found = database.pairs(k=k, similarity=similarity, jobs=jobs)
         with target.opened(columns, names, title=True):
-            for pair in database.pairs(k=k, similarity=similarity, jobs=jobs):
+            for pair in chosen(found, limit, _nearness if sort else None):
                 count += 1
-                shown = (pair.key, pair.other, likeness(pair, bits=bits))
+                shown = (pair.key, pair.other, *_near(pair, bits=bits))
                 target.write(pair, shown, partial(title_of, database, pair.key))
-    render.summarise(None, f"pairs {count:,}; {render.elapsed()}")
+    render.summarise(None, f"pairs {count:,}{enough(count, limit)}; {render.elapsed()}")
+
+
+def _nearness(pair: fpdb.Pair | PartPair) -> float:
+    if isinstance(pair, PartPair):
+        return pair.words
+    return -pair.distance if pair.similarity is None else pair.similarity
+
+
+def _near(pair: fpdb.Pair | PartPair, *, bits: bool) -> tuple[object, ...]:
+    if isinstance(pair, PartPair):
+        return pair.words, f"{pair.share:.2f}", f"{pair.other_share:.2f}"
+    return (likeness(pair, bits=bits),)
 
 
 @takes(
     target=Output,
+    sort=option("--sort", "Print the largest clusters first."),
     delete_duplicates=option("--delete-duplicates", "Delete all documents but those to keep."),
 )
 def clusters(
@@ -69,6 +84,8 @@ def clusters(
     k: int | None = None,
     similarity: float | None = None,
     keep: str = "first",
+    limit: int | None = None,
+    sort: bool = False,
     delete_duplicates: bool = False,
     jobs: int = 1,
 ) -> None:
@@ -79,13 +96,15 @@ def clusters(
 
     Prints the number of a cluster, the word keep or duplicate, and a key.
     """
+    require(not (delete_duplicates and limit), "--delete-duplicates has no --limit")
     number = duplicates = 0
     with fpdb.open(path, readonly=not delete_duplicates) as database:
         columns = {"cluster": "int64", "role": "string", "key": key_column(database)}
         search = database.delete_duplicates if delete_duplicates else database.clusters
         with target.opened(columns, title=True):
             found = search(k=k, keep=keep, similarity=similarity, jobs=jobs)
-            for number, cluster in enumerate(found, 1):
+            largest = chosen(found, limit, _size if sort else None)
+            for number, cluster in enumerate(largest, 1):
                 keep_title = partial(title_of, database, cluster.representative)
                 target.write((number, "keep", cluster.representative), title=keep_title)
                 for key in cluster.duplicates:
@@ -93,4 +112,8 @@ def clusters(
                     title = partial(title_of, database, key)
                     target.write((number, "duplicate", key), title=title)
     counts = {"clusters": number, "deleted" if delete_duplicates else "duplicates": duplicates}
-    render.summarise(None, f"{render.listed(counts)}; {render.elapsed()}")
+    render.summarise(None, f"{render.listed(counts)}{enough(number, limit)}; {render.elapsed()}")
+
+
+def _size(cluster: fpdb.Cluster) -> int:
+    return len(cluster.duplicates)

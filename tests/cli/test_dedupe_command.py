@@ -52,6 +52,15 @@ def test_json_has_the_counts_and_quiet_none(run, tmp_path, source):
     assert (done.code, done.out, done.err) == (0, "", "")
 
 
+def test_what_stays_goes_to_standard_output(run, tmp_path, source):
+    done = run("dedupe", source, "-o", "-", "--removed", tmp_path / "removed.jsonl")
+    assert [json.loads(line)["id"] for line in done.out.splitlines()] == [0, 1, 2]
+    assert done.err.startswith("read 6, kept 3, removed 3 (50.0%); ")
+    piped = run("dedupe", "-", "-o", "-", "-q", stdin=source.read_bytes())
+    assert (piped.code, piped.out, piped.err) == (0, done.out, "")
+    assert run("dedupe", tmp_path / "absent.jsonl", "-o", "-").out == ""
+
+
 @pytest.mark.parametrize(
     ("options", "kept"),
     [

@@ -109,3 +109,25 @@ def test_pairs_that_share_a_part(run, tmp_path):
     assert 0.2 <= float(other_share) <= 0.8
     assert not run("pairs", path, "--passages", "--least", "0.95").rows
     assert run("pairs", path, "--passages", "-k", 3).code == 2
+
+
+def test_a_list_ends_where_the_reader_wants(run, path):
+    first = run("pairs", path).rows
+    done = run("pairs", path, "--limit", 2)
+    assert (done.rows, done.err.startswith("pairs 2 (the --limit); ")) == (first[:2], True)
+    nearest = sorted(int(row[2]) for row in first)
+    assert [int(row[2]) for row in run("pairs", path, "--sort").rows] == nearest
+    [row] = run("pairs", path, "--sort", "-n", 1).rows
+    assert row == ["a", "a again", "0"]
+    assert len(run("get", path, "--limit", 3).rows) == 3
+    assert [row[0] for row in run("get", path, "--prefix", "a", "-n", 1).rows] == ["a"]
+
+
+def test_the_largest_clusters_come_first(run, tmp_path):
+    with fpdb.create(tmp_path / "db", keys="integer", similarity=None) as database:
+        for number in (1, 1, 1 << 20, 1 << 20, 1 << 20):
+            database.add_fingerprints([len(database)], [number])
+    for options in (["--sort"], ["--sort", "--limit", 1]):
+        rows = run("clusters", tmp_path / "db", "-k", 0, *options).rows
+        assert rows[:3] == [["1", "keep", "2"], ["1", "duplicate", "3"], ["1", "duplicate", "4"]]
+        assert len(rows) == (3 if "--limit" in options else 5)

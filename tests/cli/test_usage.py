@@ -8,7 +8,7 @@ import fpdb
 
 # Arguments, and a part of the message. The database a.fpdb and the file f.jsonl are there.
 LINES = [
-    ("get a.fpdb", "give keys, or --prefix"),
+    ("get a.fpdb", "give keys, or --prefix or --limit"),
     ("get a.fpdb key --prefix k", "give keys, or --prefix"),
     ("delete a.fpdb", "give keys or --keys-from"),
     ("delete a.fpdb --dry-run", "give keys or --keys-from"),
@@ -29,8 +29,10 @@ LINES = [
     ("follow b.fpdb - --similarity 0.8", "needs --skip-duplicates"),
     ("query a.fpdb --fingerprint ff --similarity 0.9", "--similarity compares texts"),
     ("query a.fpdb -t x --limit 0", "--limit"),
+    ("clusters a.fpdb --delete-duplicates --limit 2", "has no --limit"),
     ("pairs a.fpdb --output-format parquet", "needs --output FILE"),
     ("dedupe f.jsonl", "give --output or --output-dir"),
+    ("dedupe f.jsonl -o - --db b.fpdb", "--db needs a file"),
     ("dedupe f.jsonl -o a --output-dir b", "give --output or --output-dir"),
     ("dedupe f.jsonl -o a.jsonl --removed r.csv", "--removed gets JSON lines"),
     ("compact a.fpdb", "either --output or --replace"),
@@ -59,7 +61,6 @@ LINES = [
             "compact a.fpdb -o -",
             "backup a.fpdb -o -",
             "repair a.fpdb -o -",
-            "dedupe f.jsonl -o -",
         )
     ),
 ]
