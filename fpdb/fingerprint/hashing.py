@@ -108,11 +108,6 @@ def utf8(feature: str) -> bytes:
     return feature.encode("utf-8", "surrogatepass")
 
 
-def hasher(bits: int) -> Callable[[bytes, int], int]:
-    """Return the hash of bytes and a seed, as a number of at least that number of bits."""
-    return xxhash.xxh3_128_intdigest if bits > 64 else xxhash.xxh3_64_intdigest
-
-
 def _xxh3(choice: Hash, bits: int) -> FeatureHash:
     seed = choice.secret.seed if choice.secret else 0
     size = bits // 8

@@ -41,9 +41,15 @@ _DESCRIBED: dict[Recipe, str] = {
     Recipe(
         "char-4", 64, ("word-characters", "unicode"), "characters", Grams(n=4, minimum=8)
     ): "windows of four letters or digits, counted: any language, no dictionary",
-    _of_bits(
-        "title", 128, ("unicode", "word-characters"), "characters", Grams(n=2), k=20
-    ): "titles and questions: pairs of letters or digits, counted, 128 bits",
+    Recipe(
+        "title",
+        64,
+        ("unicode", "word-characters"),
+        "characters",
+        Grams(n=2),
+        similarity=0.6,
+        sketch="features",
+    ): "titles and questions: pairs of letters or digits, and the similarity of these",
     _of_bits(
         "simhash-py",
         clean=("lower", "word-characters"),

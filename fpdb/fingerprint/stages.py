@@ -12,6 +12,7 @@ from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
+import xxhash
 from numpy.typing import NDArray
 
 from fpdb import kernels
@@ -19,7 +20,7 @@ from fpdb.arrays import Column, each
 from fpdb.errors import InputError
 from fpdb.fingerprint import segmentation
 from fpdb.fingerprint.features import DAMPING, Grams, Weights
-from fpdb.fingerprint.hashing import Digests, Hash, hasher, utf8
+from fpdb.fingerprint.hashing import Digests, Hash, utf8
 from fpdb.fingerprint.kernel_tables import KINDS, Cleaning, factor_table
 from fpdb.fingerprint.sketches import (
     PlacedShingles,
@@ -334,14 +335,16 @@ class Stages:
             return self._shingle_kernel(self._cleaning)
         if self.hash.by != "xxh3" or not self.grams.keeps_all or self.segment not in KINDS:
             return None
-        seed, xxh3 = self._seed, hasher(self.bits)
+        if self.bits > 64:
+            return None
+        seed = self._seed
         return self._kernel(
             kernels.text.FeatureKernel,
             self._cleaning,
             length=self.grams.n,
             joined=self.segment == "characters",
             seed=seed,
-            hasher=lambda feature: xxh3(feature, seed),
+            hasher=lambda feature: xxhash.xxh3_64_intdigest(feature, seed),
             factors=factor_table(self.weights.idf_table()),
             dictionary=segmentation.dictionary_table if self.segment == "jieba" else None,
         )

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""XXH3 of at most 240 bytes, with 64 and 128 bits, seeded, as the specification defines it."""
+"""XXH3 of at most 240 bytes, seeded, as the specification defines it."""
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
@@ -121,76 +121,3 @@ cdef inline uint64_t hash64(const uint8_t *data, size_t size, uint64_t seed) noe
     for place in range(8, size // 16):
         rest += mix16(data + 16 * place, 16 * (place - 8) + 3, seed)
     return avalanche(sum + rest)
-
-
-cdef inline void mix32(
-    uint64_t *sums, const uint8_t *first, const uint8_t *last, int place, uint64_t seed
-) noexcept nogil:
-    sums[0] = (sums[0] + mix16(first, place, seed)) ^ (read64(last) + read64(last + 8))
-    sums[1] = (sums[1] + mix16(last, place + 16, seed)) ^ (read64(first) + read64(first + 8))
-
-
-cdef inline void hash128_of_few(
-    const uint8_t *data, size_t size, uint64_t seed, uint64_t *low, uint64_t *high
-) noexcept nogil:
-    """Write the XXH3 of 1 to 16 bytes."""
-    cdef uint64_t first, last, sum, upper
-    cdef uint32_t turned
-    if size > 8:
-        first, last = read64(data), read64(data + size - 8)
-        sum = product(
-            first ^ last ^ (pair(32) - seed), <uint64_t>0x9E3779B185EBCA87, &upper
-        )
-        sum += <uint64_t>(size - 1) << 54
-        last ^= pair(48) + seed
-        upper += last + <uint64_t><uint32_t>last * <uint64_t>0x85EBCA76  # the prime 2 of 32 bits, less 1
-        sum ^= swap64(upper)
-        sum = product(sum, <uint64_t>0xC2B2AE3D27D4EB4F, &first)
-        low[0] = avalanche(sum)
-        high[0] = avalanche(first + upper * <uint64_t>0xC2B2AE3D27D4EB4F)
-    elif size > 3:
-        sum = read32(data) + (<uint64_t>read32(data + size - 4) << 32)
-        sum ^= pair(16) + swapped_seed(seed)
-        sum = product(sum, <uint64_t>0x9E3779B185EBCA87 + (size << 2), &upper)
-        upper += sum << 1
-        sum ^= upper >> 3
-        sum = (sum ^ (sum >> 35)) * <uint64_t>0x9FB21C651E98DF25
-        low[0] = sum ^ (sum >> 28)
-        high[0] = avalanche(upper)
-    else:
-        first = first_to_third(data, size)
-        turned = swap32(<uint32_t>first)
-        turned = (turned << 13) | (turned >> 19)
-        sum = (<uint64_t>read32(SECRET) ^ read32(SECRET + 4)) + seed
-        upper = (<uint64_t>read32(SECRET + 8) ^ read32(SECRET + 12)) - seed
-        low[0] = avalanche_of_few(first ^ sum)
-        high[0] = avalanche_of_few(turned ^ upper)
-
-
-cdef inline void hash128(
-    const uint8_t *data, size_t size, uint64_t seed, uint64_t *low, uint64_t *high
-) noexcept nogil:
-    """Write the XXH3 of 1 to 240 bytes."""
-    cdef uint64_t sums[2]
-    cdef Py_ssize_t place
-    if size <= 16:
-        hash128_of_few(data, size, seed, low, high)
-        return
-    sums[0] = size * <uint64_t>0x9E3779B185EBCA87
-    sums[1] = 0
-    if size <= 128:
-        for place in range(<Py_ssize_t>(size - 1) // 32, -1, -1):
-            mix32(sums, data + 16 * place, data + size - 16 * (place + 1), 32 * place, seed)
-    else:
-        for place in range(4):
-            mix32(sums, data + 32 * place, data + 32 * place + 16, 32 * place, seed)
-        sums[0], sums[1] = avalanche(sums[0]), avalanche(sums[1])
-        for place in range(4, <Py_ssize_t>size // 32):
-            mix32(sums, data + 32 * place, data + 32 * place + 16, 32 * (place - 4) + 3, seed)
-        mix32(sums, data + size - 16, data + size - 32, 136 - 17 - 16, 0 - seed)
-    low[0] = avalanche(sums[0] + sums[1])
-    high[0] = 0 - avalanche(
-        sums[0] * <uint64_t>0x9E3779B185EBCA87
-        + sums[1] * <uint64_t>0x85EBCA77C2B2AE63
-        + (size - seed) * <uint64_t>0xC2B2AE3D27D4EB4F
-    )

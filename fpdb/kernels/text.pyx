@@ -13,7 +13,7 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
 
 from fpdb.kernels.chinese cimport LONGEST_RUN, cut_runs
-from fpdb.kernels.hashes cimport LONGEST_HASHED, hash64, hash128
+from fpdb.kernels.hashes cimport LONGEST_HASHED, hash64
 
 cdef extern from "Python.h":
     Py_ssize_t PyUnicode_GetLength(object text) except -1
@@ -362,7 +362,7 @@ cdef bint equal(
 
 
 cdef int64_t distinct(
-    Scratch *scratch, uint64_t *hashes, uint64_t *seconds, int64_t count, const uint32_t *stops
+    Scratch *scratch, uint64_t *hashes, int64_t count, const uint32_t *stops
 ) noexcept nogil:
     """Count features by their hashes: keep the distinct ones in front, and return their number.
 
@@ -390,8 +390,6 @@ cdef int64_t distinct(
             found = slots[slot]
             if not found:
                 hashes[kept] = hashes[place]
-                if seconds != NULL:
-                    seconds[kept] = seconds[place]
                 occurrences[kept] = 1
                 firsts[kept] = <uint32_t>place
                 kept += 1
@@ -805,7 +803,7 @@ cdef class ShingleKernel(TextKernel):
                     chosen = self.winnow(&scratch, self.join(&scratch, count))
                 if chosen >= 0:
                     numbers = <uint64_t *>scratch.numbers.data
-                    chosen = distinct(&scratch, numbers, NULL, chosen, NULL)
+                    chosen = distinct(&scratch, numbers, chosen, NULL)
             ends = <int64_t *>room(&scratch.ends, (chosen + 1) * sizeof(int64_t))
             if chosen < 0 or (chosen and ends == NULL):
                 return None
@@ -880,7 +878,7 @@ cdef class ShingleKernel(TextKernel):
             chosen[0] = self.winnow(scratch, count)
             if chosen[0] < 0:
                 return -1
-        return distinct(scratch, <uint64_t *>scratch.tokens.data, NULL, count, NULL)
+        return distinct(scratch, <uint64_t *>scratch.tokens.data, count, NULL)
 
     cdef inline int word(
         self, const uint32_t *codes, Py_ssize_t count, uint64_t *result
@@ -1045,7 +1043,7 @@ cdef inline void finish(Pieces *pieces) noexcept nogil:
 cdef class FeatureKernel(TextKernel):
     """Fingerprints and sketches of characters or words, or several in a row, hashed by XXH3.
 
-    Letters make words and signs are cut by the dictionary, which is loaded when the first one
+    They have at most 64 bits. Letters make words and signs are cut by the dictionary, which is loaded when the first one
     comes; without one, texts with signs are left out.
     `joined` joins characters instead. `hasher` hashes features that are long.
     """
@@ -1065,7 +1063,7 @@ cdef class FeatureKernel(TextKernel):
         uint64_t seed, hasher, FactorTable factors, dictionary, **__,
     ):
         cdef uint32_t code, entry
-        if length < 1:
+        if length < 1 or self.words > 1:
             raise ValueError(f"found features of {length} pieces, expected at least one")
         self.length, self.joined = length, joined
         self.seed, self.hasher, self.dictionary = seed, hasher, dictionary
@@ -1097,9 +1095,7 @@ cdef class FeatureKernel(TextKernel):
         cdef const uint32_t *stops = <uint32_t *>scratch.stops.data
         cdef const uint8_t *data = <uint8_t *>scratch.bytes.data
         cdef uint64_t *hashes
-        cdef uint64_t *seconds
         cdef uint32_t length
-        cdef bint wide = self.words == 2
         if count < 0 or chosen != NULL:
             return -1
         last = min(self.length, count) - 1
@@ -1109,25 +1105,20 @@ cdef class FeatureKernel(TextKernel):
         if last < 0:
             count = 0
         hashes = <uint64_t *>room(&scratch.tokens, (count + 1) * sizeof(uint64_t))
-        seconds = <uint64_t *>room(&scratch.seconds, (count + 1) * sizeof(uint64_t))
-        if hashes == NULL or seconds == NULL:
+        if hashes == NULL:
             return -1
         for place in range(count):
             length = stops[place] - starts[place]
             if length > LONGEST_HASHED:
-                if not self.hash_long(
-                    data + starts[place], length, &hashes[place], &seconds[place]
-                ):
+                if not self.hash_long(data + starts[place], length, &hashes[place]):
                     return -1
-            elif wide:
-                hash128(data + starts[place], length, self.seed, &hashes[place], &seconds[place])
             else:
                 hashes[place] = hash64(data + starts[place], length, self.seed)
-        count = distinct(scratch, hashes, seconds if wide else NULL, count, stops)
+        count = distinct(scratch, hashes, count, stops)
         if count < 0:
             return -1
         if fingerprint != NULL and not self.vote(
-            self.factors, scratch, hashes, seconds, stops, count, fingerprint
+            self.factors, scratch, hashes, NULL, stops, count, fingerprint
         ):
             return -1
         if sketch != NULL:
@@ -1136,12 +1127,9 @@ cdef class FeatureKernel(TextKernel):
             self.sketch(hashes, count, sketch)
         return count
 
-    cdef bint hash_long(
-        self, const uint8_t *data, uint32_t size, uint64_t *low, uint64_t *high
-    ) noexcept with gil:
+    cdef bint hash_long(self, const uint8_t *data, uint32_t size, uint64_t *hash) noexcept with gil:
         try:
-            value = self.hasher(data[:size])
-            low[0], high[0] = value & EMPTY, value >> 64
+            hash[0] = self.hasher(data[:size])
             return True
         except Exception:
             return False

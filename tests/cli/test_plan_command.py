@@ -132,7 +132,6 @@ def test_a_database_on_each_machine_one_of_all_and_a_join(run):
     [
         ([], 7),
         (["-r", "words"], 3),
-        (["-r", "title"], 20),
         (["-r", "news-md5"], 4),
         (["-r", "news-md5", "-k", "2"], 2),
         (["-r", "own.toml"], 9),

@@ -29,11 +29,12 @@ EACH = pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name
 
 def test_presets_have_the_k_and_the_similarity_of_the_documentation():
     # The distances of the systems that they come from; tagged-title finds the pair of its article.
-    own = {"title": 20, "ascii-mt": 2, "code": 7, "news-md5": 4, "tagged-title": 5}
+    own = {"ascii-mt": 2, "code": 7, "news-md5": 4, "tagged-title": 5}
     own |= {"title-terms": 5, "web": 7, "web-128": 14}
     assert {name: recipe.k for name, recipe in PRESETS.items()} == dict.fromkeys(PRESETS, 3) | own
     similar = {name: recipe.similarity for name, recipe in PRESETS.items() if recipe.similarity}
-    assert similar == dict.fromkeys(("web", "web-128", "char-4"), 0.8)
+    assert similar == dict.fromkeys(("web", "web-128", "char-4"), 0.8) | {"title": 0.6}
+    assert [name for name, recipe in PRESETS.items() if recipe.sketch == "features"] == ["title"]
     assert all(DESCRIPTIONS[name] for name in PRESETS)
 
 
@@ -84,12 +85,12 @@ def test_pickles_build_the_same_recipe(recipe):
 
 
 def test_k_and_similarity_are_no_part_of_the_id_and_inherited():
-    web, titles = fpdb.recipe("web"), fpdb.recipe("title")
+    web, terms = fpdb.recipe("web"), fpdb.recipe("title-terms")
     assert web.replace(k=9, similarity=0.7).id == web.replace(similarity=None).id == web.id
-    assert titles.to_dict()["k"] == 20
-    assert titles.with_bits(64).k == 10
-    again = Recipe.from_dict(titles.to_dict())
-    assert (again.k, again.similarity) == (20, None)
+    assert terms.to_dict()["k"] == 5
+    assert terms.with_bits(128).k == 10
+    again = Recipe.from_dict(terms.to_dict())
+    assert (again.k, again.similarity) == (5, None)
     for wrong in (-1, 65, True, 3.0, "3", None):
         with pytest.raises(RecipeError, match="k is "):
             web.replace(k=wrong)

@@ -102,8 +102,9 @@ def measure(name, say):
 
 
 class Database:
-    def __init__(self, path):
-        self._database = fpdb.create(path, similarity=SIMILARITY, keys="integer")
+    def __init__(self, path, recipe="web"):
+        """Create a database for the similarity of a recipe; by default, that is the one here."""
+        self._database = fpdb.create(path, recipe=recipe, keys="integer")
 
     def store(self, documents):
         numbered = (fpdb.Document(key, text) for key, (text, _) in enumerate(documents))
