@@ -13,13 +13,15 @@ from fpdb.errors import InputError
 from fpdb.fingerprint.digits import unsigned
 from fpdb.io.files import PART, Part, path_names, read_parts, size_of
 from fpdb.io.records import BadRecord, Reading, Record
-from fpdb.io.streams import Progress
+from fpdb.io.streams import Progress, announce_encoding
 from fpdb.io.warc import Passing
 from fpdb.models import Added, Document, Key, require_choice
 from fpdb.storage.format import Stored
 from fpdb.threads import mapped
 
 _MOST_DIGITS = 20
+# Files whose encodings are announced one by one.
+_ANNOUNCED = 3
 # Where `Ingested` counts a status under another name.
 _COUNTED = {"duplicate": "duplicates", "error": "bad"}
 
@@ -30,10 +32,11 @@ class RecordCounts:
 
     `read` counts all records, also the `bad` ones, which can't be used. `short` ones have hardly
     any words, so no fingerprint. `incomplete` counts documents whose search for near-duplicates a
-    budget ended, so that one may have been missed. `invalid_utf8` counts records in which bytes
-    that aren't UTF-8 were replaced by U+FFFD, and `markup` texts that weren't read as HTML but have
-    tags. `bytes_read` are bytes as they are in the files, of `bytes_total`, which is None if only
-    reading to the end would show it.
+    budget ended, so that one may have been missed. `invalid_utf8` counts pages of HTML in which
+    bytes that don't fit were replaced by U+FFFD, and `markup` texts that weren't read as
+    HTML but have tags. `encodings` counts files whose encoding was found, and isn't UTF-8.
+    `bytes_read` are bytes as they are in the files, of `bytes_total`, which is None if only reading
+    to the end would show it.
     """
 
     read: int = 0
@@ -42,9 +45,16 @@ class RecordCounts:
     incomplete: int = 0
     invalid_utf8: int = 0
     markup: int = 0
+    encodings: Counter[str] = field(default_factory=Counter)
     bytes_read: int = 0
     bytes_total: int | None = None
     started: float = field(default_factory=time.monotonic, repr=False)
+
+    def tell_encoding(self, path: str, name: str) -> None:
+        """Count a file that is read in another encoding than UTF-8, and announce the first ones."""
+        self.encodings[name] += 1
+        if self.encodings.total() <= _ANNOUNCED:
+            announce_encoding(path, name)
 
     @property
     def seconds(self) -> float:
@@ -123,7 +133,14 @@ class Flow(Generic[C]):
         paths = path_names(paths)
         progress = progress or self.count_bytes
         opened = [
-            read_parts(path, self.reading, size=size, progress=progress, passing=passing)
+            read_parts(
+                path,
+                self.reading,
+                size=size,
+                progress=progress,
+                passing=passing,
+                tell=self.counts.tell_encoding,
+            )
             for path in paths
         ]
         self.counts.bytes_total = size_of(*paths)

@@ -22,7 +22,7 @@ _MEMORY = option(
 
 
 @takes(
-    "key_field text_field format html max_bytes",
+    "key_field text_field format encoding html max_bytes",
     reading=fpdb.Reading,
     files=argument("FILE|-", "What to read; - is standard input."),
     output=option("--output -o FILE|-", "One file for what stays."),

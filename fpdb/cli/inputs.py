@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _TOO_LARGE = "holds more than "  # so a reason begins that is about the size of a record
 _ALIKE, _MOST_KINDS = 3, 30
-_RECORDS = "the reasons are above; --format and the --*-field options say what a record is"
+_RECORDS = "the reasons are above; --format, --encoding and --*-field say how records are read"
 # Reasons of one kind differ in numbers, and in the text between the first quote and the last.
 _OWN = re.compile(r"['\"].*['\"](?:, …)?|[0-9]+", re.DOTALL)
 _SKIPPED = {"status": "with another status than 200", "type": "of another type"}
@@ -71,8 +71,15 @@ class ProgressLine:
             f"{outcomes(counts)}{more}; {pace}",
             f"records of archives that hold no page: {', '.join(reasons)}" if skipped else "",
             render.counted("texts with tags, which --html main would read", counts.markup),
+            encodings(counts),
             not_utf8(counts.invalid_utf8, counts.read),
         )
+
+
+def encodings(counts: "RecordCounts") -> str:
+    """Return a line about the encodings that were found, or nothing if all was UTF-8."""
+    found = (f"{number:,} in {name}" for name, number in sorted(counts.encodings.items()))
+    return f"files by encoding: {', '.join(found)}" if counts.encodings else ""
 
 
 def outcomes(counts: "RecordCounts") -> str:
@@ -139,8 +146,8 @@ def not_utf8(count: int, records: int) -> str:
     if not count:
         return ""
     return (
-        f"{count:,} of {render.plural(records, 'record')} had bytes that aren't UTF-8 and became "
-        "U+FFFD; iconv -f GB18030 -t UTF-8 converts files in GBK"
+        f"{count:,} of {render.plural(records, 'record')} were pages with bytes that don't "
+        "fit their encodings, and became U+FFFD"
     )
 
 

@@ -158,6 +158,7 @@ _SHARED: dict[str, Any] = {
     "format": option(
         "--format FORMAT", "jsonl, tsv, csv, parquet, arrow, lines, text, html, warc; by suffix."
     ),
+    "encoding": option("--encoding NAME", "Of texts and tables; default what the bytes say."),
     "html": option(
         "--html HOW",
         "Parse as HTML: auto (.html, archives), main, page (whole) or none.",

@@ -6,12 +6,12 @@ from typing import Literal
 
 import fpdb
 from fpdb.cli import options, render
-from fpdb.cli.inputs import BadRecords, ProgressLine, not_utf8
+from fpdb.cli.inputs import BadRecords, ProgressLine, encodings, not_utf8
 from fpdb.cli.options import argument, option, require, require_name, require_page, takes
 
 
 @takes(
-    "key_field text_field format html max_bytes",
+    "key_field text_field format encoding html max_bytes",
     reading=fpdb.Reading,
     files=argument("FILE|DIR", "The documents, which are read twice."),
     output=option("--output -o FILE.html", "The page to write.", callback=require_page),
@@ -77,9 +77,10 @@ def _summarise(found: fpdb.Reported, bad: int, *, passages: bool) -> None:
     more = {"missing": found.missing, "shown": found.shown, "size": found.size}
     more["invalid_utf8"] = found.counts.invalid_utf8
     render.summarise(
-        {"path": str(found.path)} | counts | more,
+        {"path": str(found.path)} | counts | more | {"encodings": found.counts.encodings},
         render.listed(counts),
         render.counted("texts that weren't found in the sources, or have changed", found.missing),
+        encodings(found.counts),
         not_utf8(found.counts.invalid_utf8, found.counts.read),
         f"{found.path}: {render.plural(found.shown, noun)}, {render.size(found.size)}",
     )

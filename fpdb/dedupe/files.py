@@ -10,6 +10,7 @@ import shutil
 import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePath
 from typing import IO
 
@@ -23,6 +24,7 @@ from fpdb.dedupe.run import AHEAD, Deduplication, Where
 from fpdb.errors import InputError
 from fpdb.io import streams
 from fpdb.io.batches import read_batches
+from fpdb.io.encodings import UTF8
 from fpdb.io.files import FORMATS, Source, check_path
 from fpdb.io.raw import COPIED, TableHead, changed, write_rows
 from fpdb.joins.columns import Room
@@ -65,6 +67,8 @@ class Corpus:
     output: Path
     into_folder: bool
     removed: str | None
+    # Those that were found, by the paths that are read.
+    encodings: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def deduplicate(self, given: Where | None) -> None:
         """Write the files without near-duplicates, each whole or not at all."""
@@ -134,7 +138,9 @@ class Corpus:
 
     def _headers(self, inputs: list[InputFile]) -> list[TableHead]:
         """Read the headers, which those that are written to one file must share."""
-        headers = [TableHead(each.source) for each in inputs]
+        headers = [
+            TableHead(dataclasses.replace(each.source, tell=lambda _, __: None)) for each in inputs
+        ]
         for header, each in zip(headers, inputs, strict=True):
             if not self.into_folder and not header.fits(headers[0]):
                 raise InputError(
@@ -194,8 +200,16 @@ class Corpus:
         sizes = [os.path.getsize(each.source.path) for each in inputs]
         self.run.expect(sum(sizes), "reading")
         for number, each in enumerate(inputs):
-            for part in read_batches(dataclasses.replace(each.source, progress=self.run.progress)):
+            source = dataclasses.replace(
+                each.source, progress=self.run.progress, tell=partial(self._tell, each.shown)
+            )
+            for part in read_batches(source):
                 yield RecordBlock(part, f"{each.shown}:", number)
+
+    def _tell(self, shown: str, path: str, name: str) -> None:
+        if not self.encodings.get(path):
+            self.encodings[path] = name
+            self.run.counts.tell_encoding(shown, name)
 
     def _write(
         self,
@@ -214,7 +228,13 @@ class Corpus:
                 shutil.copyfileobj(lines, packed)
         sources = [
             dataclasses.replace(
-                each.source, progress=run.progress, problem=run.damaged.get(number, "")
+                each.source,
+                reading=dataclasses.replace(
+                    each.source.reading,
+                    encoding=run.reading.encoding or self.encodings.get(each.source.path, UTF8),
+                ),
+                progress=run.progress,
+                problem=run.damaged.get(number, ""),
             )
             for number, each in enumerate(inputs)
         ]

@@ -85,7 +85,7 @@ def read_batches(source: Source) -> Iterator[BatchPart]:
             yield partial(RecordBatch, damage=str(error))
         return
     is_json = source.form == "jsonl" and not reading.all_html
-    for part in read_parts(source.path, reading, progress=source.progress):
+    for part in read_parts(source.path, reading, progress=source.progress, tell=source.tell):
         if is_json and isinstance(part, LinePart):
             yield partial(_json_batch, part.source)
         else:

@@ -10,6 +10,7 @@ import gc
 import re
 
 from fpdb.io.content import main_content
+from fpdb.io.encodings import WIDER, likely
 from fpdb.models import HtmlText
 from fpdb.processes import CallError, limit
 
@@ -21,19 +22,6 @@ GARBAGE = 50_000
 _FEW = 200
 _HEAD = 1 << 13
 _TITLE = 200
-# What a browser calls these is what they were written as.
-WIDER = {
-    "gbk": "gb18030",
-    "gb2312": "gb18030",
-    "shift_jis": "cp932",
-    "euc_kr": "cp949",
-    "euc-kr": "cp949",
-    "big5": "big5hkscs",
-    "iso-8859-1": "cp1252",
-    "latin-1": "cp1252",
-    "ascii": "cp1252",
-    "us-ascii": "cp1252",
-}
 _MARKS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
 # It begins with plain letters, for which a search is fast.
 _TEMPLATE = re.compile(
@@ -64,6 +52,7 @@ def read_page(page: tuple[bytes | str, str, bool]) -> HtmlText:
 
 @functools.cache
 def _load() -> None:
+    import chardet  # noqa: F401 - what the first page would load
     import resiliparse.extract.html2text
     import resiliparse.parse.encoding
     import resiliparse.parse.html  # noqa: F401 - what the first page would load
@@ -115,9 +104,7 @@ def _known(label: str) -> str:
 
 
 def _detected(data: bytes) -> str:
-    from resiliparse.parse.encoding import detect_encoding
-
-    return _usable(detect_encoding(data) or "") or "utf-8"
+    return next(iter(likely(data)), "utf-8")
 
 
 def _usable(name: str) -> str:

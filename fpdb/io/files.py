@@ -20,7 +20,15 @@ from fpdb.errors import InputError
 from fpdb.io import arrow, streams, tables
 from fpdb.io.html import Found, Page, finished, require_html
 from fpdb.io.records import BadRecord, Reading, Record, UnfitError, json_object, picker
-from fpdb.io.streams import Line, LineCutter, Progress, StreamError, TooLong
+from fpdb.io.streams import (
+    Line,
+    LineCutter,
+    Progress,
+    StreamError,
+    Tell,
+    TooLong,
+    announce_encoding,
+)
 from fpdb.io.tables import FieldColumns, Named
 from fpdb.io.warc import Passing, read_pages
 from fpdb.models import PORTABLE
@@ -76,6 +84,7 @@ class Source:
     first: int = 1
     progress: Progress | None = None
     passing: Passing | None = None
+    tell: Tell = announce_encoding
 
     @property
     def format(self) -> Format:
@@ -83,11 +92,12 @@ class Source:
         return FORMATS[self.form]
 
     def chunks(self) -> Iterator[bytes]:
-        """Read the file, decompressed; raise StreamError if it begins as one of another format."""
-        chunks = streams.chunks(self.path, self.progress)
+        """Read the file, decompressed, text as UTF-8; raise StreamError if it is in no format."""
+        if self.form == "html":  # which has clues of its own
+            return streams.chunks(self.path, self.progress)
+        encoding = self.reading.encoding
+        chunks = streams.text_chunks(self.path, encoding, self.tell, self.progress)
         first = next(chunks, b"")
-        if self.form != "html":  # which has encodings of its own
-            streams.require_utf8(first)
         if self.form == "jsonl" and _ARRAY.match(first):
             raise StreamError(
                 "is a JSON array, expected JSON lines: jq -c '.[]' a.json > a.jsonl makes them"
@@ -146,12 +156,13 @@ def read_parts(
     size: int = PART,
     progress: Progress | None = None,
     passing: Passing | None = None,
+    tell: Tell = announce_encoding,
 ) -> Iterator[Part]:
     """Cut a file, a directory or standard input into parts of at most `size` records.
 
     The parts, one after the other, hold the records of `read_records`, and errors are the same.
     """
-    return _parts(_sources(path, reading, progress, passing), size)
+    return _parts(_sources(path, reading, progress, passing, tell), size)
 
 
 def check_path(path: str, reading: Reading) -> str:
@@ -200,11 +211,15 @@ def _choose(path: str, reading: Reading, default: str | None = None) -> str:
 
 
 def _sources(
-    path: str, reading: Reading, progress: Progress | None = None, passing: Passing | None = None
+    path: str,
+    reading: Reading,
+    progress: Progress | None = None,
+    passing: Passing | None = None,
+    tell: Tell = announce_encoding,
 ) -> Iterator[Source]:
     """Check a path at once, and return an iterator over its files."""
     form = check_path(path, reading)
-    one = Source(path, path, form, reading, progress=progress, passing=passing)
+    one = Source(path, path, form, reading, progress=progress, passing=passing, tell=tell)
     return iter([one]) if form else _inside(one)
 
 
@@ -404,13 +419,15 @@ def _lines(source: Source) -> Iterator[Named]:
 
 
 def _text(source: Source) -> Iterator[Named]:
-    text, replaced = streams.one_text(source.path, source.chunks(), source.reading.max_bytes)
-    yield 0, {"key": source.name, "text": text}, replaced
+    text = streams.one_text(source.path, source.chunks(), source.reading.max_bytes)
+    yield 0, {"key": source.name, "text": text}, False
 
 
 def _html(source: Source) -> Iterator[Found]:
     data = streams.join_chunks(source.chunks(), source.reading.max_bytes)
-    yield Page(source.path, source.name, data)
+    label = source.reading.encoding
+    kind = f"text/html; charset={label}" if label else ""
+    yield Page(source.path, source.name, data, content_type=kind)
 
 
 def _warc(source: Source) -> Iterator[Found]:

@@ -1,5 +1,6 @@
 """Turn HTML into text, in processes of their own that are ended when a page takes too much."""
 
+import codecs
 import importlib.util
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -7,6 +8,7 @@ from typing import Any, cast
 
 from fpdb.errors import HtmlError, MissingExtraError
 from fpdb.io import extraction
+from fpdb.io.encodings import WIDER, likely
 from fpdb.io.records import BadRecord, Reading, Record, UnfitError, check_key
 from fpdb.models import LARGEST_TEXT, HtmlText
 from fpdb.processes import CallError, KeptWorkers
@@ -130,19 +132,22 @@ def _read(page: Page, reading: Reading) -> Record | BadRecord:
         elif isinstance(page.data, str):
             text, replaced = page.data, False
         else:
-            text, replaced = _decoded(page.data, page.content_type)
+            text, replaced = _decoded(page.data, page.content_type), False
     except (HtmlError, UnfitError) as error:
         return BadRecord(page.source, str(error))
     return Record(page.source, page.key, text, None, meta, page.replaced or replaced)
 
 
-def _decoded(data: bytes, content_type: str) -> tuple[str, bool]:
-    """Decode a plain text: by the charset that is named if it fits, or else as UTF-8."""
+def _decoded(data: bytes, content_type: str) -> str:
+    """Decode a plain text: as UTF-8 or by the charset that is named, or else by evidence."""
     label = charset_of(content_type).strip().lower()
-    for name in ("utf-8-sig", extraction.WIDER.get(label, label)):
+    for name in ("utf-8-sig", WIDER.get(label, label)):
         try:
             # This refuses codecs that are none of texts, and would unpack what came from the web.
-            return data.decode(name), False
+            return data.decode(name)
         except (LookupError, ValueError):
             continue
-    return data.decode("utf-8", "replace"), True
+    names = likely(data)
+    if len(names) != 1:
+        raise UnfitError("isn't UTF-8, nor what it says, and no other encoding is certain")
+    return codecs.getincrementaldecoder(names[0])().decode(data)

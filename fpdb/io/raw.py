@@ -4,7 +4,7 @@ A record of text is the lines from its first one on, whose number its reader has
 """
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import IO, Any
 
@@ -13,6 +13,7 @@ import numpy as np
 from fpdb.arrays import Marks, Places
 from fpdb.errors import InputError
 from fpdb.io import arrow, streams
+from fpdb.io.encodings import UTF8, restored
 from fpdb.io.files import Source
 from fpdb.io.streams import Line, StreamError
 from fpdb.io.tables import csv_rows, header_reason, numbered, tsv_rows
@@ -72,31 +73,35 @@ def _first_row(source: Source) -> tuple[bytes, list[str] | str]:
                 plain = line if len(held) > 1 else line.removeprefix(_MARK)
                 yield len(held), *streams.decode_line(plain)
 
-    for number, row, _ in _HEADS[source.form](lines(), source.reading.max_bytes):
+    for number, row, damaged in _HEADS[source.form](lines(), source.reading.max_bytes):
         # Empty lines before the row belong to none.
-        return b"".join(held[number - 1 :]), row
+        return b"".join(held[number - 1 :]), streams.NOT_DECODED if damaged else row
     return b"", []
 
 
 def write_rows(
-    file: IO[bytes], path: str, header: TableHead, parts: Iterable[tuple[Source, Places, Marks]]
+    file: IO[bytes], path: str, header: TableHead, parts: Sequence[tuple[Source, Places, Marks]]
 ) -> None:
     """Write those rows of files that are marked, packed as the suffix of the path says.
 
     The rows of a file begin in the lines with some numbers. A source with a problem ends where that
-    is. Raise InputError if one has too few lines.
+    is. They are in the encoding of the sources, or in UTF-8 if these have several. Raise InputError
+    if one has too few lines.
     """
     if header.schema is not None:
         batches = _marked_batches(parts)
         arrow.write_batches(file, header.form, header.schema, header.packing, batches)
         return
     with streams.packed(file, path) as target:
+        names = {source.reading.encoding or UTF8 for source, _, _ in parts}
+        name = names.pop() if len(names) == 1 else UTF8
         last = header.line
-        target.write(last)
+        target.write(restored(last, name))
         for source, firsts, marks in parts:
             for data in _marked_lines(source, firsts, marks):
                 # Only the last line of a file may have no end.
-                target.write(b"\n" + data if last and not last.endswith(b"\n") else data)
+                whole = b"\n" + data if last and not last.endswith(b"\n") else data
+                target.write(restored(whole, name))
                 last = data
 
 

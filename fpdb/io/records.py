@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 from fpdb.errors import InputError
 from fpdb.fingerprint.digits import NOTATIONS, Base, Notation
+from fpdb.io.encodings import checked_encoding
+from fpdb.io.streams import NOT_DECODED
 from fpdb.models import LARGEST_TEXT, MOST_BYTES, Key, require_choice
 
 _KEYS = ("key", "id", "url")
@@ -58,6 +60,8 @@ class Reading:
     - `meta_field`: fields to keep as metadata; "*" keeps all others
     - `fingerprint_field`: a field with a ready fingerprint
     - `base`: how fingerprints in quotes or tables are written, as in `parse_fingerprint`
+    - `encoding`: of texts, tables, lines and HTML files; if not given, it is found by what the
+      bytes are
     - `keyed`: whether a record must have a key
     - `html`: "auto" takes the main content of .html files and of what a web archive calls HTML,
       "main" that of all texts, "page" all of the page of all texts, "none" takes no text for HTML
@@ -73,6 +77,7 @@ class Reading:
     meta_field: str | Sequence[str] = ()
     fingerprint_field: str | None = None
     base: Base = "hex"
+    encoding: str | None = None
     keyed: bool = True
     html: Literal["auto", "main", "page", "none"] = "auto"
     max_bytes: int = LARGEST_TEXT
@@ -80,6 +85,8 @@ class Reading:
     def __post_init__(self) -> None:
         require_choice("base", self.base, NOTATIONS)
         require_choice("html", self.html, ("auto", *_ALL_HTML, "none"))
+        if self.encoding is not None:
+            object.__setattr__(self, "encoding", checked_encoding(self.encoding))
         if not 1 <= self.max_bytes <= MOST_BYTES:
             raise InputError(f"found max_bytes {self.max_bytes}, expected 1 to {MOST_BYTES}")
 
@@ -158,10 +165,12 @@ def picker(reading: Reading) -> Callable[[str, Mapping[str, Any], bool], Record]
     everything, kept = "*" in reading.kept, set(reading.kept)
     notation = NOTATIONS[reading.base]
 
-    def pick(source: str, found: Mapping[str, Any], replaced: bool) -> Record:  # noqa: FBT001
+    def pick(source: str, found: Mapping[str, Any], damaged: bool) -> Record:  # noqa: FBT001
+        if damaged:
+            raise UnfitError(NOT_DECODED)
         name, key = _first(keys, found)
         if key is not None:
-            check_key(name, key, replaced)
+            check_key(name, key)
         elif required[0][0] == "key":
             raise UnfitError(lacking("key", keys, found))
         used, parts, fingerprint, meta = [name], [], None, None
@@ -182,7 +191,7 @@ def picker(reading: Reading) -> Callable[[str, Mapping[str, Any], bool], Record]
         if kept:
             wanted = found.keys() - used if everything else kept
             meta = {name: value for name, value in found.items() if name in wanted} or None
-        return Record(source, key, "\n".join(parts) if texts else None, fingerprint, meta, replaced)
+        return Record(source, key, "\n".join(parts) if texts else None, fingerprint, meta)
 
     return pick
 
@@ -203,7 +212,7 @@ def shorten(text: str) -> str:
     return repr(text if len(text) <= 40 else f"{text[:39]}…")
 
 
-def check_key(name: str, key: object, replaced: bool) -> None:  # noqa: FBT001
+def check_key(name: str, key: object, *, replaced: bool = False) -> None:
     """Raise UnfitError if a key can't be used, or isn't the one that was written."""
     if type(key) is int:
         return

@@ -1,11 +1,11 @@
 """The bytes of files and of standard input: opened, decompressed, within bounds, cut into lines."""
 
+import codecs
 import contextlib
 import functools
 import io
 import itertools
 import os
-import re
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -14,15 +14,24 @@ from pathlib import PurePath
 from typing import IO, Any, cast
 
 from fpdb.errors import InputError, MissingExtraError
+from fpdb.io.encodings import as_utf8, is_utf16
 from fpdb.models import LARGEST_TEXT
+from fpdb.progress import announce
 from fpdb.scratch import new_file
 
 _CHUNK = 1 << 18
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-# A byte order mark, or NUL in every second byte.
-_UTF16 = re.compile(rb"\xff\xfe|\xfe\xff|(?:[^\0]\0){2}|(?:\0[^\0]){2}")
-# How files begin that may lack NULs there: PDF, and what is compressed.
-_MAGIC = (b"%PDF-", b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PK\x03\x04")
+# How files begin that aren't text, but may lack NULs there, and what to do with them.
+_MAGIC = {
+    b"%PDF-": "is a PDF: pdftotext a.pdf a.txt makes text of it",
+    b"PK\x03\x04": "is an archive, as Word and Excel write them: save it as text, HTML or CSV",
+    b"\xd0\xcf\x11\xe0": "is a document of an old Word or Excel: save it as text, HTML or CSV",
+    b"\x1f\x8b": "is packed by gzip: give its name the suffix .gz",
+    b"\x28\xb5\x2f\xfd": "is packed by zstd: give its name the suffix .zst",
+    b"\x89PNG": "is a picture",
+    b"\xff\xd8\xff": "is a picture",
+    b"GIF8": "is a picture",
+}
 # The bytes in which NULs are looked for.
 BEGINNING = 8192
 # A byte order mark and a carriage return are no part of a line.
@@ -54,7 +63,15 @@ SUFFIXES = {
 
 # Called with the number of bytes, as they are in the file, that were read since the last call.
 Progress = Callable[[int], object]
+# Called with the path of a file, and its encoding, which was found and isn't UTF-8.
+Tell = Callable[[str, str], object]
 Line = tuple[int, "str | TooLong", bool]
+NOT_DECODED = "holds bytes that don't fit its encoding; encoding names another"
+
+
+def announce_encoding(path: str, name: str) -> None:
+    """Say in which encoding a file is read."""
+    announce(f"{path}: read as {name}")
 
 
 class StreamError(Exception):
@@ -285,26 +302,43 @@ def decoded(raw: Iterable[bytes | TooLong], first: int = 1) -> Iterator[Line]:
             yield number, *decode_line(line)
 
 
-def require_utf8(first: bytes) -> None:
-    """Raise StreamError if a file begins as one of UTF-16."""
-    if _UTF16.match(first):
-        raise StreamError("is UTF-16, expected UTF-8: iconv -f UTF-16 -t UTF-8 a > b converts it")
+def text_chunks(
+    path: str,
+    encoding: str | None = None,
+    tell: Tell = announce_encoding,
+    progress: Progress | None = None,
+) -> Iterator[bytes]:
+    """Yield a file of text, decompressed, as UTF-8; raise StreamError if it is none.
+
+    `tell` gets the path and an encoding that was found and isn't UTF-8.
+    """
+    found = chunks(path, progress)
+    first = next(found, b"")
+    if reason := next((why for magic, why in _MAGIC.items() if first.startswith(magic)), ""):
+        raise StreamError(f"isn't text: it {reason}")
+    yield from as_utf8(itertools.chain([first], found), encoding, functools.partial(tell, path))
 
 
 def is_binary(first: bytes) -> bool:
     """Return whether a file that begins so is no text: a picture, an archive, a database."""
-    return first.startswith(_MAGIC) or (b"\0" in first[:BEGINNING] and not _UTF16.match(first))
+    return first.startswith(tuple(_MAGIC)) or (b"\0" in first[:BEGINNING] and not is_utf16(first))
 
 
-def one_text(path: str, data: Iterable[bytes], largest: int) -> tuple[str, bool]:
-    """Decode chunks as one text, and return whether bytes were replaced.
+def one_text(path: str, data: Iterable[bytes], largest: int) -> str:
+    """Decode chunks of UTF-8 as one text, which may end in half a character.
 
     Raise StreamError if a file is no text, or too long; what is piped may have any characters.
     """
     found = join_chunks(data, largest)
-    if path != "-" and is_binary(found):
-        raise StreamError("isn't text: export it as text or HTML")
-    return decode_line(found.removeprefix(_BYTE_ORDER_MARK))
+    if path != "-" and b"\0" in found[:BEGINNING]:
+        raise StreamError("isn't text: it has NUL bytes; export it as text or HTML")
+    try:
+        text = codecs.getincrementaldecoder("utf-8-sig")().decode(found)
+    except UnicodeDecodeError:
+        raise StreamError(NOT_DECODED) from None
+    if text.isascii() and not found.isascii() and not found.startswith(_BYTE_ORDER_MARK):
+        raise StreamError(NOT_DECODED)  # what is half of a character here may be one of another
+    return text
 
 
 def join_chunks(data: Iterable[bytes], largest: int) -> bytes:
@@ -320,7 +354,7 @@ def join_chunks(data: Iterable[bytes], largest: int) -> bytes:
 def read_text(path: str, largest: int = LARGEST_TEXT) -> str:
     """Read one file, or standard input ("-"), as one text."""
     with named(path):
-        return one_text(path, chunks(path), largest)[0]
+        return one_text(path, text_chunks(path), largest)
 
 
 def read_lines(
@@ -328,7 +362,11 @@ def read_lines(
 ) -> Iterator[str]:
     """Yield each line of a file, or of standard input ("-")."""
     with named(path):
-        for number, line, _ in decoded(raw_lines(chunks(path, progress), largest)):
+        data = text_chunks(path, progress=progress)
+        for number, line, damaged in decoded(raw_lines(data, largest)):
+            if damaged:
+                with named(f"{path}:{number}"):
+                    raise StreamError(NOT_DECODED)
             if isinstance(line, TooLong):
                 with named(f"{path}:{number}"):
                     raise _too_long(largest)

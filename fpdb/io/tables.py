@@ -86,8 +86,9 @@ def named_columns(rows: Iterator[Cells], reading: Reading) -> Iterator[FieldColu
     block = _RowBlock(names)
     for number, row, replaced in rows:
         if not names:
-            columns = () if isinstance(row, str) else tuple(name.strip() for name in row)
-            if reason := row if isinstance(row, str) else header_reason(columns, reading):
+            head = streams.NOT_DECODED if replaced else row
+            columns = () if isinstance(head, str) else tuple(name.strip() for name in head)
+            if reason := head if isinstance(head, str) else header_reason(columns, reading):
                 if len(columns) == 1 and (mark := _SEPARATOR.search(columns[0])):
                     reason = (
                         f"has one column, {shorten(columns[0])}: separated by {mark[0]!r}? "
@@ -237,7 +238,7 @@ def read_pairs(path: str, largest: int = LARGEST_TEXT) -> Iterator[tuple[str, st
     """
     rows_of = csv_rows if streams.suffix_of(path) == ".csv" else tsv_rows
     with streams.named(path):
-        lines = streams.decoded(streams.raw_lines(streams.chunks(path), largest))
+        lines = streams.decoded(streams.raw_lines(streams.text_chunks(path), largest))
         for place, (number, row, _) in enumerate(rows_of(lines, largest)):
             pair = _pair(row)
             if not isinstance(pair, str):

@@ -279,7 +279,7 @@ def _read(counts: Ingested) -> str:
     if counts.short:
         notes.append(f"{plural(counts.short, 'text was', 'texts were')} too short to resemble any")
     if counts.invalid_utf8:
-        notes.append(f"{plural(counts.invalid_utf8, 'record')} had bytes that aren't UTF-8")
+        notes.append(f"{plural(counts.invalid_utf8, 'record')} had bytes that don't fit")
     if counts.bad:
         notes.append(f"{plural(counts.bad, 'record')} couldn't be read")
     return "; ".join(notes)

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
@@ -53,7 +54,8 @@ class Sources:
         paths, origins = self.texts.files, self.origins
         rows = {key: row for row, key in enumerate(self.keys) if key is not None}
         meter = meter_of("read the texts again", paths)
-        found = (read_parts(path, self._fields_of(path), progress=meter.add) for path in paths)
+        read = partial(read_parts, progress=meter.add, tell=lambda *_: None)
+        found = (read(path, self._fields_of(path)) for path in paths)
         parts = mapped(lambda part: list(part()), chain.from_iterable(found), jobs)
         names: set[str] = set()
         with self.texts.written() as add:

@@ -179,7 +179,7 @@ def test_a_report_shows_the_duplicates_of_the_inputs(run, tmp_path, source):
     assert (done.code, "there is no folder" in done.err) == (2, True)
 
 
-def test_bytes_that_are_no_utf_8_are_counted(run, tmp_path):
+def test_an_encoding_that_was_found_is_said(run, tmp_path):
     source = tmp_path / "in.csv"
     titles = ("今日股市大幅上涨", "明天北京将有大雪", "世界杯决赛即将开始")
     data = "id,text\n" + "".join(f"{n},{title}\n" for n, title in enumerate(titles)) + "9,kites\n"
@@ -189,12 +189,16 @@ def test_bytes_that_are_no_utf_8_are_counted(run, tmp_path):
         ("report", source, "-o", tmp_path / "out.html"),
     ):
         done = run(*command)
-        assert "3 of 4 records had bytes that aren't UTF-8 and became U+FFFD; iconv" in done.err
-        assert json.loads(run(*command, "--json").out)["invalid_utf8"] == 3
-    assert (tmp_path / "out.csv").read_bytes() in data.encode("gb18030")
-    assert "3 records had bytes" in (tmp_path / "out.html").read_text()
+        assert done.err.count("in.csv: read as gb18030") == 1
+        assert "files by encoding: 1 in gb18030" in done.err
+        assert json.loads(run(*command, "--json").out)["encodings"] == {"gb18030": 1}
+    assert (tmp_path / "out.csv").read_bytes() == data.encode("gb18030")
     source.write_text(data)
-    assert "UTF-8" not in run(*command).err
+    assert "encoding" not in run(*command).err
+    source.write_bytes(b"id,text\n1,caf\xe9 \x81\n2,red kites\n")
+    done = run("dedupe", source, "-o", tmp_path / "out.csv", "--bad", "drop")
+    assert (done.code, "in.csv:2: holds bytes that don't fit its encoding" in done.err) == (4, True)
+    assert (tmp_path / "out.csv").read_bytes() == b"id,text\n2,red kites\n"
 
 
 def test_an_unfinished_run_is_finished_or_abandoned(run, tmp_path, source):

@@ -83,13 +83,14 @@ def test_files_are_whole_texts_or_lines(run, tmp_path):
     assert run("fingerprint", "-t", CHINESE, path).rows[0] == [hexadecimal(CHINESE), CHINESE]
 
 
-def test_bytes_that_are_no_utf_8_are_replaced_and_counted(run, tmp_path):
+def test_lines_that_are_no_utf_8_are_bad(run, tmp_path):
     path = tmp_path / "latin.txt"
     path.write_bytes(f"{TEXT} caf".encode() + b"\xe9\n" + TEXT.encode() + b"\n\xff\xfe " * 2)
     done = run("fingerprint", "--format", "lines", path)
-    assert done.code == 0
-    assert done.rows[0][0] == hexadecimal(f"{TEXT} caf\ufffd")
-    assert "3 of 4 records had bytes that aren't UTF-8 and became U+FFFD" in done.err
+    assert (done.code, len(done.rows)) == (4, 1)
+    assert done.rows[0][0] == hexadecimal(TEXT)
+    done = run("fingerprint", "--format", "lines", "--encoding", "latin-1", path)
+    assert (done.code, done.rows[0][0]) == (0, hexadecimal(f"{TEXT} café"))
 
 
 def test_own_recipes_come_from_toml_files(run, tmp_path):

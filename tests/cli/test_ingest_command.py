@@ -152,11 +152,11 @@ def test_strict_keeps_everything_before_the_first_bad_one(run, path, bad):
     assert len(keys_in(path)) == 7
 
 
-def test_short_texts_and_replaced_bytes_are_counted(run, path):
-    stdin = jsonl([{"key": "s", "text": "too short"}]) + b'{"key": "b", "text": "bad \xff byte"}\n'
+def test_short_texts_and_those_not_decoded_are_counted(run, path):
+    stdin = jsonl([{"key": "s", "text": "too short"}]) + b'{"key": "b", "text": "bad \x81 byte"}\n'
     done = run("ingest", path, stdin=stdin)
-    assert summary(done) == {"read": 2, "short": 2}
-    assert done.err.splitlines()[-1].startswith("1 of 2 records had bytes that aren't UTF-8")
+    assert summary(done) == {"read": 2, "short": 1, "bad": 1}
+    assert (done.code, "-:2: holds bytes that don't fit" in done.err) == (4, True)
 
 
 def test_quiet_says_only_what_goes_wrong(run, path, source):

@@ -132,7 +132,7 @@ def test_no_bytes_make_a_reader_fail(form, head, data, limit):
 @settings_here
 @given(
     rows=st.lists(
-        st.tuples(st.sampled_from("abcdef"), st.text(st.sampled_from('x,"\n\r\0é'), max_size=60)),
+        st.tuples(st.sampled_from("abcdef"), st.text(st.sampled_from('x,"\n\r\x01é'), max_size=60)),
         max_size=8,
     ),
     limit=st.integers(4, 60),

@@ -74,18 +74,29 @@ def test_what_holds_no_documents_is_left_out_and_counted(tmp_path, caplog):
     (tmp_path / "_temporary" / "part.jsonl").write_bytes(b"{}")
     told = []
     found = list(read_records(str(tmp_path), progress=told.append))
-    assert [getattr(record, "key", None) for record in found] == ["a.txt", "k", None]
-    assert "is UTF-16" in found[-1].reason
+    assert [getattr(record, "key", None) for record in found] == ["a.txt", "k", "utf16.txt"]
+    assert found[-1].text == "text"
     assert sum(told) == size_of(str(tmp_path))
     counts = "databases 1, files that aren't text 4, hidden files, or with _ 3"
-    assert [record.getMessage() for record in caplog.records] == [f"{tmp_path}: left out: {counts}"]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{tmp_path}/utf16.txt: read as utf-16-le",
+        f"{tmp_path}: left out: {counts}",
+    ]
 
 
-@pytest.mark.parametrize("content", [b"%PDF-1.7 x", b"PK\x03\x04 x", b"x" * 4000 + b"\0 x"])
-def test_what_is_no_text_is_refused_by_name(tmp_path, content):
+@pytest.mark.parametrize(
+    ("content", "cure"),
+    [
+        (b"%PDF-1.7 x", "pdftotext"),
+        (b"PK\x03\x04 x", "save it as text"),
+        (b"x" * 4000 + b"\0 x", "export it"),
+    ],
+)
+def test_what_is_no_text_is_refused_by_name(tmp_path, content, cure):
     (tmp_path / "named.txt").write_bytes(content)
     [bad] = read_records(str(tmp_path / "named.txt"))
-    assert bad.reason == "isn't text: export it as text or HTML"
+    assert bad.reason.startswith("isn't text: ")
+    assert cure in bad.reason
     with pytest.raises(InputError, match="isn't text"):
         read_text(str(tmp_path / "named.txt"))
 

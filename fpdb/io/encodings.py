@@ -1,0 +1,196 @@
+"""Which encoding a file of text has, by evidence, and its bytes as UTF-8, which readers take."""
+
+import codecs
+import contextlib
+import re
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+
+from fpdb.errors import InputError
+
+UTF8 = "utf-8"
+# Bytes by which an encoding is guessed, and the first of these, which a detector gets.
+_SAMPLE, _DETECTED = 1 << 20, 1 << 18
+# What may be guessed: what people have, but none that differs by a few signs from one of these.
+_CANDIDATES = (
+    *("gb18030", "gbk", "gb2312", "big5", "big5hkscs", "cp950"),
+    *("shift_jis", "cp932", "euc-jp", "euc-kr", "cp949", "koi8-r"),
+    *(f"windows-125{number}" for number in range(9)),
+)
+# What a browser calls these is what they were written as.
+WIDER = {
+    "gbk": "gb18030",
+    "gb2312": "gb18030",
+    "shift_jis": "cp932",
+    "euc_kr": "cp949",
+    "euc-kr": "cp949",
+    "big5": "big5hkscs",
+    "iso-8859-1": "cp1252",
+    "latin-1": "cp1252",
+    "ascii": "cp1252",
+    "us-ascii": "cp1252",
+}
+# A guess is safe with this confidence, or if no other text has nearly as much of it.
+_SURE, _MARGIN = 0.3, 0.05
+_UTF8_SIGN = re.compile(
+    rb"(?:[\xc2-\xdf]|[\xe0-\xef][\x80-\xbf]|[\xf0-\xf4][\x80-\xbf]{2})[\x80-\xbf]"
+)
+# Signs that no text has.
+_CONTROL = re.compile("[\0-\x08\x0e-\x1a\x1c-\x1f]")
+_HIGH = re.compile(rb"[\x80-\xff]+")
+# In UTF-8, this byte says that the next one was no part of a character, which no UTF-8 has.
+_MARKED = "fpdb-marked"
+_MARK = re.compile("\udcff([\udc80-\udcff])")
+
+
+def checked_encoding(name: str) -> str:
+    """Return Python's name of an encoding of texts, the wider one of several; or raise InputError.
+
+    Of HTML and texts, GBK is GB18030, and Latin-1 is Windows-1252.
+    """
+    try:
+        "".encode(name)  # this refuses codecs that are none of texts
+        known = codecs.lookup(WIDER.get(name.lower(), name)).name
+        codecs.getincrementaldecoder(known)
+    except (LookupError, ValueError):
+        raise InputError(
+            f"found the encoding {name[:40]!r}, expected one that Python knows",
+            hint="gb18030, big5, shift_jis, euc_kr, cp1252 or utf-16, for instance",
+        ) from None
+    return UTF8 if known in ("utf-8-sig", "ascii") else known
+
+
+def as_utf8(
+    chunks: Iterable[bytes], encoding: str | None, tell: Callable[[str], object]
+) -> Iterator[bytes]:
+    """Yield the bytes of a file as UTF-8; what no character has stays no UTF-8.
+
+    If no encoding is given, it is UTF-8 if the first chunk is that has more than ASCII, or what
+    is found in a sample from there on. Another one is reported to `tell`. If several are likely,
+    the bytes stay as they are, no UTF-8. Half a character at the end is dropped: the file was cut.
+    """
+    rest, begun, name = iter(chunks), False, encoding or ""
+    while not name:
+        chunk = next(rest, None)
+        if chunk is None:
+            return
+        if not begun and (name := is_utf16(chunk)):
+            rest = chain([chunk], rest)
+        elif not chunk.isascii():
+            if not _is_utf8(chunk):
+                chunk += _sample(rest, _SAMPLE - len(chunk))
+            name = ("" if begun else is_utf16(chunk)) or _found(chunk)
+            rest = chain([chunk], rest)
+        else:
+            begun = True
+            yield chunk
+    if name == UTF8:
+        yield from rest
+        return
+    if not encoding:
+        tell(name)
+    errors = "surrogatepass" if name.startswith("utf-16") else _MARKED
+    back = errors if errors != _MARKED else "surrogateescape"
+    decoder = codecs.getincrementaldecoder(name)(errors)
+    for chunk in rest:
+        yield decoder.decode(chunk).encode(UTF8, back)
+
+
+def restored(data: bytes, encoding: str) -> bytes:
+    """Return bytes of `as_utf8` as they were, or raise UnicodeEncodeError if none were so."""
+    if encoding == UTF8:
+        return data
+    if encoding.startswith("utf-16"):
+        name = "utf-16-be" if encoding.endswith("be") else "utf-16-le"
+        return data.decode(UTF8, "surrogatepass").encode(name, "surrogatepass")
+    text = _MARK.sub(r"\1", data.decode(UTF8, "surrogateescape"))
+    return text.encode(encoding, "surrogateescape")
+
+
+def likely(data: bytes) -> list[str]:
+    """Return the encodings that bytes with more than ASCII may have; one alone is certain.
+
+    Texts in which all the likely ones make the same of these bytes have the first.
+    """
+    import chardet  # which hardly any file needs
+
+    first = _HIGH.search(data)
+    data = data[max(0, first.start() - 200) if first else 0 :]
+    texts: dict[str, str] = {}
+    best = 0.0
+    for each in chardet.detect_all(data, max_bytes=_DETECTED, include_encodings=_CANDIDATES):
+        if not each["encoding"]:
+            continue
+        name, confidence = each["encoding"].lower(), each["confidence"]
+        name = WIDER.get(name, name)
+        if texts and (best >= _SURE or best - confidence >= _MARGIN):
+            break
+        try:
+            text = codecs.getincrementaldecoder(name)().decode(data)
+        except ValueError:
+            continue
+        if _CONTROL.search(text):
+            continue
+        best = best or confidence
+        if text not in texts.values():
+            texts[codecs.lookup(name).name] = text
+    return list(texts)
+
+
+def _found(sample: bytes) -> str:
+    if b"\0" in sample or _is_utf8(sample):
+        return UTF8
+    # A file of UTF-8 may have some records in another encoding, which are bad.
+    high = sum(map(len, _HIGH.findall(sample)))
+    if sum(map(len, _UTF8_SIGN.findall(sample))) * 3 > high * 2:
+        return UTF8
+    names = likely(sample)
+    return names[0] if len(names) == 1 else UTF8
+
+
+def _sample(chunks: Iterator[bytes], size: int) -> bytes:
+    held: list[bytes] = []
+    while size > 0 and (chunk := next(chunks, None)) is not None:
+        held.append(chunk)
+        size -= len(chunk)
+    return b"".join(held)
+
+
+def _is_utf8(data: bytes) -> bool:
+    """Return whether bytes are UTF-8; they may end in half a character."""
+    try:
+        codecs.getincrementaldecoder(UTF8)().decode(data)
+    except ValueError:
+        return False
+    return True
+
+
+def is_utf16(first: bytes) -> str:
+    """Return the kind of UTF-16 in which a file begins, by its mark or NULs; empty if in none."""
+    for mark, name in ((codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be")):
+        if first.startswith(mark):
+            return name
+    head = first[:1024]
+    # A stray NUL makes no UTF-16: of that, every second byte is one, or few are as in other texts.
+    plain = sum(0x20 <= byte < 0x7F for byte in head)
+    if head.count(0) * 4 < len(head) and (plain * 4 > len(head) * 3 or _is_utf8(head)):
+        return ""
+    # In the wrong order, hardly any sign is one of ASCII, and few of Chinese are signs.
+    found: dict[str, int] = {}
+    for name in ("utf-16-le", "utf-16-be") if b"\0" in head else ():
+        with contextlib.suppress(ValueError):
+            text = codecs.getincrementaldecoder(name)().decode(head)
+            if "".join(text.split()).isprintable():
+                found[name] = sum(map(str.isascii, text))
+    best = max(found, key=found.__getitem__, default="")
+    return best if list(found.values()).count(found.get(best, 0)) == 1 else ""
+
+
+def _mark(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    byte = error.object[error.start]
+    return "\udcff" + (chr(0xDC00 + byte) if byte >= 0x80 else ""), error.start + 1
+
+
+codecs.register_error(_MARKED, _mark)

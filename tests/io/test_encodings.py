@@ -1,0 +1,139 @@
+"""Texts in other encodings than UTF-8: found by what the bytes are, or given; never mangled."""
+
+import csv
+import io
+import json
+
+import pytest
+
+import fpdb
+from fpdb.errors import InputError
+from fpdb.io.encodings import as_utf8, likely, restored
+from fpdb.io.files import read_records
+from fpdb.io.records import BadRecord, Reading
+
+ENGLISH = "The ferry to Lindow – “a disgrace”, says the mayor – didn’t sail on Friday.\n"
+CHINESE = "周三下午，市政府宣布旧桥将在春天关闭，居民表示担忧。新的渡船每小时开行两次，票价不变。\n"
+TEXTS = {
+    "gb18030": CHINESE,
+    "big5hkscs": "週三下午，市政府宣布舊橋將在春天關閉，居民表示擔憂。新的渡船每小時開行兩次。\n",
+    "cp932": "市は水曜日の午後、古い橋を春に閉鎖すると発表した。住民は不安を感じている。\n",
+    "euc_jp": "市は水曜日の午後、古い橋を春に閉鎖すると発表した。住民は不安を感じている。\n",
+    "cp949": "시는 수요일 오후에 오래된 다리를 봄에 폐쇄한다고 발표했다. 주민들은 걱정하고 있다.\n",
+    "cp1252": ENGLISH,
+    "cp1251": "В среду город объявил, что старый мост закроют весной. Жители обеспокоены этим.\n",
+    "cp1253": "Την Τετάρτη ο δήμος ανακοίνωσε ότι η παλιά γέφυρα θα κλείσει την άνοιξη.\n",
+    "utf-16-le": CHINESE + ENGLISH,
+    "utf-16-be": ENGLISH + CHINESE,
+    "utf-8": CHINESE + ENGLISH,
+}
+# The first chunk ends anywhere.
+CUTS = (1 << 18, 100)
+
+
+def found(data, encoding=None, cut=1 << 18):
+    told = []
+    chunks = [data[:cut], data[cut:]] if len(data) > cut else [data]
+    return b"".join(as_utf8(chunks, encoding, told.append)), told
+
+
+@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize("name", TEXTS)
+def test_the_encoding_is_found(name, cut):
+    text = TEXTS[name] * 20
+    read, told = found(text.encode(name), cut=cut)
+    assert (read.decode(), told) == (text, [name] if name != "utf-8" else [])
+    # A file that was cut in the middle of a character.
+    short, _ = found(text.encode(name)[:-5], cut=cut)
+    assert text.startswith(short.decode(errors="ignore"))
+    assert len(short.decode(errors="ignore")) >= len(text) - 5
+
+
+@pytest.mark.parametrize("name", [name for name in TEXTS if name != "utf-8"])
+@pytest.mark.parametrize("damage", [b"", b"\xff\xff\x80\n", b"\x81"])
+def test_what_was_read_can_be_written_as_it_was(name, damage):
+    data = TEXTS[name].encode(name) + damage * (not name.startswith("utf"))
+    data += TEXTS[name].encode(name)
+    read, _ = found(data, name)
+    assert restored(read, name) == data
+    try:
+        fits = data.decode(name)
+    except ValueError:
+        with pytest.raises(ValueError, match="utf-8"):
+            read.decode()
+    else:
+        assert read.decode() == fits
+
+
+def test_what_may_be_several_encodings_is_no_guess():
+    bad = "caffè".encode("cp1252")
+    assert len(likely(bad)) != 1 or bad.decode(likely(bad)[0]) == "caffè"
+    broken = ("a " * 300 + "ключ ").encode() * 20 + b"\xff\xfe \x81"
+    assert found(broken) == (broken, [])  # it is UTF-8 with a damaged end
+
+
+def test_a_mark_of_utf16_and_a_stray_nul(tmp_path):
+    (tmp_path / "a.txt").write_bytes(ENGLISH.encode("utf-16"))
+    [record] = read_records(str(tmp_path / "a.txt"))
+    assert record.text == ENGLISH
+    for text in (b"id,text\n1,a\0b and more words\n", f"id,text\n1,{CHINESE}\0b\n".encode()):
+        assert found(text) == (text, [])
+
+
+def table(rows, name):
+    file = io.StringIO(newline="")
+    csv.writer(file).writerows(rows)
+    return file.getvalue().encode(name)
+
+
+ROWS = [
+    ["链接", "正文"],
+    *([f"页{number}", f"{CHINESE.strip()[number:]}{number}"] for number in range(20)),
+]
+CHINESE_FIELDS = {"key_field": "链接", "text_field": "正文"}
+
+
+@pytest.mark.parametrize("form", ["csv", "tsv", "jsonl"])
+def test_tables_and_lines_are_the_same_in_any_encoding(tmp_path, form):
+    rows = [[cell.strip() for cell in row] for row in ROWS]
+    expected = [(key, text) for key, text in rows[1:]]
+    for name in ("utf-8", "gb18030", "utf-16"):
+        text = {
+            "csv": table(rows, "utf-8").decode(),
+            "tsv": "".join(f"{key}\t{text}\n" for key, text in rows),
+            "jsonl": "".join(
+                json.dumps(dict(zip(rows[0], row, strict=True)), ensure_ascii=False) + "\n"
+                for row in rows[1:]
+            ),
+        }[form]
+        path = tmp_path / f"{name}.{form}"
+        path.write_bytes(text.encode(name))
+        records = list(read_records(str(path), Reading(**CHINESE_FIELDS)))
+        assert [(each.key, each.text) for each in records] == expected
+
+
+def test_dedupe_gives_back_the_encoding(tmp_path):
+    path, output = tmp_path / "a.csv", tmp_path / "b.csv"
+    data = table([*ROWS, ["again", ROWS[1][1]]], "gb18030")
+    path.write_bytes(data)
+    counts = fpdb.dedupe(path, output, Reading(**CHINESE_FIELDS))
+    assert counts.encodings == {"gb18030": 1}
+    assert set(output.read_bytes().splitlines()) < set(data.splitlines())
+    path.write_bytes(data + b"\x81,\xff\xff\n")
+    counts = fpdb.dedupe(path, output, Reading(encoding="gbk", **CHINESE_FIELDS))
+    assert (counts.read, counts.bad, counts.removed > 0) == (22, 1, True)
+    lines = path.read_bytes().splitlines()
+    written = output.read_bytes().splitlines()
+    assert written[0] == lines[0]
+    assert written[-1] == lines[-1]  # a bad record is kept as it was
+    assert set(written) < set(lines)
+
+
+def test_a_given_encoding_wins(tmp_path):
+    (tmp_path / "a.txt").write_bytes("naïve café, déjà".encode("cp1250", "replace"))
+    [record] = read_records(str(tmp_path / "a.txt"), Reading(encoding="koi8-r"))
+    assert not isinstance(record, BadRecord)
+    assert record.text != "naïve café, déjà"
+    for name in ("base64", "none", "a" * 100):
+        with pytest.raises(InputError, match="found the encoding"):
+            Reading(encoding=name)
