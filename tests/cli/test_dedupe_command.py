@@ -47,6 +47,7 @@ def test_json_has_the_counts_and_quiet_none(run, tmp_path, source):
     saved = size - (tmp_path / "out.jsonl").stat().st_size
     expected |= {"copies": 3, "contained": 0, "bytes_saved": saved}
     expected |= {"invalid_utf8": 0, "markup": 0, "bytes_read": size, "bytes_total": size}
+    expected["encodings"] = {}
     assert found == expected
     done = run("dedupe", source, "-o", tmp_path / "out.jsonl", "--quiet")
     assert (done.code, done.out, done.err) == (0, "", "")
