@@ -397,6 +397,7 @@ class Database(Queries):
         similarity: float | None = None,
         k: int | None = None,
         keep: str = "first",
+        tight: bool = False,
         jobs: int = 1,
     ) -> list[Cluster]:
         """Delete all documents of each cluster but its representative; return the clusters.
@@ -408,7 +409,7 @@ class Database(Queries):
             InputError, PlanError: As in `clusters`.
             LockTimeoutError, DiskFullError, ReadOnlyError, ClosedError: As in `add`.
         """
-        search, find = self._search(k, None, similarity), finder_of_clusters(keep)
+        search, find = self._search(k, None, similarity), finder_of_clusters(keep, tight=tight)
         with self._environment.write(self._timeout) as txn:
             clusters = list(find(self._view(txn), search, jobs))
             keys = [key for cluster in clusters for key in cluster.duplicates]

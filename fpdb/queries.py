@@ -372,12 +372,13 @@ class Queries(ABC):
         similarity: float | None = None,
         k: int | None = None,
         keep: str = "first",
+        tight: bool = False,
         jobs: int = 1,
     ) -> Results[Cluster]:
         """Find the documents that pairs connect, in the order of their first ones.
 
         A chain of near documents is one cluster, so a duplicate may differ more from its
-        representative than near ones do.
+        representative than near ones do, unless clusters are `tight`.
 
         Args:
             similarity: As in `pairs`.
@@ -385,6 +386,8 @@ class Queries(ABC):
             keep: Which document represents a cluster: "first", the one with the smallest id,
                 "longest", the one with the longest text, or "newest:FIELD", the one with the
                 latest date or the largest number in this field of its metadata.
+            tight: Divide a cluster whose documents aren't all near its representative: each part
+                has one of its own.
             jobs: As in `pairs`.
 
         Returns:
@@ -394,7 +397,8 @@ class Queries(ABC):
         Raises:
             InputError, PlanError: As in `pairs`.
         """
-        found = self._joined(finder_of_clusters(keep), self._search(k, None, similarity), jobs)
+        find = finder_of_clusters(keep, tight=tight)
+        found = self._joined(find, self._search(k, None, similarity), jobs)
         return Results(found, CLUSTERS, self.keys)
 
     def clustering(self, *, similarity: float | None = None, jobs: int = 1) -> "Clustering":
@@ -534,13 +538,13 @@ class Queries(ABC):
         return Search(k, limit)
 
 
-def finder_of_clusters(keep: str) -> Callable[..., Iterator[Cluster]]:
+def finder_of_clusters(keep: str, *, tight: bool) -> Callable[..., Iterator[Cluster]]:
     """Return what finds clusters, or raise InputError if `keep` is none of a document."""
     from fpdb.joins import find_clusters
     from fpdb.joins.keep import newest_field
 
     newest_field(keep)
-    return partial(find_clusters, keep=keep)
+    return partial(find_clusters, keep=keep, tight=tight)
 
 
 class Snapshot(Queries):

@@ -76,6 +76,7 @@ def _near(pair: fpdb.Pair | PartPair, *, bits: bool) -> tuple[object, ...]:
 @takes(
     target=Output,
     sort=option("--sort", "Print the largest clusters first."),
+    tight=option("--tight", "Divide clusters: all match the one to keep."),
     delete_duplicates=option("--delete-duplicates", "Delete all documents but those to keep."),
 )
 def clusters(
@@ -84,6 +85,7 @@ def clusters(
     k: int | None = None,
     similarity: float | None = None,
     keep: str = "first",
+    tight: bool = False,
     limit: int | None = None,
     sort: bool = False,
     delete_duplicates: bool = False,
@@ -102,7 +104,7 @@ def clusters(
         columns = {"cluster": "int64", "role": "string", "key": key_column(database)}
         search = database.delete_duplicates if delete_duplicates else database.clusters
         with target.opened(columns, title=True):
-            found = search(k=k, keep=keep, similarity=similarity, jobs=jobs)
+            found = search(k=k, keep=keep, tight=tight, similarity=similarity, jobs=jobs)
             largest = chosen(found, limit, _size if sort else None)
             for number, cluster in enumerate(largest, 1):
                 keep_title = partial(title_of, database, cluster.representative)

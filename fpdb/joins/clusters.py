@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from fpdb.arrays import Column, Places, Rows, joined, ranked, run_starts
+from fpdb.arrays import Column, Marks, Places, Rows, joined, ranked, run_starts
 from fpdb.documents.catalog import View
 from fpdb.documents.lookup import Search
-from fpdb.documents.similarity import Shares, Side
-from fpdb.fingerprint.sketches import has_sketch, mix
+from fpdb.documents.similarity import Known, Shares, Side, jaccard
+from fpdb.fingerprint.sketches import has_sketch, least_estimate, mix
 from fpdb.joins.columns import TextColumns
 from fpdb.joins.join import near_pairs
 from fpdb.joins.keep import newest_field, require_dated, time_of
@@ -22,7 +22,7 @@ from fpdb.progress import tracked
 from fpdb.storage.format import Stored
 from fpdb.storage.origin import unpack_meta
 from fpdb.tables.bands import Bands
-from fpdb.tables.bits import as_words
+from fpdb.tables.bits import as_words, distances
 
 # Connections held before they are replaced by one for each document.
 _CONNECTIONS = 1 << 20
@@ -47,11 +47,14 @@ class Clustering:
     shares: Places
 
 
-def find_clusters(view: View, search: Search, jobs: int = 1, *, keep: str) -> Iterator[Cluster]:
+def find_clusters(
+    view: View, search: Search, jobs: int = 1, *, keep: str, tight: bool = False
+) -> Iterator[Cluster]:
     """Yield the clusters in the order of their first documents, each in the order of ids.
 
     The one that `keep` names comes first: "first" is that with the smallest id, "longest" that
     with the longest text, "newest:FIELD" that with the latest date in a field of its metadata.
+    `tight` divides clusters: of what isn't near the first one, the next to keep is the first.
     """
     field, dated = newest_field(keep), False
     ids, labels = (
@@ -62,14 +65,20 @@ def find_clusters(view: View, search: Search, jobs: int = 1, *, keep: str) -> It
     order = np.argsort(labels, kind="stable")
     starts = [*run_starts(labels[order]).tolist(), len(ids)]
     for start, stop in tracked(pairwise(starts), "list", "cluster", len(starts) - 1):
-        numbers = ids[order[start:stop]].tolist()
+        numbers = ids[order[start:stop]]
+        values, left = np.zeros(len(numbers)), np.arange(len(numbers))
         if keep != "first":
-            named = (view.catalog.named(view.txn, number) for number in numbers)
-            values = [_value(document, field) for document in named]
-            dated = dated or max(values) > -math.inf
-            numbers.insert(0, numbers.pop(values.index(max(values))))
-        first, *others = keys_of(view, np.array(numbers, np.uint64))
-        yield Cluster(first, tuple(others))
+            named = (view.catalog.named(view.txn, number) for number in numbers.tolist())
+            values = np.array([_value(document, field) for document in named])
+            dated = dated or bool(values.max() > -math.inf)
+        side = _side_of(view, numbers) if tight else None
+        while len(left) > 1:
+            best = left[values[left].argmax()]
+            near = left >= 0 if side is None else _are_near(side, best, left, search)
+            first, *others = keys_of(view, numbers[[best, *left[near & (left != best)]]])
+            left = left[~near]
+            if others:
+                yield Cluster(first, tuple(others))
     if field and len(ids):
         require_dated(field, dated=dated)
 
@@ -80,6 +89,22 @@ def _value(document: Stored, field: str) -> float:
         return document.characters
     meta: Any = unpack_meta(document.meta)
     return time_of(field, meta.get(field) if isinstance(meta, dict) else None)
+
+
+def _side_of(view: View, ids: Column) -> Side:
+    documents = [view.catalog.named(view.txn, number) for number in ids.tolist()]
+    return Known.of(documents, view.index.plan.bits).side
+
+
+def _are_near(side: Side, best: int, left: Places, search: Search) -> Marks:
+    """Mark the documents that match one of them, and that one."""
+    every = np.full_like(left, best)
+    if search.similarity is None:
+        width = 64 * (1 if side.fingerprints.ndim == 1 else 2)
+        apart = distances(side.fingerprints[left], side.fingerprints[every], width)
+        return np.asarray(apart <= search.k)
+    shares = jaccard(side, every, side, left)
+    return np.asarray((shares >= least_estimate(search.similarity)) | (left == best))
 
 
 def _near(view: View, k: int, jobs: int) -> tuple[Column, Places]:

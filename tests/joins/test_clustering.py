@@ -74,3 +74,29 @@ def test_no_clusters(tmp_path):
         assert (len(found.ids), int(found.shares.sum())) == (0, 0)
         db.add("a", " ".join(WORDS))
         assert np.array_equal(db.clustering().ids, [])
+
+
+@pytest.mark.parametrize("asked", [{}, {"k": 6}], ids=["similarity", "bits"])
+@pytest.mark.parametrize("keep", ["first", "longest"])
+def test_all_documents_of_a_tight_cluster_match_the_one_to_keep(tmp_path, asked, keep):
+    words = WORDS[:60]
+    # Each text differs from the one before it by two words more, and from the first by many.
+    texts = {n: " ".join(WORDS[100 : 100 + 2 * n] + words[2 * n :]) for n in range(24)}
+    with fpdb.create(tmp_path / "db", keys="integer") as db:
+        list(db.add_many(fpdb.Document(number, text) for number, text in texts.items()))
+        near = {(pair.key, pair.other) for pair in db.pairs(**asked)}
+        expected = []
+        for cluster in db.clusters(**asked, keep=keep):
+            whole = set(cluster.keys)
+            while whole:
+                best = max(whole, key=lambda n: (len(texts[n]) * (keep == "longest"), -n))
+                part = {n for n in whole if (min(n, best), max(n, best)) in near} | {best}
+                whole -= part
+                if len(part) > 1:
+                    expected.append((best, *sorted(part - {best})))
+        found = [each.keys for each in db.clusters(**asked, keep=keep, tight=True)]
+        assert found == expected
+        assert len(found) > 1
+        assert db.delete_duplicates(**asked, keep=keep, tight=True) == [
+            fpdb.Cluster(best, tuple(others)) for best, *others in expected
+        ]
