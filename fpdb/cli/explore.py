@@ -24,8 +24,10 @@ def explore(
     reading: fpdb.Reading,
     texts: list[str] | None = None,
     write: bool = False,
+    title_field: str | None = None,
     date_field: str | None = None,
     host_field: str | None = None,
+    url_field: str | None = None,
     port: int = 0,
 ) -> None:
     """Explore a database in the browser.
@@ -61,8 +63,10 @@ def explore(
             texts=texts or (),
             reading=reading,
             write=write,
+            title_field=title_field,
             date_field=date_field,
             host_field=host_field,
+            url_field=url_field,
         ) as pages,
     ):
         application = server.app(database, access=access, explorer=pages)

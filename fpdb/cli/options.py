@@ -135,8 +135,10 @@ _SHARED: dict[str, Any] = {
     "key_type": option("--key-type text|integer", "Kind of keys; default text.", rare=True),
     "keys": argument("KEY", "Keys of documents."),
     "prefix": option("--prefix P", "All documents whose key begins with P."),
-    "date_field": option("--date-field F", "Field of a date."),
-    "host_field": option("--host-field F", "Field of a host or URL."),
+    "title_field": option("--title-field F", "Field of a title; else a usual one."),
+    "date_field": option("--date-field F", "Field of a date; else a usual one."),
+    "host_field": option("--host-field F", "Field of a host; else a usual one."),
+    "url_field": option("--url-field F", "Field of a link; else a usual one."),
     "port": option("--port N", "The port; 0: any free one.", min=0, max=65535),
     "report": option(
         "--report FILE.html",

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 
 from fpdb.database import Database
+from fpdb.look.fields import ShownFields
 from fpdb.look.groups import Groups
 from fpdb.look.texts import Texts
 from fpdb.processes import Worker
@@ -38,8 +39,7 @@ class Background:
     """
 
     texts: Texts[Database]
-    date_field: str | None = None
-    host_field: str | None = None
+    fields: ShownFields
     stage: str = ""
     error: str = ""
     found: Findings | None = None
@@ -65,7 +65,7 @@ class Background:
 
     def _run(self, child: Worker) -> None:
         try:
-            for found in child.values((self.texts, self.date_field, self.host_field)):
+            for found in child.values((self.texts, self.fields)):
                 if isinstance(found, Findings):
                     self.found = found
                 else:
@@ -77,9 +77,9 @@ class Background:
         self.stage = ""
 
 
-def _findings(task: tuple[Texts[Database], str | None, str | None]) -> Iterator[str | Findings]:
+def _findings(task: tuple[Texts[Database], ShownFields]) -> Iterator[str | Findings]:
     """Yield the groups of a database, pack its texts, and yield lines about the progress."""
-    texts, date_field, host_field = task
+    texts, fields = task
     began = time.time()
     added: Counter[date] = Counter()
     yield "looking for groups"
@@ -97,13 +97,12 @@ def _findings(task: tuple[Texts[Database], str | None, str | None]) -> Iterator[
             if row is None:
                 continue
             fingerprints[row] = document.fingerprint or 0
-            meta = document.meta if isinstance(document.meta, dict) else {}
-            key = str(document.key)
-            groups.note(
-                row,
-                meta.get(date_field) if date_field else came,
-                meta.get(host_field) if host_field else key if "://" in key else None,
-            )
+            day, host = (fields.value(kind, document.meta) for kind in ("date", "host"))
+            if day is None and fields.date is None:
+                day = came
+            if host is None and fields.host is None and "://" in (key := str(document.key)):
+                host = key
+            groups.note(row, day, host)
     if groups.similarity is None:
         groups.compare_bits(fingerprints, bits)
     yield Findings(groups, total, began, time.time() - began, added)

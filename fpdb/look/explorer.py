@@ -12,6 +12,7 @@ from fpdb.io.files import check_path
 from fpdb.io.records import Reading
 from fpdb.look.background import Background
 from fpdb.look.decisions import Decisions
+from fpdb.look.fields import ShownFields
 from fpdb.look.pages import PAGES, POSTED
 from fpdb.look.texts import Texts, split_sources
 from fpdb.look.visit import ServedPage, Visit
@@ -34,8 +35,10 @@ class Explorer:
         texts: Iterable[str] = (),
         reading: Reading | None = None,
         write: bool = False,
+        title_field: str | None = None,
         date_field: str | None = None,
         host_field: str | None = None,
+        url_field: str | None = None,
     ) -> None:
         files, url = split_sources(list(texts))
         reading = reading or Reading()
@@ -44,7 +47,7 @@ class Explorer:
         self._stack = contextlib.ExitStack()
         packed = self._stack.enter_context(scratch_folder()).path / "texts"
         found = Texts(database, reading, packed, files, url)
-        self._work = Background(found, date_field, host_field)
+        self._work = Background(found, ShownFields(title_field, date_field, host_field, url_field))
         self._decisions = Decisions(database)
         self._write = write and not database.readonly
         self._secret = secrets.token_bytes(32)

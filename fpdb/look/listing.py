@@ -19,7 +19,8 @@ _EXCERPT = 1_500
 class ListedText:
     """A text of a group: the keys of some of its documents, where one was read, and how many.
 
-    `pair` compares it with the first text of the group, if both are there; `note` says more of it.
+    `pair` compares it with the first text of the group, if both are there; `note` says more of it,
+    and `url` leads to it.
     """
 
     keys: list[str]
@@ -27,6 +28,7 @@ class ListedText:
     source: str = ""
     pair: ComparedTexts | SharedTexts | None = None
     note: str = ""
+    url: str = ""
 
 
 @dataclass
@@ -168,12 +170,18 @@ def _names(role: str, text: ListedText, **more: object) -> Markup:
     for key in text.keys:
         shown = key if len(key) <= _LONGEST_KEY else f"{key[:_LONGEST_KEY]}…"
         parts.append(element("span", shown, class_="name", dir="auto"))
-    if text.note:
-        parts.append(element("span", text.note, class_="soft"))
+    if text.note or text.url:
+        parts.append(element("span", text.note, *_link(text), class_="soft"))
     if (unnamed := text.documents - len(text.keys)) > 0:
         rest = f"and {plural(unnamed, 'further document')} with this text"
         parts.append(element("span", rest, class_="soft"))
     return element("div", *parts, **more)
+
+
+def _link(text: ListedText) -> list[str]:
+    """Return a link to a text, unless it has none."""
+    link = element("a", "open", href=text.url, rel="noreferrer", target="_blank")
+    return [", " * bool(text.note), link] if text.url else []
 
 
 _MISSING = element("p", "The texts weren't found in the sources, or have changed.", class_="warn")

@@ -12,7 +12,7 @@ from fpdb.fingerprint.digits import format_fingerprint, parse_fingerprint
 from fpdb.flow import parse_key
 from fpdb.io.html import html_text
 from fpdb.look.figures import by_day, overview
-from fpdb.look.groups import NO_DAY, Groups
+from fpdb.look.groups import NO_DAY, Groups, host_of
 from fpdb.look.listing import heading
 from fpdb.look.page import cards, choice, entry, facts, folded, percent, plural
 from fpdb.look.pair import (
@@ -269,9 +269,15 @@ def document_page(visit: Visit) -> ServedPage:
     [found] = database.query_prepared(database.preparer.prepare([document]), limit=ROWS)
     keys = [match.key for match in found if match.key != document.key]
     meta = "" if document.meta is None else json.dumps(document.meta, ensure_ascii=False)
+    fields = visit.work.fields
+    url = fields.link(document.meta)
     given = {
         "key": str(document.key),
         "id": str(document.id),
+        "title": fields.title_of(document.meta),
+        "date": str(fields.value("date", document.meta) or "")[:_EXCERPT],
+        "host": host_of(fields.value("host", document.meta)),
+        "link": url and element("a", url[:_EXCERPT], href=url, rel="noreferrer"),
         "added": f"{moment(document.added)} UTC",
         "characters": f"{document.characters:,}",
         "fingerprint": _digits(visit, document),

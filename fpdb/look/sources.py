@@ -13,11 +13,12 @@ from fpdb.errors import InputError
 from fpdb.io.files import FORMATS, check_path, meter_of, read_parts
 from fpdb.io.records import Reading, Record
 from fpdb.look.compared import ComparedFiles
+from fpdb.look.fields import ShownFields
 from fpdb.look.groups import NO_DAY, Origins
 from fpdb.look.listing import ListedText
 from fpdb.look.page import first_line
 from fpdb.look.texts import Texts
-from fpdb.models import Key, title_in
+from fpdb.models import Key
 from fpdb.threads import mapped
 
 # The copies of a text that are named.
@@ -30,6 +31,7 @@ class _SourceNames(NamedTuple):
     key: str
     source: str
     title: str
+    url: str
 
 
 @dataclass
@@ -46,11 +48,8 @@ class Sources:
     missing: set[int] = field(default_factory=set)
     _named: dict[int, _SourceNames] = field(default_factory=dict)
 
-    def read(self, fields: Sequence[str | None], jobs: int) -> None:
-        """Read the sources, given the fields with dates and hosts.
-
-        Their documents go by their keys, or else by their numbers.
-        """
+    def read(self, fields: ShownFields, jobs: int) -> None:
+        """Read the sources, whose documents go by their keys, or else by their numbers."""
         paths, origins = self.texts.files, self.origins
         rows = {key: row for row, key in enumerate(self.keys) if key is not None}
         meter = meter_of("read the texts again", paths)
@@ -67,8 +66,10 @@ class Sources:
                         self._note(rows[key], record, fields)
                         if rows[key] in self.wanted:
                             add(key, record.text or "")
-        given = (origins.days < NO_DAY).any(), (origins.hosts >= 0).any()
-        for kind, name, there in zip(("date", "host"), fields, given, strict=True):
+        for kind, name, there in (
+            ("date", fields.date, origins.dated.any()),
+            ("host", fields.host, (origins.hosts >= 0).any()),
+        ):
             if name and rows and not there:
                 raise InputError(
                     f"found no {kind} in the field {name!r}, expected one in some document",
@@ -83,17 +84,17 @@ class Sources:
             return reading
         return dataclasses.replace(reading, meta_field=(*reading.kept, "*"))
 
-    def _note(self, row: int, record: Record, fields: Sequence[str | None]) -> None:
+    def _note(self, row: int, record: Record, fields: ShownFields) -> None:
         """Keep the day and the host of a document, and its names if it is to be shown."""
         # The field of the key isn't among the metadata.
         meta = dict.fromkeys(self.texts.reading.keys, record.key) | (record.meta or {})
-        self.origins.note(row, *(meta.get(name or "") for name in fields))
+        self.origins.note(row, fields.value("date", meta), fields.value("host", meta))
         if row in self.wanted:
             # As a text, since a browser rounds large numbers; a path need not be Unicode.
             key = str(record.source if record.key is None else record.key)
             key = key.encode("utf-8", "replace").decode()
-            title = first_line(title_in(record.meta) or record.text or "")
-            self._named[row] = _SourceNames(key, record.source, title)
+            title = first_line(fields.title_of(record.meta) or record.text or "")
+            self._named[row] = _SourceNames(key, record.source, title, fields.link(meta))
 
     def listed(self, rows: Sequence[int]) -> ListedText:
         """Return documents with the same text, of which the first one has a day and a host."""
@@ -102,8 +103,8 @@ class Sources:
         notes = [date.fromordinal(day).isoformat()] if day < NO_DAY else []
         notes += [list(self.origins.names)[host]] if host >= 0 else []
         keys = list(dict.fromkeys(each.key for each in named))
-        source = named[0].source if named else ""
-        return ListedText(keys, len(rows), source, note=", ".join(notes))
+        source, url = (named[0].source, named[0].url) if named else ("", "")
+        return ListedText(keys, len(rows), source, note=", ".join(notes), url=url)
 
     def title(self, row: int) -> str:
         """Return the title of a document."""

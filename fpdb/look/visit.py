@@ -15,7 +15,7 @@ from fpdb.look.groups import Groups
 from fpdb.look.page import first_line, language_of, page_policy, whole_page
 from fpdb.look.pair import ComparedSide
 from fpdb.markup import Markup, element
-from fpdb.models import Document, Key, title_in
+from fpdb.models import Document, Key
 
 ROWS = 50
 _LONGEST_KEY = 1_000
@@ -83,7 +83,7 @@ class Visit:
 
     def title(self, document: Document) -> str:
         """Return the title of a document: of its metadata, or the beginning of its text."""
-        title = title_in(document.meta)
+        title = self.work.fields.title_of(document.meta)
         if not self.work.texts.address and not title:
             title = self.work.texts.of(document)[0] or ""
         return first_line(title) or str(document.key)

@@ -209,7 +209,7 @@ def test_a_file_that_fails_leaves_the_page_that_was_there(source, tmp_path):
     (tmp_path / "report.html").write_text("old")
     source.write_text(source.read_text() + "no json\n")
     with pytest.raises(fpdb.InputError, match="isn't JSON"):
-        report(source, strict=True)
+        report(source, bad="fail")
     assert (tmp_path / "report.html").read_text() == "old"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["news.jsonl", "report.html"]
 
@@ -281,3 +281,26 @@ def test_hosts():
     }
     assert {name: host_of(name) for name in names} == names
     assert host_of(None) == ""
+
+
+@pytest.mark.parametrize(
+    "names",
+    [("title", "published", "host", "url"), ("标题", "日期", "来源", "链接"), ("t", "d", "h", "u")],
+)
+def test_usual_fields_are_found(tmp_path, names):
+    """Titles, dates, hosts and links are shown from their usual fields, or from those named."""
+    source = tmp_path / "news.jsonl"
+    shown = [("First", "2024-03-02", "two.example", "https://two.example/1")]
+    shown.append(("Second", "2024-03-01", "one.example", "javascript:alert(1)"))
+    records = [
+        {"id": each[0], "text": text_of(1)} | dict(zip(names, each, strict=True)) for each in shown
+    ]
+    source.write_text("".join(json.dumps(record) + "\n" for record in records))
+    kinds = "title_field", "date_field", "host_field", "url_field"
+    [group] = report(source, **dict(zip(kinds, names, strict=True)) if names[0] == "t" else {})[1]
+    assert group["title"] == "First"
+    assert "2024-03-02, two.example" in group["text"]
+    page = (tmp_path / "report.html").read_text()
+    assert 'href="https://two.example/1"' in page
+    assert "javascript:" not in page
+    assert "<td>one.example</td><td>two.example</td><td>1</td>" in page
