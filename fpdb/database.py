@@ -577,8 +577,9 @@ class Database(Queries):
         self.close()
 
     def __repr__(self) -> str:
-        name = self._header["recipe"]["name"]
-        return f"<{type(self).__name__} {str(self.path)!r} {name} k={self.k}>"
+        name, least = self._header["recipe"]["name"], self.similarity
+        near = f"k={self.k}" if least is None else f"similarity={least:g}"
+        return f"<{type(self).__name__} {str(self.path)!r} {name} {near}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         again = partial(

@@ -42,7 +42,7 @@ def test_a_cluster_shows_its_keys_as_text() -> None:
 
 def test_a_comparison_shows_its_numbers() -> None:
     text = "a text that is long enough for a fingerprint of the recipe, and for its sketch"
-    found = fpdb.compare(fpdb.recipe("web"), text, text)
+    found = fpdb.compare(text, text)
     assert isinstance(found, Comparison)
     assert rows(found)["shingle jaccard"] == "1"
 
@@ -50,7 +50,7 @@ def test_a_comparison_shows_its_numbers() -> None:
 def test_an_overlap_marks_what_only_one_text_has() -> None:
     first = f"Somebody repaired a wooden boat in winter. {HOSTILE} It took very long."
     second = "Nobody repaired a wooden boat in winter. It took very long, though."
-    found = shown(fpdb.overlap(fpdb.recipe("web"), first, second))
+    found = shown(fpdb.overlap(first, second))
     assert [cell.text for cell in found.all("td")] == [first.replace(HOSTILE, SEEN), second]
     assert [part.text.strip(" .,") for part in found.all("mark")] == [
         "Somebody",
@@ -61,7 +61,7 @@ def test_an_overlap_marks_what_only_one_text_has() -> None:
 
 
 def test_an_overlap_of_texts_that_share_nothing_marks_both() -> None:
-    found = shown(fpdb.overlap(fpdb.recipe("web"), "one two three four", "五六七八九十一二三四"))
+    found = shown(fpdb.overlap("one two three four", "五六七八九十一二三四"))
     for tag in ("mark", "td"):
         assert [each.text for each in found.all(tag)] == [
             "one two three four",

@@ -60,7 +60,7 @@ def _report(
     recipe: fpdb.Recipe, sides: Sequence[str], k: int | None, *, every: bool, show: bool
 ) -> None:
     """Print how similar two texts are, and with `show` the parts that they share."""
-    found = fpdb.compare(recipe, *sides)
+    found = fpdb.compare(*sides, recipe=recipe)
     verdict = _verdict(found, k)
     plain = dataclasses.asdict(found) | {"verdict": verdict}
     entries = {
@@ -85,7 +85,7 @@ def _report(
     if verdict:
         entries["verdict"] = verdict
     if show:
-        shared = fpdb.overlap(recipe, *sides)
+        shared = fpdb.overlap(*sides, recipe=recipe)
         plain |= {"share": shared.share, "other_share": shared.other_share}
         plain["passages"] = [
             passage._asdict() | {"text": shared.text[passage.start : passage.end]}

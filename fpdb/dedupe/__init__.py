@@ -1,7 +1,8 @@
 """A corpus in, a clean corpus out: near-duplicates in files, tables and records are left out."""
 
+import dataclasses
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from fpdb.dedupe.records import kept_records, kept_rows
 from fpdb.dedupe.run import Deduplicated, Deduplication, Removed, Where
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe
-from fpdb.io.arrow import is_table
+from fpdb.io.arrow import is_split, is_table
 from fpdb.io.files import path_names
 from fpdb.io.records import BadRecord, Reading
 
@@ -22,6 +23,7 @@ def dedupe(
     output: str | os.PathLike[str] | None = None,
     reading: Reading | None = None,
     *,
+    text_field: str | Sequence[str] | None = None,
     output_dir: str | os.PathLike[str] | None = None,
     database: Where | None = None,
     similarity: float | None = None,
@@ -42,10 +44,11 @@ def dedupe(
     """Leave near-duplicates out of files, of a table, or of records; what stays is unchanged.
 
     Of files, an output gets what stays, and the counts are returned. Of a table a table of the same
-    kind is returned: of pandas, polars, pyarrow, a relation of DuckDB, or a `Dataset` of Hugging
-    Face; any other with the Arrow interface becomes one of pyarrow. Of records those that stay are
-    yielded, some thousand at a time; "longest" and "newest" hold all of them in memory. The order
-    is always that of the source.
+    kind is returned: of pandas, polars, pyarrow, a relation of DuckDB, or a `Dataset` or
+    `DatasetDict` of Hugging Face, whose splits are compared in their order; any other with the
+    Arrow interface becomes one of pyarrow. Of records those that stay are yielded, some thousand at
+    a time; "longest" and "newest" hold all of them in memory. The order is always that of the
+    source.
 
     Args:
         source: Files of JSON lines, CSV, TSV, Parquet or Arrow, "-" for standard input; a table; or
@@ -53,6 +56,7 @@ def dedupe(
         output: One file for what stays, in the format of the inputs; its suffix says how it is
             compressed. It appears whole or not at all.
         reading: How files become records; records need no key.
+        text_field: The field of the text; several are joined. It is short for `reading`.
         output_dir: A folder for one file for each input, in place of `output`.
         database: A database, or the path of one, which is created if it isn't there. Records that
             resemble its documents are removed, and the kept ones are added, all in one step: when
@@ -91,8 +95,11 @@ def dedupe(
         InputError: The source, the output or the options don't fit, or with `bad="fail"` a record.
         MissingExtraError: A format needs a package that isn't installed.
     """
+    reading = reading or Reading()
+    if text_field is not None:
+        reading = dataclasses.replace(reading, text_field=text_field)
     run = Deduplication(
-        *(reading or Reading(), similarity, k, recipe, keep, bad, jobs, memory, tmp, contained),
+        *(reading, similarity, k, recipe, keep, bad, jobs, memory, tmp, contained),
         abandon=abandon,
         on_removed=on_removed,
         on_bad=on_bad,
@@ -117,7 +124,7 @@ def dedupe(
             "found a file for what is removed, but no output that is a file",
             hint="on_removed is called for each removed record",
         )
-    if is_table(source):
+    if is_table(source) or is_split(source):
         return kept_rows(run, source, database)
     if not isinstance(source, Iterable):
         raise InputError(

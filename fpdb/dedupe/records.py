@@ -11,7 +11,7 @@ from fpdb.dedupe.decide import Decider, require_next
 from fpdb.dedupe.prepare import RecordBlock
 from fpdb.dedupe.run import Codes, Deduplication, Where
 from fpdb.errors import InputError
-from fpdb.io.arrow import selectable
+from fpdb.io.arrow import is_split, selectable
 from fpdb.io.batches import batch_of, read_table
 from fpdb.io.records import Reading
 from fpdb.models import Document
@@ -20,13 +20,22 @@ _TOGETHER = 1000
 
 
 def kept_rows(run: Deduplication, table: Any, given: Where | None) -> Any:
-    """Return a table of the same kind, with the rows that stay."""
-    table, select = selectable(table)
-    blocks = (RecordBlock(part, "row ") for part in read_table(table, run.reading))
+    """Return a table of the same kind, or its splits, with the rows that stay."""
+    splits = dict(table) if is_split(table) else {"": table}
+    several = {name: selectable(each) for name, each in splits.items()}
+    blocks = (
+        RecordBlock(part, f"{name} row ".lstrip())
+        for name, (each, _) in several.items()
+        for part in read_table(each, run.reading)
+    )
     found = [codes for _, codes in _decided(run, blocks, given)]
     marks = run.kept(np.concatenate([np.empty(0, np.uint8), *found]))
     run.finish(marks)
-    return select(marks)
+    if not is_split(table):
+        return several[""][1](marks)
+    parts = np.split(marks, np.cumsum([len(each) for each in splits.values()])[:-1])
+    chosen = zip(several.items(), parts, strict=True)
+    return type(table)({name: select(part) for (name, (_, select)), part in chosen})
 
 
 def kept_records(run: Deduplication, records: Iterable[Any], given: Where | None) -> Iterator[Any]:

@@ -10,12 +10,13 @@ from bisect import bisect_right
 import numpy as np
 
 from fpdb.arrays import Column, Places
+from fpdb.fingerprint.presets import preset
 from fpdb.fingerprint.recipe import Recipe
 from fpdb.fingerprint.sketches import PlacedShingles
 from fpdb.models import Overlap, Passage
 
 
-def overlap(recipe: Recipe, first: str, second: str) -> Overlap:
+def overlap(first: str, second: str, *, recipe: str | Recipe = "web") -> Overlap:
     """Find the passages of a text that another one has too, and how much of each is in the other.
 
     Texts share a passage of three words, or five characters of a script without spaces, and more:
@@ -23,9 +24,9 @@ def overlap(recipe: Recipe, first: str, second: str) -> Overlap:
     overlap; what was moved is found as well.
 
     Args:
-        recipe: How the texts are cleaned.
         first: The text whose passages are returned.
         second: The text to look for them in.
+        recipe: How the texts are cleaned.
 
     Returns:
         The `passages`, the `share` of the first text's shingles that the second has, and the
@@ -34,6 +35,7 @@ def overlap(recipe: Recipe, first: str, second: str) -> Overlap:
     Raises:
         InputError: A text is too large.
     """
+    recipe = preset(recipe) if isinstance(recipe, str) else recipe
     return shared_passages(recipe.placed_shingles(first), recipe.placed_shingles(second))
 
 

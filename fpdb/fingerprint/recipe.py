@@ -276,13 +276,13 @@ def distance(first: int, second: int) -> int:
     return (first ^ second).bit_count()
 
 
-def compare(recipe: Recipe, first: str, second: str) -> Comparison:
+def compare(first: str, second: str, *, recipe: str | Recipe = "web") -> Comparison:
     """Compare two texts: what their fingerprints and sketches estimate, and the exact values.
 
     Args:
-        recipe: How the texts are fingerprinted.
         first: A text; one that is too short is compared by its features.
         second: Another one.
+        recipe: How the texts are fingerprinted.
 
     Returns:
         Among others the `distance`, the exact `shingle_jaccard`, and `sketch_jaccard`, its
@@ -291,6 +291,10 @@ def compare(recipe: Recipe, first: str, second: str) -> Comparison:
     Raises:
         InputError: A text is too large, or has a character that the recipe doesn't take.
     """
+    if isinstance(recipe, str):
+        from fpdb.fingerprint.presets import preset  # it is made of this module
+
+        recipe = preset(recipe)
     batch = recipe.batch([first, second], sketches=True)
     left, right = map(to_int, batch.fingerprints)
     features, others = recipe.features(first), recipe.features(second)

@@ -124,6 +124,11 @@ def is_table(source: Any) -> bool:
     return _is_dataset(source) or any(hasattr(source, name) for name in names)
 
 
+def is_split(source: Any) -> bool:
+    """Return whether an object is a DatasetDict of Hugging Face: datasets by their names."""
+    return isinstance(source, dict) and bool(source) and all(map(_is_dataset, source.values()))
+
+
 def _is_dataset(source: Any) -> bool:
     """Return whether an object is a Dataset of Hugging Face, which has no Arrow interface."""
     return all(hasattr(source, name) for name in ("with_format", "column_names", "select"))

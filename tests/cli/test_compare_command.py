@@ -19,7 +19,7 @@ def percent_of_java(distance):
 
 
 def test_one_likeness_of_two_texts_and_all_measures(run):
-    found = fpdb.compare(fpdb.recipe("web"), FIRST, SECOND)
+    found = fpdb.compare(FIRST, SECOND)
     likeness = (
         f"similarity  {found.shingle_jaccard:.4f} exact, "
         f"{found.sketch_jaccard:.4f} ± {found.sketch_error:.4f} estimated\n"
@@ -32,12 +32,12 @@ def test_one_likeness_of_two_texts_and_all_measures(run):
     names = {name for name, _ in lines}
     assert names >= {"containment", "distance", "angle", "cosine", "jaccard", "value", "verdict"}
     bits = run("compare", "-t", FIRST, "-t", SECOND, "-r", "words").out
-    distance = fpdb.compare(fpdb.recipe("words"), FIRST, SECOND).distance
+    distance = fpdb.compare(FIRST, SECOND, recipe=fpdb.recipe("words")).distance
     assert bits == f"distance  {distance} of 64 bits\n"
 
 
 def test_two_texts_as_json(run):
-    found = fpdb.compare(fpdb.recipe("web"), FIRST, SECOND)
+    found = fpdb.compare(FIRST, SECOND)
     shown = json.loads(run("compare", "--json", "-t", FIRST, "-t", SECOND).out)
     assert shown.pop("verdict") is None
     assert fpdb.models.Comparison(**shown) == found
@@ -66,7 +66,7 @@ def test_digits_that_are_wrong_are_an_error(run):
 
 
 def test_k_gives_a_verdict(run):
-    distance = fpdb.compare(fpdb.recipe("web"), FIRST, SECOND).distance
+    distance = fpdb.compare(FIRST, SECOND).distance
     texts = ["compare", "-t", FIRST, "-t", SECOND]
     assert json.loads(run(*texts, "--json", "-k", distance).out)["verdict"] == "duplicate"
     assert json.loads(run(*texts, "--json", "-k", distance - 1).out)["verdict"] == "different"
@@ -94,7 +94,7 @@ def test_files_are_compared_where_files_are_meant(run, tmp_path):
 
 def test_a_half_of_a_hundredth_is_rounded_up():
     # 6 of 64 bits are 90.625 percent, for which Python's own format gives 90.62.
-    web = fpdb.compare(fpdb.recipe("web"), FIRST, SECOND)
+    web = fpdb.compare(FIRST, SECOND)
     for distance in range(65):
         found = dataclasses.replace(web, distance=distance, bits_equal=1 - distance / 64)
         assert found.percent == percent_of_java(distance)
@@ -129,7 +129,7 @@ def test_show_prints_what_both_texts_have(run):
     first = "Nothing else today.\nThe ferry\tat Carrow \x1b[31mruns every hour"
     second = "the ferry at carrow [31mruns every hour, and more of it every year"
     shown = run("compare", "-t", first, "-t", second, "--show")
-    found = fpdb.overlap(fpdb.recipe("web"), first, second)
+    found = fpdb.overlap(first, second)
     likeness, *report, passage = shown.out.splitlines()
     assert likeness.startswith("similarity ")
     assert report == [

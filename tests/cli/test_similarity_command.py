@@ -179,7 +179,7 @@ def test_a_recipe_of_its_own_features_is_asked_as_any_other(run, tmp_path, parts
     alike = [[f"o{number}", f"p{number}"] for number in range(3)]
     for one, other in alike:
         for sketch in ("features", "shingles"):
-            compared = fpdb.compare(own.replace(sketch=sketch), texts[one], texts[other])
+            compared = fpdb.compare(texts[one], texts[other], recipe=own.replace(sketch=sketch))
             similar = compared.shingle_jaccard >= own.similarity
             assert similar == (sketch == "features")
     assert run("create", stored, "--recipe", recipe).code == 0

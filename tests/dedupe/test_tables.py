@@ -32,6 +32,9 @@ class Dataset:
         for start in range(0, len(self.indices), batch_size):
             yield self.table.take(self.indices[start : start + batch_size])
 
+    def __len__(self):
+        return len(self.indices)
+
     def select(self, indices):
         return Dataset(self.table, [self.indices[place] for place in indices], self.form)
 
@@ -96,6 +99,29 @@ def test_a_table_becomes_one_of_its_kind(table, expected):
         assert rows_of(found) == table.take(expected).to_pylist()
         assert len(removed) == 2500 - len(expected)
         assert removed[0].source == f"row {int(removed[0].key.removeprefix('doc-')) + 1}"
+
+
+class DatasetDict(dict):
+    """As that of Hugging Face: datasets by the names of their splits."""
+
+
+@pytest.mark.parametrize("keep", ["first", "longest"])
+def test_splits_are_compared_with_each_other(table, keep):
+    small, removed = table.slice(0, 60), []
+    whole = rows_of(fpdb.dedupe(small, keep=keep))
+    splits = DatasetDict(train=Dataset(small.slice(0, 40)), test=Dataset(small.slice(40)))
+    found = fpdb.dedupe(splits, keep=keep, on_removed=removed.append)
+    assert (type(found), list(found)) == (DatasetDict, ["train", "test"])
+    rows = [rows_of(each) for each in found.values()]
+    assert rows[0] + rows[1] == whole
+    assert [row["n"] < 40 for row in rows[0]] == [True] * len(rows[0])
+    assert {each.source.split()[0] for each in removed} == {"train", "test"}
+
+
+def test_the_field_of_the_text_is_given_by_name():
+    frame = pd.DataFrame({"story": ["one two three four five six"] * 2, "text": ["a", "b"]})
+    assert len(fpdb.dedupe(frame, text_field="story")) == 1
+    assert len(fpdb.dedupe(frame, text_field=["story", "text"])) == 2
 
 
 def test_types_and_the_index_stay(table):

@@ -46,9 +46,9 @@ def test_every_preset_takes_any_text(name, text):
 @given(first=ANY_TEXT | NASTY, second=ANY_TEXT | NASTY)
 def test_every_preset_compares_any_texts(name, first, second):
     recipe = fpdb.recipe(name)
-    found = fpdb.compare(recipe, first, second)
+    found = fpdb.compare(first, second, recipe=recipe)
     assert 0 <= found.distance <= recipe.bits
     assert 0 <= found.cosine <= 1
     assert 0 <= found.jaccard <= 1
     assert 0 <= found.value_ratio <= 1
-    assert found == fpdb.compare(recipe, second, first)
+    assert found == fpdb.compare(second, first, recipe=recipe)

@@ -13,7 +13,7 @@ WORDS = Recipe("words", clean=(), segment="whitespace")
 
 
 def test_exact_values_are_those_of_the_vector_space_model():
-    found = fpdb.compare(WORDS, "a a b", "a b b c")
+    found = fpdb.compare("a a b", "a b b c", recipe=WORDS)
     assert found.jaccard == pytest.approx(2 / 3)
     assert found.cosine == pytest.approx((2 * 1 + 1 * 2) / math.sqrt(5 * 6))
 
@@ -21,7 +21,7 @@ def test_exact_values_are_those_of_the_vector_space_model():
 def test_exact_cosine_uses_the_recipe_s_weights():
     recipe = WORDS.replace(weights=Weights(by="log"))
     a, b = 1 + math.log(2), 1 + math.log(3)
-    found = fpdb.compare(recipe, "a a b", "a b b b")
+    found = fpdb.compare("a a b", "a b b b", recipe=recipe)
     assert found.cosine == pytest.approx((a + b) / (math.hypot(a, 1) * math.hypot(1, b)))
 
 
@@ -29,7 +29,7 @@ def test_exact_cosine_uses_the_recipe_s_weights():
 def test_estimates_follow_from_the_distance(bits):
     recipe = WORDS.with_bits(bits)
     first, second = "the cat sat on the mat", "the cat sat on a mat"
-    found = fpdb.compare(recipe, first, second)
+    found = fpdb.compare(first, second, recipe=recipe)
     left, right = recipe.fingerprint(first), recipe.fingerprint(second)
     assert found.distance == bin(left ^ right).count("1") > 0
     assert found.bits_equal == 1 - found.distance / bits
@@ -40,18 +40,18 @@ def test_estimates_follow_from_the_distance(bits):
 
 @given(st.lists(st.sampled_from("abcdefgh"), min_size=1).map(" ".join))
 def test_equal_texts_agree_in_everything(text):
-    found = fpdb.compare(WORDS, text, text)
+    found = fpdb.compare(text, text, recipe=WORDS)
     assert (found.distance, found.bits_equal, found.angle, found.cosine_estimate) == (0, 1, 0, 1)
     assert (found.jaccard, found.value_ratio, found.equal) == (1, 1, True)
     assert found.cosine == pytest.approx(1)
 
 
 def test_texts_that_differ_in_order_are_equal_features():
-    found = fpdb.compare(WORDS, "a b c", "c b a")
+    found = fpdb.compare("a b c", "c b a", recipe=WORDS)
     assert found.equal
     assert found.distance == 0
     pairs = WORDS.replace(grams=Grams(n=2))
-    assert not fpdb.compare(pairs, "a b c", "c b a").equal
+    assert not fpdb.compare("a b c", "c b a", recipe=pairs).equal
 
 
 @pytest.mark.parametrize(
@@ -60,13 +60,13 @@ def test_texts_that_differ_in_order_are_equal_features():
 )
 def test_a_comparison_with_a_short_text_says_so(first, second, short):
     recipe = WORDS.replace(grams=Grams(minimum=2))
-    assert fpdb.compare(recipe, first, second).short is short
+    assert fpdb.compare(first, second, recipe=recipe).short is short
 
 
 def test_empty_texts_are_equal():
-    found = fpdb.compare(fpdb.recipe("web"), "", " ")
+    found = fpdb.compare("", " ")
     assert (found.cosine, found.jaccard, found.equal, found.short) == (1, 1, True, True)
-    assert fpdb.compare(fpdb.recipe("words"), "", "word").cosine == 0
+    assert fpdb.compare("", "word", recipe=fpdb.recipe("words")).cosine == 0
 
 
 def test_distances_are_of_two_fingerprints():
@@ -85,7 +85,7 @@ def test_titles_rank_as_in_the_article():
         "有哪些养猫必须知道",
         "有哪些",
     ]
-    found = [fpdb.compare(fpdb.recipe("tagged-title"), title, other) for other in others]
+    found = [fpdb.compare(title, other, recipe=fpdb.recipe("tagged-title")) for other in others]
     assert found[0].distance == 0
     assert sorted(found, key=lambda each: each.jaccard, reverse=True) == found
 
@@ -94,7 +94,7 @@ def test_shingles_have_an_exact_similarity_and_an_estimate_with_its_error():
     web = fpdb.recipe("web")
     words = [f"word{number}" for number in range(200)]
     other = [*words[:190], *map("other{}".format, range(10))]
-    found = fpdb.compare(web, " ".join(words), " ".join(other))
+    found = fpdb.compare(" ".join(words), " ".join(other), recipe=web)
     sets = [set(zip(each, each[1:], each[2:], strict=False)) for each in (words, other)]
     assert found.shingle_jaccard == len(sets[0] & sets[1]) / len(sets[0] | sets[1])
     assert found.sketch_error is not None
@@ -103,5 +103,5 @@ def test_shingles_have_an_exact_similarity_and_an_estimate_with_its_error():
 
 
 def test_texts_without_shingles_have_neither():
-    found = fpdb.compare(WORDS, "a b", "a b")
+    found = fpdb.compare("a b", "a b", recipe=WORDS)
     assert (found.shingle_jaccard, found.sketch_jaccard, found.sketch_error) == (None, None, None)

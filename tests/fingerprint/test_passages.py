@@ -38,7 +38,7 @@ def cut(text, start, end):
 @given(LISTS, LISTS, st.sampled_from([" ", "\n\t ", ", "]))
 def test_passages_cover_what_windows_of_words_share(words, others, between):
     first, second = between.join(words), " ".join(others).upper()
-    found = fpdb.overlap(WEB, first, second)
+    found = fpdb.overlap(first, second)
     assert (found.text, found.other_text) == (first, second)
     lower, theirs = ([word.casefold() for word in side] for side in (words, others))
     own, other = set(windows(lower)), set(windows(theirs))
@@ -70,7 +70,7 @@ def test_places_are_those_of_the_shingles_of_a_text(text):
         assert not len(placed.stops) or placed.stops[-1] <= len(kept)
         assert (placed.stops[:-1] <= placed.starts[1:]).all()
         assert len(placed.ends) == len(placed.hashes) <= len(placed.starts) == len(placed.stops)
-    whole = fpdb.overlap(WEB, text, text)
+    whole = fpdb.overlap(text, text)
     assert whole.share in (None, 1.0)
     assert len(whole.passages) == (whole.share is not None)
 
@@ -78,7 +78,7 @@ def test_places_are_those_of_the_shingles_of_a_text(text):
 def test_half_of_a_text_is_one_passage_wherever_it_is():
     chosen = random.Random(1).choices([f"word{number}" for number in range(400)], k=900)
     half, rest, others = (" ".join(chosen[start : start + 300]) for start in (0, 300, 600))
-    found = fpdb.overlap(WEB, f"{half} {rest}", f"{others} {half}")
+    found = fpdb.overlap(f"{half} {rest}", f"{others} {half}")
     [passage] = found.passages
     assert passage.words == 300
     assert found.text[passage.start : passage.end] == half
@@ -88,7 +88,7 @@ def test_half_of_a_text_is_one_passage_wherever_it_is():
 
 def test_what_was_moved_is_found():
     first, second = HAN[:11], HAN[11:]
-    found = fpdb.overlap(WEB, f"{first}，{second}", f"{second}。 {first}")
+    found = fpdb.overlap(f"{first}，{second}", f"{second}。 {first}")
     texts = [found.text[passage.start : passage.end] for passage in found.passages]
     assert texts == [first, second]
     assert [passage.words for passage in found.passages] == [len(first), len(second)]
@@ -98,7 +98,7 @@ def test_a_phrase_that_is_repeated_goes_on_with_its_passage():
     phrase = "as the council of lindow said"
     first = f"{phrase} the ferry is closed again and {phrase} the bridge is open now"
     second = f"{phrase} nothing else today but {phrase} the bridge is open now"
-    found = fpdb.overlap(WEB, first, second)
+    found = fpdb.overlap(first, second)
     longest = max(found.passages)
     assert first[longest.start : longest.end] == f"{phrase} the bridge is open now"
     assert longest.other_start == second.index(phrase, 5)
@@ -115,19 +115,19 @@ def test_a_phrase_that_is_repeated_goes_on_with_its_passage():
     ],
 )
 def test_the_text_itself_is_shown_if_cleaning_keeps_its_words(recipe, first, kept):
-    found = fpdb.overlap(fpdb.recipe(recipe), first, first)
+    found = fpdb.overlap(first, first, recipe=fpdb.recipe(recipe))
     assert (found.text == first) == kept
     [passage] = found.passages
     assert found.text[passage.start : passage.end]
 
 
 def test_texts_without_a_shingle_share_nothing():
-    found = fpdb.overlap(WEB, "two words", "")
+    found = fpdb.overlap("two words", "")
     assert (found.share, found.other_share, found.passages) == (None, None, ())
 
 
 @pytest.mark.parametrize("words", [["a"], ["a", "b"], ["a", "b", "c", "d"]])
 def test_repetition_takes_time_that_grows_with_the_texts(words):
     texts = [" ".join(random.Random(seed).choices(words, k=20_000)) for seed in (1, 2)]
-    found = fpdb.overlap(WEB, *texts)
+    found = fpdb.overlap(*texts)
     assert sum(passage.words for passage in found.passages) == 20_000

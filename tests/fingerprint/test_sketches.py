@@ -144,7 +144,7 @@ def test_a_sketch_of_features_is_of_the_bits_with_which_they_vote(recipe):
         votes = {voter.hash % 2**64 for voter in own.explain(text).features}
         assert own.shingles(text).tolist() == sorted(votes)
         assert (row == sketches.sketch(own.shingles(text))).all()
-    compared = fpdb.compare(own, *texts[:2])
+    compared = fpdb.compare(*texts[:2], recipe=own)
     assert compared.shingle_jaccard == pytest.approx(compared.jaccard)
 
 

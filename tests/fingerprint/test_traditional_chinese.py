@@ -45,8 +45,8 @@ def test_both_scripts_have_one_fingerprint_and_one_sketch_with_the_step_only(nam
     batch = recipe.batch(BOTH, sketches=True)
     assert batch.fingerprints[0].tolist() == batch.fingerprints[1].tolist()
     assert batch.sketches[0].tolist() == batch.sketches[1].tolist()
-    assert fpdb.compare(recipe, *BOTH).shingle_jaccard == 1
-    assert fpdb.compare(fpdb.recipe(name), *BOTH).shingle_jaccard < 0.2
+    assert fpdb.compare(*BOTH, recipe=recipe).shingle_jaccard == 1
+    assert fpdb.compare(*BOTH, recipe=fpdb.recipe(name)).shingle_jaccard < 0.2
     assert recipe.id != fpdb.recipe(name).id
 
 

@@ -80,7 +80,7 @@ def test_charikar_gives_the_values_of_the_python_class(text, bits, expected):
 )
 def test_charikar_gives_the_distances_and_value_ratios_of_the_python_class(other, distance, ratio):
     recipe = fpdb.recipe("charikar")
-    found = fpdb.compare(recipe, STRING, other)
+    found = fpdb.compare(STRING, other, recipe=recipe)
     assert found.distance == distance
     assert found.value_ratio == pytest.approx(ratio, rel=1e-12)
     assert fpdb.distance(recipe.fingerprint(STRING), recipe.fingerprint(other)) == distance

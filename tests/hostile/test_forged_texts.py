@@ -61,13 +61,13 @@ def forge_sketch(text, victim, tries=1 << 17):
 )
 def test_a_few_dozen_words_forge_an_unkeyed_fingerprint_in_a_second(seed):
     text, victim = page(seed), page(seed + 1000)
-    assert fpdb.compare(WORDS, text, victim).distance > 16
+    assert fpdb.compare(text, victim, recipe=WORDS).distance > 16
     before = time.process_time()
     forged, words = forge(text, victim)
     assert time.process_time() - before < 2
-    assert fpdb.compare(WORDS, forged, victim).distance == 0
+    assert fpdb.compare(forged, victim, recipe=WORDS).distance == 0
     assert words <= 80
-    assert fpdb.compare(WORDS, forged, victim).jaccard < 0.2
+    assert fpdb.compare(forged, victim, recipe=WORDS).jaccard < 0.2
 
 
 @pytest.mark.full
@@ -77,7 +77,8 @@ def test_what_is_forged_without_the_secret_is_as_far_as_any_text(by):
     victims = [page(seed + 1000) for seed in range(10)]
     forged = [forge(text, victim)[0] for text, victim in zip(pages, victims, strict=True)]
     assert all(
-        fpdb.compare(WORDS, *pair).distance == 0 for pair in zip(forged, victims, strict=True)
+        fpdb.compare(*pair, recipe=WORDS).distance == 0
+        for pair in zip(forged, victims, strict=True)
     )
 
     def distances(texts):
@@ -121,8 +122,8 @@ def test_three_words_for_each_bin_forge_an_unkeyed_sketch():
     text, victim = page(5), page(6)
     forged = forge_sketch(text, victim)
     assert len(forged.split()) - len(text.split()) == 3 * BINS
-    found = fpdb.compare(WEB, forged, victim)
+    found = fpdb.compare(forged, victim)
     assert found.sketch_jaccard > 0.85
     assert found.shingle_jaccard == 0
     keyed = WEB.replace(name="keyed", hash=Hash(secret=Secret(bytes(range(32)))))
-    assert fpdb.compare(keyed, forged, victim).sketch_jaccard < 0.15
+    assert fpdb.compare(forged, victim, recipe=keyed).sketch_jaccard < 0.15

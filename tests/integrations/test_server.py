@@ -305,7 +305,7 @@ def test_statistics_and_metrics_count_what_is_stored(db):
     )
     assert counted["fpdb_documents"] == "1.0"
     assert counted['fpdb_checked_documents_total{status="duplicate"}'] == "1.0"
-    assert counted['fpdb_requests_total{call="check",status="200"}'] == "2.0"
+    assert counted['fpdb_requests_total{call="POST /v1/check",status="200"}'] == "2.0"
     assert float(counted["fpdb_file_bytes"]) > 0
     assert counted["fpdb_transaction_documents_count"] == "2.0"
     assert counted["fpdb_waiting_documents"] == "0.0"

@@ -141,7 +141,7 @@ def test_shingles_are_those_that_compare_counts():
     documents = [fpdb.Document(number, text) for number, text in enumerate(texts)]
     web = fpdb.recipe("web")
     for pair in fpdb.exact_pairs(documents, 0.01):
-        compared = fpdb.compare(web, texts[pair.key], texts[pair.other])
+        compared = fpdb.compare(texts[pair.key], texts[pair.other], recipe=web)
         assert pair.similarity == compared.shingle_jaccard
     [whole, part] = list(fpdb.exact_pairs(documents, 1, containment=True))
     assert (whole.key, whole.other, whole.common, whole.size, whole.other_size) == (0, 2, 1, 6, 1)

@@ -67,7 +67,7 @@ def shuffled(text, space, rng):
 def rated(db, stored, copies):
     """Return the median similarity of the copies to their texts, and the share that is found."""
     similar = statistics.median(
-        fpdb.compare(db.recipe, text, copy).shingle_jaccard
+        fpdb.compare(text, copy, recipe=db.recipe).shingle_jaccard
         for text, copy in zip(stored, copies, strict=True)
     )
     found = [

@@ -173,7 +173,7 @@ class Application:
         if method not in calls:
             raise _not_found(method, path, calls)
         reply = calls[method].reply
-        request.call = reply.__name__
+        request.call = f"{calls[method].method} {calls[method].path}"
         return await reply(request)
 
     async def _send(self, request: "Request", reply: HttpReply, send: Send) -> None:
