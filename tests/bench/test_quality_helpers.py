@@ -125,3 +125,13 @@ def test_the_page_has_the_tables_of_the_kept_figures(helper):
     run = helper("run")
     kept, page = json.loads(run.RAW.read_text("utf-8")), run.PAGE.read_text("utf-8")
     assert helper("report").body(kept) in page
+
+
+def test_what_dedupe_removes_is_compared_with_what_it_keeps(helper):
+    words = [f"word{number}" for number in range(60)]
+    text, other = " ".join(words), " ".join([*words[:30], "another", *words[31:]])
+    equal, similar = helper("removed").shares(
+        [text, "something else that stays", f"{text} ", other]
+    )
+    assert equal == 1
+    assert similar == [55 / 61]

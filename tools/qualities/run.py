@@ -19,6 +19,7 @@ import passages
 import picture
 import published
 import recipes
+import removed
 import report
 import rewording
 import titles
@@ -29,7 +30,13 @@ from fpdb.joins.evaluation import rate
 DOCS = Path(__file__).parents[2] / "docs" / "explanation"
 PAGE, RAW = DOCS / "quality.md", DOCS / "quality.json"
 # What other pages quote; each prints its tables.
-OTHERS = {"pages": pages, "passages": passages, "rewording": rewording, "titles": titles}
+OTHERS = {
+    "pages": pages,
+    "passages": passages,
+    "removed": removed,
+    "rewording": rewording,
+    "titles": titles,
+}
 KS = range(13)
 LIMITS = Thresholds()
 SIMILARITY = 0.8
