@@ -8,7 +8,7 @@ from fpdb.cli.output import Output
 
 
 @takes(
-    "key_field text_field format encoding html output output_format",
+    "key_field text_field format encoding delimiter html output output_format",
     reading=fpdb.Reading,
     target=Output,
     files=argument("FILE|DIR|-", "The texts; - is standard input."),

@@ -10,6 +10,7 @@ import fpdb
 from fpdb.cli import end_by_sigterm, options, render
 from fpdb.cli.inputs import BadRecords, ProgressLine, is_terminal
 from fpdb.cli.options import argument, option, require, takes
+from fpdb.dedupe.files import record_files
 from fpdb.io.streams import SUFFIXES, suffix_of
 from fpdb.scratch import scratch_folder
 
@@ -22,9 +23,9 @@ _MEMORY = option(
 
 
 @takes(
-    "key_field text_field format encoding html max_bytes",
+    "key_field text_field format encoding delimiter html max_bytes",
     reading=fpdb.Reading,
-    files=argument("FILE|-", "What to read; - is standard input."),
+    files=argument("FILE|DIR|-", "What to read; - is standard input."),
     output=option("--output -o FILE|-", "One file for what stays."),
     output_dir=option("--output-dir DIR", "A folder for a file for each input."),
     removed=option("--removed FILE", "JSON lines about what was left out."),
@@ -70,6 +71,7 @@ def dedupe(
     form = SUFFIXES.get(suffix_of(removed or ""), "jsonl")
     require(form == "jsonl", f"--removed gets JSON lines, found {removed}")
     require("-" not in files or not is_terminal(), "standard input is a terminal")
+    files = record_files(files, reading)
     require(database is not None or not abandon, "--abandon is about a run with --db")
     alone = output != "-" or not (database or render.now.json)
     require(alone, "-o - gets the records: --db needs a file, and --json another one")

@@ -22,7 +22,7 @@ _RANGE = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?")
 
 
 @takes(
-    "key_field text_field format encoding html",
+    "key_field text_field format encoding delimiter html",
     reading=fpdb.Reading,
     documents=argument("FILE|DIR|-", "The documents; - is standard input."),
     pairs=argument("PAIRS", "A TSV or CSV file of known pairs: key, key, similarity or 1 or 0."),

@@ -14,7 +14,7 @@ _LEADING = "explore.html"
 
 
 @takes(
-    "key_field text_field format encoding html max_bytes",
+    "key_field text_field format encoding delimiter html max_bytes",
     reading=fpdb.Reading,
     texts=options.TEXTS,
     write=option("--write", "Allow decisions: deletions and verdicts."),

@@ -25,7 +25,7 @@ _WEAKEST = 8
 
 
 @takes(
-    "base key_field text_field format encoding html",
+    "base key_field text_field format encoding delimiter html",
     reading=fpdb.Reading,
     explain=option("--explain", "Print the features, their hashes and votes."),
 )

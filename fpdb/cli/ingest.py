@@ -13,7 +13,7 @@ from fpdb.cli.create import open_or_create
 from fpdb.cli.inputs import BadRecords, ProgressLine, is_terminal
 from fpdb.cli.options import require, takes
 from fpdb.cli.output import likeness, near_dict
-from fpdb.io.files import check_path
+from fpdb.io.files import check_path, path_names
 from fpdb.models import title_in
 
 
@@ -39,7 +39,7 @@ def ingest(
     """
     require(skip_duplicates or similarity is None, "--similarity needs --skip-duplicates")
     require(files or not is_terminal(), "name a file, or - for standard input")
-    paths = files or ["-"]
+    paths = path_names(files or ["-"])
     for each in paths:
         check_path(each, reading)
     progress, bad_records = ProgressLine(), BadRecords()

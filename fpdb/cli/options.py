@@ -161,6 +161,11 @@ _SHARED: dict[str, Any] = {
         "--format FORMAT", "jsonl, tsv, csv, parquet, arrow, lines, text, html, warc; by suffix."
     ),
     "encoding": option("--encoding NAME", "Of texts and tables; default what the bytes say."),
+    "delimiter": option(
+        "--delimiter C",
+        "What separates columns; default , ; | or tab, by the header.",
+        parser=lambda given: "\t" if given in ("tab", r"\t") else str(given),
+    ),
     "html": option(
         "--html HOW",
         "Parse as HTML: auto (.html, archives), main, page (whole) or none.",

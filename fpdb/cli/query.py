@@ -35,7 +35,7 @@ _COUNTS = ("queries", "with a match", "matches", "incomplete")
 
 
 @takes(
-    "key_field text_field fingerprint_field base format encoding html max_bytes "
+    "key_field text_field fingerprint_field base format encoding delimiter html max_bytes "
     "output output_format",
     reading=fpdb.Reading,
     target=Output,

@@ -11,7 +11,7 @@ from fpdb.cli.options import argument, option, require, require_name, require_pa
 
 
 @takes(
-    "key_field text_field format encoding html max_bytes",
+    "key_field text_field format encoding delimiter html max_bytes",
     reading=fpdb.Reading,
     files=argument("FILE|DIR", "The documents, which are read twice."),
     output=option("--output -o FILE.html", "The page to write.", callback=require_page),

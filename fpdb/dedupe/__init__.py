@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fpdb.dedupe.files import Corpus
+from fpdb.dedupe.files import Corpus, record_files
 from fpdb.dedupe.records import kept_records, kept_rows
 from fpdb.dedupe.run import Deduplicated, Deduplication, Removed, Where
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe
 from fpdb.io.arrow import is_split, is_table
-from fpdb.io.files import path_names
 from fpdb.io.records import BadRecord, Reading
 
 __all__ = ["Deduplicated", "Removed", "dedupe"]
@@ -112,7 +111,7 @@ def dedupe(
             )
         corpus = Corpus(
             run,
-            path_names(source),
+            record_files(source, run.reading),
             Path(output or output_dir or ""),
             output is None,
             None if removed is None else os.fspath(removed),

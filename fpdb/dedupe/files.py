@@ -25,9 +25,11 @@ from fpdb.errors import InputError
 from fpdb.io import streams
 from fpdb.io.batches import read_batches
 from fpdb.io.encodings import UTF8
-from fpdb.io.files import FORMATS, Source, check_path
+from fpdb.io.files import FORMATS, Paths, Source, check_path, path_names, sources_of
 from fpdb.io.raw import COPIED, TableHead, changed, write_rows
+from fpdb.io.records import Reading
 from fpdb.joins.columns import Room
+from fpdb.progress import announce
 from fpdb.scratch import Drafts, Scratch, scratch_folder
 from fpdb.storage.open_checks import disk_named
 from fpdb.threads import made_ahead
@@ -51,6 +53,21 @@ class InputFile:
             if not self.state or self.state == _state(self.source.path):
                 return
         raise changed(self.shown)
+
+
+def record_files(paths: Paths, reading: Reading) -> list[str]:
+    """Return the names of files, with those of records in directories; others are announced."""
+    found: list[str] = []
+    for path in path_names(paths):
+        if path == "-" or not os.path.isdir(path):
+            found.append(path)
+            continue
+        every = list(sources_of(path, reading))
+        own = [each.path for each in every if each.form in COPIED and not each.problem]
+        found += own
+        if len(own) < len(every):
+            announce(f"{path}: left out: files without records {len(every) - len(own):,}")
+    return found
 
 
 def _state(path: str) -> str:

@@ -5,6 +5,7 @@ records of them. Other formats must be read from their beginning on, so their pa
 records.
 """
 
+import glob
 import os
 import re
 import stat
@@ -140,7 +141,7 @@ def read_records(
     A path that can't be read, an unknown format, and columns that can't be there, are an InputError
     at once. All else is a BadRecord: one for each record, one for the rest of a damaged file.
     """
-    return read_sources(_sources(path, reading, progress))
+    return read_sources(sources_of(path, reading, progress))
 
 
 def read_sources(sources: Iterable[Source]) -> Iterator[Record | BadRecord]:
@@ -162,7 +163,7 @@ def read_parts(
 
     The parts, one after the other, hold the records of `read_records`, and errors are the same.
     """
-    return _parts(_sources(path, reading, progress, passing, tell), size)
+    return _parts(sources_of(path, reading, progress, passing, tell), size)
 
 
 def check_path(path: str, reading: Reading) -> str:
@@ -210,14 +211,14 @@ def _choose(path: str, reading: Reading, default: str | None = None) -> str:
     return form
 
 
-def _sources(
+def sources_of(
     path: str,
     reading: Reading,
     progress: Progress | None = None,
     passing: Passing | None = None,
     tell: Tell = announce_encoding,
 ) -> Iterator[Source]:
-    """Check a path at once, and return an iterator over its files."""
+    """Check a path at once, and return an iterator over its files, of which any may be unusable."""
     form = check_path(path, reading)
     one = Source(path, path, form, reading, progress=progress, passing=passing, tell=tell)
     return iter([one]) if form else _inside(one)
@@ -402,8 +403,8 @@ def read_columns(source: Source) -> Iterator[FieldColumns]:
     reading = source.reading
     if source.format.by_path:
         return arrow.blocks_of_columns(source.form, source.path, reading, source.progress)
-    rows = tables.csv_rows if source.form == "csv" else tables.tsv_rows
-    return tables.named_columns(rows(source.lines(), reading.max_bytes), reading)
+    rows = tables.rows_of(source.form, source.lines(), reading)
+    return tables.named_columns(rows, reading)
 
 
 def _table(source: Source) -> Iterator[Named]:
@@ -508,9 +509,17 @@ def walk(root: str, left_out: Counter[str] | None = None) -> Iterator[FolderEntr
 
 
 def path_names(paths: Paths) -> list[str]:
-    """Return the names of some paths, of which one may be given alone."""
-    given = [paths] if isinstance(paths, str | os.PathLike) else paths
-    return [os.fspath(path) for path in given]
+    """Return the names of some paths, of which one may be given alone, and what patterns match.
+
+    As in directories, names that begin with a dot or _ match none.
+    """
+    names: list[str] = []
+    for given in [paths] if isinstance(paths, str | os.PathLike) else paths:
+        path, found = os.fspath(given), []
+        if glob.has_magic(path) and not os.path.lexists(path):
+            found = sorted(glob.glob(path, recursive=True))
+        names += [each for each in found if not os.path.basename(each).startswith("_")] or [path]
+    return names
 
 
 def size_of(*paths: str) -> int | None:

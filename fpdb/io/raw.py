@@ -16,13 +16,12 @@ from fpdb.io import arrow, streams
 from fpdb.io.encodings import UTF8, restored
 from fpdb.io.files import Source
 from fpdb.io.streams import Line, StreamError
-from fpdb.io.tables import csv_rows, header_reason, numbered, tsv_rows
+from fpdb.io.tables import header_reason, numbered, rows_of
 
 _MARK = b"\xef\xbb\xbf"  # the byte order mark
 _NEWLINE, _RETURN = b"\n\r"
-_HEADS = {"tsv": tsv_rows, "lines": tsv_rows, "csv": csv_rows}
 # The formats whose records can be copied.
-COPIED = ("jsonl", *_HEADS, "parquet", "arrow")
+COPIED = ("jsonl", "tsv", "lines", "csv", "parquet", "arrow")
 
 
 class TableHead:
@@ -73,7 +72,7 @@ def _first_row(source: Source) -> tuple[bytes, list[str] | str]:
                 plain = line if len(held) > 1 else line.removeprefix(_MARK)
                 yield len(held), *streams.decode_line(plain)
 
-    for number, row, damaged in _HEADS[source.form](lines(), source.reading.max_bytes):
+    for number, row, damaged in rows_of(source.form, lines(), source.reading):
         # Empty lines before the row belong to none.
         return b"".join(held[number - 1 :]), streams.NOT_DECODED if damaged else row
     return b"", []

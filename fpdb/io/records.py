@@ -62,6 +62,8 @@ class Reading:
     - `base`: how fingerprints in quotes or tables are written, as in `parse_fingerprint`
     - `encoding`: of texts, tables, lines and HTML files; if not given, it is found by what the
       bytes are
+    - `delimiter`: what separates the fields of a table; if not given, it is a tab in TSV, and in
+      CSV whichever of `,`, `;`, a tab and `|` gives a header with the fields that are wanted
     - `keyed`: whether a record must have a key
     - `html`: "auto" takes the main content of .html files and of what a web archive calls HTML,
       "main" that of all texts, "page" all of the page of all texts, "none" takes no text for HTML
@@ -78,6 +80,7 @@ class Reading:
     fingerprint_field: str | None = None
     base: Base = "hex"
     encoding: str | None = None
+    delimiter: str | None = None
     keyed: bool = True
     html: Literal["auto", "main", "page", "none"] = "auto"
     max_bytes: int = LARGEST_TEXT
@@ -87,6 +90,8 @@ class Reading:
         require_choice("html", self.html, ("auto", *_ALL_HTML, "none"))
         if self.encoding is not None:
             object.__setattr__(self, "encoding", checked_encoding(self.encoding))
+        if self.delimiter is not None and (len(self.delimiter) != 1 or self.delimiter in '"\r\n'):
+            raise InputError(f"found the delimiter {self.delimiter!r}, expected one character")
         if not 1 <= self.max_bytes <= MOST_BYTES:
             raise InputError(f"found max_bytes {self.max_bytes}, expected 1 to {MOST_BYTES}")
 

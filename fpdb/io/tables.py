@@ -1,10 +1,12 @@
 """Rows of TSV and CSV: split, with their columns named or numbered; and tables of known pairs."""
 
+import contextlib
 import csv
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from fpdb.errors import InputError
@@ -15,7 +17,6 @@ from fpdb.models import LARGEST_TEXT
 
 # A string is the reason why there is no row.
 Cells = tuple[int, list[str] | str, bool]
-Splitter = Callable[[Iterator[Line], int], Iterator[Cells]]
 # The line, or 0 for the complete file; the fields, or the reason why there are none; whether bytes
 # were replaced.
 Named = tuple[int, Mapping[str, Any] | str, bool]
@@ -52,6 +53,8 @@ _MOST = 4096
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 _NUMBERS = tuple(str(number) for number in range(1, _MOST + 1))
 _SEPARATOR = re.compile(r"[;,|\t]")
+# Of these, the first is usual.
+_SEPARATORS = (",", ";", "\t", "|")
 _EXCESS = "holds more than {} bytes in one record"
 # As pandas and the module csv write texts with line ends.
 _OPEN = (
@@ -92,7 +95,7 @@ def named_columns(rows: Iterator[Cells], reading: Reading) -> Iterator[FieldColu
                 if len(columns) == 1 and (mark := _SEPARATOR.search(columns[0])):
                     reason = (
                         f"has one column, {shorten(columns[0])}: separated by {mark[0]!r}? "
-                        "The format csv has commas, tsv has tabs; save it as one of them"
+                        "The format csv has any of these, tsv has tabs; delimiter names another"
                     )
                 yield FieldColumns([number], {}, {0: (f"the header line {reason}", replaced)})
                 return
@@ -159,23 +162,53 @@ def header_reason(names: tuple[str, ...], reading: Reading) -> str:
     return ""
 
 
-def tsv_rows(lines: Iterator[Line], largest: int) -> Iterator[Cells]:
-    """Split lines at their tabs; nothing is quoted, so a quote that stays open is refused."""
+def tsv_rows(lines: Iterator[Line], largest: int, delimiter: str = "\t") -> Iterator[Cells]:
+    """Split lines at tabs or another sign; nothing is quoted, so an open quote is refused."""
     for number, line, replaced in lines:
         if isinstance(line, TooLong):
             yield number, _EXCESS.format(largest), replaced
         elif line := line.rstrip("\r"):
-            row = line.split("\t")
+            row = line.split(delimiter)
             cut = '"' in line and any(cell.startswith('"') and cell.count('"') % 2 for cell in row)
             yield number, _OPEN if cut else row, replaced
 
 
-def csv_rows(lines: Iterator[Line], largest: int) -> Iterator[Cells]:
+def rows_of(form: str, lines: Iterator[Line], reading: Reading) -> Iterator[Cells]:
+    """Read the rows of TSV, CSV or lines; those of CSV by the separator that is given or found."""
+    if form != "csv":
+        return tsv_rows(lines, reading.max_bytes, reading.delimiter or "\t")
+    held: list[Line] = []
+    for each in lines:
+        held.append(each)
+        if isinstance(each[1], TooLong) or each[1].strip():
+            break
+    head = held[-1][1] if held else ""
+    mark = reading.delimiter or ("," if isinstance(head, TooLong) else _separator(head, reading))
+    return csv_rows(chain(held, lines), reading.max_bytes, mark)
+
+
+def _separator(head: str, reading: Reading) -> str:
+    """Return what separates the fields of a header so that those are there that are wanted.
+
+    If nothing does, it is what makes most columns.
+    """
+    widths = dict.fromkeys(_SEPARATORS, 0)
+    least = max((int(name) for name in reading.given if _NUMBER.fullmatch(name)), default=0)
+    for mark in _SEPARATORS:
+        with contextlib.suppress(csv.Error, StopIteration):
+            names = tuple(name.strip() for name in next(csv.reader([head], delimiter=mark)))
+            widths[mark] = len(names)
+            if len(names) >= least if numbered(reading) else not header_reason(names, reading):
+                return mark
+    return max(widths, key=widths.__getitem__)
+
+
+def csv_rows(lines: Iterator[Line], largest: int, delimiter: str = ",") -> Iterator[Cells]:
     """Read rows whose fields may be quoted, and may then hold line ends."""
     # The module has one limit for all of its readers, so it is never lowered here.
     csv.field_size_limit(max(csv.field_size_limit(), largest))
     feed = _Feed(lines, largest)
-    reader = csv.reader(feed, strict=True)
+    reader = csv.reader(feed, delimiter=delimiter, strict=True)
     while True:
         feed.begin()
         try:

@@ -248,3 +248,23 @@ def test_a_report_compares_as_the_run_did(run, tmp_path, source):
     assert groups_of(page) == []
     done = run("dedupe", source, "-o", tmp_path / "all.jsonl", "--report", page)
     assert [len(group["keys"]) for group in groups_of(page)] == [2]
+
+
+def test_directories_and_patterns_are_their_files_of_records(run, tmp_path):
+    folder = tmp_path / "parts"
+    (folder / "deep").mkdir(parents=True)
+    for number, name in enumerate(("a.jsonl", "deep/b.jsonl", "_SUCCESS", ".c.jsonl", "note.txt")):
+        (folder / name).write_text(f'{{"id": {number}, "text": "red kites nest here again"}}\n')
+    out = tmp_path / "out.jsonl"
+    done = run("dedupe", folder, "-o", out)
+    assert (done.code, json.loads(out.read_text())["id"]) == (0, 0)
+    assert f"{folder}: left out: files without records 1\n" in done.err
+    assert f"{folder}: left out: hidden files, or with _ 2\n" in done.err
+    for command in (
+        ("dedupe", "-o", out),
+        ("ingest", tmp_path / "db"),
+        ("report", "-o", tmp_path / "r.html"),
+    ):
+        done = run(*command, f"{folder}/**/*.jsonl")
+        assert (done.code, "read 2" in done.err or "documents 2" in done.err) == (0, True)
+    assert "No such file" in run("dedupe", f"{folder}/*.csv", "-o", out).err

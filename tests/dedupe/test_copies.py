@@ -237,7 +237,7 @@ def test_an_empty_corpus_keeps_its_header_and_schema(tmp_path):
         (["a.jsonl", "b.csv"], ["{}\n", "id,text\n"], "is csv, and"),
         (["a.txt"], ["a text"], "is text, expected records"),
         (["a.html"], ["<p>a page"], "is html, expected records"),
-        (["."], [None], "is a directory, expected records"),
+        (["."], [None], "found no files"),
         (["missing.jsonl"], [None], "No such file"),
     ],
 )

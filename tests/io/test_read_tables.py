@@ -6,6 +6,7 @@ import tracemalloc
 
 import pytest
 
+import fpdb
 from fpdb.errors import InputError
 from fpdb.io.files import read_records
 from fpdb.io.records import BadRecord, Reading
@@ -183,3 +184,35 @@ def test_the_lines_of_a_record_that_is_too_long_are_no_records(tmp_path, content
 
 def test_fields_above_the_limit_of_the_csv_module(tmp_path):
     assert len(read(tmp_path, f"url,text\na,{'x' * 1_000_000}\n")[0].text) == 1_000_000
+
+
+@pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
+def test_the_separator_is_found_by_the_header(tmp_path, mark):
+    rows = [["id", "a, b; c", "Body"], ["1", 'x, "y"; z|w\tv', "two\nlines"], ["2", "", "t"]]
+    file = io.StringIO(newline="")
+    csv.writer(file, delimiter=mark).writerows(rows)
+    for content in (file.getvalue(), f"\r\n{file.getvalue()}"):
+        found = read(tmp_path, content, text_field="Body", meta_field="*")
+        assert [(record.key, record.text) for record in found] == [("1", "two\nlines"), ("2", "t")]
+        assert found[0].meta == {"a, b; c": 'x, "y"; z|w\tv'}
+    numbers = {"key_field": "1", "text_field": "3"}
+    assert keys(read(tmp_path, file.getvalue(), **numbers)) == ["id", "1", "2"]
+    [(_, reason)] = bad(read(tmp_path, file.getvalue(), text_field="none"))
+    assert "'Body', 'a, b; c', 'id'" in reason
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv"])
+def test_a_given_delimiter_wins(tmp_path, suffix):
+    [record] = read(tmp_path, "id:text\n1:a,b\n", suffix, delimiter=":")
+    assert (record.key, record.text) == ("1", "a,b")
+    with pytest.raises(InputError, match="expected one character"):
+        Reading(delimiter="::")
+
+
+def test_dedupe_gives_back_the_dialect(tmp_path):
+    content = (
+        b"\xef\xbb\xbfid;text\r\n1;red kites, again\r\n2;red kites, again\r\n3;other words\r\n"
+    )
+    (tmp_path / "a.csv").write_bytes(content)
+    fpdb.dedupe(tmp_path / "a.csv", tmp_path / "b.csv")
+    assert (tmp_path / "b.csv").read_bytes() == content.replace(b"2;red kites, again\r\n", b"")
