@@ -9,7 +9,7 @@ and not with the texts.
 import contextlib
 import dataclasses
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -29,10 +29,11 @@ from fpdb.look.fields import ShownFields
 from fpdb.look.figures import overview
 from fpdb.look.groups import Groups
 from fpdb.look.listing import ListedGroup, rendered
-from fpdb.look.page import percent, plural, write_report
+from fpdb.look.page import folded, percent, plural, write_report
 from fpdb.look.pair import ComparedTexts
 from fpdb.look.sources import MOST_NAMED, Sources
 from fpdb.look.texts import Texts
+from fpdb.markup import Markup
 from fpdb.models import require_similarity, require_whole
 from fpdb.scratch import Scratch, scratch_folder
 
@@ -223,7 +224,7 @@ def _written(chosen: "_ChosenGroups", counts: Ingested, path: Path) -> Reported:
         f"Duplicates in {_name(chosen.sources)}",
         f"{plural(every, 'group')} among {plural(documents, 'document')}, "
         f"with the limit {percent(limit)}",
-        overview(groups, documents, numbers, first=first),
+        _folded(overview(groups, documents, numbers, first=first), listed),
         listed,
         kinds=_KINDS,
         every=every,
@@ -247,7 +248,7 @@ def _parts_written(
         f"Copied parts in {_name(sources)}",
         f"{plural(every, 'document has', 'documents have')} parts of earlier ones, among "
         f"{documents:,}",
-        parts.parts_overview(found, numbers),
+        _folded(parts.parts_overview(found, numbers), listed),
         listed,
         kinds=parts.KINDS,
         every=every,
@@ -258,6 +259,11 @@ def _parts_written(
     )
     missing = len(sources.missing)
     return Reported(path, counts, documents, every, 0, 0, len(listed), missing, size, pairs)
+
+
+def _folded(top: Iterable[Markup], listed: list[Markup]) -> Iterable[Markup]:
+    """Return numbers and pictures on one line, so that the list begins on the first screen."""
+    return [folded("Numbers and pictures", *top)] if listed else top
 
 
 def _name(sources: Sources) -> str:

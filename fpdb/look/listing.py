@@ -175,7 +175,7 @@ def _names(role: str, text: ListedText, **more: object) -> Markup:
     if (unnamed := text.documents - len(text.keys)) > 0:
         rest = f"and {plural(unnamed, 'further document')} with this text"
         parts.append(element("span", rest, class_="soft"))
-    return element("div", *parts, **more)
+    return element("div", *parts, data_note=text.note, data_url=text.url, **more)
 
 
 def _link(text: ListedText) -> list[str]:

@@ -145,16 +145,27 @@
     save.disabled = !number;
     save.title = "As pairs.csv, which fpdb eval takes; pairs that you are unsure about are left out";
   }
-  if (save) save.onclick = () => {
-    const quoted = (text) => `"${text.replaceAll('"', '""')}"`;
-    const rows = judged().filter(([, , word]) => word !== "unsure")
-      .map(([one, other, word]) => [quoted(one), quoted(other), word === "same" ? 1 : 0]);
-    const lines = [["key", "other", "same"], ...rows].map((row) => `${row.join(",")}\n`);
+  const quoted = (text) => `"${text.replaceAll('"', '""')}"`;
+  function download(name, rows) {
     const link = document.createElement("a");
-    link.href = URL.createObjectURL(new Blob(lines, { type: "text/csv" }));
-    link.download = "pairs.csv";
+    link.href = URL.createObjectURL(new Blob(rows.map((row) => `${row.join(",")}\n`), { type: "text/csv" }));
+    link.download = name;
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+  }
+  if (save) save.onclick = () => {
+    const rows = judged().filter(([, , word]) => word !== "unsure")
+      .map(([one, other, word]) => [quoted(one), quoted(other), word === "same" ? 1 : 0]);
+    download("pairs.csv", [["key", "other", "same"], ...rows]);
+  };
+  // For people: Excel needs the mark at the beginning, and takes a text with such a sign for a formula.
+  const cell = (text) => quoted(/^[=+@-]/.test(text) ? `'${text}` : text);
+  find("#csv").onclick = () => {
+    const rows = current.flatMap((group) => all(":is(.names, .copies) > div", find("template", group.box).content)
+      .flatMap((box) => all(".name", box).map((name) => [group.number + 1, (group.low * 100).toFixed(1), group.size,
+        ...[group.title, find("b", box).textContent, name.textContent, box.dataset.note, box.dataset.url].map(cell)])));
+    const head = [app.dataset.noun, "percent", "size", "title", "role", "key", "date and host", "link"];
+    download(`${app.dataset.noun}s.csv`, [["\ufeff" + head[0], ...head.slice(1)], ...rows]);
   };
 
   const keys = {

@@ -169,6 +169,7 @@ def _sortable(
         entry("to", "to", 100, "number", min=0, max=100, aria_label=high),
         choice("Sort", "order", "given", orders),
         *([_button("Save verdicts", id="save")] if judged else []),
+        _button("Save as CSV", id="csv"),
         element("span", class_="total", role="status"),
     ]
     # The bar above each pair, of which the program takes a copy.

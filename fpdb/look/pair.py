@@ -65,7 +65,7 @@ class ComparedTexts:
         units = "characters" if _is_unspaced(self.languages[0]) else "words"
         return (
             f"{said}{percent(found.only)} of the {units} are only in the {self._first} text, "
-            f"{percent(found.other_only)} of the other's only in that one."
+            f"{percent(found.other_only)} only in the other."
         )
 
     @property

@@ -1,5 +1,6 @@
 """The page of a report in a real browser."""
 
+import csv
 import json
 import random
 import time
@@ -213,6 +214,24 @@ def test_keys_verdicts_and_pairs_csv(page, folder, tmp_path):
     source = [fpdb.Document(each["id"], each["text"]) for each in records()]
     found = fpdb.evaluate(source, read_pairs(str(saved)), listed_only=True, k=[3])
     assert found.true == 1
+
+
+def test_the_groups_that_are_shown_are_saved(page, folder):
+    page.write("input[type=search]", "新闻")
+    page.button("Save as CSV").click()
+    saved = folder / "groups.csv"
+    limit = time.monotonic() + 20
+    while not (saved.exists() and saved.stat().st_size) and time.monotonic() < limit:
+        time.sleep(0.02)
+    assert saved.read_bytes().startswith(b"\xef\xbb\xbfgroup,percent,")
+    with saved.open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["title"], row["role"], row["key"]) for row in rows] == [
+        ("新闻", "Kept", "news/1"),
+        ("新闻", "Near-duplicate", "news/2"),
+    ]
+    assert "[object" not in page.window.page_source
+    assert page.one("#list").rect["y"] < 400
 
 
 def test_chinese_is_set_as_chinese(page):
