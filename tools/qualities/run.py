@@ -22,6 +22,7 @@ import recipes
 import removed
 import report
 import rewording
+import submissions
 import titles
 
 from fpdb import Thresholds
@@ -35,6 +36,7 @@ OTHERS = {
     "passages": passages,
     "removed": removed,
     "rewording": rewording,
+    "submissions": submissions,
     "titles": titles,
 }
 KS = range(13)
