@@ -25,11 +25,10 @@ def copies(
     """Find copies in files, exactly.
 
     Example:
-      fpdb copies submissions --recipe code --similarity 0.7
+      fpdb copies submissions --recipe submissions --similarity 0.7
 
-    Compares the shingles of all texts, or with a recipe without a similarity,
-    such as code, its features. None is missed, and nothing is estimated. Prints
-    two keys and their similarity.
+    Compares shingles, or the features of a recipe such as submissions. None is
+    missed, and nothing is estimated. Prints two keys and their similarity.
     """
     bad, count = BadRecords(), 0
     found = fpdb.exact_pairs(

@@ -21,7 +21,7 @@ _LETTER, _SIGN = 1 << _KIND_SHIFT, 2 << _KIND_SHIFT
 _SEVERAL, _HARD = 1 << 23, 1 << 24
 _TABLE = 256
 # Each of these steps treats characters one by one, but for those that `_combines` finds.
-_BY_CHARACTER = frozenset({"unicode", "word-characters"})
+_BY_CHARACTER = frozenset({"letters", "unicode", "word-characters"})
 # Scripts with characters that combine with the one before, though they aren't marks.
 _SELECTORS = range(0xFE00, 0xFE10)  # marks that combine with nothing, which follow many emoji
 _COMBINING = (range(0x1160, 0x1200), range(0xD7B0, 0xD800), range(0x10000, 0x1F000))

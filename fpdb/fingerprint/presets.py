@@ -42,6 +42,15 @@ _DESCRIBED: dict[Recipe, str] = {
         "char-4", 64, ("word-characters", "unicode"), "characters", Grams(n=4, minimum=8)
     ): "windows of four letters or digits, counted: any language, no dictionary",
     Recipe(
+        "noisy",
+        64,
+        ("unicode", "letters"),
+        "characters",
+        Grams(n=4, minimum=8),
+        similarity=0.65,
+        sketch="features",
+    ): "scanned and noisy texts, in any script: similar by windows of four letters",
+    Recipe(
         "title",
         64,
         ("unicode", "word-characters"),
@@ -50,6 +59,20 @@ _DESCRIBED: dict[Recipe, str] = {
         similarity=0.6,
         sketch="features",
     ): "titles and questions: pairs of letters or digits, and the similarity of these",
+    _WEB.replace(
+        name="code", clean=("header", "unicode"), similarity=0.65
+    ): "source code, and its versions: web without the comments that a file begins with",
+    Recipe(
+        "submissions",
+        64,
+        ("code",),
+        "whitespace",
+        Grams(n=4, minimum=8),
+        Weights(by="log"),
+        k=7,
+        similarity=0.7,
+        sketch="features",
+    ): "programs in disguise: windows of four tokens, without comments, all names alike",
     _of_bits(
         "simhash-py",
         clean=("lower", "word-characters"),
@@ -70,9 +93,6 @@ _DESCRIBED: dict[Recipe, str] = {
         tie=1,
         k=2,
     ): "ASCII characters, hashed by a Mersenne twister, 32 bits; for source code",
-    _of_bits(
-        "code", 64, ("code",), "whitespace", Grams(n=4, minimum=8), Weights(by="log"), k=7
-    ): "source code: windows of four tokens, without comments, all names alike",
     _of_bits(
         "bigram-32", 32, (), "characters", Grams(n=2)
     ): "windows of two characters, counted, 32 bits",

@@ -39,6 +39,17 @@ _TAG_TOKEN = re.compile(
 _HUGE_REFERENCE = re.compile(r"&#(?:[0-9]{8,}|x[0-9a-f]{7,});?", re.IGNORECASE)
 _SPECIAL = re.compile(r"&(?:nbsp|amp|lt|gt|quot|apos);|[\s&<>]")
 _WORD = re.compile(r"\w+")
+_NO_WORD = re.compile(r"[\W_]+")
+_LINE_END = re.compile(r"[-\u00ad\u2010][ \t]*+\r?\n[ \t]*+")
+# A line that begins with # is a comment, but not in C, where these words may follow.
+_HEADER = re.compile(
+    r"""(?: \s*+ (?: //[^\n]*+ | /\*(?:[^*]|\*(?!/))*+(?:\*/)?
+        | \#(?!(?:define|elif|else|endif|error|if|ifdef|ifndef|include|line|pragma|undef)\b)[^\n]*+
+    ))++""",
+    re.VERBOSE,
+)
+# Marks that select how an emoji or a Han character is drawn.
+_SELECTORS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 # OpenCC takes no surrogates; it leaves the last of these characters, which is none, as it is.
 _NOT_FOR_OPENCC = re.compile("[\ud800-\udfff\uffff]")
 
@@ -126,6 +137,50 @@ def keep_word_characters(text: str) -> str:
     return "".join(_WORD.findall(text))
 
 
+def keep_letters(text: str) -> str:
+    """Drop everything but letters, digits, and the marks above, below and beside them."""
+    return _NO_WORD.sub(_marks, text)
+
+
+def _marks(run: re.Match[str]) -> str:
+    if run[0].isascii():
+        return ""
+    plain = _SELECTORS.sub("", run[0])
+    return "".join(each for each in plain if unicodedata.category(each).startswith("M"))
+
+
+def join_hyphenated(text: str) -> str:
+    """Join words that are divided by a hyphen at the end of a line, but before a capital letter."""
+
+    def join(hyphen: re.Match[str]) -> str:
+        before, after = (
+            text[hyphen.start() - 1 : hyphen.start()],
+            text[hyphen.end() : hyphen.end() + 1],
+        )
+        return "" if before.isalpha() and after.isalpha() and not after.isupper() else hyphen[0]
+
+    return _LINE_END.sub(join, text)
+
+
+def strip_underscores(text: str) -> str:
+    """Replace underscores beside words by spaces, as in _emphasis_, but not those inside words."""
+
+    def strip(run: re.Match[str]) -> str:
+        inside = (
+            text[run.start() - 1 : run.start()].isalnum()
+            and text[run.end() : run.end() + 1].isalnum()
+        )
+        return run[0] if inside else " "
+
+    return re.sub("_+", strip, text)
+
+
+def drop_header(text: str) -> str:
+    """Drop the comments with which a program begins: mostly a licence."""
+    header = _HEADER.match(text)
+    return text[header.end() :] if header else text
+
+
 def fold_code(text: str) -> str:
     """Return the tokens of a program, one space between them, without comments.
 
@@ -195,9 +250,13 @@ STEPS: dict[str, Step] = {
     "code": fold_code,
     "t2s": simplify_chinese,
     "word-characters": keep_word_characters,
+    "letters": keep_letters,
+    "hyphens": join_hyphenated,
+    "underscores": strip_underscores,
+    "header": drop_header,
 }
 # Steps that drop the white space between words, which shingles need.
-JOINING = frozenset({"special", "word-characters"})
+JOINING = frozenset({"letters", "special", "word-characters"})
 
 # ASCII characters outside of words become spaces: splitting there is faster than searching.
 _ASCII_BREAKS = {code: " " for code in range(128) if not re.match(r"\w", chr(code))}

@@ -70,7 +70,7 @@ def test_what_stays_goes_to_standard_output(run, tmp_path, source):
         (("--keep", "longest"), [0, 1, 2]),
         (("-k", "0"), [0, 1, 2]),
         (("--similarity", "0.95"), [0, 1, 2]),
-        (("--recipe", "code"), [0]),
+        (("--recipe", "submissions"), [0]),
         (("--text-field", "n"), None),
     ],
 )

@@ -12,12 +12,16 @@ from tiers import examples
 
 import fpdb
 from fpdb.fingerprint.segmentation import (
+    STEPS,
+    drop_header,
     fold_code,
+    join_hyphenated,
+    keep_letters,
     keep_word_characters,
     normalise_unicode,
     remove_special,
-    simplify_chinese,
     strip_tags,
+    strip_underscores,
 )
 
 INVISIBLE = "\u00ad\u034f\u061c\u180e\u200b\u200f\u202a\u202e\u2060\u206f\ufeff"
@@ -98,13 +102,18 @@ HOSTILE = {
     "unknown references": "&abcdefghijklmnopqrstuvwxyzabcdefghijkl" * 10_000,
     "references to references": "&amp;" * 80_000,
     "white space": " \t\n" * 130_000,
+    "hyphens": "-" * 400_000,
+    "hyphens and spaces": "a-" + " " * 400_000 + "- " * 100_000,
+    "line ends": "a-\n" * 130_000,
+    "underscores": "_" * 400_000,
+    "comments": "// a\n" * 80_000 + "/",
+    "slashes and spaces": "/* */ " * 60_000 + " " * 100_000 + "/*" * 60_000,
 }
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
 @pytest.mark.parametrize(
-    "step",
-    [normalise_unicode, strip_tags, remove_special, keep_word_characters, simplify_chinese],
+    "step", [step for name, step in STEPS.items() if name not in {"lower", "code"}]
 )
 def test_no_step_is_slow_on_hostile_text(step, kind):
     before = time.process_time()
@@ -182,6 +191,54 @@ def test_word_characters_are_letters_digits_and_underscores(text):
     assert keep_word_characters(text) == expected
 
 
+@given(st.text() | st.text(TRICKY))
+def test_letters_are_letters_digits_and_their_marks(text):
+    expected = "".join(c for c in text if c.isalnum() or unicodedata.category(c)[0] == "M")
+    assert keep_letters(text) == re.sub("[\ufe00-\ufe0f\U000e0100-\U000e01ef]", "", expected)
+    assert keep_letters("ไม่ ไม้, हिन्दी_ ❤\ufe0f") == "ไม่ไม้हिन्दी"
+
+
+@pytest.mark.parametrize("hyphen", ["-", "\u2010", "\u00ad"])
+@pytest.mark.parametrize("end", ["\n", " \r\n\t "])
+def test_hyphens_at_line_ends_are_dropped_between_letters(hyphen, end):
+    joined = join_hyphenated(f"the moun{hyphen}{end}tain, Über{hyphen}{end}gang")
+    assert joined == "the mountain, Übergang"
+    for kept in (f"Anglo{hyphen}{end}Saxon", f"5{hyphen}{end}a", f"{hyphen}{end}a", f"a{hyphen}"):
+        assert join_hyphenated(kept) == kept
+    assert join_hyphenated(f"well{hyphen}known\n") == f"well{hyphen}known\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("_one_ and __two words__", " one  and  two words "),
+        ("snake_case __init__ a__b", "snake_case  init  a__b"),
+        ("____ _", "   "),
+        ("_甲_乙", " 甲_乙"),
+        ("plain", "plain"),
+    ],
+)
+def test_underscores_stay_inside_words_only(text, expected):
+    assert strip_underscores(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("header", "program"),
+    [
+        ("#!/usr/bin/python\n# Licence\n\n#\n", "\n'''What it does.'''\nimport os  # why\n"),
+        ("/* Licence * / */\n  // Author", '\n#include "a.h" /* b */\n// c'),
+        ("# note\n#", "\n#ifdef X"),
+        ("", "x = 1 # y"),
+        ("", " \n"),
+        ("/* unclosed // *", ""),
+    ],
+)
+def test_the_comments_at_the_beginning_of_a_program_are_dropped(header, program):
+    assert drop_header(header + program).strip() == program.strip()
+    code = fpdb.recipe("code")
+    assert code.shingles(header + program).tolist() == code.shingles(program).tolist()
+
+
 def test_steps_run_in_the_order_of_the_recipe():
     first = fpdb.Recipe("a", clean=("tags", "word-characters"), segment="characters")
     second = fpdb.Recipe("b", clean=("word-characters", "tags"), segment="characters")
@@ -234,7 +291,7 @@ def test_spaces_comments_and_names_of_code_change_nothing(tokens, data):
     assert len(plain.split()) == len(tokens)
 
 
-def test_the_recipe_for_code_finds_renamed_programs():
+def test_the_recipe_for_submissions_finds_renamed_programs():
     program = """
         // Sort by insertion.
         void sort(vector<int>& v) {
@@ -247,6 +304,6 @@ def test_the_recipe_for_code_finds_renamed_programs():
     renamed = re.sub(r"//.*|\s+", " ", program)
     for name, other in (("v", "arr"), ("i", "idx"), ("j", "back"), ("key", "x"), ("sort", "f")):
         renamed = re.sub(rf"\b{name}\b", other, renamed)
-    code = fpdb.recipe("code")
-    assert code.fingerprint(program) == code.fingerprint(renamed)
+    folded = fpdb.recipe("submissions")
+    assert folded.fingerprint(program) == folded.fingerprint(renamed)
     assert fpdb.compare(program, renamed).distance > 10

@@ -62,8 +62,8 @@ def test_passages_cover_what_windows_of_words_share(words, others, between):
 @settings(max_examples=examples(60))
 @given(st.text(alphabet=st.sampled_from("ab 1é\n今天我们½…"), max_size=60) | st.text(max_size=60))
 def test_places_are_those_of_the_shingles_of_a_text(text):
-    for name in ("web", "char-4", "tagged-title", "code"):
-        recipe = fpdb.recipe(name)
+    for name in ("web", "char-4", "tagged-title", "submissions"):
+        recipe = fpdb.recipe(name).replace(sketch="shingles")
         kept, placed = recipe.placed_shingles(text)
         assert sorted(set(placed.hashes.tolist())) == recipe.shingles(text).tolist()
         assert (placed.starts < placed.stops).all()
@@ -110,7 +110,7 @@ def test_a_phrase_that_is_repeated_goes_on_with_its_passage():
         ("web", "Ｔhe “Ｆerry”… at CARROW runs", True),
         ("web", "the ferry ½ full", False),  # one becomes two words
         ("tagged-title", "<b>the ferry</b> at carrow runs", False),
-        ("code", "int ferry = at(carrow); // runs", False),
+        ("submissions", "int ferry = at(carrow); // runs", False),
         ("title-terms", "the/r ferry/n at/p carrow/n runs/v", False),
     ],
 )

@@ -126,7 +126,7 @@ def test_exact_shares_of_shingles():
 OWN = {
     "word sets": fpdb.recipe("words").replace(segment="words", grams=fpdb.Grams()),
     "characters": fpdb.recipe("char-4").replace(bits=32, grams=fpdb.Grams(n=2)),
-    "tokens": fpdb.recipe("code").replace(bits=128, grams=fpdb.Grams(n=2)),
+    "tokens": fpdb.recipe("submissions").replace(bits=128, sketch="shingles"),
     "hashed by Python": fpdb.recipe("simhash-py"),
     "weighed by tags": fpdb.recipe("tagged-title"),
 }

@@ -8,7 +8,7 @@ import fpdb
 TEXTS = [f"number {number} of the texts, {'and so on, ' * (number % 50)}" for number in range(5000)]
 
 
-@pytest.mark.parametrize("name", ["web", "title", "code", "jieba"])
+@pytest.mark.parametrize("name", ["web", "title", "submissions", "jieba"])
 @pytest.mark.parametrize("jobs", [0, 3])
 def test_the_batch_of_several_threads_is_that_of_one(name, jobs):
     recipe = fpdb.recipe("words").replace(segment="jieba") if name == "jieba" else fpdb.recipe(name)

@@ -43,7 +43,7 @@ _WARM = "Warm words and 一些中文词语 for every dictionary, letters and dig
 def recipes() -> dict[str, fpdb.Recipe]:
     """Give the recipes that texts are fed to."""
     web, words = fpdb.recipe("web"), fpdb.recipe("words")
-    names = ("web", "char-4", "simhash-py", "code", "tagged-title")
+    names = ("web", "char-4", "simhash-py", "submissions", "tagged-title", "noisy")
     made = {name: fpdb.recipe(name) for name in names}
     made["tags"] = web.replace(name="tags", clean=("tags", "unicode"))
     made["jieba-hmm"] = words.replace(name="jieba-hmm", segment="jieba-hmm")

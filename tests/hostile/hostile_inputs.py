@@ -381,10 +381,12 @@ _text(
     r"error: found [\d,]+ rare characters to tag",
     "tagged-title",
 )
-_text("comments of code that never end", lambda: "/*" * (LARGEST // 4), "short", "code")
-_text("quotes in code", lambda: '"' * (LARGEST // 2), "short|fine", "code")
-_text("backslashes in code", lambda: "\\" * (LARGEST // 4), "short|fine", "code")
-_text("too many tokens", lambda: "(" * (LARGEST // 2), r"error: found a cleaned text", "code")
+_text("comments of code that never end", lambda: "/*" * (LARGEST // 4), "short", "submissions")
+_text("quotes in code", lambda: '"' * (LARGEST // 2), "short|fine", "submissions")
+_text("backslashes in code", lambda: "\\" * (LARGEST // 4), "short|fine", "submissions")
+_text(
+    "too many tokens", lambda: "(" * (LARGEST // 2), r"error: found a cleaned text", "submissions"
+)
 _text("a title of a hundred rare ideographs", lambda: "\u9f9d" * 100, "fine", "tagged-title")
 _text("a title just short enough", lambda: "的一是不了在人有我他" * 500, "fine", "tagged-title")
 _text(

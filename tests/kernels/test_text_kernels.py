@@ -70,7 +70,10 @@ IDF = fpdb.IdfTable(
 )
 # Recipes of words and of characters.
 FEATURES = [
-    *(fpdb.recipe(name) for name in ("char-4", "title", "words", "bigram-32", "code")),
+    *(
+        fpdb.recipe(name)
+        for name in ("char-4", "title", "words", "bigram-32", "submissions", "noisy")
+    ),
     *(
         fpdb.recipe("words").replace(
             segment=segment, grams=fpdb.Grams(n=n, minimum=0), bits=bits, weights=weights, hash=own
@@ -197,7 +200,9 @@ def test_long_texts(name, alphabet, size):
 
 
 @pytest.mark.slow("all characters of Unicode")
-@pytest.mark.parametrize("steps", [("unicode",), ("word-characters", "unicode"), ()])
+@pytest.mark.parametrize(
+    "steps", [("unicode",), ("word-characters", "unicode"), ("unicode", "letters"), ()]
+)
 def test_every_character_is_cleaned_as_defined(steps):
     shown = {}
     for number in (*range(0x400), 0xE00, 0xE01, 0x10FF):

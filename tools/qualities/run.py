@@ -13,10 +13,12 @@ sys.path.append(str(Path(__file__).parents[1]))
 import copies
 import corpora
 import methods
+import noise
 import numpy as np
 import pages
 import passages
 import picture
+import programs
 import published
 import recipes
 import removed
@@ -32,8 +34,10 @@ DOCS = Path(__file__).parents[2] / "docs" / "explanation"
 PAGE, RAW = DOCS / "quality.md", DOCS / "quality.json"
 # What other pages quote; each prints its tables.
 OTHERS = {
+    "noise": noise,
     "pages": pages,
     "passages": passages,
+    "programs": programs,
     "removed": removed,
     "rewording": rewording,
     "submissions": submissions,
