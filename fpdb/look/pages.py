@@ -1,18 +1,21 @@
 """The pages of the explorer: the overview, groups, documents, what is near a text, decisions."""
 
+import csv
+import io
 import json
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date
 from html import escape
 from itertools import islice
 
+from fpdb.arrays import Places
 from fpdb.errors import DocumentNotFoundError, InputError
 from fpdb.fingerprint import distance, sketch_jaccard, to_int
 from fpdb.fingerprint.digits import format_fingerprint, parse_fingerprint
 from fpdb.flow import parse_key
 from fpdb.io.html import html_text
 from fpdb.look.figures import by_day, overview
-from fpdb.look.groups import NO_DAY, Groups, host_of
+from fpdb.look.groups import NO_DAY, Groups, host_of, parse_day
 from fpdb.look.listing import heading
 from fpdb.look.page import cards, choice, entry, facts, folded, percent, plural
 from fpdb.look.pair import (
@@ -64,6 +67,8 @@ _NEAR = "Documents that are near"
 _SHOWN = 20
 # Documents that a request deletes, of whose time that takes a third at most on slow disks.
 _DELETED = 50_000
+# Documents of a table for Excel.
+_SAVED, _SIGNS = 50_000, ("=", "+", "-", "@")
 
 
 def overview_page(visit: Visit) -> ServedPage:
@@ -86,9 +91,7 @@ def groups_page(visit: Visit) -> ServedPage:
     groups = visit.groups
     if groups is None:
         return visit.framed("Groups", *visit.status(), refresh=True)
-    given = {name: visit.get(name) for _, name, _ in _FILTERS}
-    given["order"] = visit.get("order") if visit.get("order") in _ORDERS else "least"
-    chosen = groups.ordered(given["order"], groups.within(given))
+    given, chosen = _chosen(visit, groups)
     seen, links = visit.part(len(chosen), **given)
     fields = [
         entry(label, name, given[name], kind, min=0 if kind == "number" else None)
@@ -105,7 +108,46 @@ def groups_page(visit: Visit) -> ServedPage:
         element("p", _WEAKEST_LINK, class_="soft"),
         element("ol", *lines, class_="list"),
         links,
+        element("p", link("Save as CSV", "table", **given)),
     )
+
+
+def _chosen(visit: Visit, groups: Groups) -> tuple[dict[str, str], Places]:
+    """Return the limits and the order that are given, and the groups within these."""
+    given = {name: visit.get(name) for _, name, _ in _FILTERS}
+    given["order"] = visit.get("order") if visit.get("order") in _ORDERS else "least"
+    return given, groups.ordered(given["order"], groups.within(given))
+
+
+def groups_table(visit: Visit) -> ServedPage:
+    """Return the groups within limits as a table for Excel, as far as a request has time for."""
+    groups, fields = visit.groups, visit.work.fields
+    if groups is None:
+        raise DocumentNotFoundError("the groups aren't found yet", hint="try again later")
+    lines = io.StringIO()
+    writer, left = csv.writer(lines), _SAVED
+    writer.writerow(("group", "percent", "size", "title", "key", "date", "host", "link"))
+    for number, group in enumerate(_chosen(visit, groups)[1].tolist(), 1):
+        rows = groups.rows(group)[:left]
+        left -= len(rows)
+        head = number, f"{groups.weakest[group] * 100:.1f}", int(groups.sizes[group])
+        for each in visit.documents(visit.database.keys_of(groups.ids[rows].tolist())):
+            meta = each.meta
+            host = host_of(fields.value("host", meta))
+            named = fields.title_of(meta), each.key, parse_day(fields.value("date", meta)), host
+            cells = ["" if cell is None else str(cell) for cell in (*named, fields.link(meta))]
+            # Excel takes a text with such a sign for a formula.
+            writer.writerow(
+                (*head, *(f"'{cell}" if cell[:1] in _SIGNS else cell for cell in cells))
+            )
+        if not left:
+            break
+    headers = {
+        "Content-Type": "text/csv; charset=utf-8",
+        "Content-Disposition": 'attachment; filename="groups.csv"',
+        "Cache-Control": "no-store",
+    }
+    return ServedPage(lines.getvalue().encode("utf-8-sig", "replace"), headers=headers)
 
 
 def _line(visit: Visit, groups: Groups, group: int) -> Markup:
@@ -443,6 +485,7 @@ def again_page(visit: Visit) -> ServedPage:
 PAGES: dict[str, Callable[[Visit], ServedPage]] = {
     "overview": overview_page,
     "groups": groups_page,
+    "table": groups_table,
     "group": group_page,
     "compare": compare_page,
     "documents": documents_page,

@@ -1,9 +1,12 @@
 """The pages of the explorer, without a server: what they show, and what forms do."""
 
+import csv
+import io
 import json
 import re
 import threading
 import time
+from collections import Counter
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -231,6 +234,19 @@ def test_documents_are_listed_by_prefix_and_shown(reader):
     ]
     assert "found no document" in reader.get("document?key=nothing", 404)
     reader.get("nothing", 404)
+
+
+def test_groups_are_saved_as_filtered(reader):
+    """The table has the documents of the groups that the page lists, and no formulas."""
+    reader.get("groups?least_size=2&order=large")
+    [address] = reader.links("table")
+    rows = list(csv.DictReader(io.StringIO(reader.get(address).removeprefix("\ufeff"))))
+    assert reader.page.headers["Content-Type"] == "text/csv; charset=utf-8"
+    sizes = Counter(row["group"] for row in rows)
+    assert len(rows) > 4
+    assert all(sizes[row["group"]] == int(row["size"]) for row in rows)
+    assert {row["key"] for row in rows} <= {key for key, _, _ in records()}
+    assert len(list(csv.DictReader(io.StringIO(reader.get("table?least_size=999"))))) == 0
 
 
 def test_the_parts_of_a_text_are_coloured(tmp_path):
