@@ -18,7 +18,7 @@ def copies(
     reading: fpdb.Reading,
     target: Output,
     files: list[str],
-    similarity: float = 0.8,
+    similarity: float | None = None,
     containment: bool = False,
     recipe: fpdb.Recipe = options.WEB,
 ) -> None:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from fpdb.arrays import Column, Marks, Places, joined, portions, spans, unique
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe, preset
+from fpdb.fingerprint.stages import USUAL_SIMILARITY
 from fpdb.models import Document, ExactPair, Key, require_choice
 from fpdb.progress import WorkStep, show, tracked
 
@@ -42,7 +43,7 @@ _PAIRS = 1 << 15
 
 def exact_pairs(
     documents: Iterable[Document],
-    similarity: float | Fraction = 0.8,
+    similarity: float | Fraction | None = None,
     *,
     of: Of | None = None,
     recipe: Recipe | str = "web",
@@ -57,8 +58,9 @@ def exact_pairs(
 
     Args:
         documents: What is compared; each has a text.
-        similarity: The least similarity; a fraction such as 2/3 is `fractions.Fraction(2, 3)`.
-        of: What a document is the set of: the shingles of its text, in which order counts, or the
+        similarity: The least similarity, by default that of the recipe, or 0.8; a fraction such as
+            2/3 is `fractions.Fraction(2, 3)`.
+        of: What a document is the set of: what its sketch is of, mostly the shingles, or the
             features of the recipe, which are words for most. By default the features of a recipe
             without a similarity, and the shingles otherwise.
         recipe: How texts are cleaned and cut.
@@ -76,6 +78,8 @@ def exact_pairs(
     if of is None:
         of = "features" if recipe.similarity is None else "shingles"
     require_choice("of", of, ("shingles", "features"))
+    if similarity is None:
+        similarity = recipe.similarity or USUAL_SIMILARITY
     limit = Limit.of(similarity, containment=containment)
     return _exact_pairs(documents, recipe, of, limit)
 

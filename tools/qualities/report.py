@@ -10,15 +10,16 @@ LEAST = 30  # a share of fewer copies says nothing
 COPIES = "Share of the copies that are found, English / Chinese, by similarity to the original."
 EACH = (
     "What fpdb finds of each edit, and in parentheses of the corpus where it finds least, among "
-    f"those with {LEAST} such copies or more. Of the edits that aren't listed, every copy is found."
+    f"those with {LEAST} such copies or\nmore. Of the edits that aren't listed, every copy is "
+    "found."
 )
 NATURAL = (
     "Found of the pairs from .8 to .85 / from .85 to below 1; in parentheses the share of the "
-    "reported pairs that are right, from .7 on."
+    "reported pairs that are right, from\n.7 on."
 )
 ALONE = (
     "Precision in the corpus where it is lowest, and recall where it is lowest and highest; means "
-    "of several hashes. k is the largest one at which the mean precision is at least .95 on every "
+    "of several hashes. k is the\nlargest one at which the mean precision is at least .95 on every "
     "corpus, or 3; of web also others."
 )
 DEFAULT, DEFAULT_KS = "**web**", {3, 7, 9}
