@@ -145,6 +145,8 @@ def _run() -> int:
         with warnings.catch_warnings():
             warnings.showwarning = render.warn
             warnings.simplefilter("default", IncompleteWarning)
+            if sys.argv[1:2] == ["help"]:
+                sys.argv[1:] = [*sys.argv[2:3], "--help"]
             # Only help is drawn in panels; a usage error is a line that no panel wraps.
             command = program(*sys.argv[1:2])
             code: int = command(standalone_mode=False) or render.ExitCode.FINE

@@ -37,7 +37,10 @@ def ingest(
     similarity; with --json, also each one that was added after an incomplete
     search. Without --skip-duplicates, --json prints the summary.
     """
-    require(skip_duplicates or similarity is None, "--similarity needs --skip-duplicates")
+    require(
+        skip_duplicates or similarity is None,
+        "--similarity needs --skip-duplicates; fpdb create sets that of a database",
+    )
     require(files or not is_terminal(), "name a file, or - for standard input")
     paths = path_names(files or ["-"])
     for each in paths:

@@ -112,10 +112,11 @@ class BadRecords:
         if alike > _ALIKE or (not alike and len(self._kinds) == _MOST_KINDS):
             return
         self._kinds[kind] += 1
+        reason = render.with_options(bad.reason)
         if alike == _ALIKE:
-            render.note(f"further ones like this are only counted: {bad.reason}")
+            render.note(f"further ones like this are only counted: {reason}")
         else:
-            render.note(f"{bad.source}: {bad.reason}")
+            render.note(f"{bad.source}: {reason}")
 
     def settle(self, good: int | None = None, hint: str = _RECORDS) -> None:
         """End the command with exit code 4, or with an error if no record was good."""

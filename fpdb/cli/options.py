@@ -62,14 +62,20 @@ def parse_bytes(given: str | int) -> int:
 
 
 def parse_similarity(given: str | float) -> float:
-    """Parse a similarity; "off" becomes 0, since typer takes None for a missing value."""
+    """Parse a similarity, e.g. 0.8 or 80%."""
+    text = str(given)
     try:
-        share = 0.0 if given == "off" else float(given) or -1.0
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
-        share = -1.0
-    if not 0 <= share <= 1:
-        raise typer.BadParameter(f"found {given!r}, expected a number above 0, at most 1, or off")
+        share = 0.0
+    if not 0 < share <= 1:
+        raise typer.BadParameter(f"found {text!r}, expected a number above 0, at most 1, e.g. 0.8")
     return share
+
+
+def _parse_new_similarity(given: str | float) -> float:
+    """Parse a similarity, or "off" as 0, since typer takes None for a missing value."""
+    return 0.0 if given in ("off", 0.0) else parse_similarity(given)
 
 
 def choose_recipe(name: str) -> Recipe:
@@ -118,7 +124,9 @@ _SHARED: dict[str, Any] = {
     "texts": option("--text -t TEXT", "A text, in place of a file."),
     "fingerprints": option("--fingerprint DIGITS", "A fingerprint, in place of a text."),
     "similarity": option(
-        "--similarity J", "Least similarity; default the stored one or 0.8.", min=0.0, max=1.0
+        "--similarity J",
+        "Least similarity; default the stored one or 0.8.",
+        parser=parse_similarity,
     ),
     "k": option("--k -k K", "Compare bits: the largest distance.", min=0, rare=True),
     "least": option("--least SHARE", "Of the parts, the least share of either text.", min=0, max=1),
@@ -198,7 +206,7 @@ _TYPES: dict[str, Any] = {"text_field": list[str], "meta_field": list[str]}
 NEW_PATH = option("--output -o NEW", "The directory of the new database.", callback=require_name)
 NEW_K = option("--k -k K", "The largest distance where bits are compared.", min=0, rare=True)
 NEW_SIMILARITY = option(
-    "--similarity J|off", "Least similarity; off: bits alone.", parser=parse_similarity
+    "--similarity J|off", "Least similarity; off: bits alone.", parser=_parse_new_similarity
 )
 TEXTS = option("--texts FILE|URL", "Where texts are: files with their keys, or a URL with {key}.")
 

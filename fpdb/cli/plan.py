@@ -5,7 +5,7 @@ from math import log2
 from typing import Any
 
 from fpdb.cli import render
-from fpdb.cli.options import option, parse_count, require, takes
+from fpdb.cli.options import option, parse_count, parse_similarity, require, takes
 from fpdb.dedupe.run import SIZE, estimate_work
 from fpdb.fingerprint import WIDTHS
 from fpdb.storage.open_checks import LARGEST_MAP
@@ -31,7 +31,9 @@ _COSTS = ("bytes", "query", "insert")
         rare=True,
         parser=parse_count,
     ),
-    similarity=option("--similarity J", "Plan for texts; shows the recall.", min=0.0, max=1.0),
+    similarity=option(
+        "--similarity J", "Plan for texts; shows the recall.", parser=parse_similarity
+    ),
 )
 def plan(
     bits: int = 64,

@@ -27,6 +27,7 @@ from fpdb.progress import WorkStep
 _PLAIN = re.compile(r"[\x20-\x7e]*")
 # What may begin a formula; some spreadsheets accept the wide forms as well.
 _FORMULA = tuple("=+-@\t\r\n\0＝＋－＠")
+_PARAMETER = re.compile(r"\b(\w+_field|encoding)(?= names another)")
 _NUMBER = re.compile(r"-?[0-9][0-9,.e-]*(%| [^\W\d]+)?|-|")
 # A table is printed from this number of rows on, or after these seconds.
 _MANY_ROWS, _LONG = 100, 0.5
@@ -331,6 +332,11 @@ def rare_ones(command: Any) -> str:
     return f"{MORE} (--help-all): {', '.join(hidden)}" if hidden else ""
 
 
+def with_options(message: str) -> str:
+    """Return a message of the library with a parameter that it names as an option."""
+    return _PARAMETER.sub(lambda found: "--" + found[0].replace("_", "-"), message)
+
+
 def show_all_help(context: typer.Context, wanted: bool) -> None:
     """Print the help with what few need too, which is hidden else, and end the command."""
     if wanted:
@@ -484,7 +490,7 @@ def fail(error: FpdbError) -> None:
     """Print an error and its hint."""
     with contextlib.suppress(FpdbError):  # the command fails in any case
         flush()
-    note(str(error), "error: ", _RED)
+    note(with_options(str(error)), "error: ", _RED)
     if error.hint:
         option = f" (--{error.parameter.replace('_', '-')})" if error.parameter else ""
         note(error.hint + option, "hint: ", _CYAN)

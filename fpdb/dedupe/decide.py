@@ -214,6 +214,8 @@ class Decider:
     def _tell_one(self, removed: Removed) -> None:
         if self.lines:
             found = removed._asdict()
+            if removed.similarity is not None:
+                found["similarity"] = round(removed.similarity, 4)
             if removed.contained is None:
                 del found["contained"]
             self.lines.write(json.dumps(found).encode() + b"\n")

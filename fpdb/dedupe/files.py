@@ -127,8 +127,9 @@ class Corpus:
                 raise InputError(
                     f"{path} is {form or 'a directory'}, expected records in files of JSON lines, "
                     "CSV, TSV, Parquet or Arrow",
-                    hint="name the files themselves; fpdb ingest reads all formats, "
-                    "and prints the duplicates that it skips",
+                    hint="fpdb ingest reads all formats, and prints the duplicates that it skips"
+                    if form
+                    else "name the files themselves",
                 )
             if not self.into_folder and form != (own or form):
                 raise InputError(

@@ -191,8 +191,10 @@ def _choose(path: str, reading: Reading, default: str | None = None) -> str:
     if form is None:
         raise InputError(
             f"{path}: found the suffix {suffix!r}, expected one of {', '.join(streams.SUFFIXES)}",
-            hint=f"name its format: {', '.join(FORMATS)}",
-            parameter="format",
+            hint="warcio recompress makes a WARC file of it"
+            if suffix == ".arc"
+            else f"name its format: {', '.join(FORMATS)}",
+            parameter="" if suffix == ".arc" else "format",
         )
     if FORMATS[form].is_table:
         tables.check_columns(reading)

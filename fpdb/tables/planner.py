@@ -256,9 +256,9 @@ def choose_bands(similarity: float, documents: int) -> Bands:
             share / 100 for share in range(1, 101) if _bands(share / 100, documents) is not None
         )
         raise PlanError(
-            f"no bands of sketches find texts with a similarity of {similarity} "
-            f"among {documents:,}, expected at least {least}",
-            hint="fpdb.exact_pairs finds pairs of any similarity",
+            f"found the similarity {similarity}, expected at least {least}: no database of "
+            f"{documents:,} documents finds less similar ones",
+            hint="fpdb copies, or fpdb.exact_pairs, compares all texts with each other",
         )
     return bands
 

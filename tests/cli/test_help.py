@@ -44,3 +44,8 @@ def test_help_knows_no_markup(run):
     assert done.code == 0
     assert "\x1b" not in done.out
     assert "[FILE|DIR|-]..." in done.out
+
+
+def test_help_of_a_command_may_be_asked_for_first(run):
+    assert run("help", "pairs") == run("pairs", "--help")
+    assert run("help").out == run("--help").out

@@ -127,7 +127,7 @@ def test_records_that_are_bad_alike_are_shown_a_few_times(run, path):
     stdin = b'{"title": "a"}\n' * 250 + b'{"key": "k", "text": "a good one"}\n'
     *lines, last = run("ingest", path, "--quiet", stdin=stdin).err.splitlines()
     reason = "found no key: expected the field 'key' or 'id' or 'url', there are: 'title'"
-    more = "; key_field names another"
+    more = "; --key-field names another"
     assert lines == [f"-:{n}: {reason}{more}" for n in range(1, 4)]
     assert last.startswith("further ones like this are only counted: found no key")
 

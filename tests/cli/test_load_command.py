@@ -52,7 +52,7 @@ def test_records_that_are_all_bad_leave_no_database(run, tmp_path, path):
     (tmp_path / "prints.jsonl").write_text('{"key": "a", "hash": "0"}\n' * 2)
     refused = load(run, path, tmp_path / "prints.jsonl")
     assert refused.code == 3
-    assert "fingerprint_field names another" in refused.err
+    assert "--fingerprint-field names another" in refused.err
     assert f"error: no record can be used, so {path} isn't created" in refused.err
     assert not path.exists()
     fpdb.create(path, similarity=None).close()

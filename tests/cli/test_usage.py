@@ -19,6 +19,7 @@ LINES = [
     ("delete a.fpdb --older-than 30", "expected a length of time"),
     ("delete a.fpdb --older-than soon", "expected a length of time"),
     ("create b.fpdb --similarity 0", "expected a number above 0"),
+    ("pairs a.fpdb --similarity 1.5", "expected a number above 0"),
     ("create b.fpdb --similarity none", "expected a number above 0"),
     ("create b.fpdb --capacity none", "expected a whole number from 1"),
     ("create b.fpdb -k -1", "-k"),
