@@ -180,7 +180,7 @@ def follow(
                 yield Answer(each.source, each.key, "error", each.reason)
             else:
                 added = next(stored)
-                yield Answer(each.source, added.key, added.status, matches=added.matches)
+                yield Answer(each.source, each.key, added.status, matches=added.matches)
 
 
 def query_files(

@@ -127,6 +127,24 @@ def test_a_look_stores_nothing(db):
     assert list(db) == ["a"]
 
 
+def test_a_line_has_the_names_and_keys_that_files_have(db):
+    documents = [
+        {"key": 1, "id": 2, "text": TEXT, "content": "x", "date": "2026-05-02"},
+        {"id": 17, "content": OTHER},
+        {"key": None, "url": "u", "text": None, "body": TEXT},
+    ]
+    body = lines(*documents)
+    checked, asked = talk(
+        db, ("POST", "/v1/check", body, LINES), ("POST", "/v1/query", body, LINES)
+    )
+    found = [(each["key"], each["status"], each.get("duplicate_of")) for each in checked.lines]
+    assert found == [(1, "added", None), (17, "added", None), ("u", "duplicate", "1")]
+    assert list(db) == ["1", "17"]
+    assert [each["matches"][0]["key"] for each in asked.lines] == ["1", "17", "1"]
+    again, *_ = talk(db, check(17, OTHER, store=False))
+    assert again.json == {"key": 17, "status": "new"}
+
+
 @pytest.mark.process
 def test_pages_and_fingerprints_are_checked_too(db):
     pytest.importorskip("resiliparse", reason="the extra web isn't installed")
@@ -167,8 +185,8 @@ def test_each_problem_has_its_status_and_a_hint(db):
         422: [
             check("a", None),
             check("a", html="<p>both"),
-            check("a", tex="unknown"),
-            check(1),
+            check(None),
+            check(True),
             check("a" * 65537),
             check("a", "x y" * 1_000_000),
             check("a", meta="x" * 65537),
@@ -194,7 +212,7 @@ def test_lines_are_answered_in_their_order(db):
         b"",
         {"key": "b", "text": TEXT},
         b"nonsense",
-        {"key": 3, "text": OTHER},
+        {"key": 3, "text": OTHER, "html": OTHER},
         {"key": "b", "text": TEXT, "store": False},
         b"x" * 2000,
         {"key": "c", "text": OTHER},

@@ -71,7 +71,7 @@ async def check(request: Request) -> HttpReply:
     [added] = await adding
     if isinstance(added, fpdb.FpdbError):
         raise added
-    return json_reply(checked(added.key, added.status, added.matches))
+    return json_reply(checked(body.name, added.status, added.matches))
 
 
 async def query(request: Request) -> HttpReply:
@@ -198,7 +198,7 @@ async def _submit_documents(
 ) -> AsyncIterator[Awaitable[bytes]]:
     """Begin to store the documents of lines, in their order; the answers are awaited."""
     application = request.application
-    begun: list[CheckAnswer | fpdb.Document] = []
+    begun: list[CheckAnswer | str | int] = []
     adding: list[asyncio.Future[list[Outcome]]] = []
     waiting: list[fpdb.Document] = []
     for line in lines:
@@ -206,10 +206,10 @@ async def _submit_documents(
         try:
             request.require_size(len(line))
             body = _decoded(_check, line)
-            key = body.key
+            key = body.name
             if body.store:
                 waiting.append(await _document(request, body))
-                begun.append(waiting[-1])
+                begun.append(key)
                 continue
             # A look finds what the lines before it have stored, also those of parts before this.
             adding.append(await application.add(request, waiting))
@@ -224,7 +224,7 @@ async def _submit_documents(
 
 async def _finish(
     request: Request,
-    begun: Sequence[CheckAnswer | fpdb.Document],
+    begun: Sequence[CheckAnswer | str | int],
     adding: Sequence[Awaitable[list[Outcome]]],
 ) -> bytes:
     outcomes = iter([outcome for each in adding for outcome in await each])
@@ -233,9 +233,9 @@ async def _finish(
         if isinstance(each, CheckAnswer):
             answers.append(each)
         elif isinstance(outcome := next(outcomes), fpdb.Added):
-            answers.append(checked(outcome.key, outcome.status, outcome.matches))
+            answers.append(checked(each, outcome.status, outcome.matches))
         else:
-            answers.append(_refused_check(outcome, each.key))
+            answers.append(_refused_check(outcome, each))
     return encoded(request, answers)
 
 
@@ -313,14 +313,15 @@ def _look(application: Application, body: CheckBody) -> CheckAnswer:
         text=body.text, html=body.html, fingerprint=body.fingerprint, recipe=body.recipe, limit=2
     )
     matches = _near(application, question)
-    matches[:] = [match for match in matches if match.key != body.key]
-    return checked(body.key, "duplicate" if matches else "new", matches)
+    key = _stored_key(application.database, body.name)
+    matches[:] = [match for match in matches if match.key != key]
+    return checked(body.name, "duplicate" if matches else "new", matches)
 
 
 async def _document(request: Request, body: CheckBody) -> fpdb.Document:
     """Return the document to store."""
     database = request.application.database
-    number = _number(database, body)
+    number, key = _number(database, body), _stored_key(database, body.name)
     if len(body.meta) > _META:
         raise fpdb.InputError(
             f"found metadata of more than {_META:,} bytes of JSON, expected fewer",
@@ -329,10 +330,17 @@ async def _document(request: Request, body: CheckBody) -> fpdb.Document:
     meta = _decoded(_any, body.meta) if body.meta else None
     if body.html is not None:
         page = await request.read(fpdb.html_text, body.html)
-        return fpdb.Document(body.key, page.text, meta, number)
-    document = fpdb.Document(body.key, body.text, meta, number)
+        return fpdb.Document(key, page.text, meta, number)
+    document = fpdb.Document(key, body.text, meta, number)
     database.preparer.watched([document])
     return document
+
+
+def _stored_key(database: fpdb.Database, key: str | int) -> str | int:
+    """Return a key of the kind of the database, as `follow` does."""
+    if database.keys == "text":
+        return str(key)
+    return int(key) if isinstance(key, str) and _NUMBER.fullmatch(key) else key
 
 
 def _near(application: Application, question: QueryBody) -> fpdb.Matches:

@@ -20,26 +20,54 @@ _DocumentKey = Annotated[
 ]
 
 
-class Content(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A text, HTML or a ready fingerprint: exactly one of the three."""
+class Content(Struct, kw_only=True, omit_defaults=True):
+    """A text, HTML or a ready fingerprint: exactly one of the three.
 
-    text: Annotated[str | None, Meta(description="the text")] = None
+    As in files, a text may be called content or body, and a key id or url, where key and text are
+    missing; fields with other names aren't looked at.
+    """
+
+    text: Annotated[str | None, Meta(description="the text; or content, or body")] = None
+    content: str | None = None
+    body: str | None = None
     html: Annotated[str | None, Meta(description="a page; its main content is the text")] = None
     fingerprint: _Digits | None = None
     recipe: Annotated[
         str | None, Meta(description="the id of the recipe that the database should have")
     ] = None
 
+    def __post_init__(self) -> None:
+        self.text = next(
+            (it for it in (self.text, self.content, self.body) if it is not None), None
+        )
+
 
 class CheckBody(Content, kw_only=True):
     """A document to look for, and to store if nothing resembles it."""
 
-    key: _DocumentKey
+    key: Annotated[
+        str | int | None,
+        Meta(description="the name of the document, or id, or url; a number may be a text"),
+    ] = None
+    id: str | int | None = None
+    url: str | int | None = None
     # As it came, since three bytes of JSON may become a hundred.
     meta: Annotated[Raw, Meta(description="any JSON value, to keep with the document")] = field(
         default_factory=Raw
     )
     store: Annotated[bool, Meta(description="false: only look, store nothing")] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        keys = (self.key, self.id, self.url)
+        self.key = next((each for each in keys if each is not None), None)
+        if self.key is None:
+            raise ValueError("Object missing required field `key`, or `id`, or `url`")
+
+    @property
+    def name(self) -> str | int:
+        """The key, as it came."""
+        return "" if self.key is None else self.key
 
 
 class QueryBody(Content, kw_only=True):
