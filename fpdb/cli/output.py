@@ -20,10 +20,38 @@ if TYPE_CHECKING:
 
 Found = TypeVar("Found")
 OutputFormat = Literal["jsonl", "tsv", "csv", "parquet"]
+# Characters of a file of CSV that decide on its mark.
+_LOOKED_AT = 1 << 16
 # What the suffix of an output says; standard output and special files have none.
 _FORMS = {"": "tsv"} | {
     suffix: form for suffix, form in SUFFIXES.items() if form in get_args(OutputFormat)
 }
+
+
+class _SpreadsheetFile(io.TextIOWrapper):
+    """A file of CSV with a byte order mark, without which Excel takes UTF-8 for something else.
+
+    It has none where nothing but ASCII is among its first characters, for other programs.
+    """
+
+    _held: str | None = ""
+
+    def write(self, text: str, /) -> int:
+        if self._held is None:
+            return super().write(text)
+        self._held += text
+        if not text.isascii() or len(self._held) > _LOOKED_AT:
+            self._release("" if text.isascii() else "\ufeff")
+        return len(text)
+
+    def close(self) -> None:
+        self._release("")
+        super().close()
+
+    def _release(self, mark: str) -> None:
+        if self._held is not None:
+            held, self._held = self._held, None
+            super().write(mark + held)
 
 
 class Output:
@@ -69,7 +97,8 @@ class Output:
 
                     self._table = stack.enter_context(TableWriter(file, columns))
                 else:
-                    text = io.TextIOWrapper(file, "utf-8", errors="backslashreplace", newline="")
+                    kind = _SpreadsheetFile if self.form == "csv" else io.TextIOWrapper
+                    text = kind(file, "utf-8", errors="backslashreplace", newline="")
                     stack.enter_context(text)
                     stack.enter_context(contextlib.redirect_stdout(text))
             if self.form == "csv":
@@ -86,7 +115,7 @@ class Output:
         if self.form in ("tsv", "table"):
             render.row(*(cells if shown is None else shown), title=title)
         elif self.form == "csv":
-            render.cells(cells)
+            render.cells([round(each, 4) if isinstance(each, float) else each for each in cells])
         elif self._table:
             self._table.add(tuple(cells))
         else:

@@ -140,3 +140,17 @@ def test_an_empty_database_gives_an_empty_table(run, tmp_path, name):
         pass
     call(run, path, name, "-o", file)
     assert pq.read_table(file).num_rows == 0
+
+
+def test_a_spreadsheet_gets_a_mark_and_short_numbers(run, tmp_path):
+    for texts, mark in ((("键", "值"), b"\xef\xbb\xbf"), (("a", "b"), b"")):
+        path, out = tmp_path / f"{texts[0]}.jsonl", tmp_path / "out.csv"
+        words = " ".join(map(str, range(41)))
+        path.write_text(
+            "".join(f'{{"id": "{key}", "text": "{words} {key} end"}}\n' for key in texts)
+        )
+        assert run("copies", path, "-o", out, "--similarity", 0.5).code == 0
+        data = out.read_bytes()
+        assert data.startswith(mark + b"key,other,similarity")
+        [row] = csv.DictReader(data.decode("utf-8-sig").splitlines())
+        assert (row["key"], row["similarity"]) == (texts[0], "0.9512")
