@@ -81,7 +81,7 @@ def _report(
     if not every:
         bits = recipe.similarity is None or k is not None or found.shingle_jaccard is None
         likeness = "distance" if bits else "similarity"
-        entries = {likeness: entries[likeness]}
+        entries = {likeness: entries[likeness].partition(",")[0]}
     if verdict:
         entries["verdict"] = verdict
     if show:

@@ -152,7 +152,7 @@ def test_what_was_read_before_an_error_is_stored(
     path = tmp_path / "a.jsonl"
     path.write_text("\n".join([*good, "no JSON", *good]))
     with pytest.raises(InputError, match="2501"):
-        fpdb.ingest(db, str(path), strict=True)
+        fpdb.ingest(db, str(path), bad="fail")
     assert len(db) == 2500
     assert db.delete_many([f"k{number}" for number in range(2500)]) == 2500
 
