@@ -3,8 +3,15 @@
 import importlib
 
 HASHES = 128
-# The caller of rensa chooses: 16 bands of 8 numbers find .95 of the pairs at .8.
-BANDS = 16
+
+
+def bands_for(similarity):
+    """Return how many bands find .94 of the pairs at a similarity: at .8, 16 of 8 numbers.
+
+    The caller of rensa chooses.
+    """
+    counts = (4, 8, 16, 32, 64)
+    return next(n for n in counts if 1 - (1 - similarity ** (HASHES // n)) ** n > 0.94)
 
 
 class Datasketch:
@@ -36,7 +43,7 @@ class Rensa:
         self._package = importlib.import_module("rensa")
         self._similarity, self._sketches = similarity, {}
         self._index = self._package.RMinHashLSH(
-            threshold=similarity, num_perm=HASHES, num_bands=BANDS
+            threshold=similarity, num_perm=HASHES, num_bands=bands_for(similarity)
         )
 
     def sketch(self, shingles):

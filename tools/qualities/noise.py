@@ -13,6 +13,7 @@ from pathlib import Path
 
 import copies
 import corpora
+import methods
 from published import table
 
 import fpdb
@@ -22,12 +23,12 @@ shingles = functools.cache(copies.shingles)
 NAMES = ("reuters-en", "news-zh", "laws-zh", "javadoc-en", "manual-html-en")
 RATES = (0.01, 0.02, 0.03, 0.05, 0.08)
 SAMPLE, STORED, SHORTEST = 200, 4000, 300
-_WEB = fpdb.recipe("web")
+_WEB, NOISY = fpdb.recipe("web"), fpdb.recipe("noisy")
 RECIPES = (
     _WEB,
     _WEB.replace(name="web-hyphens", clean=("hyphens", "unicode")),
     _WEB.replace(similarity=0.5),
-    fpdb.recipe("noisy"),
+    NOISY,
 )
 WIDTH, HALF = 60, 0.5
 
@@ -59,8 +60,8 @@ def hyphenated(text, dice):
 
 
 def measure(_):
-    others = sorted(path.name for path in corpora.folder().glob("noisy-*"))
-    for name in (*NAMES, *others):
+    languages = sorted(path.name for path in corpora.folder().glob("noisy-*"))
+    for name in (*NAMES, *languages):
         found = [text for text in dict.fromkeys(corpora.load(name).texts) if text]
         dice = random.Random(9)
         texts = [text for text in found if len(text) >= SHORTEST]
@@ -72,24 +73,32 @@ def measure(_):
         edited = {f"{rate:.0%}": [misread(t, rate, dice, pool) for t in sample] for rate in RATES}
         if not name.endswith("-zh"):
             edited["hyphens"] = [hyphenated(text, dice) for text in sample]
-        yield table([rated(name, each, texts, edited) for each in RECIPES])
+        with tempfile.TemporaryDirectory() as folder:
+            asked = {
+                f"{each.name}, {each.similarity}": copies.Database(Path(folder) / str(number), each)
+                for number, each in enumerate(RECIPES)
+            }
+            others = methods.indexes(NOISY.similarity)
+            asked |= {f"{peer}, windows": others[peer] for peer in ("datasketch", "rensa")}
+            yield table([rated(name, *each, texts, edited) for each in asked.items()])
 
 
-def rated(name, recipe, texts, edited):
-    row = {f"{len(texts):,} texts, {name}": f"{recipe.name}, {recipe.similarity}"}
+def cut(text):
+    """Return a text with the windows of letters of the recipe, which other packages get too."""
+    return text, set(NOISY.features(text))
+
+
+def rated(name, label, method, texts, edited):
+    row = {f"{len(texts):,} texts, {name}": label}
     far = asked = 0
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        fpdb.create(Path(folder) / "db", recipe=recipe, keys="integer") as db,
-    ):
-        list(db.add_many(map(fpdb.Document, range(len(texts)), texts)))
-        for edit, own in edited.items():
-            answers = [{match.key for match in each} for each in db.query_many(own)]
-            row[edit] = f"{sum(n in keys for n, keys in enumerate(answers)) / len(own):.3f}"
-            for number, keys in enumerate(answers):
-                far += sum(
-                    copies.jaccard(shingles(texts[number]), shingles(texts[key])) < HALF
-                    for key in keys - {number}
-                )
-            asked += len(own)
+    method.store(list(map(cut, texts)))
+    for edit, own in edited.items():
+        answers = [set(method.ask(cut(text))) for text in own]
+        row[edit] = f"{sum(n in keys for n, keys in enumerate(answers)) / len(own):.3f}"
+        for number, keys in enumerate(answers):
+            far += sum(
+                copies.jaccard(shingles(texts[number]), shingles(texts[key])) < HALF
+                for key in keys - {number}
+            )
+        asked += len(own)
     return row | {"far answers a question": f"{far / asked:.3f}"}
