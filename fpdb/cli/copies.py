@@ -4,7 +4,7 @@ import fpdb
 from fpdb.cli import options, render
 from fpdb.cli.inputs import BadRecords, documents_of_files
 from fpdb.cli.options import argument, option, takes
-from fpdb.cli.output import Output
+from fpdb.cli.output import Output, chosen, enough
 
 
 @takes(
@@ -13,6 +13,7 @@ from fpdb.cli.output import Output
     target=Output,
     files=argument("FILE|DIR|-", "The texts; - is standard input."),
     containment=option("--containment", "Compare by the share of the smaller text."),
+    sort=options.SORT,
 )
 def copies(
     reading: fpdb.Reading,
@@ -20,6 +21,8 @@ def copies(
     files: list[str],
     similarity: float | None = None,
     containment: bool = False,
+    limit: int | None = None,
+    sort: bool = False,
     recipe: fpdb.Recipe = options.WEB,
 ) -> None:
     """Find copies in files, exactly.
@@ -37,12 +40,14 @@ def copies(
     names = {"key": "string", "other": "string", "similarity": "double"}
     sizes = dict.fromkeys(("common", "size", "other_size"), "int64")
     with target.opened(names | sizes, tuple(names)):
-        for pair in found:
+        for pair in chosen(found, limit, (lambda pair: pair.similarity) if sort else None):
             count += 1
             target.write(pair, (pair.key, pair.other, f"{pair.similarity:.4f}"))
         if not bad.good:
             bad.settle()  # an error, before the file takes the place of an older one
     render.summarise(
-        None, f"pairs {count:,}; {render.elapsed()}", render.counted("bad records", bad.count)
+        None,
+        f"pairs {count:,}{enough(count, limit)}; {render.elapsed()}",
+        render.counted("bad records", bad.count),
     )
     bad.settle()

@@ -208,6 +208,7 @@ NEW_K = option("--k -k K", "The largest distance where bits are compared.", min=
 NEW_SIMILARITY = option(
     "--similarity J|off", "Least similarity; off: bits alone.", parser=_parse_new_similarity
 )
+SORT = option("--sort", "Print the nearest pairs first; all are found before.")
 TEXTS = option("--texts FILE|URL", "Where texts are: files with their keys, or a URL with {key}.")
 
 

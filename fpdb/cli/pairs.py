@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import fpdb
-from fpdb.cli import render
+from fpdb.cli import options, render
 from fpdb.cli.options import option, require, takes
 from fpdb.cli.output import Output, chosen, enough, key_column, likeness, title_of
 from fpdb.models import PartPair
@@ -15,7 +15,7 @@ from fpdb.results import PART_PAIRS
 @takes(
     target=Output,
     passages=option("--passages", "List pairs that share a part."),
-    sort=option("--sort", "Print the nearest pairs first; all are found before."),
+    sort=options.SORT,
 )
 def pairs(
     path: Path,

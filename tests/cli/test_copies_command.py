@@ -35,6 +35,13 @@ def test_texts_are_compared_exactly_by_words_or_shingles(run, news):
     assert (shingles.rows, shingles.err) == ([["http://a/1", "http://a/2", "0.8889"]], "")
 
 
+def test_the_nearest_pairs_come_first(run, news):
+    rows = run("copies", news, *WORDS, "--similarity", 0.9, "--sort").rows
+    assert [row[2] for row in rows] == ["1.0000", "0.9091", "0.9091"]
+    done = run("copies", news, *WORDS, "--similarity", 0.9, "--sort", "--limit", 1)
+    assert (done.rows, done.err.startswith("pairs 1 (the --limit); ")) == (rows[:1], True)
+
+
 def test_the_limit_and_containment(run, news):
     def similarities(*options):
         return [row[2] for row in run("copies", news, *WORDS, *options).rows]
