@@ -42,5 +42,5 @@ def test_found_copies_and_answers_are_counted(module, tmp_path):
 def test_a_title_written_otherwise_has_the_same_features(module, language, title):
     titles = module("titles")
     edits = titles.Titles(language, [title]).edited(title, random.Random(1), ["other"])
-    same = fpdb.compare(fpdb.recipe("title"), title, edits[titles.OTHERWISE])
+    same = fpdb.compare(title, edits[titles.OTHERWISE], recipe="title")
     assert (same.shingle_jaccard, edits[titles.OTHERWISE] == title) == (1, False)
