@@ -117,6 +117,8 @@ def program(only: str | None = None) -> Any:
         each.hidden = each.hidden or each.name in ("install_completion", "show_completion")
     for command in (found, *found.commands.values()):
         command.epilog = render.rare_ones(command)
+        if "_FPDB_COMPLETE" in os.environ:  # a shell asks what may follow
+            render.unfold(command)
     return found
 
 

@@ -337,13 +337,17 @@ def with_options(message: str) -> str:
     return _PARAMETER.sub(lambda found: "--" + found[0].replace("_", "-"), message)
 
 
+def unfold(command: Any) -> None:
+    """Show the commands and options that few need too."""
+    for each in (*command.params, *getattr(command, "commands", {}).values()):
+        each.hidden = False
+    command.epilog = None
+
+
 def show_all_help(context: typer.Context, wanted: bool) -> None:
-    """Print the help with what few need too, which is hidden else, and end the command."""
+    """Print the help with what few need too, and end the command."""
     if wanted:
-        shown: Any = context.command
-        for each in (*shown.params, *getattr(shown, "commands", {}).values()):
-            each.hidden = False
-        shown.epilog = None
+        unfold(context.command)
         context.get_help()  # it prints
         raise typer.Exit
 

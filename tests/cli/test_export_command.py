@@ -68,7 +68,7 @@ def test_an_export_can_be_ingested_again(run, path, tmp_path):
 def test_tables_name_their_columns(run, path, tmp_path, form):
     file = tmp_path / f"all.{form}"
     run("export", path, "-o", file, "--output-format", form)
-    with file.open(encoding="utf-8", newline="") as stream:
+    with file.open(encoding="utf-8-sig", newline="") as stream:
         quoting = csv.QUOTE_NONE if form == "tsv" else csv.QUOTE_MINIMAL
         rows = list(csv.reader(stream, delimiter="\t" if form == "tsv" else ",", quoting=quoting))
     assert rows[0] == ["key", "fingerprint", "added", "meta"]

@@ -1,5 +1,9 @@
 """Help fits on a screen, and a summary on its line."""
 
+import os
+import subprocess
+import sys
+
 import cli_reference
 import pytest
 
@@ -49,3 +53,10 @@ def test_help_knows_no_markup(run):
 def test_help_of_a_command_may_be_asked_for_first(run):
     assert run("help", "pairs") == run("pairs", "--help")
     assert run("help").out == run("--help").out
+
+
+def test_a_shell_completes_what_few_need_too():
+    asked = {"_FPDB_COMPLETE": "complete_bash", "COMP_WORDS": "fpdb load --ba", "COMP_CWORD": "2"}
+    script = "import sys; from fpdb.cli import main; sys.argv = ['fpdb']; main()"
+    found = subprocess.check_output([sys.executable, "-c", script], env=os.environ | asked)
+    assert found.split() == [b"--bad", b"--base"]
