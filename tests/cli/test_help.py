@@ -55,6 +55,7 @@ def test_help_of_a_command_may_be_asked_for_first(run):
     assert run("help").out == run("--help").out
 
 
+@pytest.mark.process
 def test_a_shell_completes_what_few_need_too():
     asked = {"_FPDB_COMPLETE": "complete_bash", "COMP_WORDS": "fpdb load --ba", "COMP_CWORD": "2"}
     script = "import sys; from fpdb.cli import main; sys.argv = ['fpdb']; main()"
