@@ -31,11 +31,11 @@ _PANELS = {
     "Find": "ingest query dedupe pairs clusters copies",
     "Look": "report explore compare eval",
     "Connect": "serve follow load export",
-    "Maintain": "create get delete stats check backup compact hold swap merge repair",
+    "Maintain": "create get delete stats check backup hold compact swap merge repair",
     "Recipes": "fingerprint plan recipes",
 }
 # Only named at the end of the help; --help-all shows them.
-_RARE = {"load", "hold", "swap", "merge", "repair", "fingerprint", "plan", "recipes"}
+_RARE = {"load", "hold", "compact", "swap", "merge", "repair", "fingerprint", "plan", "recipes"}
 _COMMANDS = {name: panel for panel, names in _PANELS.items() for name in names.split()}
 _MODULES = {"clusters": "pairs", "eval": "evaluate", "delete": "get"} | dict.fromkeys(
     ("stats", "check", "backup", "hold", "compact", "swap", "merge", "repair"), "maintain"

@@ -171,12 +171,12 @@ _SHARED: dict[str, Any] = {
     "encoding": option("--encoding NAME", "Of texts and tables; default what the bytes say."),
     "delimiter": option(
         "--delimiter C",
-        "What separates columns; default , ; | or tab, by the header.",
+        "What separates columns; default , ; | or tab.",
         parser=lambda given: "\t" if given in ("tab", r"\t") else str(given),
     ),
     "html": option(
         "--html HOW",
-        "Parse as HTML: auto (.html, archives), main, page (whole) or none.",
+        "HTML: auto (.html, archives), main, page or none.",
         show_default=False,
     ),
     "max_bytes": option(

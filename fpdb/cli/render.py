@@ -326,9 +326,8 @@ def note(message: str, label: str = "", style: str = "") -> None:
 def rare_ones(command: Any) -> str:
     """Return a line that names the commands and options which only --help-all shows."""
     hidden = [name for name, each in getattr(command, "commands", {}).items() if each.hidden]
-    hidden += [
-        min(each.opts, key=len) for each in command.params if each.hidden and each.name != "_all"
-    ]
+    rare = (each for each in command.params if each.rich_help_panel == MORE)
+    hidden += [min(each.opts, key=len) for each in rare if each.name != "_all"]
     return f"{MORE} (--help-all): {', '.join(hidden)}" if hidden else ""
 
 

@@ -13,7 +13,7 @@ from fpdb.cli.app import program
 def test_help_fits_on_a_screen():
     for path, _, text in cli_reference.commands(program()):
         lines = text.splitlines()
-        assert len(lines) <= 45, path
+        assert len(lines) <= 42, path  # 45 with the empty ones around them
         assert max(map(len, lines)) <= 100, path
 
 
