@@ -7,6 +7,7 @@ nothing be fetched.
 import base64
 import hashlib
 import importlib.resources
+import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -121,7 +122,7 @@ def write_report(
     verdict, if they can have one. `every` counts also the groups that aren't there, and if there is
     none, the page says `none`. With other `orders`, the given one is described otherwise.
     """
-    program = _resource("page.js")
+    program = f"{_resource('page.js')}\n{_translator()}"
     part = f"This page shows {len(groups):,} of {plural(every, noun)}."
     notes = none if not every else part if len(groups) < every else "", note
     page = whole_page(
@@ -231,6 +232,13 @@ def page_policy(program: str = "") -> str:
     }
     sources = [f"{name} 'sha256-{digest}'" for name, digest in digests.items()]
     return "; ".join(["default-src 'none'", *sources, "base-uri 'none'"])
+
+
+@cache
+def _translator() -> str:
+    """Return the program that shows a page in its reader's language, with all messages."""
+    messages = json.dumps(json.loads(_resource("messages.json")), ensure_ascii=False)
+    return _resource("translate.js").replace("/*catalogue*/{}", messages.replace("<", "\\u003c"))
 
 
 @cache

@@ -97,8 +97,9 @@ def digest(content):
     return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
 
 
-def test_the_program_writes_no_markup():
-    program = (files("fpdb.look") / "page.js").read_text()
+@pytest.mark.parametrize("name", ["page.js", "translate.js"])
+def test_the_program_writes_no_markup(name):
+    program = (files("fpdb.look") / name).read_text()
     for way in (
         "innerHTML",
         "outerHTML",

@@ -314,3 +314,64 @@ def test_the_page_of_an_evaluation(window, folder):
     page.choose("Show", "wrong")
     assert page.titles() == []
     assert window.get_log("browser") == []
+
+
+# Words that aren't a document's own, and are in English still; names of programs and files are.
+ENGLISH = r"""
+const found = [], walker = document.createTreeWalker(document.documentElement, NodeFilter.SHOW_TEXT);
+while (walker.nextNode()) {
+  const node = walker.currentNode;
+  if (node.parentElement.closest("[dir=auto], script, style, template, noscript, #language")) continue;
+  const rest = node.data.replace(/fpdb|CSV|MB|F1|\S*\.(html|jsonl|test)\S*|\w+ \([0-9a-f]{8,}\)/g, "");
+  if (/[a-z]{2}/i.test(rest)) found.push(node.data);
+}
+for (const node of document.querySelectorAll("[placeholder], [aria-label], [title]"))
+  for (const name of ["placeholder", "aria-label", "title"])
+    if (/[a-z]{2}/i.test((node.getAttribute(name) || "").replace(/fpdb eval|pairs\.csv/g, ""))) found.push(node.getAttribute(name));
+return [...new Set(found)];
+"""
+
+
+def dated_records():
+    """Yield the records with a date and a host, and one that is too short."""
+    for number, each in enumerate(records()):
+        day, host = f"2024-01-{number % 28 + 1:02}", f"http://{'ab'[number % 2]}.test/{number}"
+        yield each | {"date": day, "url": host}
+    yield {"id": "short", "text": "short"}
+
+
+@pytest.fixture(scope="module")
+def chinese(window, folder):
+    """Return pages to be read in Chinese, in a browser whose language it is."""
+    source = folder / "dated.jsonl"
+    source.write_text("".join(json.dumps(each) + "\n" for each in dated_records()) + "bad\n")
+    fpdb.report(str(source), folder / "full.html")
+    fpdb.report(str(source), folder / "some.html", top=2)
+    fpdb.report(str(source), folder / "parts.html", passages=True)
+    documents = [fpdb.Document(each["id"], each["text"]) for each in records()]
+    found = fpdb.evaluate(documents, similarity=None, k=[0, 3], mistakes=9)
+    fpdb.report_evaluation(found, documents, folder / "mistakes.html")
+    agent = window.execute_script("return navigator.userAgent")
+    override = partial(window.execute_cdp_cmd, "Network.setUserAgentOverride")
+    override({"userAgent": agent, "acceptLanguage": "zh-CN"})
+    yield folder
+    override({"userAgent": agent, "acceptLanguage": "en-US"})
+
+
+@pytest.mark.parametrize("name", ["full", "some", "parts", "mistakes"])
+def test_no_english_is_left_in_chinese(window, chinese, name):
+    window.get(f"file://{chinese}/{name}.html")
+    window.execute_script("localStorage.clear()")
+    window.refresh()
+    window.execute_script(
+        "for (const each of document.querySelectorAll('details')) each.open = true;"
+        "for (const each of document.querySelectorAll('.head')) each.click();"
+        "for (const each of document.querySelectorAll('[data-verdict=same]')) each.click();"
+    )
+    assert window.execute_script(ENGLISH) == []
+    assert window.execute_script("return document.documentElement.lang") == "zh-CN"
+    switch = "const it = document.querySelector('#language'); it.value = arguments[0];"
+    window.execute_script(f"{switch} it.dispatchEvent(new Event('change'))", "en")
+    window.refresh()
+    assert "Sort" in window.execute_script("return document.querySelector('.tools').innerText")
+    assert window.get_log("browser") == []
