@@ -17,7 +17,7 @@
     if (Object.hasOwn(messages, text)) return messages[text];
     for (const [form, message] of patterns) {
       const groups = form.exec(text)?.groups;
-      if (groups) return message.replace(/\{(\w+)\}/g, (_, name) => name === "name" ? groups[name] : parts(groups[name], /, | and /, "、"));
+      if (groups) return message.replace(/\{(\w+)\}/g, (_, name) => name === "name" ? groups[name] : parts(groups[name], /[,;] | and /, "、"));
     }
     return null;
   }
@@ -26,7 +26,8 @@
     const [, before, inner, after] = /^(\s*)(.*?)(\s*)$/s.exec(text);
     const line = inner.replace(/[ \n]+/g, " ");
     const sentences = line.split(/(?<=[.;]) /);
-    const said = found(line) ?? (sentences.some((each) => found(each)) ? sentences.map((each) => found(each) ?? each).join("") : inner);
+    const whole = (each) => found(each) ?? (each.endsWith(".") && found(each.slice(0, -1)) ? `${found(each.slice(0, -1))}。` : null);
+    const said = found(line) ?? (sentences.some(whole) ? sentences.map((each) => whole(each) ?? each).join("") : inner);
     return before + said.replaceAll("\u00a0%", "%") + after;
   }
   function set(owner, name, text, write) {

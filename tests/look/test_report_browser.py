@@ -318,17 +318,17 @@ def test_the_page_of_an_evaluation(window, folder):
 
 # Words that aren't a document's own, and are in English still; names of programs and files are.
 ENGLISH = r"""
-const found = [], walker = document.createTreeWalker(document.documentElement, NodeFilter.SHOW_TEXT);
-while (walker.nextNode()) {
-  const node = walker.currentNode;
-  if (node.parentElement.closest("[dir=auto], script, style, template, noscript, #language")) continue;
-  const rest = node.data.replace(/fpdb|CSV|MB|F1|\S*\.(html|jsonl|test)\S*|\w+ \([0-9a-f]{8,}\)/g, "");
-  if (/[a-z]{2}/i.test(rest)) found.push(node.data);
-}
-for (const node of document.querySelectorAll("[placeholder], [aria-label], [title]"))
-  for (const name of ["placeholder", "aria-label", "title"])
-    if (/[a-z]{2}/i.test((node.getAttribute(name) || "").replace(/fpdb eval|pairs\.csv/g, ""))) found.push(node.getAttribute(name));
-return [...new Set(found)];
+const names = ["placeholder", "aria-label", "title"];
+const files = /\S*\.(html|jsonl|test|csv)\S*|\w+ \(\w{8,}\)/g;
+const named = /fpdb( eval)?|CSV|MB|F1|\bk\b|^web(?=：|$)/g;
+const theirs = "[dir=auto], script, style, template, noscript, #language";
+const found = [], walker = document.createTreeWalker(document, NodeFilter.SHOW_TEXT);
+while (walker.nextNode())
+  if (!walker.currentNode.parentElement.closest(theirs)) found.push(walker.currentNode.data);
+for (const node of document.querySelectorAll("*"))
+  for (const name of names) found.push(node.getAttribute(name) || "");
+const english = (text) => /[a-z]{2}/i.test(text.replace(files, "").replace(named, ""));
+return [...new Set(found)].filter(english);
 """
 
 
