@@ -122,7 +122,7 @@ def write_report(
     verdict, if they can have one. `every` counts also the groups that aren't there, and if there is
     none, the page says `none`. With other `orders`, the given one is described otherwise.
     """
-    program = f"{_resource('page.js')}\n{_translator()}"
+    program = f"{_resource('page.js')}\n{translator()}"
     part = f"This page shows {len(groups):,} of {plural(every, noun)}."
     notes = none if not every else part if len(groups) < every else "", note
     page = whole_page(
@@ -235,7 +235,7 @@ def page_policy(program: str = "") -> str:
 
 
 @cache
-def _translator() -> str:
+def translator() -> str:
     """Return the program that shows a page in its reader's language, with all messages."""
     messages = json.dumps(json.loads(_resource("messages.json")), ensure_ascii=False)
     return _resource("translate.js").replace("/*catalogue*/{}", messages.replace("<", "\\u003c"))

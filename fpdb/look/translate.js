@@ -42,7 +42,7 @@
     const walker = document.createTreeWalker(root, NodeFilter.SHOW_ELEMENT | NodeFilter.SHOW_TEXT);
     for (let node = root; node; node = walker.nextNode()) {
       if (node.nodeType === Node.TEXT_NODE) {
-        if (node.data.trim() && !node.parentElement?.closest("[dir=auto], script, style, #language"))
+        if (node.data.trim() && !node.parentElement?.closest("[dir=auto]:not(h1), bdi, script, style, code, textarea, #language"))
           set(node, "text", node.data, (shown) => { node.data = shown; });
       } else for (const name of attributes)
         if (node.hasAttribute?.(name)) set(node, name, node.getAttribute(name), (shown) => node.setAttribute(name, shown));
@@ -66,7 +66,9 @@
     try { localStorage.setItem("fpdb-language", language); } catch { /* nothing is kept */ }
     show();
   };
-  document.body.prepend(other);
+  const skip = document.querySelector(".skip");
+  if (skip) skip.after(other);
+  else document.body.prepend(other);
   show();
   new MutationObserver((changes) => {
     if (language === "en") return;

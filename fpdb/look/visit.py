@@ -12,7 +12,7 @@ from fpdb.flow import parse_key
 from fpdb.look.background import Background
 from fpdb.look.decisions import Decisions
 from fpdb.look.groups import Groups
-from fpdb.look.page import first_line, language_of, page_policy, whole_page
+from fpdb.look.page import first_line, language_of, page_policy, translator, whole_page
 from fpdb.look.pair import ComparedSide
 from fpdb.markup import Markup, element
 from fpdb.models import Document, Key
@@ -144,14 +144,15 @@ class Visit:
     def framed(
         self, title: str, *content: str, refresh: bool = False, status: int = 200
     ) -> ServedPage:
-        """Return a page, which runs no program and fetches nothing."""
+        """Return a page, which runs no program but that for its language, and fetches nothing."""
         links = []
         for place, name in _PLACES.items():
             current = "page" if place in (self.page, f"{self.page}s") else None
             links.append(element("a", name, href=place, aria_current=current))
         recipe = self.database.recipe
-        footer = f"{self.database.path}, recipe {recipe.name} ({recipe.id}). " + (
-            "Decisions may be made here." if self.may_write else "Nothing can be changed here."
+        footer = (
+            f"{self.database.path}, {recipe.name} ({recipe.id})",
+            "Decisions may be made here." if self.may_write else "Nothing can be changed here.",
         )
         heading = element("h1", title, dir="auto", lang=language_of(title))
         html = whole_page(
@@ -159,11 +160,12 @@ class Visit:
             element("a", "To the content", href="#content", class_="skip"),
             element("nav", *links, aria_label="Pages"),
             element("main", heading, *content, id="content"),
-            element("footer", element("p", footer)),
+            element("footer", *(element("p", each) for each in footer)),
+            element("script", Markup(translator())),
         )
         headers = {
             "Content-Type": "text/html; charset=utf-8",
-            "Content-Security-Policy": f"{page_policy()}; form-action 'self'; "
+            "Content-Security-Policy": f"{page_policy(translator())}; form-action 'self'; "
             "frame-ancestors 'none'",
             "Cache-Control": "no-store",
             "X-Content-Type-Options": "nosniff",

@@ -75,3 +75,20 @@ class Reader:
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.window.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+
+
+# Words that aren't a document's own, and are in English still; names of programs and files are.
+ENGLISH = r"""
+const names = ["placeholder", "aria-label", "title"];
+const files = /\S*\.(html|jsonl|test|csv|fpdb|example)\S*|\w+ \(\w{8,}\)/g;
+const named = /fpdb( eval)?|CSV|HTML|UTC|MB|F1|\bk\b|^web(?=：|$)/g;
+const theirs = "[dir=auto], bdi, head, script, style, template, noscript, code, textarea, "
+  + "#language";
+const found = [], walker = document.createTreeWalker(document, NodeFilter.SHOW_TEXT);
+while (walker.nextNode())
+  if (!walker.currentNode.parentElement.closest(theirs)) found.push(walker.currentNode.data);
+for (const node of document.querySelectorAll("*"))
+  for (const name of names) found.push(node.getAttribute(name) || "");
+const english = (text) => /[a-z]{2}/i.test(text.replace(files, "").replace(named, ""));
+return [...new Set(found)].filter(english);
+"""

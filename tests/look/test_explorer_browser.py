@@ -165,6 +165,17 @@ def test_each_page_fits_and_can_be_read(explored):
                 assert explored.window.execute_script(CONTRAST) == [], (page, dark)
 
 
+def test_no_english_is_left_in_chinese(explored):
+    pages = explored.pages()
+    explored.window.execute_script("localStorage.setItem('fpdb-language', 'zh-CN')")
+    found = set()
+    for page in pages:
+        explored.visit(page)
+        found.update(explored.window.execute_script(browsers.ENGLISH))
+    explored.window.execute_script("localStorage.clear()")
+    assert found == set()
+
+
 def test_what_a_screen_reader_finds(explored):
     for page in explored.pages():
         explored.visit(page)

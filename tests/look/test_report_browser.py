@@ -316,22 +316,6 @@ def test_the_page_of_an_evaluation(window, folder):
     assert window.get_log("browser") == []
 
 
-# Words that aren't a document's own, and are in English still; names of programs and files are.
-ENGLISH = r"""
-const names = ["placeholder", "aria-label", "title"];
-const files = /\S*\.(html|jsonl|test|csv)\S*|\w+ \(\w{8,}\)/g;
-const named = /fpdb( eval)?|CSV|MB|F1|\bk\b|^web(?=：|$)/g;
-const theirs = "[dir=auto], script, style, template, noscript, #language";
-const found = [], walker = document.createTreeWalker(document, NodeFilter.SHOW_TEXT);
-while (walker.nextNode())
-  if (!walker.currentNode.parentElement.closest(theirs)) found.push(walker.currentNode.data);
-for (const node of document.querySelectorAll("*"))
-  for (const name of names) found.push(node.getAttribute(name) || "");
-const english = (text) => /[a-z]{2}/i.test(text.replace(files, "").replace(named, ""));
-return [...new Set(found)].filter(english);
-"""
-
-
 def dated_records():
     """Yield the records with a date and a host, and one that is too short."""
     for number, each in enumerate(records()):
@@ -368,7 +352,7 @@ def test_no_english_is_left_in_chinese(window, chinese, name):
         "for (const each of document.querySelectorAll('.head')) each.click();"
         "for (const each of document.querySelectorAll('[data-verdict=same]')) each.click();"
     )
-    assert window.execute_script(ENGLISH) == []
+    assert window.execute_script(browsers.ENGLISH) == []
     assert window.execute_script("return document.documentElement.lang") == "zh-CN"
     switch = "const it = document.querySelector('#language'); it.value = arguments[0];"
     window.execute_script(f"{switch} it.dispatchEvent(new Event('change'))", "en")
