@@ -136,7 +136,7 @@ def _body(group: ListedGroup, *, whole: bool) -> Iterator[Markup]:
         content = [_MISSING]
         if pair := each.pair:
             sources = [text.source[-_LONGEST_KEY:] for text in (first, each) if text.source]
-            details = {**pair.facts, **group.facts, "read at": " and ".join(sources)}
+            details = {**pair.facts, **group.facts, "read at": ", ".join(sources)}
             rows = pair.drawn(whole=whole, both=False)
             style = "texts shared" if group.coloured else "texts"
             content = [

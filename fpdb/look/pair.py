@@ -73,8 +73,8 @@ class ComparedTexts:
         """The exact numbers."""
         return {
             "similarity": f"{self.share:.4f}",
-            "containment": f"{self.contained:.4f} of the smaller text",
-            "characters": " and ".join(f"{size:,}" for size in self._sizes),
+            "containment of the smaller text": f"{self.contained:.4f}",
+            "characters": ", ".join(f"{size:,}" for size in self._sizes),
         }
 
     def drawn(self, *, whole: bool = True, both: bool = True) -> list[Markup]:
@@ -137,7 +137,7 @@ class SharedTexts:
     @property
     def facts(self) -> dict[str, str]:
         """The exact numbers."""
-        return {"characters": f"{len(self.text):,} and {len(self.other):,}"}
+        return {"characters": f"{len(self.text):,}, {len(self.other):,}"}
 
     def drawn(self, *, whole: bool = True, both: bool = True) -> list[Markup]:
         """Return rows as those of `ComparedTexts`, with a passage and what is around it."""
