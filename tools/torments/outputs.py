@@ -14,7 +14,7 @@ from frame import Figures, caught, going
 import fpdb
 
 DOCUMENTS = 3000
-_SECONDS = 120
+_SECONDS, _REMOVAL_SECONDS = 120, 20
 _OLD = b"old\n"
 _RUN = "import sys; from fpdb.cli import main; sys.exit(main())"
 # Writes in place, and waits before the second half.
@@ -88,9 +88,13 @@ class _Place:
             problems.append("what is there is neither old nor whole")
         process = self._start(name)
         if name == "explore":  # which runs until it is ended
-            while process.poll() is None and self._drafts() <= set(left):
+            # What is removed has another name meanwhile, which isn't that of the new draft.
+            after, until = left, time.monotonic() + _REMOVAL_SECONDS
+            while process.poll() is None and time.monotonic() < until:
+                after = [each for each in self._left(name) if each in left]
+                if self._drafts() and not after:
+                    break
                 time.sleep(0.001)
-            after = [each for each in self._left(name) if each in left]
             process.kill()
             process.wait()
         else:
