@@ -134,10 +134,11 @@ def documents_of_files(
 ) -> Iterator[fpdb.Document]:
     """Yield the texts of files under their keys as texts, and take the records that are bad."""
     # What reads files takes as long to import as most other things together.
-    from fpdb.io.files import meter_of, read_records
+    from fpdb.io.files import meter_of, path_names, read_records
 
-    meter = meter_of("read", paths)
-    for path in paths:
+    names = path_names(paths)
+    meter = meter_of("read", names)
+    for path in names:
         for record in bad.among(read_records(path, reading, progress=meter.add)):
             yield fpdb.Document(str(record.key), record.text)
 

@@ -35,6 +35,11 @@ def test_texts_are_compared_exactly_by_words_or_shingles(run, news):
     assert (shingles.rows, shingles.err) == ([["http://a/1", "http://a/2", "0.8889"]], "")
 
 
+def test_a_pattern_is_of_the_files_that_match(run, news):
+    rows = run("copies", news, *FIELDS, "-q").rows
+    assert run("copies", news.with_name("n*.tsv"), *FIELDS, "-q").rows == rows != []
+
+
 def test_the_nearest_pairs_come_first(run, news):
     rows = run("copies", news, *WORDS, "--similarity", 0.9, "--sort").rows
     assert [row[2] for row in rows] == ["1.0000", "0.9091", "0.9091"]
