@@ -23,7 +23,7 @@ SHORT: dict[str, tuple[int, dict[str, Any], int, list[str]]] = {
     "swaps": (10, {}, 10, ["calls refused"]),
     "mounts": (1, {}, 6, ["overlay, cp saved/*", "tmpfs, cp -r saved"]),
     "growth": (800, GROWTH, 2, ["text keys", "integer keys"]),
-    "damage": (28, {}, 28, ["truncation"]),
+    "damage": (42, {}, 42, ["truncation"]),
     "mutations": (42, {}, 42, ["values", "meta pages"]),
     "arrow": (2000, {}, 2000, ["files"]),
     "outputs": (16, {}, 16, ["files and folders left"]),
