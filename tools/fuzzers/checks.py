@@ -249,10 +249,10 @@ def plant(defect):
 
         right_key = records.check_key
 
-        def check_key(name, key, replaced):
+        def check_key(name, key, **more):
             if isinstance(key, str) and "/" not in key and not key.isalnum():
                 raise KeyError(key)
-            right_key(name, key, replaced)
+            right_key(name, key, **more)
 
         records.check_key = check_key
     else:
