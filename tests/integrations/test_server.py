@@ -66,7 +66,6 @@ def test_a_document_is_stored_unless_it_resembles_a_stored_one(db):
     assert list(db) == ["a", "c"]
 
 
-@pytest.mark.filterwarnings("ignore::fpdb.IncompleteWarning")
 def test_questions_are_answered_in_order_and_below_the_similarity_incompletely(db):
     asked = {"text": TEXT, "similarity": 0.5}
     several = lines(asked, {"text": OTHER}, b"[]", {"text": TEXT}, {"text": TEXT, "limit": 0})

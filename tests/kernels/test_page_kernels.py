@@ -325,7 +325,7 @@ def test_queries_of_bits_find_what_is_defined(tmp_path_factory, bits, k, held, s
         patch.setattr(batch, "_HELD", held)
         numbers = crowd(dice, bits, 2000)
         db.add_fingerprints(range(len(numbers)), numbers)
-        asked = dice.sample(numbers, 10) + crowd(dice, bits, 20)
+        asked = [*numbers[-1:], *dice.sample(numbers, 10), *crowd(dice, bits, 20)]
         for own_k in (k, k + 1):
             alone = [db.query_fingerprint(number, k=own_k) for number in asked]
             hits = db.query_fingerprints(asked * 2, k=own_k)

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import time
+import warnings
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -90,6 +91,8 @@ class Application:
         access: Access,
         similarity: float | None,
     ) -> None:
+        # Each answer says itself what it may miss; clients could fill the log with it.
+        warnings.filterwarnings("ignore", "", fpdb.IncompleteWarning, r"fpdb\.integrations\.server")
         self.database, self.access, self.limits = database, access, limits
         self.similarity = similarity
         self.stopping = False
