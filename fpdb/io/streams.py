@@ -423,8 +423,8 @@ def members(data: Iterable[bytes], packing: Packing) -> Iterator[tuple[int, int,
                     begun = read - len(piece)
                 try:
                     output = unpacker.decompress(piece)
-                except failure as error:  # whose words depend on what was unpacked before
-                    raise StreamError(f"is no complete {packing.name} file: damaged") from error
+                except failure as error:
+                    raise StreamError(f"is no complete {packing.name} file: {error}") from None
                 yield begun, read, output
                 piece = unpacker.unused_data if unpacker.eof else b""
     if not unpacker.eof:
