@@ -28,6 +28,8 @@ _PAIRS = 1 << 15
 _MOST_PAIRS = 1 << 22
 # Rows that are merged at once.
 _MERGED = 1 << 20
+# Rows are looked up first in a copy that has one of as many: it stays in a cache.
+_STEP = 1 << 6
 # A row is a word: the upper half of a hash, and the place of a document.
 PLACE = np.uint64((1 << 32) - 1)
 
@@ -64,22 +66,61 @@ class _Alike(NamedTuple):
         return _Alike(own[marks], other[marks], shares[marks], apart[marks])
 
 
+class _SortedRows:
+    """Sorted rows, which are looked up by numbers."""
+
+    def __init__(self, rows: Column) -> None:
+        self.rows = rows
+        self._heads = rows[::_STEP].copy()
+
+    def meeting(self, asked: Column) -> tuple[Places, Places]:
+        """Return where the rows with each number begin, and how many these are.
+
+        Rows that ask are sorted as well.
+        """
+        numbers = asked & ~PLACE
+        [fresh] = differs(numbers).nonzero()
+        numbers = numbers[fresh]
+        starts = self._searched(numbers)
+        counts = np.zeros(len(numbers), np.int64)
+        if len(self.rows):  # most numbers are nowhere else, so their last row isn't looked up
+            [met] = (self.rows.take(starts, mode="clip") & ~PLACE == numbers).nonzero()
+            counts[met] = 1
+            following = self.rows.take(starts[met] + 1, mode="clip") & ~PLACE
+            met = met[following == numbers[met]]
+            counts[met] = self.rows.searchsorted(numbers[met] | PLACE, "right") - starts[met]
+        repeated = np.diff(fresh, append=len(asked))
+        return np.repeat(starts, repeated), np.repeat(counts, repeated)
+
+    def _searched(self, numbers: Column) -> Places:
+        """Return `rows.searchsorted(numbers)`, which in a large array waits for memory longer."""
+        if len(self._heads) < _STEP:
+            return self.rows.searchsorted(numbers)
+        found: Places = np.maximum(self._heads.searchsorted(numbers) - 1, 0) * _STEP
+        step = _STEP
+        while step := step >> 1:
+            found += step * (self.rows.take(found + (step - 1), mode="clip") < numbers)
+        found += self.rows.take(found, mode="clip") < numbers
+        return np.minimum(found, len(self.rows))
+
+
 class _KeptRows:
     """The rows of kept documents in sorted parts, each at most a quarter as large as the last."""
 
     def __init__(self, room: Room, most: int, most_compared: int | None) -> None:
         self._room, self._most, self._most_compared = room, most, most_compared
-        self._parts: list[Column] = []
+        self._parts: list[_SortedRows] = []
 
     def add(self, rows: Column) -> None:
         """Add rows that are sorted."""
         parts = self._parts
         if len(rows):
-            parts.append(rows)
-        while len(parts) > 1 and len(parts[-2]) < 4 * len(parts[-1]):
-            last, other = parts.pop(), parts.pop()
-            parts.append(self._room.array(np.uint64, len(last) + len(other)))
-            _merge(other, last, parts[-1])
+            parts.append(_SortedRows(rows))
+        while len(parts) > 1 and len(parts[-2].rows) < 4 * len(parts[-1].rows):
+            last, other = parts.pop().rows, parts.pop().rows
+            merged = self._room.array(np.uint64, len(last) + len(other))
+            _merge(other, last, merged)
+            parts.append(_SortedRows(merged))
 
     def near(self, asked: Column, crowded: Marks) -> Iterator[tuple[Places, Places]]:
         """Yield pairs: a document that asks, and a kept one with one of its numbers.
@@ -87,7 +128,7 @@ class _KeptRows:
         Marks those that aren't compared with all of them, because they are too many.
         """
         owners = row_places(asked)
-        found = [_meeting(asked, part) for part in self._parts]
+        found = [part.meeting(asked) for part in self._parts]
         left = np.full(len(asked), self._most)
         for _, counts in found:
             crowded[owners[counts > left]] = True
@@ -102,14 +143,14 @@ class _KeptRows:
         for part, (starts, counts) in zip(self._parts, found, strict=True):
             for some in portions(counts, _PAIRS):
                 places = spans(starts[some], counts[some])
-                yield np.repeat(owners[some], counts[some]), row_places(part[places])
+                yield np.repeat(owners[some], counts[some]), row_places(part.rows[places])
 
     def _chosen(
         self, place: int, own: Marks, found: Sequence[tuple[Places, Places]], crowded: Marks
     ) -> tuple[Places, Places]:
         """Return the pairs of a document with many: those that have most numbers in common."""
         every = [
-            row_places(part[spans(starts[own], counts[own])])
+            row_places(part.rows[spans(starts[own], counts[own])])
             for part, (starts, counts) in zip(self._parts, found, strict=True)
         ]
         ids, often = np.unique_counts(np.concatenate(every))
@@ -166,7 +207,7 @@ class Selection:
                 kept[before[-1].own] = False
         asking = np.full(size, key_of is not None) | kept
         sought = [(_only(asked, asking), _only(held, kept)) for _, asked, held in tables]
-        meetings = [_meeting(*each) for each in sought]
+        meetings = [_SortedRows(held).meeting(asked) for asked, held in sought]
         if sum(int(counts.sum()) for _, counts in meetings) > _MOST_PAIRS and size > 1:
             parts = [slice(0, size // 2), slice(size // 2, size)]
             halves = [self.choose(numbers[part], known[part], key_of) for part in parts]
@@ -326,20 +367,6 @@ def row_places(rows: Column) -> Places:
 def _only(rows: Column, marks: Marks) -> Column:
     """Return the rows of the documents that are marked."""
     return rows[marks[row_places(rows)]]
-
-
-def _meeting(asked: Column, held: Column) -> tuple[Places, Places]:
-    """Return where the rows with each number begin, and how many these are; both are sorted."""
-    numbers = asked & ~PLACE
-    [fresh] = differs(numbers).nonzero()
-    numbers = numbers[fresh]
-    starts = held.searchsorted(numbers)
-    counts = np.zeros(len(numbers), np.int64)
-    if len(held):  # most numbers are nowhere else, so the end of their rows isn't looked for
-        [met] = (held.take(starts, mode="clip") & ~PLACE == numbers).nonzero()
-        counts[met] = held.searchsorted(numbers[met] | PLACE, "right") - starts[met]
-    repeated = np.diff(fresh, append=len(asked))
-    return np.repeat(starts, repeated), np.repeat(counts, repeated)
 
 
 def _choose_in_order(within: Sequence[_Alike], kept: Marks) -> None:

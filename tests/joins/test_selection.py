@@ -134,6 +134,7 @@ def test_what_is_kept_is_what_the_definition_keeps(texts, size, most, memory, ho
         patch.setattr(selection, "_MOST_PAIRS", most)
         patch.setattr(selection, "_PAIRS", min(most, 5))
         patch.setattr(selection, "_MERGED", min(most, 7))
+        patch.setattr(selection, "_STEP", min(most, 4))
         found = by_join(preparer.index, search, documents, size, memory)
     assert found == by_definition(preparer.index, search, documents)
 
