@@ -14,7 +14,7 @@ import numpy as np
 from fpdb.arrays import Column, Marks, Places, differs, joined, portions, spans, unique
 from fpdb.documents.lookup import CANDIDATES, Search
 from fpdb.documents.similarity import Shares, jaccard
-from fpdb.errors import DamagedError
+from fpdb.errors import DamagedError, InputError
 from fpdb.fingerprint.sketches import least_estimate, mix
 from fpdb.joins.columns import GrowingColumn, GrowingTexts, Room, TextColumns
 from fpdb.models import Key
@@ -30,8 +30,9 @@ _MOST_PAIRS = 1 << 22
 _MERGED = 1 << 20
 # Rows are looked up first in a copy that has one of as many: it stays in a cache.
 _STEP = 1 << 6
-# A row is a word: the upper half of a hash, and the place of a document.
-PLACE = np.uint64((1 << 32) - 1)
+# A row is a word: the upper bits of a hash, and the place of a document. With more bits for places,
+# many documents of a large corpus are compared that have only these bits in common.
+PLACE = np.uint64((1 << 30) - 1)
 
 
 class Chosen(NamedTuple):
@@ -194,6 +195,11 @@ class Selection:
         Those are left out that are known to resemble something else. With `key_of`, the nearest
         kept one is wanted; of several equally near ones it is that with the first key.
         """
+        if len(self._kept) + len(numbers) > PLACE:
+            raise InputError(
+                f"more than {PLACE:,} records stay, which is the most that are compared at once",
+                hint="divide the corpus, and compare each part with a database of the others",
+            )
         block, every = self._block(numbers), self._corpus.all
         size, crowded = len(block), np.zeros(len(block), np.bool_)
         tables = self._tables(block)

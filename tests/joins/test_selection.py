@@ -149,6 +149,17 @@ def test_what_is_known_to_be_removed_isnt_compared_with():
         assert choice.nearest.tolist() == [-1, 1, 1]
 
 
+def test_more_documents_than_rows_can_name_are_refused(monkeypatch):
+    monkeypatch.setattr(selection, "PLACE", np.uint64(3))
+    preparer = preparer_of(similarity=0.8, k=3)
+    documents = documents_of([" ".join(WORDS[at : at + 9]) for at in range(4)], preparer)
+    with selection_of(preparer.index, Search(3, None, 0.8), documents) as (selected, choose):
+        assert choose(0, 2).kept.all()
+        with pytest.raises(fpdb.InputError, match="more than 3 records"):
+            choose(2, 4)
+        assert selected.kept.tolist() == [0, 1]
+
+
 def test_a_crowd_is_compared_with_some_of_it_and_says_so(monkeypatch):
     """Many documents that agree in a band, and resemble none of each other."""
     monkeypatch.setattr(selection, "MOST_OF_A_BAND", 20)
