@@ -152,7 +152,7 @@ def test_what_is_known_to_be_removed_isnt_compared_with():
 def test_more_documents_than_rows_can_name_are_refused(monkeypatch):
     monkeypatch.setattr(selection, "PLACE", np.uint64(3))
     preparer = preparer_of(similarity=0.8, k=3)
-    documents = documents_of([" ".join(WORDS[at : at + 9]) for at in range(4)], preparer)
+    documents = documents_of([" ".join(WORDS[at : at + 9]) for at in range(0, 60, 15)], preparer)
     with selection_of(preparer.index, Search(3, None, 0.8), documents) as (selected, choose):
         assert choose(0, 2).kept.all()
         with pytest.raises(fpdb.InputError, match="more than 3 records"):
