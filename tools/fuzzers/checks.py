@@ -3,6 +3,7 @@
 import dataclasses
 import gzip
 import os
+import re
 import struct
 import tempfile
 import time
@@ -53,12 +54,21 @@ def require(condition, *found):
         raise AssertionError(*found)
 
 
+def steady(record):
+    """Leave out the words of an unpacker, which depend on what it unpacked before."""
+    if isinstance(record, BadRecord):
+        reason = re.sub(r"(is no complete \w+ file: ).*", r"\1", record.reason, flags=re.DOTALL)
+        return dataclasses.replace(record, reason=reason)
+    return record
+
+
 def read(path, reading=FIELDS[0], **options):
     """Read all records in both ways, which must give the same."""
     reading = dataclasses.replace(reading, **options)
     whole = list(read_records(path, reading))
     parts = read_parts(path, reading, size=3)
-    require(whole == [record for part in parts for record in part()], whole)
+    again = [record for part in parts for record in part()]
+    require(list(map(steady, whole)) == list(map(steady, again)), whole)
     for record in whole:
         require(isinstance(record, Record | BadRecord), record)
         if isinstance(record, BadRecord):
