@@ -145,6 +145,7 @@ def _reporting(
             date_field=date, on_progress=ProgressLine(),
         )  # fmt: skip
         groups = render.plural(shown.groups, "group")
-        render.summarise(None, f"{report}: {shown.shown:,} of {groups}")
+        unread = render.counted("dates that can't be read", shown.unread)
+        render.summarise(None, unread, f"{report}: {shown.shown:,} of {groups}")
 
     return write

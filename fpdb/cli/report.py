@@ -78,12 +78,18 @@ def _summarise(found: fpdb.Reported, bad: int, *, passages: bool) -> None:
     if passages:
         noun, counts = "document", {"documents": found.documents, "copies": found.groups}
         counts |= {"pairs": found.pairs, "bad": bad}
-    more = {"missing": found.missing, "shown": found.shown, "size": found.size}
+    more = {
+        "missing": found.missing,
+        "unread": found.unread,
+        "shown": found.shown,
+        "size": found.size,
+    }
     more["invalid_utf8"] = found.counts.invalid_utf8
     render.summarise(
         {"path": str(found.path)} | counts | more | {"encodings": found.counts.encodings},
         render.listed(counts),
         render.counted("texts that weren't found in the sources, or have changed", found.missing),
+        render.counted("dates that can't be read", found.unread),
         encodings(found.counts),
         not_utf8(found.counts.invalid_utf8, found.counts.read),
         f"{found.path}: {render.plural(found.shown, noun)}, {render.size(found.size)}",

@@ -53,7 +53,8 @@ class Reported:
 
     Of the documents that could go, `identical` ones have the text of an earlier one of their group,
     and `edited` ones another. `shown` of the `groups` are in the file, which has `size` bytes. Of
-    their texts, `missing` ones weren't in the sources, or had changed.
+    their texts, `missing` ones weren't in the sources, or had changed. Of the dates of the
+    documents in groups, `unread` ones can't be read.
 
     With passages, a group is a document that has parts of earlier ones, its sources, and `pairs`
     counts these; none is `identical` or `edited`.
@@ -67,6 +68,7 @@ class Reported:
     edited: int
     shown: int
     missing: int
+    unread: int
     size: int
     pairs: int = 0
 
@@ -234,7 +236,8 @@ def _written(chosen: "_ChosenGroups", counts: Ingested, path: Path) -> Reported:
     )
     missing = len(chosen.sources.missing)
     copies = groups.identical, groups.edited
-    return Reported(path, counts, documents, every, *copies, len(listed), missing, size)
+    unread = groups.unread
+    return Reported(path, counts, documents, every, *copies, len(listed), missing, unread, size)
 
 
 def _parts_written(
@@ -258,7 +261,8 @@ def _parts_written(
         **_notes(sources),
     )
     missing = len(sources.missing)
-    return Reported(path, counts, documents, every, 0, 0, len(listed), missing, size, pairs)
+    shown = len(listed), missing, found.unread
+    return Reported(path, counts, documents, every, 0, 0, *shown, size, pairs)
 
 
 def _folded(top: Iterable[Markup], listed: list[Markup]) -> Iterable[Markup]:
@@ -274,13 +278,14 @@ def _name(sources: Sources) -> str:
 
 def _notes(sources: Sources) -> dict[str, Any]:
     """Return what a page says at its top of texts that are missing, and at its end."""
-    recipe, missing, lost = sources.texts.database.recipe, len(sources.missing), ""
+    recipe, missing = sources.texts.database.recipe, len(sources.missing)
+    notes = [sources.origins.unread_note]
     if missing:
-        lost = (
+        notes.append(
             f"{plural(missing, 'text of these groups is', 'texts of these groups are')} "
             "missing here: the sources don't hold them, or they have changed."
         )
-    return {"note": lost, "footer": f"Made by fpdb with the recipe {recipe.name} ({recipe.id})."}
+    return {"notes": notes, "footer": f"Made by fpdb with the recipe {recipe.name} ({recipe.id})."}
 
 
 def _read(counts: Ingested) -> str:
@@ -330,7 +335,7 @@ class _ChosenGroups:
         first, lowest, every = bodies[0], 1.0, int(groups.texts[group])
         for text, other in zip(found[1:], bodies[1:], strict=True):
             if first is not None and other is not None:
-                text.pair = ComparedTexts(recipe, first, other, first="kept")
+                text.pair = ComparedTexts(recipe, first, other)
                 lowest = min(lowest, text.pair.share)
         compared = sum(each.pair is not None for each in found)
         least = lowest if compared == every - 1 else min(lowest, float(groups.weakest[group]))
@@ -343,6 +348,7 @@ class _ChosenGroups:
             documents=size,
             least=least,
             texts=found,
+            exact=compared == every - 1,
             more=every - len(found),
             # Two texts alone may be less similar than estimated, but are no chain.
             chain=every > 2 and lowest < least_estimate(groups.similarity or 0.0),

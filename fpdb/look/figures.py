@@ -9,7 +9,7 @@ import numpy as np
 
 from fpdb.arrays import Places
 from fpdb.fingerprint import least_estimate
-from fpdb.look.groups import Groups
+from fpdb.look.groups import Groups, HostPairs
 from fpdb.look.page import cards, folded, percent, plural
 from fpdb.markup import Markup, element, table
 
@@ -55,14 +55,11 @@ def overview(
         yield element("p", said, class_="soft")
     found = [_by_nearness(groups), _by_size(groups.sizes), *more]
     if dated := groups.copies_by_day():
-        said = f"{plural(dated.total(), 'document')} with a date that came after the first one of "
-        found.append(by_day("When copies appeared", f"{said}their group.", dated, "copies"))
+        said = f"{plural(dated.total(), 'document')} with a date, besides the first of each group."
+        found.append(by_day("When copies appeared", said, dated, "copies"))
     yield element("section", *found, class_="figures")
-    if copying := groups.copies_by_host():
-        said = (
-            "The first document of a group, by its date or else as it was read, is taken for the "
-        )
-        yield by_host(copying, f"{said}source of the others.", None)
+    said = "The documents of a group are counted with its earliest, or else with its first one."
+    yield from by_host(groups.copies_by_host(), said)
 
 
 def _by_nearness(groups: Groups) -> Markup:
@@ -105,22 +102,26 @@ def by_day(title: str, sentence: str, found: Mapping[date, int], unit: str) -> M
     return bars(title, sentence, list(counts.items())[-_MOST_BARS:], unit)
 
 
-def by_host(
-    copying: Counter[tuple[str, str]], sentence: str, words: Mapping[tuple[str, str], int] | None
-) -> Markup:
-    """Show whose documents hosts have, and how many words of them if these are given."""
-    others = [(pair, count) for pair, count in copying.most_common() if pair[0] != pair[1]]
-    own = copying.total() - sum(count for _, count in others)
-    head, title = ["first at", "then at", "documents"], "Who has copies of whom"
-    rows = [[*pair, f"{count:,}"] for pair, count in others[:_MOST_HOSTS]]
-    if words is not None:
-        head.append("words or characters")
-        rows = [[*row, f"{words[pair]:,}"] for row, (pair, _) in zip(rows, others, strict=False)]
-    said = f"{sentence} {plural(own, 'copy is', 'copies are')} of the same host."
-    if more := len(others) - len(rows):
-        said += f" {plural(more, 'further pair')} of hosts aren't listed."
-    hosts = table(head, rows, title)
-    return element("section", element("h3", title), element("p", said), hosts, class_="panel")
+def by_host(found: HostPairs, sentence: str, *, words: bool = False) -> Iterator[Markup]:
+    """Show whose documents hosts have, and how many words of them; who was first by dates alone."""
+    for rows, title, heads in (
+        (found[0], "Who has copies of whom", ("first at", "then at")),
+        (found[1], "Copies without an order", ("at", "and at")),
+    ):
+        others = sorted((row for row in rows if row[0] != row[1]), key=lambda row: -row[2])
+        if not rows:
+            continue
+        cells = [(*row[:2], f"{row[2]:,}", f"{row[3]:,}") for row in others[:_MOST_HOSTS]]
+        own = sum(row[2] for row in rows) - sum(row[2] for row in others)
+        said = f"{sentence} {plural(own, 'copy is', 'copies are')} of the same host."
+        if rows is found[1]:
+            said += " These have the same date, or none, so nobody knows which was first."
+        if more := len(others) - len(cells):
+            said += f" {plural(more, 'further pair')} of hosts aren't listed."
+        head = *heads, "documents", "words or characters"
+        last = None if words else -1
+        shown = table(head[:last], [row[:last] for row in cells], title) if cells else ""
+        yield element("section", element("h3", title), element("p", said), shown, class_="panel")
 
 
 def bars(title: str, sentence: str, rows: Sequence[tuple[str, int]], unit: str) -> Markup:

@@ -22,13 +22,21 @@ _DATE = re.compile(r"\s*(\d{4})(?:(\d\d)(\d\d)\b|\D{1,2}(\d{1,2})\D{1,2}(\d{1,2}
 _FIRST_YEAR, _LAST_YEAR = 1000, 2999
 _MILLISECONDS = 1e11
 _LONGEST_HOST = 253
+_SHOWN = 60
+
+# Two hosts, the number of documents or pairs, and of their words; once with the earlier host first.
+HostPairs = tuple[Sequence[tuple[str, str, int, int]], Sequence[tuple[str, str, int, int]]]
 
 
 class Origins:
     """The days and the hosts of documents, by their rows.
 
-    `days` are ordinals, or NO_DAY, and `hosts` places among the `names`, or -1.
+    `days` are ordinals, or NO_DAY, and `hosts` places among the `names`, or -1. `unread` counts the
+    dates that can't be read, of which `unread_date` is one.
     """
+
+    unread = 0
+    unread_date = ""
 
     def __init__(self, count: int) -> None:
         self.days = np.full(count, NO_DAY, np.int32)
@@ -39,8 +47,17 @@ class Origins:
         """Keep the day and the host of a document, if they are there."""
         if found := parse_day(day):
             self.days[row] = found.toordinal()
+        elif day is not None:
+            self.unread, self.unread_date = self.unread + 1, str(day)[:_SHOWN]
         if name := host_of(host):
             self.hosts[row] = self.names.setdefault(name, len(self.names))
+
+    @property
+    def unread_note(self) -> str:
+        """Say how many dates can't be read, if there are any."""
+        dates = "date" if self.unread == 1 else "dates"
+        such = f"of these documents can't be read, such as “{self.unread_date}”."
+        return f"{self.unread:,} {dates} {such}" if self.unread else ""
 
     @property
     def dated(self) -> Marks:
@@ -52,19 +69,24 @@ class Origins:
         days = self.days[rows]
         return Counter(map(date.fromordinal, days[days < NO_DAY].tolist()))
 
-    def by_host(
-        self, sources: Places, copies: Places, words: Places | None = None
-    ) -> Counter[tuple[str, str]]:
-        """Count pairs of a source and a copy by their hosts, or their words."""
-        one, other = self.hosts[sources].astype(np.int64), self.hosts[copies]
+    def by_host(self, sources: Places, copies: Places, words: Places | None = None) -> HostPairs:
+        """Count pairs of a source and a copy, and their words, by their hosts.
+
+        There are those whose source has an earlier day, and then the others, in no order.
+        """
+        one, other = self.hosts[sources].astype(np.int64), self.hosts[copies].astype(np.int64)
         known, names = (one >= 0) & (other >= 0), list(self.names)
-        weights = None if words is None else words[known]
-        found, places = np.unique((one * len(names) + other)[known], return_inverse=True)
-        counts = np.bincount(places, weights, len(found)).astype(int).tolist()
-        pairs = (divmod(number, len(names)) for number in found.tolist())
-        return Counter(
-            {(names[a], names[b]): count for (a, b), count in zip(pairs, counts, strict=True)}
-        )
+        dated = (self.days[sources] < self.days[copies]) & self.dated[copies]
+        size = np.zeros(len(one), np.int64) if words is None else words
+        found = []
+        for chosen, ends in ((dated, (one, other)), (~dated, np.sort((one, other), axis=0))):
+            pairs = (ends[0] * len(names) + ends[1])[known & chosen]
+            each, places, counts = np.unique(pairs, return_inverse=True, return_counts=True)
+            sizes = np.bincount(places, size[known & chosen], len(each)).astype(int)
+            hosts = ((names[a], names[b]) for a, b in zip(*divmod(each, len(names)), strict=True))
+            rows = zip(hosts, counts.tolist(), sizes.tolist(), strict=True)
+            found.append([(*pair, count, size) for pair, count, size in rows])
+        return found[0], found[1]
 
 
 class Groups(Origins):
@@ -197,7 +219,7 @@ class Groups(Origins):
         """Count the documents that aren't the first of their group by their day."""
         return self.by_day(self._sides()[1])
 
-    def copies_by_host(self) -> Counter[tuple[str, str]]:
+    def copies_by_host(self) -> HostPairs:
         """Count the documents that aren't the first of their group, by its host and theirs."""
         return self.by_host(*self._sides())
 

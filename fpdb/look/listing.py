@@ -36,9 +36,9 @@ class ListedGroup:
     """Documents that are similar, by their texts.
 
     `label` is the number of documents in words, `least` the least similarity of the texts that are
-    compared, `more` counts the texts that aren't there. In a chain, a text resembles only others
-    than the first. `copied` is the text, if there is one alone. `coloured` is the first text, if
-    the others are its sources.
+    compared, estimated unless it is `exact`, `more` counts the texts that aren't there. In a chain,
+    a text resembles only others than the first. `copied` is the text, if there is one alone.
+    `coloured` is the first text, if the others are its sources.
     """
 
     title: str
@@ -47,6 +47,7 @@ class ListedGroup:
     documents: int
     least: float
     texts: Sequence[ListedText]
+    exact: bool = True
     more: int = 0
     chain: bool = False
     copied: str | None = None
@@ -84,7 +85,7 @@ def rendered(groups: Sequence[Callable[[], ListedGroup]]) -> list[Markup]:
 def _render(group: ListedGroup, *, whole: bool) -> Markup:
     keys = [next(iter(each.keys), None) for each in group.texts]
     head = heading(
-        percent(group.least) if group.kind != "identical" else "same",
+        percent(group.least, exact=group.exact) if group.kind != "identical" else "same",
         group.title or "(no title)",
         group.label,
         [key[:100] if key else "?" for key in keys],
@@ -140,7 +141,7 @@ def _body(group: ListedGroup, *, whole: bool) -> Iterator[Markup]:
             rows = pair.drawn(whole=whole, both=False)
             style = "texts shared" if group.coloured else "texts"
             content = [
-                element("p", pair.sentence, class_="facts"),
+                element("p", *pair.sentence, class_="facts"),
                 element("div", *rows, class_=style, data_lang=pair.languages[1]),
                 folded("Details", facts(details)),
             ]

@@ -56,12 +56,13 @@ def plural(count: int, noun: str, many: str = "") -> str:
     return f"{count:,} {noun if count == 1 else many or noun + 's'}"
 
 
-def percent(share: float) -> str:
+def percent(share: float, *, exact: bool = True) -> str:
     """Return a share in percent, without a line end before the sign; only all is 100 %."""
     if 0 < share < 0.001:
         return "<\u00a00.1\u00a0%"
     digits = 0 if share in (0, 1) or 0.005 <= share < 0.995 else 1
-    return f"{min(share * 100, 99.9) if digits else share * 100:.{digits}f}\u00a0%"
+    sign = "" if exact else "≈\u00a0"
+    return f"{sign}{min(share * 100, 99.9) if digits else share * 100:.{digits}f}\u00a0%"
 
 
 def entry(label: str, name: str, value: object = "", kind: str = "text", **more: object) -> Markup:
@@ -113,7 +114,7 @@ def write_report(
     noun: str = "group",
     orders: Mapping[str, str] = _ORDERS,
     least: float = 0.0,
-    note: str = "",
+    notes: Iterable[str] = (),
     footer: str = "",
 ) -> int:
     """Write a page with content at its top and groups as they are rendered; return its bytes.
@@ -124,7 +125,7 @@ def write_report(
     """
     program = f"{_resource('page.js')}\n{translator()}"
     part = f"This page shows {len(groups):,} of {plural(every, noun)}."
-    notes = none if not every else part if len(groups) < every else "", note
+    counted = none if not every else part if len(groups) < every else ""
     page = whole_page(
         title,
         element("header", element("h1", title), element("p", subtitle)),
@@ -132,7 +133,7 @@ def write_report(
             "main",
             *top,
             element("h2", f"{noun.capitalize()}s", id="groups"),
-            *(element("p", said, class_="note") for said in notes if said),
+            *(element("p", said, class_="note") for said in (counted, *notes) if said),
             *([_sortable(groups, noun, kinds, orders, least)] if groups else []),
         ),
         element("footer", element("p", footer)),

@@ -10,7 +10,7 @@ from itertools import islice
 
 from fpdb.arrays import Places
 from fpdb.errors import DocumentNotFoundError, InputError
-from fpdb.fingerprint import distance, sketch_jaccard, to_int
+from fpdb.fingerprint import distance, to_int
 from fpdb.fingerprint.digits import format_fingerprint, parse_fingerprint
 from fpdb.flow import parse_key
 from fpdb.io.html import html_text
@@ -160,9 +160,12 @@ def _line(visit: Visit, groups: Groups, group: int) -> Markup:
         if 0 < day < NO_DAY
     )
     least, texts = float(groups.weakest[group]), int(groups.texts[group])
-    share = percent(least)
+    share = percent(least, exact=False)
     if groups.similarity is None:
         share = plural(round((1 - least) * visit.database.plan.bits), "bit")
+    elif texts == 2 and len(pair := visit.versions(groups, group, 2)) == 2:
+        first = ComparedSide(Markup(), visit.text(pair[0]), None, pair[0].sketch)
+        [share] = visit.shares(first, pair[1:])
     inner = heading(
         "same" if texts == 1 else share,
         visit.title(found[0]) if found else "deleted",
@@ -178,9 +181,8 @@ def group_page(visit: Visit) -> ServedPage:
     """Show a group: its first text beside another one of it, and its documents."""
     groups, group = visit.group()
     rows = groups.rows(group)
-    ids = groups.ids[[int(same[0]) for same in groups.versions(group, 2)]].tolist()
-    shown = visit.documents(visit.database.keys_of(ids))
-    if not shown or shown[0].id != ids[0]:
+    shown = visit.versions(groups, group, 2)
+    if not shown or shown[0].id != groups.ids[rows[0]]:
         raise DocumentNotFoundError("the first document of this group was deleted")
     said = f"{plural(len(rows), 'document')} with "
     said += plural(int(groups.texts[group]), "different text")
@@ -224,29 +226,39 @@ def _table(
     """Show documents, and how near they are to another one or to a text."""
     if not documents:
         return element("p", "There are none.")
-    near = ("similarity", "distance", "texts") if origin else ("fingerprint",)
+    near, apart = _apart(visit, origin, documents) if origin else (["fingerprint"], [])
+    apart = apart or [[_digits(visit, each)] for each in documents]
     rows = []
-    for each in documents:
+    for each, cells in zip(documents, apart, strict=True):
         row = [key_link(each.key), moment(each.added), f"{each.characters:,}"]
         if marked:
             said = f"Mark {each.key}"
             row.insert(0, entry("", "key", each.key, "checkbox", aria_label=said))
-        row += _apart(origin, each) if origin else [_digits(visit, each)]
-        rows.append(row)
+        rows.append([*row, *cells])
     return table([*["mark"] * marked, "key", "added", "characters", *near], rows, title)
 
 
-def _apart(first: Document | ComparedSide, other: Document) -> Iterator[Markup | str]:
-    share = sketch_jaccard(first.sketch, other.sketch) if first.sketch and other.sketch else -1
-    yield percent(share) if share >= 0 else "–"
-    known = first.fingerprint is not None and other.fingerprint is not None
-    yield str(distance(first.fingerprint or 0, other.fingerprint or 0)) if known else "–"
-    if isinstance(first, ComparedSide):
-        yield button("show", name="match", value=other.key)
-    elif first.key == other.key:
-        yield "the first"
-    else:
-        yield link("compare", "compare", key=first.key, other=other.key)
+def _apart(
+    visit: Visit, origin: Document | ComparedSide, documents: Sequence[Document]
+) -> tuple[list[str], list[list[Markup | str]]]:
+    """Return the heads and cells that say how near documents are to another one or to a text."""
+    first = origin if isinstance(origin, ComparedSide) else visit.side(origin)
+    shares, digits = visit.shares(first, documents), first.fingerprint
+    by_bits = visit.database.similarity is None or set(shares) == {"–"}
+    cells: list[list[Markup | str]] = []
+    for each, share in zip(documents, shares, strict=True):
+        cell: list[Markup | str] = [share]
+        if by_bits:
+            known = digits is not None and each.fingerprint is not None
+            cell = [str(distance(digits or 0, each.fingerprint or 0)) if known else "–"]
+        if isinstance(origin, ComparedSide):
+            cell.append(button("show", name="match", value=each.key))
+        elif origin.key == each.key:
+            cell.append("the first")
+        else:
+            cell.append(link("compare", "compare", key=origin.key, other=each.key))
+        cells.append(cell)
+    return ["distance" if by_bits else "similarity", "texts"], cells
 
 
 def _delete_button(text: str, which: str) -> Markup:

@@ -37,15 +37,9 @@ MOST_SOURCES, _MISSED, _WHOLE = 8, 5, 0.98
 
 
 class ComparedTexts:
-    """Two texts, their exact similarity, and the differences of their beginnings.
+    """Two texts, their exact similarity, and the differences of their beginnings."""
 
-    `first` is the word for the first text.
-    """
-
-    def __init__(
-        self, recipe: Recipe, text: str, other: str, *, first: str = "first", most: int = _COMPARED
-    ) -> None:
-        self._first = first
+    def __init__(self, recipe: Recipe, text: str, other: str, *, most: int = _COMPARED) -> None:
         self.languages = language_of(text), language_of(other)
         self._sizes = len(text), len(other)
         self._found = differences(text[:most], other[:most])
@@ -56,17 +50,16 @@ class ComparedTexts:
         self.share, self.contained = share or 0.0, contained or 0.0
 
     @property
-    def sentence(self) -> str:
-        """How similar the texts are, and how much only one of them has."""
+    def sentence(self) -> Sequence[str]:
+        """How similar the texts are, and how much only one of them has, in its colour."""
         found = self._found
         said = f"{percent(self.share)} similar. " if self._shingled else ""
         if all(piece.same for piece in found.pieces):
-            return f"{said}The same words in the same order; only white space differs."
+            return [f"{said}The same words in the same order; only white space differs."]
         units = "characters" if _is_unspaced(self.languages[0]) else "words"
-        return (
-            f"{said}{percent(found.only)} of the {units} are only in the {self._first} text, "
-            f"{percent(found.other_only)} only in the other."
-        )
+        left = element("span", f"Left only {percent(found.only)}", class_="gone")
+        right = element("span", f"right only {percent(found.other_only)}", class_="come")
+        return said, left, ", ", right, f" of the {units}."
 
     @property
     def facts(self) -> dict[str, str]:
@@ -126,13 +119,10 @@ class SharedTexts:
         return passage.words if self._unit == "word" else passage.end - passage.start
 
     @property
-    def sentence(self) -> str:
+    def sentence(self) -> Sequence[str]:
         """How much is in both."""
-        return (
-            f"{self.size} in {plural(len(self.passages), 'passage')} are in "
-            f"both: {percent(self.share)} of the document, {percent(self.other_share)} of the "
-            "source."
-        )
+        shares = f"{percent(self.share)} of the document, {percent(self.other_share)} of the source"
+        return [f"{self.size} in {plural(len(self.passages), 'passage')} are in both: {shares}."]
 
     @property
     def facts(self) -> dict[str, str]:
@@ -329,7 +319,7 @@ def comparison(recipe: Recipe, first: ComparedSide, second: ComparedSide) -> Mar
         found = ComparedTexts(recipe, first.text, second.text, most=COMPARED_AT_ONCE)
         said = f" {percent(found.contained)} of the smaller one is in the other."
         contained = said if found.contained else ""
-        parts.append(element("p", found.sentence, contained, class_="facts"))
+        parts.append(element("p", *found.sentence, contained, class_="facts"))
         parts.append(element("div", *found.drawn()))
     else:
         parts += excerpt(first.text or second.text, COMPARED_AT_ONCE)
@@ -341,7 +331,8 @@ def _why(recipe: Recipe, first: ComparedSide, second: ComparedSide) -> Markup:
     facts = []
     if first.sketch and second.sketch:
         share = sketch_jaccard(first.sketch, second.sketch)
-        facts.append(f"By their sketches, they are {percent(max(share, 0.0))} similar.")
+        said = percent(max(share, 0.0), exact=False)
+        facts.append(f"By their sketches, with which fpdb searches, they are {said} similar.")
     numbers = [side.fingerprint for side in (first, second) if side.fingerprint is not None]
     apart: list[int] = []
     if len(numbers) == 2:

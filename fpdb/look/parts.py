@@ -132,6 +132,7 @@ def _listed(parts: Parts, sources: Sources, place: int) -> ListedGroup:
         documents=count,
         least=share,
         texts=texts,
+        exact=bool(coloured.sources),
         more=count - len(texts) + 1,
         coloured=coloured,
         names=("Has parts of others", "Source"),
@@ -166,6 +167,5 @@ def parts_overview(parts: Parts, numbers: Sequence[tuple[str, str, str]]) -> Ite
     if dated := parts.by_day(copies):
         found.append(by_day("When copies appeared", "Copies with a date.", dated, "copies"))
     yield element("section", *found, class_="figures")
-    if copying := parts.by_host(parts.sources, parts.copies):
-        said = "A copy with several sources counts for each of these."
-        yield by_host(copying, said, parts.by_host(parts.sources, parts.copies, parts.words))
+    hosts = parts.by_host(parts.sources, parts.copies, parts.words)
+    yield from by_host(hosts, "A copy with several sources counts for each of these.", words=True)

@@ -6,7 +6,7 @@
   const catalogue = /*catalogue*/{};
   const attributes = ["placeholder", "aria-label", "title"], english = new WeakMap();
   const pattern = (text) => new RegExp(`^${text.replace(/[.*+?^$|()[\]\\]/g, "\\$&").replaceAll("\\(s\\)", "s?")
-    .replace(/\{(\w+)\}/g, (_, name) => `(?<${name}>${/^[nm]$/.test(name) ? "<?[\\d.,\u00a0%–]+" : ".+?"})`)}$`, "s");
+    .replace(/\{(\w+)\}/g, (_, name) => `(?<${name}>${/^[nm]$/.test(name) ? "<?[≈\\d.,\u00a0%–]+" : ".+?"})`)}$`, "s");
   let language, messages, patterns;
   function choose(code) {
     language = code;

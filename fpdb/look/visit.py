@@ -8,17 +8,21 @@ from urllib.parse import urlencode
 
 from fpdb.database import Database
 from fpdb.errors import DocumentNotFoundError, InputError
+from fpdb.fingerprint import sketch_jaccard
+from fpdb.fingerprint.sketches import exact_shares
 from fpdb.flow import parse_key
 from fpdb.look.background import Background
 from fpdb.look.decisions import Decisions
 from fpdb.look.groups import Groups
-from fpdb.look.page import first_line, language_of, page_policy, translator, whole_page
+from fpdb.look.page import first_line, language_of, page_policy, percent, translator, whole_page
 from fpdb.look.pair import ComparedSide
 from fpdb.markup import Markup, element
 from fpdb.models import Document, Key
 
 ROWS = 50
 _LONGEST_KEY = 1_000
+# Characters of texts that are compared for one page.
+_COMPARED = 4_000_000
 _PLACES = {
     "overview": "Overview",
     "groups": "Groups",
@@ -83,10 +87,31 @@ class Visit:
 
     def title(self, document: Document) -> str:
         """Return the title of a document: of its metadata, or the beginning of its text."""
-        title = self.work.fields.title_of(document.meta)
-        if not self.work.texts.address and not title:
-            title = self.work.texts.of(document)[0] or ""
-        return first_line(title) or str(document.key)
+        title = self.work.fields.title_of(document.meta) or self.text(document)
+        return first_line(title or "") or str(document.key)
+
+    def text(self, document: Document) -> str | None:
+        """Return the text of a document, if it is at hand, and as it was when it was stored."""
+        if self.work.texts.address:
+            return None
+        text, note = self.work.texts.of(document)
+        return None if note else text
+
+    def shares(self, first: ComparedSide, others: Sequence[Document]) -> list[str]:
+        """Return how similar documents are to a first one: exactly if their texts are at hand."""
+        left, texts = _COMPARED, [first.text or ""]
+        for each in others:
+            left -= each.characters
+            texts.append((self.text(each) if first.text and left > 0 else "") or "")
+        own, *shingled = self.database.recipe.shingles_many(texts)
+        found = []
+        for other, shingles in zip(others, shingled, strict=True):
+            share, _ = exact_shares(own, shingles)
+            exact = share is not None
+            if share is None and first.sketch and other.sketch:
+                share = max(sketch_jaccard(first.sketch, other.sketch), 0.0)
+            found.append("–" if share is None else percent(share, exact=exact))
+        return found
 
     def side(self, document: Document) -> ComparedSide:
         """Return a document to be compared."""
@@ -100,6 +125,11 @@ class Visit:
         if self.groups is None or found is None:
             raise DocumentNotFoundError("found no group of this document", hint="look again")
         return self.groups, found
+
+    def versions(self, groups: Groups, group: int, most: int) -> list[Document]:
+        """Return a document of each text of a group: the first, and then the least similar ones."""
+        ids = groups.ids[[int(same[0]) for same in groups.versions(group, most)]]
+        return self.documents(self.database.keys_of(ids))
 
     def group_link(self, document: Document) -> list[Markup]:
         """Return a link to the group of a document, if it is in one."""

@@ -25,6 +25,11 @@ def test_a_page_is_written(run, source, tmp_path):
     assert (tmp_path / "out.html").read_text().startswith("<!doctype html>")
 
 
+def test_dates_that_cant_be_read_are_counted(run, source, tmp_path):
+    source.write_text(source.read_text().replace("{", '{"date": "soon", '))
+    assert "dates that can't be read: 3\n" in run("report", source, "-o", tmp_path / "o.html").err
+
+
 def test_a_database(run, source, tmp_path):
     assert run("ingest", tmp_path / "a.fpdb", source).code == 0
     source.write_text(source.read_text().replace('"b"', '"x"'))

@@ -196,6 +196,24 @@ def test_days_and_hosts(source):
     # Of "a" and its two copies in January, February and March, the first is the source of both.
     assert "2024-02-11: 2; 2024-03-11: 3<" in page
     assert "<tr><td>a.example</td><td>b.example</td><td>" in page
+    assert "nobody knows which was first.</p>" not in page
+    assert found.unread == 0
+
+
+@pytest.mark.parametrize("day", ["2024-01-11", "soon", None])
+def test_who_was_first_is_said_only_where_dates_differ(source, day):
+    """Hosts without an order are in the order of their names, and unread dates are counted."""
+    lines = [json.loads(line) | {"day": day} for line in source.read_text().splitlines()]
+    lines[0]["day"] = "2024-01-11"
+    source.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found, _ = report(source, date_field="day", host_field="url")
+    page = found.path.read_text()
+    assert ">first at<" not in page
+    assert "<tr><td>a.example</td><td>b.example</td><td>3</td>" in page
+    assert found.unread == (7 if day == "soon" else 0)
+    assert ("7 dates of these documents can&#x27;t be read, such as “soon”." in page) == (
+        day == "soon"
+    )
 
 
 @pytest.mark.process

@@ -173,6 +173,22 @@ def test_groups_are_filtered_and_sorted(reader):
     assert shown("page=9") == []
 
 
+def test_a_pair_has_one_number_everywhere(reader):
+    """It is exact with the texts; without them, it is marked as an estimate."""
+    reader.get("groups?host=a.example")
+    listed = re.search('class="share">([^<]*)', reader.seen)[1]
+    pair = reader.get(reader.links("group")[0])
+    shares = "(?<![\xa0\\d])([0-9]+\xa0%)(?: similar[.] |</td>)"
+    assert set(re.findall(shares, pair)) == {listed, "100\xa0%"}
+    reader.get("document?key=https://a.example/story")
+    assert re.findall("<td>([^<]*%)</td>", reader.seen) == [listed]
+
+
+def test_estimates_are_marked(visitor):
+    assert "≈\xa09" in visitor.get("groups?host=a.example")
+    assert "<td>≈\xa09" in visitor.get("document?key=https://a.example/story")
+
+
 def test_a_group_shows_what_differs(reader):
     reader.get("groups?host=a.example")
     seen = reader.get(reader.links("group")[0])

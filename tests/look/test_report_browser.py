@@ -113,7 +113,7 @@ def test_groups_are_listed_and_opened(page):
     assert page.texts(".body .name") == ["most/1", "most/2"]
     assert page.shown("del") == [WORDS[600 + place] for place in CHANGES["most"]]
     assert page.shown("ins") == ["changed"] * 5
-    assert "2 % of the words are only in the kept text" in page.one("p.facts").text
+    assert "Left only 2 %, right only 2 % of the words." in page.one("p.facts").text
     page.all(".head")[1].click()
     assert page.all(".body") == []
 
@@ -310,7 +310,7 @@ def test_the_page_of_an_evaluation(window, folder):
     assert page.one("[role=status]").text == f"{len(page.titles())} pairs"
     page.all(".head")[0].click()
     assert page.texts(".names b") == ["First", "Second"]
-    assert "only in the first text" in page.one("p.facts").text
+    assert "Left only 5 %" in page.one("p.facts").text
     page.choose("Show", "wrong")
     assert page.titles() == []
     assert window.get_log("browser") == []
