@@ -86,7 +86,7 @@ def test_the_page_has_the_tables_of_the_kept_figures(helper):
     assert set(kept) == set(run.SUITES)
     # Paragraphs of the page are wrapped.
     flat = " ".join(page.split())
-    shown = {suite: " ".join(run.body(kept[suite], ["target"]).split()) for suite in kept}
+    shown = {suite: " ".join(run.body(kept[suite], page=True).split()) for suite in kept}
     assert [suite for suite in kept if shown[suite] not in flat] == []
     assert [suite for suite in kept if kept[suite]["machine"] not in flat] == []
 

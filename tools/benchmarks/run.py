@@ -50,9 +50,9 @@ def machine():
     )
 
 
-def body(raw, without=()):
-    found = tables.Table(raw["records"]).tables() if "records" in raw else raw["tables"]
-    shown = (published.table(rows, without) for rows in found)
+def body(raw, *, page=False):
+    found = tables.Table(raw["records"]).tables(page=page) if "records" in raw else raw["tables"]
+    shown = (published.table(rows, ["target"] if page else ()) for rows in found)
     return "\n\n".join([*filter(None, [raw["note"]]), *shown])
 
 
@@ -61,7 +61,7 @@ def write(suite, raw):
 
     Targets are for those who change fpdb, so they are only printed.
     """
-    shown = body(raw, without=["target"])
+    shown = body(raw, page=True)
     if "records" in raw:
         PICTURE.write_text(plot.draw(raw["records"]), "utf-8")
         shown = f"![{plot.TITLE}]({PICTURE.name})\n\n{shown}"

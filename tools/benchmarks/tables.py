@@ -25,7 +25,7 @@ class Row:
     A figure is `scale` times the cost or, of a rate, its inverse, for `each` of what the cost
     is for; 0: the number of documents stored. `targets` are the figures that fpdb should reach
     with uniform fingerprints, by the number of documents in millions, `faster` how many times as
-    fast as FAISS it should be.
+    fast as FAISS it should be. Rows that few readers use aren't on the `page`.
     """
 
     key: str
@@ -37,6 +37,7 @@ class Row:
     peers_key: str = ""  # the peers' row that fpdb's is compared with, if another
     targets: dict = field(default_factory=dict)
     faster: dict = field(default_factory=dict)
+    page: bool = True
 
     def figure(self, cost, documents):
         each = self.each or documents
@@ -45,12 +46,13 @@ class Row:
 
 ROWS = [
     Row("load", "bulk load, M/s", 1e-6, 0, rate=True, targets={10: 1.4}),
-    Row("load memory", "its peak memory, MB", 1e-6, targets={100: 4_295}),
+    Row("load memory", "its peak memory, MB", 1e-6, targets={100: 4_295}, page=False),
     Row(
         *("load", "bulk load, all cores, M/s", 1e-6, 0),
         rate=True,
         cores="all",
         targets={10: 2.0},
+        page=False,
     ),
     Row("adds", "adds by the 1,000, a second", 1, 1_000, rate=True, targets={1: 10_000}),
     Row("single p50", "query, p50, µs", 1e6, targets={1: 40, 10: 60}, faster={10: 3}),
@@ -59,21 +61,22 @@ ROWS = [
         *("prepared p50", "prepared, p50, µs", 1e6),
         peers_key="single p50",
         targets={1: 25, 10: 35, 100: 130},
+        page=False,
     ),
-    Row("prepared p99", "prepared, p99, µs", 1e6, peers_key="single p99"),
+    Row("prepared p99", "prepared, p99, µs", 1e6, peers_key="single p99", page=False),
     Row("batch 1k", "each of a batch of 1,000, µs", 1e6, 1_000),
-    Row("batch 1k", "the same, all cores, µs", 1e6, 1_000, cores="all"),
+    Row("batch 1k", "the same, all cores, µs", 1e6, 1_000, cores="all", page=False),
     Row(
         *("batch 100k", "each of a batch of 100,000, µs", 1e6, 100_000),
         targets={1: 4, 10: 12},
         faster={1: 1.6, 10: 12},
     ),
     Row("join", "self-join, s", 1, targets={10: 20, 100: 360}),
-    Row("join memory", "its peak memory, MB", 1e-6, targets={100: 6_442}),
+    Row("join memory", "its peak memory, MB", 1e-6, targets={100: 6_442}, page=False),
     Row("disk", "bytes a document on disk", 1, 0, targets={1: 45, 10: 45}),
     Row("memory", "resident memory, MB", 1e-6),
-    Row("reopen", "reopen, file cached, ms", 1e3),
-    Row("reopen cold", "the same, file not cached, ms", 1e3),
+    Row("reopen", "reopen, ms", 1e3),
+    Row("reopen cold", "the same, file not cached, ms", 1e3, page=False),
 ]
 
 
@@ -90,17 +93,18 @@ class Table:
         record = self.found.get((data, documents, row, side, cores), {"stopped": ""})
         return None if "stopped" in record else statistics.median(record["values"])
 
-    def tables(self):
+    def tables(self, *, page=False):
+        """Return all tables, or for the page the ones and the rows that readers use."""
         groups = {}
         for record in self.records:
             if record["data"] in KINDS:
                 groups.setdefault(record["documents"], {})[record["data"]] = True
-        found = [self.sized(documents, list(kinds)) for documents, kinds in groups.items()]
-        return [*found, *filter(None, [self.own()])]
+        found = [self.sized(documents, list(kinds), page) for documents, kinds in groups.items()]
+        return found if page else [*found, *filter(None, [self.own()])]
 
-    def sized(self, documents, kinds):
+    def sized(self, documents, kinds, page):
         rows, size = [], short(documents)
-        for row in ROWS:
+        for row in (row for row in ROWS if row.page or not page):
             mine = [self.cost(data, documents, row.key, cores=row.cores) for data in kinds]
             if any(mine):
                 figures = [written(row.figure(cost, documents)) if cost else "-" for cost in mine]
