@@ -180,10 +180,10 @@ class Passage(NamedTuple):
 class Overlap:
     """What two texts share, and how much of each is in the other.
 
-    `share` is the share of the distinct shingles of the first text that the other one has, and
-    `other_share` that of the other's; they are None for a text without a shingle. `passages` are
-    places in `text` and `other_text`: the texts as they were given, or what the recipe's cleaning
-    leaves of them if it drops or changes words.
+    `share` is the share of the distinct shingles of the first text that the other one has, or of
+    its features if the recipe's similarity is of these, and `other_share` that of the other's; it
+    is None for a text without any. `passages` are places in `text` and `other_text`: the texts as
+    they were given, or what the recipe's cleaning leaves of them if it drops or changes words.
     """
 
     text: str
@@ -553,13 +553,13 @@ class Mistake(NamedTuple):
 class RecipeQuality:
     """The quality of a recipe: how well it separates duplicates from other documents.
 
-    `ratings` has one entry for each k; `similar` rates the pairs that a database finds by their
-    similarity, and is None if that wasn't requested. `short` counts the texts with too few
-    features, which have no pairs, `unsketched` those without a sketch. Distance d occurs
+    `ratings` has one entry for each k; `similar` rates the pairs that a database with this
+    `similarity` finds, and both are None if that wasn't requested. `short` counts the texts with
+    too few features, which have no pairs, `unsketched` those without a sketch. Distance d occurs
     `true_distances[d]` times among the true pairs, and `other_distances[d]` times among random
     pairs that aren't true. `bit_shares` has for each bit, the lowest first, the share of the
-    fingerprints in which it is set; about one half is best. `mistakes` are as many as
-    requested: wrong pairs, the least similar first, then missed ones, the most similar first.
+    fingerprints in which it is set; about one half is best. `mistakes` are as many as requested:
+    wrong pairs, the least similar first, then missed ones, the most similar first.
     """
 
     recipe: str
@@ -568,6 +568,7 @@ class RecipeQuality:
     short: int
     unsketched: int
     ratings: tuple[Rating, ...]
+    similarity: float | None
     similar: Rating | None
     true_distances: tuple[int, ...]
     other_distances: tuple[int, ...]
@@ -602,7 +603,7 @@ class Evaluation:
 
     `exact` is True if pairs are true by the Jaccard similarity of their shingles, False if they
     come from a list. `true` counts the pairs that should be found, `equal` the pairs of equal
-    texts, which are left out. `thresholds` and `similarity` are the arguments.
+    texts, which are left out.
     """
 
     documents: int
@@ -610,5 +611,4 @@ class Evaluation:
     true: int
     equal: int
     thresholds: Thresholds
-    similarity: float | None
     recipes: tuple[RecipeQuality, ...]

@@ -93,7 +93,9 @@ def _report(
         ]
         for name, share in (("first", shared.share), ("second", shared.other_share)):
             if share is not None:
-                entries[f"{name} text"] = f"{share:.4f} of its shingles are in the other, exact"
+                entries[f"{name} text"] = (
+                    f"{share:.4f} of its {recipe.sketch} are in the other, exact"
+                )
     render.report(entries, plain)
     if render.now.json:
         return

@@ -1,6 +1,7 @@
 """Copy files without their near-duplicates."""
 
 import contextlib
+import dataclasses
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,8 +24,9 @@ _MEMORY = option(
 
 
 @takes(
-    "key_field text_field format encoding delimiter html max_bytes",
+    f"{options.READ} {options.SHOWN}",
     reading=fpdb.Reading,
+    **options.rare_options(options.SHOWN),
     files=argument("FILE|DIR|-", "What to read; - is standard input."),
     output=option("--output -o FILE|-", "One file for what stays."),
     output_dir=option("--output-dir DIR", "A folder for a file for each input."),
@@ -75,9 +77,9 @@ def dedupe(
     require(database is not None or not abandon, "--abandon is about a run with --db")
     alone = output != "-" or not (database or render.now.json)
     require(alone, "-o - gets the records: --db needs a file, and --json another one")
+    options.require_report(report, reading)
     if report:
-        require(k is None, "--report shows what is similar, and takes no -k")
-        write_report = _reporting(files, report, reading, jobs, recipe, similarity, database)
+        write_report = _reporting(files, report, reading, jobs, recipe, similarity, database, k)
     render.now.left = "run it again" if database else "nothing was written"
     end_by_sigterm(KeyboardInterrupt)
     bad_records, progress = BadRecords(), ProgressLine("record")
@@ -90,7 +92,7 @@ def dedupe(
     progress.summarise(_saved(counts))
     if report:
         render.now.left = "what stays is written, but no report"
-        write_report(keep.partition(":")[2] or None, counts.marks)
+        write_report(keep.partition(":")[2], counts.marks)
     bad_records.settle(counts.read - counts.bad)
 
 
@@ -124,8 +126,10 @@ def _reporting(
     recipe: fpdb.Recipe | None,
     similarity: float | None,
     database: Path | None,
-) -> Callable[[str | None, Any], None]:
+    k: int | None,
+) -> Callable[[str, Any], None]:
     """Return what writes a report that compares as the run does, which must be by similarity."""
+    require(k is None, "--report shows what is similar, and takes no -k")
     require("-" not in files, "--report reads files again, and no standard input")
     require(report.parent.is_dir(), f"there is no folder for {report}")
     known = recipe or fpdb.recipe(options.WEB)
@@ -139,10 +143,11 @@ def _reporting(
     least = own if similarity is None else similarity
     require(least is not None, "--report shows what is similar, and fingerprints are compared here")
 
-    def write(date: str | None, kept: Any) -> None:
+    def write(date: str, kept: Any) -> None:
+        own = dataclasses.replace(reading, date_field=reading.date_field or date or None)
         shown = fpdb.report(
-            files, report, reading, recipe=known, similarity=least, jobs=jobs, kept=kept,
-            date_field=date, on_progress=ProgressLine(),
+            files, report, own, recipe=known, similarity=least, jobs=jobs, kept=kept,
+            on_progress=ProgressLine(),
         )  # fmt: skip
         groups = render.plural(shown.groups, "group")
         unread = render.counted("dates that can't be read", shown.unread)

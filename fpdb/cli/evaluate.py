@@ -12,7 +12,6 @@ import fpdb
 from fpdb.cli import options, render
 from fpdb.cli.inputs import BadRecords, documents_of_files
 from fpdb.cli.options import argument, choose_recipe, option, takes
-from fpdb.fingerprint.stages import USUAL_SIMILARITY
 from fpdb.io.tables import read_pairs
 from fpdb.models import Evaluation, Rating
 
@@ -22,7 +21,7 @@ _RANGE = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?")
 
 
 @takes(
-    "key_field text_field format encoding delimiter html",
+    f"{options.READ} {options.SHOWN}",
     reading=fpdb.Reading,
     documents=argument("FILE|DIR|-", "The documents; - is standard input."),
     pairs=argument("PAIRS", "A TSV or CSV file of known pairs: key, key, similarity or 1 or 0."),
@@ -39,7 +38,7 @@ def evaluate(
     pairs: str | None = None,
     recipes: list[str] | None = None,
     k: str = "0-12",
-    similarity: float | None = USUAL_SIMILARITY,
+    similarity: float | None = None,
     listed_only: bool = False,
     report: Path | None = None,
 ) -> None:
@@ -52,20 +51,21 @@ def evaluate(
     each k. Without PAIRS, the truth is the exact similarity of all documents.
     """
     bad = BadRecords()
-    read = documents_of_files([documents], reading, bad)
+    options.require_report(report, reading)
+    read = documents_of_files([documents], reading, bad, fields=report is not None)
     given = list(read) if report else read
     found = fpdb.evaluate(
         given,
         None if pairs is None else read_pairs(pairs),
         recipes=[choose_recipe(name) for name in recipes or ["web"]],
         k=_parse_distances(k),
-        similarity=similarity or None,
+        similarity="recipe" if similarity is None else similarity or None,
         listed_only=listed_only,
         mistakes=_MISTAKES if report else 0,
     )
     if not found.documents:
         bad.settle()
-    shown = fpdb.report_evaluation(found, given, report) if report else 0
+    shown = fpdb.report_evaluation(found, given, report, reading) if report else 0
     if render.now.json:
         render.record(_plain(found))
     else:
@@ -97,7 +97,7 @@ def _print_ratings(found: Evaluation) -> None:
         render.row("recipe", "similarity", *Rating._fields)
     for quality in found.recipes:
         for rating in filter(None, (quality.similar, *quality.ratings)):
-            near = (found.similarity, "-") if rating.k is None else ("-", rating.k)
+            near = (quality.similarity, "-") if rating.k is None else ("-", rating.k)
             shares = ("-" if share is None else f"{share:.4f}" for share in rating[-3:])
             render.row(quality.recipe, *near, *rating[1:-3], *shares)
 
@@ -125,5 +125,5 @@ def _measured(found: Evaluation) -> Iterator[str]:
     yield f"right: {bounds}; others aren't counted"
     for quality in found.recipes:
         yield render.counted(f"{quality.recipe}: texts too short", quality.short)
-        if found.similarity:
+        if quality.similarity:
             yield render.counted(f"{quality.recipe}: texts without a sketch", quality.unsketched)

@@ -14,7 +14,7 @@ _LEADING = "explore.html"
 
 
 @takes(
-    "key_field text_field format encoding delimiter html max_bytes",
+    f"{options.READ} {options.SHOWN}",
     reading=fpdb.Reading,
     texts=options.TEXTS,
     write=option("--write", "Allow decisions: deletions and verdicts."),
@@ -24,10 +24,6 @@ def explore(
     reading: fpdb.Reading,
     texts: list[str] | None = None,
     write: bool = False,
-    title_field: str | None = None,
-    date_field: str | None = None,
-    host_field: str | None = None,
-    url_field: str | None = None,
     port: int = 0,
 ) -> None:
     """Explore a database in the browser.
@@ -63,10 +59,6 @@ def explore(
             texts=texts or (),
             reading=reading,
             write=write,
-            title_field=title_field,
-            date_field=date_field,
-            host_field=host_field,
-            url_field=url_field,
         ) as pages,
     ):
         application = server.app(database, access=access, explorer=pages)

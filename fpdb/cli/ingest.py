@@ -8,7 +8,7 @@ from typing import Literal
 import typer
 
 import fpdb
-from fpdb.cli import render
+from fpdb.cli import options, render
 from fpdb.cli.create import open_or_create
 from fpdb.cli.inputs import BadRecords, ProgressLine, is_terminal
 from fpdb.cli.options import require, takes
@@ -17,7 +17,7 @@ from fpdb.io.files import check_path, path_names
 from fpdb.models import title_in
 
 
-@takes(reading=fpdb.Reading)
+@takes(f"{options.READ} meta_field fingerprint_field base", reading=fpdb.Reading)
 def ingest(
     path: Path,
     reading: fpdb.Reading,

@@ -130,17 +130,21 @@ class BadRecords:
 
 
 def documents_of_files(
-    paths: Sequence[str], reading: fpdb.Reading, bad: BadRecords
+    paths: Sequence[str], reading: fpdb.Reading, bad: BadRecords, *, fields: bool = False
 ) -> Iterator[fpdb.Document]:
-    """Yield the texts of files under their keys as texts, and take the records that are bad."""
+    """Yield the texts of files under their keys as texts, and take the records that are bad.
+
+    With all `fields`, these are the metadata.
+    """
     # What reads files takes as long to import as most other things together.
-    from fpdb.io.files import meter_of, path_names, read_records
+    from fpdb.io.files import meter_of, path_names, read_records, with_all_fields
 
     names = path_names(paths)
     meter = meter_of("read", names)
     for path in names:
-        for record in bad.among(read_records(path, reading, progress=meter.add)):
-            yield fpdb.Document(str(record.key), record.text)
+        own = with_all_fields(path, reading) if fields else reading
+        for record in bad.among(read_records(path, own, progress=meter.add)):
+            yield fpdb.Document(str(record.key), record.text, record.meta)
 
 
 def not_utf8(count: int, records: int) -> str:

@@ -4,6 +4,7 @@ import functools
 import inspect
 import re
 from collections.abc import Callable
+from copy import copy
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_origin
@@ -98,6 +99,12 @@ def require_name(given: Named) -> Named:
             "fpdb export writes a database there"
         )
     return given
+
+
+def require_report(report: Path | None, reading: fpdb.Reading) -> None:
+    """Raise a usage error if fields to show are named, and there is no page to show them."""
+    named = [name for name in SHOWN.split() if getattr(reading, name)]
+    require(report or not named, "fields to show are those of a --report")
 
 
 def require_page(given: Path | None) -> Path | None:
@@ -202,6 +209,9 @@ _SHARED: dict[str, Any] = {
 }
 # Types that typer knows, of what may have others in Python.
 _TYPES: dict[str, Any] = {"text_field": list[str], "meta_field": list[str]}
+# Parameters of a way of reading: how files become documents, and what pages show of these.
+READ = "key_field text_field format encoding delimiter html max_bytes"
+SHOWN = "title_field date_field host_field url_field"
 # Options that mean another thing in several commands.
 NEW_PATH = option("--output -o NEW", "The directory of the new database.", callback=require_name)
 NEW_K = option("--k -k K", "The largest distance where bits are compared.", min=0, rare=True)
@@ -210,6 +220,14 @@ NEW_SIMILARITY = option(
 )
 SORT = option("--sort", "Print the nearest pairs first; all are found before.")
 TEXTS = option("--texts FILE|URL", "Where texts are: files with their keys, or a URL with {key}.")
+
+
+def rare_options(names: str) -> dict[str, Any]:
+    """Return shared options as rare ones, for a command where few want them."""
+    found = {name: copy(_SHARED[name]) for name in names.split()}
+    for each in found.values():
+        each.hidden, each.rich_help_panel = True, render.MORE
+    return found
 
 
 def takes(

@@ -11,7 +11,7 @@ from fpdb.cli.options import argument, option, require, require_name, require_pa
 
 
 @takes(
-    "key_field text_field format encoding delimiter html max_bytes",
+    f"{options.READ} {options.SHOWN}",
     reading=fpdb.Reading,
     files=argument("FILE|DIR", "The documents, which are read twice."),
     output=option("--output -o FILE.html", "The page to write.", callback=require_page),
@@ -28,10 +28,6 @@ def report(
     passages: bool = False,
     least: float | None = None,
     top: int = 500,
-    title_field: str | None = None,
-    date_field: str | None = None,
-    host_field: str | None = None,
-    url_field: str | None = None,
     recipe: fpdb.Recipe | None = None,
     jobs: int = 1,
     bad: Literal["drop", "fail"] = "drop",
@@ -59,10 +55,6 @@ def report(
             passages=passages,
             least=0.1 if least is None else least,
             top=top,
-            title_field=title_field,
-            date_field=date_field,
-            host_field=host_field,
-            url_field=url_field,
             jobs=jobs,
             bad=bad,
             on_bad=bad_records,

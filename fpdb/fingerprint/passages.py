@@ -6,6 +6,7 @@ the lengths, as that of an alignment does, whatever is repeated in the texts.
 """
 
 from bisect import bisect_right
+from dataclasses import replace
 
 import numpy as np
 
@@ -29,14 +30,18 @@ def overlap(first: str, second: str, *, recipe: str | Recipe = "web") -> Overlap
         recipe: How the texts are cleaned.
 
     Returns:
-        The `passages`, the `share` of the first text's shingles that the second has, and the
-        `other_share`.
+        The `passages`, the `share` of the first text's shingles that the second has, or of the
+        features if the recipe's similarity is of these, and the `other_share`.
 
     Raises:
         InputError: A text is too large.
     """
     recipe = preset(recipe) if isinstance(recipe, str) else recipe
-    return shared_passages(recipe.placed_shingles(first), recipe.placed_shingles(second))
+    found = shared_passages(recipe.placed_shingles(first), recipe.placed_shingles(second))
+    if recipe.sketch == "features":
+        share, other_share = _shares(recipe.shingles(first), recipe.shingles(second))
+        found = replace(found, share=share, other_share=other_share)
+    return found
 
 
 def shared_passages(
@@ -44,8 +49,7 @@ def shared_passages(
 ) -> Overlap:
     """Find what two texts share, given them with their shingles."""
     (text, own), (other_text, other) = first, second
-    distinct, others = np.unique(own.hashes), np.unique(other.hashes)
-    common = len(np.intersect1d(distinct, others, assume_unique=True))
+    share, other_share = _shares(np.unique(own.hashes), np.unique(other.hashes))
     at = _counterparts(own.hashes, other.hashes)
     [shared] = (at >= 0).nonzero()
     fresh = (np.diff(shared, prepend=-2) != 1) | (np.diff(at[shared], prepend=-2) != 1)
@@ -71,10 +75,16 @@ def shared_passages(
     return Overlap(
         text=text,
         other_text=other_text,
-        share=common / len(distinct) if len(distinct) else None,
-        other_share=common / len(others) if len(others) else None,
+        share=share,
+        other_share=other_share,
         passages=tuple(passages),
     )
+
+
+def _shares(own: Column, others: Column) -> tuple[float | None, float | None]:
+    """Return the share of each of two sets that is in the other; that of an empty one is None."""
+    common = len(np.intersect1d(own, others, assume_unique=True))
+    return common / len(own) if len(own) else None, common / len(others) if len(others) else None
 
 
 def _counterparts(first: Column, second: Column) -> Places:

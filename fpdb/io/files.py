@@ -181,6 +181,14 @@ def check_path(path: str, reading: Reading) -> str:
     return "" if folder else form
 
 
+def with_all_fields(path: str, reading: Reading) -> Reading:
+    """Return how a source is read with all fields as metadata, if its records have any."""
+    form = check_path(path, reading)
+    if form and not FORMATS[form].has_fields:
+        return reading
+    return replace(reading, meta_field=(*reading.kept, "*"))
+
+
 def _choose(path: str, reading: Reading, default: str | None = None) -> str:
     """Choose the format that is given, or the one of the suffix, or the default."""
     given = reading.format

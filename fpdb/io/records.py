@@ -68,6 +68,9 @@ class Reading:
     - `html`: "auto" takes the main content of .html files and of what a web archive calls HTML,
       "main" that of all texts, "page" all of the page of all texts, "none" takes no text for HTML
     - `max_bytes`: the most bytes that a text or a page may have
+    - `title_field`, `date_field`, `host_field` and `url_field`: what pages show of a document; if
+      not given, the usual names are looked for, such as title, date, source and url, or 标题, 日期,
+      来源 and 链接
 
     The first line of a table names its columns, unless all fields are numbers: then "1" is the
     first column of a table without names.
@@ -84,6 +87,10 @@ class Reading:
     keyed: bool = True
     html: Literal["auto", "main", "page", "none"] = "auto"
     max_bytes: int = LARGEST_TEXT
+    title_field: str | None = None
+    date_field: str | None = None
+    host_field: str | None = None
+    url_field: str | None = None
 
     def __post_init__(self) -> None:
         require_choice("base", self.base, NOTATIONS)

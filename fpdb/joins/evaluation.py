@@ -6,6 +6,7 @@ bands are part of what is rated.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -14,7 +15,6 @@ from fpdb.documents.similarity import Shares, side_of
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe, preset
 from fpdb.fingerprint.sketches import has_sketch
-from fpdb.fingerprint.stages import USUAL_SIMILARITY
 from fpdb.joins.join import near_rows
 from fpdb.joins.pairs import similar_among
 from fpdb.joins.truth import KnownPair, Truth, listed_truth, shingle_truth
@@ -44,7 +44,7 @@ def evaluate(
     *,
     recipes: Sequence[Recipe | str] = ("web",),
     k: Iterable[int] = range(13),
-    similarity: float | None = USUAL_SIMILARITY,
+    similarity: float | Literal["recipe"] | None = "recipe",
     thresholds: Thresholds = _USUAL,
     listed_only: bool = False,
     mistakes: int = 0,
@@ -64,6 +64,7 @@ def evaluate(
         recipes: Recipes, or names of presets.
         k: The distances at which to rate.
         similarity: Rate also the pairs that a database with this similarity finds; None: bits only.
+            By default it is that of each recipe.
         thresholds: Which similarities make a pair true, right or wrong.
         listed_only: Ignore the pairs that aren't listed.
         mistakes: The most wrong pairs and the most missed ones to name, of each recipe: among those
@@ -83,7 +84,7 @@ def evaluate(
             "found no pairs, but only listed ones are to count",
             hint="give pairs, or leave listed_only out",
         )
-    if similarity is not None:
+    if similarity != "recipe":
         require_similarity(similarity)
     ks, bits = sorted(set(k)), min(recipe.bits for recipe in chosen)
     if not ks or ks[0] < 0 or ks[-1] > bits:
@@ -101,7 +102,7 @@ def evaluate(
             truth,
             ks,
             thresholds,
-            similarity=similarity,
+            similarity=recipe.similarity if similarity == "recipe" else similarity,
             listed_only=listed_only,
             named=(keys, mistakes),
         )
@@ -113,7 +114,6 @@ def evaluate(
         true=int((apart & (truth.jaccards >= thresholds.truth_from)).sum()),
         equal=int((~apart).sum()) if listed_only else truth.equal_pairs(),
         thresholds=thresholds,
-        similarity=similarity,
         recipes=tuple(qualities),
     )
 
@@ -169,6 +169,7 @@ def rate(
         short=int(batch.short.sum()),
         unsketched=0 if batch.sketches is None else int((~has_sketch(batch.sketches)).sum()),
         ratings=tuple(every.rating(k, sought) for k in ks),
+        similarity=similarity,
         similar=similar,
         true_distances=tuple(np.bincount(distances[true], minlength=recipe.bits + 1).tolist()),
         other_distances=tuple(np.bincount(others, minlength=recipe.bits + 1).tolist()),

@@ -6,6 +6,9 @@ from functools import partial
 
 from fpdb.errors import InputError
 from fpdb.fingerprint import preset
+from fpdb.io.records import Reading
+from fpdb.look.fields import ShownFields
+from fpdb.look.groups import host_of, parse_day
 from fpdb.look.listing import ListedGroup, ListedText, rendered
 from fpdb.look.page import first_line, percent, plural, write_report
 from fpdb.look.pair import ComparedTexts
@@ -14,7 +17,10 @@ from fpdb.models import Document, Evaluation, Key, Mistake, Rating
 
 
 def report_evaluation(
-    found: Evaluation, documents: Iterable[Document], output: str | os.PathLike[str]
+    found: Evaluation,
+    documents: Iterable[Document],
+    output: str | os.PathLike[str],
+    reading: Reading | None = None,
 ) -> int:
     """Write a page that shows an evaluation, and the pairs that its `mistakes` name.
 
@@ -22,6 +28,8 @@ def report_evaluation(
         found: What `evaluate` returned.
         documents: The documents that were evaluated.
         output: The file to write; one that is there is replaced.
+        reading: Which fields of the metadata have the titles, dates, hosts and links to show; by
+            default, their usual names say it.
 
     Returns:
         The number of pairs in the page.
@@ -32,15 +40,15 @@ def report_evaluation(
             hint="give the documents that were evaluated",
         )
     wanted = {key for recipe in found.recipes for each in recipe.mistakes for key in each[:2]}
-    texts = {each.key: each.text or "" for each in documents if each.key in wanted}
-    if lost := wanted - texts.keys():
+    given = {each.key: each for each in documents if each.key in wanted}
+    if lost := wanted - given.keys():
         raise InputError(
             f"found no document with the key {min(map(str, lost))!r}, which was evaluated",
             hint="give the documents that were evaluated",
         )
     groups = rendered(
         [
-            partial(_listed, quality.recipe, mistake, texts)
+            partial(_listed, quality.recipe, mistake, given, reading or Reading())
             for quality in found.recipes
             for mistake in quality.mistakes
         ]
@@ -76,7 +84,7 @@ def _ratings(found: Evaluation) -> Iterator[Markup]:
     rows = [
         (
             quality.recipe,
-            f"within {rating.k} bits" if rating.k is not None else f"from {found.similarity:.0%}",
+            f"within {rating.k} bits" if rating.k is not None else f"from {quality.similarity:.0%}",
             *(f"{count:,}" for count in rating[1:6]),
             f"{found.true - rating.found:,}",
             *("–" if share is None else percent(share) for share in rating[6:]),
@@ -89,13 +97,26 @@ def _ratings(found: Evaluation) -> Iterator[Markup]:
     yield element("p", said, class_="soft")
 
 
-def _listed(recipe: str, mistake: Mistake, texts: dict[Key, str]) -> ListedGroup:
-    first, second = (ListedText([str(key)]) for key in (mistake.key, mistake.other))
-    text, other = texts[mistake.key], texts[mistake.other]
+def _named(document: Document, reading: Reading) -> ListedText:
+    """Return a document by its key, with its date, host and link."""
+    fields, key = ShownFields.of(reading), str(document.key)
+    meta = document.meta if isinstance(document.meta, dict) else {}
+    meta = dict.fromkeys(reading.keys, key) | meta  # the key isn't among the metadata
+    day, host = parse_day(fields.value("date", meta)), host_of(fields.value("host", meta))
+    note = ", ".join(filter(None, [day.isoformat() if day else "", host]))
+    return ListedText([key], note=note, url=fields.link(meta))
+
+
+def _listed(
+    recipe: str, mistake: Mistake, given: dict[Key, Document], reading: Reading
+) -> ListedGroup:
+    documents = given[mistake.key], given[mistake.other]
+    first, second = (_named(each, reading) for each in documents)
+    text, other = (each.text or "" for each in documents)
     second.pair = ComparedTexts(preset("web"), text, other)
     kind = "wrong" if mistake.wrong else "missed"
     return ListedGroup(
-        title=first_line(text),
+        title=first_line(ShownFields.of(reading).title_of(documents[0].meta) or text),
         kind=kind,
         label=f"{recipe}: {kind}",
         documents=2,

@@ -84,10 +84,6 @@ def report(
     passages: bool = False,
     least: float = 0.1,
     top: int = 500,
-    title_field: str | None = None,
-    date_field: str | None = None,
-    host_field: str | None = None,
-    url_field: str | None = None,
     kept: Marks | None = None,
     jobs: int = 1,
     bad: Literal["drop", "fail"] = "drop",
@@ -101,7 +97,8 @@ def report(
     Args:
         paths: Files and directories with the texts, or one alone.
         output: The file to write; one that is there is replaced.
-        reading: How files become documents; by default, their suffixes say it.
+        reading: How files become documents, and which fields have the titles, dates, hosts and
+            links to show; by default, their suffixes and usual names say it.
         database: Show the groups of this database, and read only the texts from the sources, by
             their keys.
         recipe: How texts are cleaned, if no database is given.
@@ -110,11 +107,6 @@ def report(
         least: With passages, the least share of one of two documents that the other one has.
         top: The most groups that the page shows, if they have room: edited ones first, the least
             similar first; or documents with parts of others, those with the longest ones first.
-        title_field: A field with a title. Without a name, the usual ones are looked for in each
-            document, such as title, date, source and url, or 标题, 日期, 来源 and 链接.
-        date_field: A field with a date, to show when copies appeared, and which is the earlier one.
-        host_field: A field with a host or a URL, to show who copies whom.
-        url_field: A field with the address of a document.
         kept: Which records stay, as `dedupe` returns it for the same files: of each group the first
             of these is shown as the kept one, and not simply the first one. Not with a database.
         jobs: The number of threads; 0 for one a processor.
@@ -155,7 +147,7 @@ def report(
                 hint="name files with texts; are the format and the fields right?",
             )
         texts = Texts(store, reading, scratch.path / "texts", paths)
-        fields = ShownFields(title_field, date_field, host_field, url_field)
+        fields = ShownFields.of(reading)
         if passages and isinstance(store, Database):
             found = parts.Parts(store.passage_pairs(least=least), Room(scratch))
             sources = Sources(texts, found.keys, found, range(len(found.keys)))

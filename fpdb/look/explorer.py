@@ -35,10 +35,6 @@ class Explorer:
         texts: Iterable[str] = (),
         reading: Reading | None = None,
         write: bool = False,
-        title_field: str | None = None,
-        date_field: str | None = None,
-        host_field: str | None = None,
-        url_field: str | None = None,
     ) -> None:
         files, url = split_sources(list(texts))
         reading = reading or Reading()
@@ -47,7 +43,7 @@ class Explorer:
         self._stack = contextlib.ExitStack()
         packed = self._stack.enter_context(scratch_folder()).path / "texts"
         found = Texts(database, reading, packed, files, url)
-        self._work = Background(found, ShownFields(title_field, date_field, host_field, url_field))
+        self._work = Background(found, ShownFields.of(reading))
         self._decisions = Decisions(database)
         self._write = write and not database.readonly
         self._secret = secrets.token_bytes(32)

@@ -1,7 +1,9 @@
 """Where the metadata of a document have its title, date, host and link."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
+
+from fpdb.io.records import Reading
 
 _USUAL = {
     "title": ("title", "headline", "name", "标题", "题目", "题名"),
@@ -21,6 +23,11 @@ class ShownFields(NamedTuple):
     date: str | None = None
     host: str | None = None
     url: str | None = None
+
+    @classmethod
+    def of(cls, reading: Reading) -> Self:
+        """Return the fields that a way of reading names."""
+        return cls(reading.title_field, reading.date_field, reading.host_field, reading.url_field)
 
     def value(self, kind: str, meta: object) -> Any:
         """Return the title, date or host in metadata, or None; a host may be that of a URL."""

@@ -1,6 +1,5 @@
 """What the sources of a report say of its documents: their names, texts, days and hosts."""
 
-import dataclasses
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -10,8 +9,8 @@ from typing import NamedTuple
 
 from fpdb.database import Database
 from fpdb.errors import InputError
-from fpdb.io.files import FORMATS, check_path, meter_of, read_parts
-from fpdb.io.records import Reading, Record
+from fpdb.io.files import meter_of, read_parts, with_all_fields
+from fpdb.io.records import Record
 from fpdb.look.compared import ComparedFiles
 from fpdb.look.fields import ShownFields
 from fpdb.look.groups import NO_DAY, Origins
@@ -54,7 +53,7 @@ class Sources:
         rows = {key: row for row, key in enumerate(self.keys) if key is not None}
         meter = meter_of("read the texts again", paths)
         read = partial(read_parts, progress=meter.add, tell=lambda *_: None)
-        found = (read(path, self._fields_of(path)) for path in paths)
+        found = (read(path, with_all_fields(path, self.texts.reading)) for path in paths)
         parts = mapped(lambda part: list(part()), chain.from_iterable(found), jobs)
         names: set[str] = set()
         with self.texts.written() as add:
@@ -75,14 +74,6 @@ class Sources:
                     f"found no {kind} in the field {name!r}, expected one in some document",
                     hint=f"the fields are: {', '.join(sorted(names)[:20]) or 'none'}",
                 )
-
-    def _fields_of(self, path: str) -> Reading:
-        """Return how a source is read, with all fields, of which any may be missing."""
-        reading = self.texts.reading
-        form = check_path(path, reading)
-        if form and not FORMATS[form].has_fields:
-            return reading
-        return dataclasses.replace(reading, meta_field=(*reading.kept, "*"))
 
     def _note(self, row: int, record: Record, fields: ShownFields) -> None:
         """Keep the day and the host of a document, and its names if it is to be shown."""

@@ -142,6 +142,15 @@ def test_show_prints_what_both_texts_have(run):
     assert (entry["words"], entry["other_start"], entry["other_end"]) == (7, 0, 39)
 
 
+def test_the_shares_are_of_what_the_similarity_is_of(run):
+    given = "-t", "int total = count + 1;", "-t", "long sum = number + 2;"
+    shown = run("compare", *given, "--show", "-r", "submissions", "--json")
+    plain = json.loads(shown.out)
+    found = fpdb.compare(given[1], given[3], recipe="submissions")
+    assert max(plain["share"], plain["other_share"]) == found.containment
+    assert "of its features are" in run("compare", *given, "--show", "-r", "submissions").out
+
+
 def test_texts_that_share_nothing_say_so(run):
     shown = run("compare", "-t", FIRST, "-t", "two words", "--show")
     assert (

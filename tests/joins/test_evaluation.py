@@ -12,7 +12,7 @@ from fpdb.errors import InputError
 from fpdb.fingerprint import sketches
 from fpdb.joins import evaluation, exact
 
-SMALL = fpdb.recipe("words").replace(name="small", grams=fpdb.Grams(minimum=4))
+SMALL = fpdb.recipe("words").replace(name="small", grams=fpdb.Grams(minimum=4), similarity=0.8)
 
 
 def corpus(seed, count=60):
@@ -173,6 +173,12 @@ def test_of_nothing_there_is_no_share():
     assert (rating.precision, rating.recall, rating.f1) == (None, None, None)
     assert fpdb.evaluate([]).recipes[0].bit_shares == (0.0,) * 64
     assert fpdb.evaluate(corpus(8), similarity=None).recipes[0].similar is None
+
+
+def test_the_similarity_is_that_of_each_recipe():
+    found = fpdb.evaluate(corpus(8), recipes=["web", "submissions", "words"]).recipes
+    assert [each.similarity for each in found] == [0.8, 0.7, None]
+    assert [each.similar is None for each in found] == [False, False, True]
 
 
 def test_listed_pairs_are_the_truth_and_all_others_differ():

@@ -56,6 +56,25 @@ def test_wrong_pairs_come_first_the_least_similar_first():
     )
 
 
+def test_the_page_has_titles_dates_hosts_and_links(tmp_path):
+    records = [
+        {"标题": "First", "when": "2024-03-02", "url": "https://one.example/1"},
+        {"标题": "Second", "when": "2024-03-01", "来源": "Two"},
+    ]
+    documents = [
+        fpdb.Document(each.key, each.text, meta)
+        for each, meta in zip(DOCUMENTS[:2], records, strict=True)
+    ]
+    found = fpdb.evaluate(documents, [(*(each.key for each in documents), False)], mistakes=1)
+    output = tmp_path / "eval.html"
+    fpdb.report_evaluation(found, documents, output, fpdb.Reading(date_field="when"))
+    [group] = groups_of(output)
+    assert group["title"] == "First"
+    page = output.read_text()
+    for shown in ("2024-03-02, one.example", "2024-03-01, Two", 'href="https://one.example/1"'):
+        assert shown in page
+
+
 def test_the_page_has_the_mistakes(tmp_path):
     known = [("a", "a-near", False), ("a", "<script>c</script>", True)]
     found = fpdb.evaluate(DOCUMENTS, known, recipes=["web", "words"], mistakes=9, k=[3])

@@ -68,7 +68,8 @@ def test_all_parts_are_shown(texts, tmp_path, dated, stored):
     }
     records = [{"id": key, "text": texts[key], "day": days[key], "at": key[0]} for key in keys]
     source.write_text("".join(json.dumps(each) + "\n" for each in records))
-    options = {"date_field": "day", "host_field": "at"} if dated else {}
+    reading = fpdb.Reading(date_field="day", host_field="at") if dated else None
+    options = {"reading": reading}
     if stored:
         options["database"] = fpdb.create(tmp_path / "a.fpdb", passages=True)
         fpdb.ingest(options["database"], source)
@@ -107,7 +108,9 @@ def test_hosts_and_missing_texts(texts, tmp_path):
     source.write_text("".join(json.dumps(each) + "\n" for each in records))
     with fpdb.create(tmp_path / "a.fpdb", passages=True) as database:
         fpdb.ingest(database, source)
-        found = fpdb.report(source, output, database=database, passages=True, host_field="at")
+        found = fpdb.report(
+            source, output, database=database, passages=True, reading=fpdb.Reading(host_field="at")
+        )
         table = [
             [cell.text for cell in row.all("td")] for row in Tree(output.read_text()).root.all("tr")
         ]

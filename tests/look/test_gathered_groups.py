@@ -116,8 +116,8 @@ def test_what_can_not_be_shown(source, tmp_path):
         for given, said in (
             ({"database": db, "kept": kept}, "one of them"),
             ({"database": bits}, "a database of bits"),
-            ({"date_field": "when"}, "found no date in the field 'when'"),
-            ({"host_field": "site"}, "found no host"),
+            ({"reading": fpdb.Reading(date_field="when")}, "found no date in the field 'when'"),
+            ({"reading": fpdb.Reading(host_field="site")}, "found no host"),
         ):
             with pytest.raises(fpdb.InputError, match=said) as error:
                 report(source, **given)
@@ -191,7 +191,7 @@ def test_at_most_so_many_groups_and_texts(source, tmp_path):
 
 
 def test_days_and_hosts(source):
-    found, _ = report(source, date_field="day", host_field="url")
+    found, _ = report(source, reading=fpdb.Reading(date_field="day", host_field="url"))
     page = found.path.read_text()
     # Of "a" and its two copies in January, February and March, the first is the source of both.
     assert "2024-02-11: 2; 2024-03-11: 3<" in page
@@ -315,7 +315,8 @@ def test_usual_fields_are_found(tmp_path, names):
     ]
     source.write_text("".join(json.dumps(record) + "\n" for record in records))
     kinds = "title_field", "date_field", "host_field", "url_field"
-    [group] = report(source, **dict(zip(kinds, names, strict=True)) if names[0] == "t" else {})[1]
+    named = dict(zip(kinds, names, strict=True)) if names[0] == "t" else {}
+    [group] = report(source, reading=fpdb.Reading(**named))[1]
     assert group["title"] == "First"
     assert "2024-03-02, two.example" in group["text"]
     page = (tmp_path / "report.html").read_text()

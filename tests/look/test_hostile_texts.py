@@ -52,7 +52,7 @@ def page(tmp_path_factory):
     ]
     source.write_text("".join(json.dumps(record) + "\n" for record in records))
     output = folder / "report.html"
-    fpdb.report(str(source), output, host_field="site", date_field="day")
+    fpdb.report(str(source), output, fpdb.Reading(host_field="site", date_field="day"))
     return output
 
 

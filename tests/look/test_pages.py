@@ -126,7 +126,9 @@ def reader(tmp_path_factory, source):
     """Return a visitor that changes nothing, though it could."""
     with (
         filled(tmp_path_factory.mktemp("read")) as database,
-        explored(database, texts=[str(source)], write=True, date_field="day") as explorer,
+        explored(
+            database, texts=[str(source)], write=True, reading=fpdb.Reading(date_field="day")
+        ) as explorer,
     ):
         yield Visitor(explorer)
 

@@ -265,7 +265,9 @@ def test_hostile_texts_stay_texts(window, folder):
         for n, text in enumerate(texts)
     ]
     (folder / "hostile.jsonl").write_text("\n".join(lines))
-    fpdb.report(str(folder / "hostile.jsonl"), folder / "hostile.html", host_field="site")
+    fpdb.report(
+        str(folder / "hostile.jsonl"), folder / "hostile.html", fpdb.Reading(host_field="site")
+    )
     window.get(f"file://{folder}/hostile.html")
     page = Report(window)
     page.one(".head").click()
