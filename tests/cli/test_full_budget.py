@@ -43,31 +43,6 @@ def pages(tmp_path):
     return file
 
 
-def test_a_crowd_hides_no_duplicate_from_an_add(path):
-    with fpdb.open(path) as database:
-        added = database.add("reprint", KITES, skip_duplicates=True)
-        assert (added.status, [match.key for match in added.matches]) == ("duplicate", ["original"])
-        assert not added.matches.complete
-        added = database.add("new", BRIDGE, skip_duplicates=True)
-        assert (added.status, added.matches, added.matches.complete) == ("added", [], False)
-
-
-@pytest.mark.parametrize("few", [0, 1000])
-def test_a_batch_finds_in_a_crowd_what_single_queries_find(path, monkeypatch, few):
-    monkeypatch.setattr(lookup, "FEW", few)
-    with fpdb.open(path, readonly=True) as database:
-        numbers = [database.recipe.fingerprint(text) for text in (KITES, BRIDGE, OTHER)]
-        single = [database.query_fingerprint(number) for number in numbers]
-        assert [[match.key for match in found] for found in single] == [["original"], [], []]
-        assert [found.complete for found in single] == [False, False, True]
-        many = list(database.query_many([KITES, BRIDGE, OTHER]))
-        assert many == single
-        assert [found.complete for found in many] == [False, False, True]
-        hits = database.query_fingerprints(np.array(numbers, np.uint64))
-        assert (hits.queries.tolist(), hits.distances.tolist()) == ([0], [2])
-        assert hits.complete.tolist() == [False, False, True]
-
-
 def test_the_summary_of_ingest_counts_what_was_incomplete(run, path, pages):
     done = run("ingest", path, pages, "--skip-duplicates")
     assert done.rows == [["reprint", "original", "2"]]

@@ -112,27 +112,6 @@ def test_damage_is_never_backed_up(path: Path, tmp_path: Path, name: str) -> Non
     assert os.listdir(tmp_path) == [path.name]
 
 
-def test_a_full_disk_leaves_no_copy(path: Path, tmp_path: Path, run: Callable[..., str]) -> None:
-    with fpdb.create(path) as db:
-        list(db.add_many(Document(f"k{n}", fingerprint=n << 40) for n in range(3000)))
-    said = run(
-        """
-        import resource, signal
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        db = fpdb.open(argv[0])
-        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
-        try:
-            db.backup(argv[1])
-        except fpdb.StorageError as error:
-            print(type(error).__name__)
-        """,
-        path,
-        tmp_path / "copy",
-    )
-    assert said.strip()
-    assert os.listdir(tmp_path) == [path.name]
-
-
 def command(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "fpdb", *map(str, arguments)],

@@ -4,6 +4,7 @@ import itertools
 import os
 import random
 import shutil
+import tracemalloc
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from fpdb.documents import catalog
 from fpdb.documents.catalog import View
 from fpdb.documents.layout import read_layout
 from fpdb.maintenance import merge as merging
+from fpdb.maintenance import rebuild
 from fpdb.maintenance.check import check_view
 from fpdb.models import Problem
 from fpdb.storage import Environment
@@ -347,14 +349,6 @@ def test_what_the_check_finds_is_an_error(
     assert sorted(os.listdir(tmp_path)) == ["a", "b"]
 
 
-def test_a_name_that_is_too_long(paths: list[Path], tmp_path: Path) -> None:
-    for length in (256, 300):
-        with pytest.raises(fpdb.OpenError, match="too long") as caught:
-            fpdb.merge(paths, tmp_path / ("c" * length))
-        assert caught.value.hint
-    assert sorted(os.listdir(tmp_path)) == ["a", "b"]
-
-
 def test_the_check_pins_no_snapshot_and_keeps_no_file_open(
     paths: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -366,3 +360,29 @@ def test_the_check_pins_no_snapshot_and_keeps_no_file_open(
 
     monkeypatch.setattr(merging, "check", check)
     assert fpdb.merge(paths, tmp_path / "c").documents == 3
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("keys", ["text", "integer"])
+def test_memory_doesnt_grow_with_the_documents(
+    tmp_path: Path, keys: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merging, "check", lambda path, deep: iter(()))
+    monkeypatch.setattr(rebuild, "BLOCK", 1 << 12)
+    monkeypatch.setattr(catalog, "_BLOCK", 1 << 10)
+    peaks = []
+    for count in (100, 10_000, 30_000):  # the first time, other things are imported and kept
+        for name, first in (("a", 0), ("b", count // 2)):
+            with fpdb.build(tmp_path / f"{name}{count}", keys=keys, capacity=1000) as db:
+                numbers = np.random.default_rng(first).integers(0, 1 << 64, count, np.uint64)
+                names = range(first, first + count)
+                db.add_fingerprints(
+                    names if keys == "integer" else [f"k{n:09}" for n in names], numbers
+                )
+        pair = [tmp_path / f"{name}{count}" for name in "ab"]
+        tracemalloc.start()
+        fpdb.merge(pair, tmp_path / f"c{count}", memory=1 << 20, keep="first")
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[2] < 1.3 * peaks[1] + 1_000_000
+    assert peaks[2] < 4_000_000

@@ -1,16 +1,13 @@
 """The same pairs as packages that know nothing of fpdb."""
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
 import fpdb
 from fpdb.tables import Plan
-from fpdb.tables.plan import choose_plan, home_plan, nested_plan
+from fpdb.tables.plan import choose_plan
 
 pytestmark = pytest.mark.oracle
 
@@ -65,42 +62,6 @@ def pairs_of(path: Path, numbers: list[int], bits: int, plan: Plan, k: int) -> s
             for place, number in enumerate(numbers)
             for match in db.query_fingerprint(number, k=k)
         }
-
-
-@pytest.fixture(scope="module")
-def faiss() -> Iterator[Any]:
-    module = pytest.importorskip("faiss")
-    module.omp_set_num_threads(1)
-    return module
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-    ("bits", "plan"),
-    [
-        (32, choose_plan(32, 3)),
-        (64, choose_plan(64, 3)),
-        (64, choose_plan(64, 3, choose=2)),
-        (64, nested_plan(64, 3)),
-        (64, home_plan(64, 2, 16)),
-        (128, choose_plan(128, 3)),
-        (128, nested_plan(128, 2)),
-    ],
-    ids=lambda value: str(value) if isinstance(value, int) else value.name,
-)
-def test_faiss_finds_the_same_pairs(faiss: Any, tmp_path: Path, bits: int, plan: Plan) -> None:
-    numbers = planted(bits, 2000, bits)
-    packed = b"".join(number.to_bytes(bits // 8, "big") for number in numbers)
-    rows = np.frombuffer(packed, np.uint8).reshape(-1, bits // 8)
-    index = faiss.IndexBinaryFlat(bits)
-    index.add(rows)
-    for k in (plan.k, plan.k + 1):
-        # Its radius is exclusive.
-        limits, _, labels = index.range_search(rows, k + 1)
-        places = np.repeat(np.arange(len(numbers)), np.diff(limits.astype(np.int64)))
-        expected = set(zip(places.tolist(), labels.tolist(), strict=True))
-        assert len(expected) > len(numbers)  # more than each one with itself
-        assert pairs_of(tmp_path / f"k{k}", numbers, bits, plan, k) == expected
 
 
 @pytest.mark.parametrize("k", [1, 3, 5])

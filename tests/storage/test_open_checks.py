@@ -38,19 +38,6 @@ def test_what_is_no_database(tmp_path: Path) -> None:
     refused(tmp_path / "file", NotADatabaseError, "file is a file, expected the directory")
 
 
-@pytest.mark.parametrize("size", [1, 100, 4096, 4200])
-def test_a_file_cut_within_its_meta_pages(closed: Path, size: int) -> None:
-    os.truncate(closed / "data.mdb", size)
-    refused(closed, DamagedError, "is cut short")
-
-
-def test_a_file_cut_anywhere_behind_them(closed: Path) -> None:
-    size = (closed / "data.mdb").stat().st_size
-    for pages in (1, 2, 10, size // 4096 - 2):
-        os.truncate(closed / "data.mdb", size - pages * 4096)
-        refused(closed, DamagedError, f"is cut short: {size - pages * 4096:,} bytes found")
-
-
 def test_a_file_of_another_kind(closed: Path) -> None:
     data = (closed / "data.mdb").read_bytes()
     swapped = bytearray(data)  # the byte order
