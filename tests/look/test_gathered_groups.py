@@ -206,7 +206,7 @@ def test_who_was_first_is_said_only_where_dates_differ(source, day):
     lines = [json.loads(line) | {"day": day} for line in source.read_text().splitlines()]
     lines[0]["day"] = "2024-01-11"
     source.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    found, _ = report(source, date_field="day", host_field="url")
+    found, _ = report(source, reading=fpdb.Reading(date_field="day", host_field="url"))
     page = found.path.read_text()
     assert ">first at<" not in page
     assert "<tr><td>a.example</td><td>b.example</td><td>3</td>" in page
