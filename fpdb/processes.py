@@ -222,8 +222,8 @@ class KeptWorkers:
         """Return a process that is idle, or a new one, whose messages are dropped."""
         if sys.platform != "linux":
             raise InputError(
-                f"HTML, Parquet and Arrow are read on Linux only, found {sys.platform}: elsewhere "
-                "the memory of their readers can't be limited",
+                f"HTML, Word, Parquet and Arrow are read on Linux only, found {sys.platform}: "
+                "elsewhere the memory of their readers can't be limited",
                 hint="give plain text or JSON lines, or use a container",
             )
         try:

@@ -7,7 +7,6 @@ import fpdb
 from fpdb.cli import options, render
 from fpdb.cli.options import argument, option, require, takes
 from fpdb.fingerprint.digits import Base
-from fpdb.io.streams import read_text
 from fpdb.models import Comparison
 
 
@@ -45,7 +44,11 @@ def compare(
         entries = {"distance": f"{distance} of {recipe.bits} bits"} | near
         render.report(entries, {"distance": distance, "bits": recipe.bits} | near)
         return
-    _report(recipe, [*map(read_text, files or ()), *(texts or ())], k, every=every, show=show)
+    # What reads files takes long to import.
+    from fpdb.io.files import read_document
+
+    both = [*map(read_document, files or ()), *(texts or ())]
+    _report(recipe, both, k, every=every, show=show)
 
 
 def _verdict(found: Comparison, k: int | None) -> str | None:

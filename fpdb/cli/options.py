@@ -173,7 +173,8 @@ _SHARED: dict[str, Any] = {
         show_default=False,
     ),
     "format": option(
-        "--format FORMAT", "jsonl, tsv, csv, parquet, arrow, lines, text, html, warc; by suffix."
+        "--format FORMAT",
+        "jsonl, tsv, csv, parquet, arrow, lines, text, html, docx, odt, warc; by suffix.",
     ),
     "encoding": option("--encoding NAME", "Of texts and tables; default what the bytes say."),
     "delimiter": option(

@@ -20,6 +20,7 @@ from typing import TypeVar
 from fpdb.errors import InputError
 from fpdb.io import arrow, streams, tables
 from fpdb.io.html import Found, Page, finished, require_html
+from fpdb.io.office import office_text
 from fpdb.io.records import BadRecord, Reading, Record, UnfitError, json_object, picker
 from fpdb.io.streams import (
     Line,
@@ -47,6 +48,15 @@ PART_BYTES = 1 << 22
 # After this time of waiting for a slow source, the records that are there become a part.
 _PART_SECONDS = 1.0
 _ANY = Reading()
+# What makes a file that can be read of one that can't.
+_CURES = {
+    ".arc": "warcio recompress makes a WARC file of it",
+    ".pdf": "pdftotext a.pdf a.txt makes text of it",
+    ".doc": "save it as .docx, or as text",
+    ".rtf": "save it as .docx, or as text",
+    ".xls": "save it as CSV",
+    ".xlsx": "save it as CSV",
+}
 # How an array of objects begins.
 _ARRAY = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*\{")
 
@@ -56,7 +66,7 @@ class Format:
     """How the records of a file are found.
 
     `by_line` if each line can be read by itself, `by_path` if only a file on the disk can be read,
-    because it is read from its end, `is_document` if a file is one document.
+    because its reader seeks in it, `is_document` if a file is one document.
     """
 
     read: "Callable[[Source], Iterator[Found]]"
@@ -119,7 +129,7 @@ class Source:
         try:
             yield from self.format.read(self)
         except StreamError as error:
-            yield BadRecord(self.path, str(error))
+            yield BadRecord(self.path, str(error), error.hint)
 
 
 @dataclass(frozen=True)
@@ -148,6 +158,17 @@ def read_sources(sources: Iterable[Source]) -> Iterator[Record | BadRecord]:
     """Yield the records of some files."""
     for source in sources:
         yield from finished(source.found(), source.reading)
+
+
+def read_document(path: str) -> str:
+    """Read a file, or standard input ("-"), as one text: what isn't HTML or of Word is plain."""
+    streams.check_file(path)
+    form = streams.SUFFIXES.get(streams.suffix_of(path), "text")
+    form = _choose(path, replace(_ANY, format=form if FORMATS[form].is_document else "text"))
+    [found] = read_sources([Source(path, path, form, replace(_ANY, keyed=False))])
+    if isinstance(found, BadRecord):
+        raise InputError(f"{path} {found.reason}", hint=found.hint)
+    return found.text or ""
 
 
 def read_parts(
@@ -199,19 +220,18 @@ def _choose(path: str, reading: Reading, default: str | None = None) -> str:
     if form is None:
         raise InputError(
             f"{path}: found the suffix {suffix!r}, expected one of {', '.join(streams.SUFFIXES)}",
-            hint="warcio recompress makes a WARC file of it"
-            if suffix == ".arc"
-            else f"name its format: {', '.join(FORMATS)}",
-            parameter="" if suffix == ".arc" else "format",
+            hint=_CURES.get(suffix, f"name its format: {', '.join(FORMATS)}"),
+            parameter="" if suffix in _CURES else "format",
         )
     if FORMATS[form].is_table:
         tables.check_columns(reading)
     if FORMATS[form].by_path:
-        arrow.require()
+        if not FORMATS[form].is_document:
+            arrow.require()
         if path == "-" or streams.unpacked_name(path) != path:
             raise InputError(
-                f"{path}: Parquet and Arrow are read from files, found a stream",
-                hint="save it to a file, unpacked: they are packed inside",
+                f"{path}: {form} is read from files, found a stream",
+                hint="save it to a file, unpacked: it is packed inside",
             )
     # All texts are HTML, or none is.
     if form in ("html", "text") and reading.html != "auto":
@@ -434,6 +454,13 @@ def _text(source: Source) -> Iterator[Named]:
     yield 0, {"key": source.name, "text": text}, False
 
 
+def _office(source: Source) -> Iterator[Named]:
+    text = office_text(source.path, source.reading.max_bytes)
+    if source.progress:
+        source.progress(os.path.getsize(source.path))
+    yield 0, {"key": source.name, "text": text}, False
+
+
 def _html(source: Source) -> Iterator[Found]:
     data = streams.join_chunks(source.chunks(), source.reading.max_bytes)
     label = source.reading.encoding
@@ -459,11 +486,15 @@ FORMATS = {
     "lines": _format(_lines, by_line=True),
     "text": _format(_text, is_document=True),
     "html": Format(_html, is_document=True),
+    "docx": _format(_office, is_document=True, by_path=True),
+    "odt": _format(_office, is_document=True, by_path=True),
     "warc": Format(_warc),
 }
 
 
 _NONE = FileIdentity(0, 0)
+# So begin the names of files that programs write for themselves; the last are of an open Word.
+_HIDDEN = (".", "_", "~$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -484,9 +515,9 @@ class FolderEntry:
 def walk(root: str, left_out: Counter[str] | None = None) -> Iterator[FolderEntry]:
     """Yield all regular files, sorted, but no databases, and none that a link leads out to.
 
-    Nor those whose names begin with a dot or _, which programs write for themselves. What is left
-    out is counted. A link that leads to a file of the same directory counts as a file, one to a
-    folder doesn't: its files are found where they are.
+    Nor those that programs write for themselves: whose names begin with a dot, _ or ~$. What is
+    left out is counted. A link that leads to a file of the same directory counts as a file, one to
+    a folder doesn't: its files are found where they are.
     """
     real = os.path.join(os.path.realpath(root), "")
     others: Counter[str] = Counter() if left_out is None else left_out
@@ -508,7 +539,7 @@ def walk(root: str, left_out: Counter[str] | None = None) -> Iterator[FolderEntr
                 if DATA_FILE in names:
                     others["databases"] += 1
                     continue
-                shown = [name for name in names if not name.startswith((".", "_"))]
+                shown = [name for name in names if not name.startswith(_HIDDEN)]
                 others["hidden files, or with _"] += len(names) - len(shown)
                 pending += [
                     FolderEntry(os.path.join(entry.path, name), f"{entry.name}/{name}".lstrip("/"))
@@ -527,8 +558,9 @@ def path_names(paths: Paths) -> list[str]:
     for given in [paths] if isinstance(paths, str | os.PathLike) else paths:
         path, found = os.fspath(given), []
         if glob.has_magic(path) and not os.path.lexists(path):
-            found = sorted(glob.glob(path, recursive=True))
-        names += [each for each in found if not os.path.basename(each).startswith("_")] or [path]
+            matching = sorted(glob.glob(path, recursive=True))
+            found = [each for each in matching if not os.path.basename(each).startswith(_HIDDEN)]
+        names += found or [path]
     return names
 
 

@@ -24,8 +24,8 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # How files begin that aren't text, but may lack NULs there, and what to do with them.
 _MAGIC = {
     b"%PDF-": "is a PDF: pdftotext a.pdf a.txt makes text of it",
-    b"PK\x03\x04": "is an archive, as Word and Excel write them: save it as text, HTML or CSV",
-    b"\xd0\xcf\x11\xe0": "is a document of an old Word or Excel: save it as text, HTML or CSV",
+    b"PK\x03\x04": "is an archive: Word's are read as .docx, tables of Excel as CSV",
+    b"\xd0\xcf\x11\xe0": "is a document of an old Word or Excel: save it as .docx, text or CSV",
     b"\x1f\x8b": "is packed by gzip: unpack it, or give its name the suffix .gz",
     b"\x28\xb5\x2f\xfd": "is packed by zstd: unpack it, or give its name the suffix .zst",
     b"\x89PNG": "is a picture",
@@ -58,6 +58,8 @@ SUFFIXES = {
     ".html": "html",
     ".htm": "html",
     ".xhtml": "html",
+    ".docx": "docx",
+    ".odt": "odt",
     ".warc": "warc",
 }
 
@@ -347,14 +349,8 @@ def join_chunks(data: Iterable[bytes], largest: int) -> bytes:
     for chunk in data:
         found += chunk
         if len(found) > largest:
-            raise _too_long(largest)
+            raise too_long(largest)
     return bytes(found)
-
-
-def read_text(path: str, largest: int = LARGEST_TEXT) -> str:
-    """Read one file, or standard input ("-"), as one text."""
-    with named(path):
-        return one_text(path, text_chunks(path), largest)
 
 
 def read_lines(
@@ -369,7 +365,7 @@ def read_lines(
                     raise StreamError(NOT_DECODED)
             if isinstance(line, TooLong):
                 with named(f"{path}:{number}"):
-                    raise _too_long(largest)
+                    raise too_long(largest)
             yield line.rstrip("\r")
 
 
@@ -397,7 +393,8 @@ def explained() -> Iterator[None]:
         ) from None
 
 
-def _too_long(largest: int) -> StreamError:
+def too_long(largest: int) -> StreamError:
+    """Return the error that a text has more than `largest` bytes."""
     return StreamError(
         f"holds more than {largest} bytes in one text",
         "cut it into parts; is each text on a line of its own?",

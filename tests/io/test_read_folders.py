@@ -8,9 +8,8 @@ import pytest
 
 import fpdb
 from fpdb.errors import InputError
-from fpdb.io.files import read_records, size_of
+from fpdb.io.files import read_document, read_records, size_of
 from fpdb.io.records import BadRecord, Reading
-from fpdb.io.streams import read_text
 
 
 def fill(folder, **files):
@@ -63,12 +62,13 @@ def test_what_holds_no_documents_is_left_out_and_counted(tmp_path, caplog):
         a_txt=b"text",
         b_jsonl=b'{"id": "k", "text": "t"}',
         x_jpg=b"\xff\xd8\xff\xe0\0\x10JFIF\0",
-        store__y_docx=b"PK\x03\x04\x14" + b"x" * 40,
+        store__y_zip=b"PK\x03\x04\x14" + b"x" * 40,
         z_pdf=b"%PDF-1.7 " + b"x" * 40,
         store__other=b"a NUL\0",
         utf16_txt="text".encode("utf-16"),
         _hidden=b"text",
     )
+    (tmp_path / "~$open.docx").touch()
     (tmp_path / "_SUCCESS").touch()
     (tmp_path / "_temporary").mkdir()
     (tmp_path / "_temporary" / "part.jsonl").write_bytes(b"{}")
@@ -77,7 +77,7 @@ def test_what_holds_no_documents_is_left_out_and_counted(tmp_path, caplog):
     assert [getattr(record, "key", None) for record in found] == ["a.txt", "k", "utf16.txt"]
     assert found[-1].text == "text"
     assert sum(told) == size_of(str(tmp_path))
-    counts = "databases 1, files that aren't text 4, hidden files, or with _ 3"
+    counts = "databases 1, files that aren't text 4, hidden files, or with _ 4"
     assert [record.getMessage() for record in caplog.records] == [
         f"{tmp_path}/utf16.txt: read as utf-16-le",
         f"{tmp_path}: left out: {counts}",
@@ -88,7 +88,7 @@ def test_what_holds_no_documents_is_left_out_and_counted(tmp_path, caplog):
     ("content", "cure"),
     [
         (b"%PDF-1.7 x", "pdftotext"),
-        (b"PK\x03\x04 x", "save it as text"),
+        (b"PK\x03\x04 x", "as .docx"),
         (b"x" * 4000 + b"\0 x", "export it"),
     ],
 )
@@ -98,7 +98,7 @@ def test_what_is_no_text_is_refused_by_name(tmp_path, content, cure):
     assert bad.reason.startswith("isn't text: ")
     assert cure in bad.reason
     with pytest.raises(InputError, match="isn't text"):
-        read_text(str(tmp_path / "named.txt"))
+        read_document(str(tmp_path / "named.txt"))
 
 
 def test_a_format_for_all(tmp_path):
