@@ -8,7 +8,7 @@ from hypothesis import settings
 from served import served
 from tiers import TIER, examples
 
-pytest_plugins = ["browsers", "costs"]
+pytest_plugins = ["browsers", "costs", "scripts"]
 
 # Processes in the background of a script ignore SIGINT, and so would those that the tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -7,7 +7,6 @@ import pickle
 import re
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -475,16 +474,3 @@ def test_a_handle_is_pickled_as_its_path(db: Database, path: Path) -> None:
     with fpdb.open(path, readonly=True) as reader, pickle.loads(pickle.dumps(reader)) as again:
         assert again.readonly
         assert list(again) == ["a", "b"]
-
-
-def test_threads_share_a_handle(db: Database) -> None:
-    def work(number: int) -> None:
-        for turn in range(15):
-            text = f"{TEXT} {number} {turn}"
-            db.add(f"{number}-{turn}", text)
-            assert f"{number}-{turn}" in keys_of(db.query(text, k=0))
-
-    with ThreadPoolExecutor(6) as pool:
-        list(pool.map(work, range(6)))
-    assert len(db) == 90
-    assert list(db.check()) == []

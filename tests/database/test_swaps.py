@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,6 @@ import fpdb
 from fpdb import Database, Document, MovedError, Recipe
 from fpdb.storage import drafts
 
-Start = Callable[..., subprocess.Popen[str]]
 Run = Callable[..., str]
 
 TEXT = "nine words of a text that is long enough"
@@ -192,63 +190,6 @@ def test_a_kill_at_the_exchange_leaves_one_of_both(
     db.compact()
     assert os.listdir(path.parent) == [path.name]
     assert keys_at(path) == {"a"}
-
-
-SERVER = """
-db = fpdb.open(argv[0])
-add = "some words that are enough for it "
-len(db)
-for worker in range(4):
-    if os.fork() == 0:
-        count = 0
-        while os.path.exists(argv[1]):
-            key = f"{worker} {count}"
-            try:
-                db.add(key, add + key)
-                os.write(1, f"{key}\\n".encode())
-                assert db.get(key) is not None and db.query(add + key), key
-            except fpdb.MovedError:
-                os._exit(7)
-            count += 1
-        os._exit(0)
-codes = [os.waitstatus_to_exitcode(os.wait()[1]) for _ in range(4)]
-print("codes", *codes, flush=True)
-"""
-
-
-@pytest.mark.process
-def test_workers_of_a_server_go_on_while_it_is_compacted(
-    db: Database, path: Path, start: Start
-) -> None:
-    add(db, "first")
-    works = path.with_name("works")
-    works.touch()
-    server = start(SERVER, path, works)
-    assert server.stdout is not None
-    said = []
-    for _ in range(6):
-        said += [server.stdout.readline().strip() for _ in range(8)]
-        db.compact()
-    works.unlink()
-    *more, codes = (line.strip() for line in server.stdout)
-    assert codes == "codes 0 0 0 0", server.stderr and server.stderr.read()
-    assert {*said, *more, "first"} == keys_at(path)
-
-
-@pytest.mark.process
-def test_a_swap_to_another_recipe_ends_all_workers_of_a_server(
-    db: Database, path: Path, start: Start
-) -> None:
-    add(db, "first")
-    other = made(path.with_name("other"), fpdb.recipe("char-4"))
-    server = start(SERVER, path, path)
-    assert server.stdout is not None
-    said = [server.stdout.readline().strip() for _ in range(8)]
-    db.swap(other)
-    *more, codes = (line.strip() for line in server.stdout)
-    assert codes == "codes 7 7 7 7", server.stderr and server.stderr.read()
-    assert keys_at(path) == set()
-    assert {*said, *more, "first"} == keys_at(other)
 
 
 @pytest.fixture

@@ -43,13 +43,6 @@ def child_that(body: str) -> str:
     )
 
 
-def zero(path: Path, *pages: int) -> None:
-    with (path / "data.mdb").open("r+b") as file:
-        for page in pages:
-            file.seek(page * PAGE)
-            file.write(bytes(PAGE))
-
-
 def test_an_error_of_opening_comes_as_it_is(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "_CODE", child_that("raise AccessError('no', hint='go')"))
     with pytest.raises(AccessError, match="no") as caught:
@@ -76,19 +69,6 @@ def test_a_file_that_cannot_be_opened_is_a_problem(path: Path) -> None:
     [problem] = fpdb.check(path)
     assert problem.where == "data.mdb"
     assert "is cut short" in problem.what
-
-
-@pytest.mark.full
-def test_any_lost_page_is_found_and_this_process_lives(path: Path, tmp_path: Path) -> None:
-    with fpdb.open(path) as db:
-        db.backup(tmp_path / "full")  # which has no free pages
-    path = tmp_path / "full"
-    pages = (path / "data.mdb").stat().st_size // PAGE
-    whole = (path / "data.mdb").read_bytes()
-    for page in range(2, pages, max(pages // 8, 1)):
-        zero(path, page)
-        assert list(fpdb.check(path, deep=True)), page
-        (path / "data.mdb").write_bytes(whole)
 
 
 @pytest.mark.parametrize("name", ["SIGSEGV", "SIGXCPU"])

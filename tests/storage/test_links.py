@@ -210,7 +210,7 @@ def test_who_reads_without_a_lock_file_detects_writers(
     start: Start, line: Line, public: Path, commits: int, outcome: str
 ) -> None:
     script = AS_NOBODY + "attempt(readonly=True)\nprint('ends well')"
-    reader = start(script, public, 1, stdin=subprocess.PIPE)
+    reader = start(script, public, 1)
     assert line(reader).startswith("read 1000")
     assert line(reader) == "waits"
     write(public, commits)

@@ -72,7 +72,7 @@ def write(path: Path, first: int, commits: int) -> None:
 def test_a_reader_that_was_first_sees_what_is_written(
     layered: Path, start: Start, line: Line, user: int
 ) -> None:
-    reader = start(READER, layered, user, stdin=subprocess.PIPE)
+    reader = start(READER, layered, user)
     assert reader.stdin
     assert int(line(reader)) == DOCUMENTS
     for first, commits in ((0, 1), (1, 3), (4, 1)):
@@ -85,6 +85,6 @@ def test_a_reader_that_was_first_sees_what_is_written(
 def test_reading_another_users_makes_no_copy(layered: Path, start: Start, line: Line) -> None:
     for file in (layered.parents[1] / "lower" / "db").iterdir():
         os.chown(file, 65534, 65534)
-    reader = start(READER, layered, 0, stdin=subprocess.PIPE)
+    reader = start(READER, layered, 0)
     assert int(line(reader)) == DOCUMENTS
     assert not list((layered.parents[1] / "upper").rglob("*.mdb"))

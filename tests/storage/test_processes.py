@@ -213,7 +213,7 @@ def test_two_processes_write_in_turns(closed: Path, start: Start, line: Line) ->
         turns += 1
     print(turns)
     """
-    writers = [start(script, closed, stdin=subprocess.PIPE) for _ in range(2)]
+    writers = [start(script, closed) for _ in range(2)]
     for writer in writers:
         assert line(writer) == "ready"
     for writer in writers:

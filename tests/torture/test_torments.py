@@ -31,7 +31,7 @@ SHORT: dict[str, tuple[int, dict[str, Any], int, list[str]]] = {
     "memory": (30, {}, 30, ["ingest"]),
     "greedy": (18, GREEDY, 18, ["bodies, with a token"]),
 }
-IN_THE_GATE = {"kills": 5, "processes": 5, "arrow": 60}
+IN_THE_GATE = {"kills": 5, "processes": 5, "swaps": 5, "arrow": 60}
 
 
 @pytest.mark.process
