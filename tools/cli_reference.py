@@ -6,6 +6,7 @@ The page is checked in, so that it can be read without a build; a test says when
 import contextlib
 import inspect
 import io
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
@@ -20,7 +21,7 @@ from fpdb.cli.app import program
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "cli.md"
 WIDTH = 100
 # Options of more commands than this are described once for all.
-FEW = 2
+FEW = 1
 # Of those that a larger share of the commands have, only the other commands are listed.
 MOST = 0.8
 INTRODUCTION = """\
@@ -33,7 +34,7 @@ which it only names: `--help-all` prints all. Options follow the command.
 
 ## Shared options
 
-They mean the same in each command that names them.
+They mean the same in each command that names them, perhaps with its own default in parentheses.
 """
 
 
@@ -104,7 +105,8 @@ def _section(described: Command, shared: dict[tuple[str, str], list[str]]) -> st
         if details is None:
             own.append(_line(*each[1:]))
         elif each.name and not any(text.startswith("In every") for text in details):
-            names.append(f"`{each.name}`{'' if details else f' {each.limits}'}".rstrip())
+            default = re.search(r"default: ([^];]+)", each.limits)
+            names.append(f"`{each.name}`{f' ({default[1]})' if default and not details else ''}")
     if own:
         parts.append("\n".join(own))
     if names:
