@@ -232,26 +232,18 @@ class Catalog(ABC):
 
     def sides(self, txn: ReadTransaction, ids: Column) -> Side:
         """Return what texts are compared by, given the sorted ids of their documents."""
-        values = self._values(txn, ids)
+        packed = ids.astype(">u8").tobytes()
+        keys = [packed[at : at + ID_BYTES] for at in range(0, len(packed), ID_BYTES)]
+        read = txn.get_many("documents", keys)
+        values = [value for value in read if value is not None]
+        if len(values) < len(read):
+            raise DamagedError(f"the document {ids[read.index(None)]} isn't there")
         require_all_intact(values, ids.tolist())
         found, marks, fingerprints = marks_in(ids, values, self._bits)
         if len(found) < len(ids):
             raise DamagedError("a short text is in the bands")
         digests = np.ascontiguousarray(marks[:, :DIGEST_BYTES]).view(np.uint64)
         return Side(fingerprints, digests, np.ascontiguousarray(marks[:, DIGEST_BYTES:]))
-
-    def packed(self, txn: ReadTransaction, ids: Column) -> list[bytes]:
-        """Return the records of documents with texts as they are stored, by their ids."""
-        return [bytes(value) for value in self._values(txn, ids)]
-
-    def _values(self, txn: ReadTransaction, ids: Column) -> list[memoryview]:
-        packed = ids.astype(">u8").tobytes()
-        keys = [packed[at : at + ID_BYTES] for at in range(0, len(packed), ID_BYTES)]
-        found = txn.get_many("documents", keys)
-        values = [value for value in found if value is not None]
-        if len(values) < len(found):
-            raise DamagedError(f"the document {ids[found.index(None)]} isn't there")
-        return values
 
     def named(self, txn: ReadTransaction, number: int) -> Stored:
         """Return the record of a document that is stored; of an integer key without one, the key.

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +17,7 @@ from fpdb.tables.bits import Fingerprints, to_array
 Shares = NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
-class Side:
+class Side(NamedTuple):
     """Some texts by their fingerprints, digests and sketches; a missing one is all zeros."""
 
     fingerprints: Fingerprints

@@ -11,21 +11,29 @@ import numpy as np
 from fpdb.arrays import Column, Marks, Places, Rows, joined, ranked, run_starts
 from fpdb.documents.catalog import View
 from fpdb.documents.lookup import Search
-from fpdb.documents.similarity import Known, Shares, Side, jaccard
+from fpdb.documents.similarity import Shares, Side, jaccard
 from fpdb.fingerprint.sketches import has_sketch, least_estimate, mix
-from fpdb.joins.columns import TextColumns
 from fpdb.joins.join import near_pairs
 from fpdb.joins.keep import newest_field, require_dated, time_of
-from fpdb.joins.pairs import NO_IDS, keys_of, shared_rows, similar_among, similar_pairs
-from fpdb.models import DIGEST_BYTES, Cluster
+from fpdb.joins.pairs import (
+    NO_IDS,
+    JoinedTexts,
+    StoredTexts,
+    keys_of,
+    shared_rows,
+    side_of_stored,
+    similar_pairs,
+)
+from fpdb.models import Cluster
 from fpdb.progress import tracked
 from fpdb.storage.format import Stored
 from fpdb.storage.origin import unpack_meta
-from fpdb.tables.bands import Bands
 from fpdb.tables.bits import as_words, distances
 
 # Connections held before they are replaced by one for each document.
 _CONNECTIONS = 1 << 20
+# Documents that are read at once.
+_READ = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +68,7 @@ def find_clusters(
     ids, labels = (
         _near(view, search.k, jobs)
         if search.similarity is None
-        else _similar(view, search.similarity, jobs)[:2]
+        else _similar(StoredTexts(view), search.similarity, jobs)[:2]
     )
     order = np.argsort(labels, kind="stable")
     starts = [*run_starts(labels[order]).tolist(), len(ids)]
@@ -71,7 +79,7 @@ def find_clusters(
             named = (view.catalog.named(view.txn, number) for number in numbers.tolist())
             values = np.array([_value(document, field) for document in named])
             dated = dated or bool(values.max() > -math.inf)
-        side = _side_of(view, numbers) if tight else None
+        side = side_of_stored(view, numbers) if tight else None
         while len(left) > 1:
             best = left[values[left].argmax()]
             near = left >= 0 if side is None else _are_near(side, best, left, search)
@@ -89,11 +97,6 @@ def _value(document: Stored, field: str) -> float:
         return document.characters
     meta: Any = unpack_meta(document.meta)
     return time_of(field, meta.get(field) if isinstance(meta, dict) else None)
-
-
-def _side_of(view: View, ids: Column) -> Side:
-    documents = [view.catalog.named(view.txn, number) for number in ids.tolist()]
-    return Known.of(documents, view.index.plan.bits).side
 
 
 def _are_near(side: Side, best: int, left: Places, search: Search) -> Marks:
@@ -130,67 +133,19 @@ def _near(view: View, k: int, jobs: int) -> tuple[Column, Places]:
 
 def find_clustering(view: View, search: Search, jobs: int = 1) -> Iterator[Clustering]:
     """Yield the clusters, as columns: all at once."""
-    pairs = _PairTally()
-    if search.similarity is None:
-        ids, firsts = _near(view, search.k, jobs)
-        yield Clustering(ids, firsts, np.arange(len(ids)), np.ones(len(ids)), pairs.shares)
+    if search.similarity is not None:
+        yield clustering_of(StoredTexts(view), search.similarity, jobs)
         return
-    ids, firsts, copies = _similar(view, search.similarity, jobs, pairs.add)
-    named = (view.catalog.named(view.txn, number).digest for number in ids.tolist())
-    packed = b"".join([digest.ljust(DIGEST_BYTES, b"\0") for digest in named])
-    digests = np.frombuffer(packed, np.uint64).reshape(-1, DIGEST_BYTES // 8)
-    yield _clustering(ids, firsts, copies, digests, pairs)
+    ids, firsts = _near(view, search.k, jobs)
+    yield Clustering(ids, firsts, np.arange(len(ids)), np.ones(len(ids)), _PairTally().shares)
 
 
-def clustering_of(texts: TextColumns, shape: Bands, similarity: float) -> Clustering:
-    """Return the clusters of texts in columns by their places; a short one is in none."""
-    [usable] = (~texts.short).nonzero()
-    originals = usable[_first_equal(texts.side, usable)]
-    copied = originals != usable
-    forest, pairs, rest = _Forest(1), _PairTally(), usable[~copied]
-    forest.connect([originals[copied].astype(np.uint64)], [usable[copied].astype(np.uint64)])
-    for own, other, shares in similar_among(texts[rest].side, shape, similarity):
-        first, second = rest[own].astype(np.uint64), rest[other].astype(np.uint64)
-        forest.connect([first], [second])
-        pairs.add(first, second, shares)
-    [ids], firsts = forest.trees()
-    digests = texts.side.digests[ids.astype(np.int64)]
-    return _clustering(ids, firsts, usable[copied].astype(np.uint64), digests, pairs)
-
-
-def _first_equal(side: Side, places: Places) -> Places:
-    """Return for each of some texts the first that has its fingerprint and sketch, or its digest.
-
-    It is one of these, by its number among them.
-    """
-    unsketched = np.where(has_sketch(side.sketches)[:, None], np.uint64(0), side.digests)
-    columns = [
-        *as_words(side.fingerprints),
-        *side.sketches.view(np.uint64).T,
-        *unsketched.T,
-    ]
-    columns = [column[places] for column in columns]
-    hashed = np.zeros(len(places), np.uint64)
-    for column in columns:
-        hashed = mix(hashed ^ column)
-    first = _first_of_each([hashed])
-    # Two that differ may have one hash, by chance.
-    same = np.logical_and.reduce([column[first] == column for column in columns])
-    return np.where(same, first, np.arange(len(places)))
-
-
-def _first_of_each(rows: Rows) -> Places:
-    """Return for each row the first one that equals it."""
-    distinct, names = ranked(rows)
-    first = np.full(len(distinct[0]), len(names))
-    np.minimum.at(first, names, np.arange(len(names)))
-    return first[names]
-
-
-def _clustering(
-    ids: Column, firsts: Places, copies: Column, digests: Column, pairs: "_PairTally"
-) -> Clustering:
-    """Return clusters with the texts that their documents share, given the digests of these."""
+def clustering_of(texts: JoinedTexts, similarity: float, jobs: int = 1) -> Clustering:
+    """Return the clusters of texts, with the texts that their documents share."""
+    pairs = _PairTally()
+    ids, firsts, copies = _similar(texts, similarity, jobs, pairs.add)
+    parts = range(0, max(len(ids), 1), _READ)
+    digests = np.concatenate([texts.side(ids[at : at + _READ]).digests for at in parts])
     own = np.arange(len(ids))
     same = _first_of_each([firsts.astype(np.uint64), *digests.T])
     originals = np.where(digests.any(axis=1), same, own)
@@ -200,6 +155,31 @@ def _clustering(
     for some, shares in pairs.reduced():
         least[ids.searchsorted(some)] = shares
     return Clustering(ids, firsts, originals, least, pairs.shares)
+
+
+def _first_equal(side: Side) -> Places:
+    """Return for each document the first one that has its fingerprint and sketch.
+
+    Of a document without a sketch, the digest of the text counts.
+    """
+    sketched = has_sketch(side.sketches)
+    unsketched = np.where(sketched[:, np.newaxis], np.uint64(0), side.digests)
+    columns = [*as_words(side.fingerprints), *side.sketches.view(np.uint64).T, *unsketched.T]
+    hashed = np.zeros(len(sketched), np.uint64)
+    for column in columns:
+        hashed = mix(hashed ^ column)
+    first = _first_of_each([hashed])
+    # Two that differ may have one hash, by chance.
+    same = np.logical_and.reduce([column[first] == column for column in columns])
+    return np.where(same & (sketched | unsketched.any(axis=1)), first, np.arange(len(first)))
+
+
+def _first_of_each(rows: Rows) -> Places:
+    """Return for each row the first one that equals it."""
+    distinct, names = ranked(rows)
+    first = np.full(len(distinct[0]), len(names))
+    np.minimum.at(first, names, np.arange(len(names)))
+    return first[names]
 
 
 class _PairTally:
@@ -233,7 +213,7 @@ class _PairTally:
 
 
 def _similar(
-    view: View,
+    texts: JoinedTexts,
     similarity: float,
     jobs: int,
     on_pairs: Callable[[Column, Column, Shares], object] = lambda *_: None,
@@ -245,33 +225,17 @@ def _similar(
     """
     forest = _Forest(1)
     copies = [NO_IDS]
-    for *words, ids in shared_rows(view, view.index.home):
-        starts = run_starts(*words)
-        groups = np.repeat(ids[starts], np.diff(starts, append=len(ids)))
-        originals = _first_alike(view, ids, groups)
+    for ids, side in texts.sharing():
+        originals = ids[_first_equal(side)]
         copied = originals != ids
         forest.connect([originals[copied]], [ids[copied]])
         copies.append(ids[copied])
     copied_ids = np.sort(np.concatenate(copies))
-    for found in similar_pairs(view, similarity, jobs, copied_ids):
+    for found in similar_pairs(texts, similarity, jobs, copied_ids):
         forest.connect([found.first], [found.second])
         on_pairs(found.first, found.second, found.shares)
     [ids], trees = forest.trees()
     return ids, trees, copied_ids
-
-
-def _first_alike(view: View, ids: Column, groups: Column) -> Column:
-    """Return for each document the first one of its group that has the same sketch.
-
-    Of a document without a sketch, the digest of the text counts.
-    """
-    found: list[int] = []
-    first: dict[tuple[int, bytes], int] = {}
-    for number, group in zip(ids.tolist(), groups.tolist(), strict=True):
-        stored = view.catalog.named(view.txn, number)
-        likeness = stored.sketch or stored.digest
-        found.append(first.setdefault((group, likeness), number) if likeness else number)
-    return np.array(found, np.uint64)
 
 
 class _Forest:

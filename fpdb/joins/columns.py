@@ -188,8 +188,7 @@ class TextColumns:
     @property
     def columns(self) -> list[NDArray[Any]]:
         """All columns."""
-        side = self.side
-        return [side.fingerprints, side.digests, side.sketches, self.short]
+        return [*self.side, self.short]
 
     def __len__(self) -> int:
         return len(self.short)

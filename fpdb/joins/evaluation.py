@@ -16,7 +16,7 @@ from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe, preset
 from fpdb.fingerprint.sketches import has_sketch
 from fpdb.joins.join import near_rows
-from fpdb.joins.pairs import similar_among
+from fpdb.joins.pairs import TextsInColumns, similar_pairs
 from fpdb.joins.truth import KnownPair, Truth, listed_truth, shingle_truth
 from fpdb.models import (
     Batch,
@@ -271,8 +271,9 @@ def _similar(
     numbers = tracked(usable.tolist(), f"digest by {recipe.name}", "text", len(usable))
     digests = [recipe.digest(texts[number]) for number in numbers]
     side = side_of(batch.fingerprints[usable], digests, batch.sketches[usable])
-    for own, other, _ in similar_among(side, choose_bands(similarity, len(texts)), similarity):
-        yield usable[own], usable[other]
+    compared = TextsInColumns(side, choose_bands(similarity, len(texts)), np.arange(len(usable)))
+    for found in similar_pairs(compared, similarity):
+        yield usable[found.first.astype(np.int64)], usable[found.second.astype(np.int64)]
 
 
 def _distances(batch: Batch, first: Places, second: Places) -> Places:

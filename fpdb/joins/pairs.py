@@ -1,7 +1,7 @@
 """Pairs of documents: of those that share a fingerprint, and of those with near fingerprints."""
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,8 +29,8 @@ from fpdb.fingerprint.sketches import least_estimate
 from fpdb.joins.join import NearPairs, complete_buckets, near_pairs
 from fpdb.models import Key, Pair
 from fpdb.progress import tracked
-from fpdb.storage.format import unpack_record
-from fpdb.tables.bands import Bands
+from fpdb.storage.format import Stored
+from fpdb.tables.bands import Bands, sorted_rows
 from fpdb.tables.bits import distances
 from fpdb.tables.sorted_pages import NumberPages
 from fpdb.threads import mapped
@@ -39,10 +39,8 @@ from fpdb.threads import mapped
 _ROWS = 1 << 19
 # Pairs of fingerprints whose documents are looked up at once.
 _NEAR = 1 << 18
-# Pairs of documents that are made at once.
+# Pairs of documents that are made and compared at once.
 _PAIRS = 1 << 15
-# Bytes of documents that are compared at once, with their metadata, if all are about as large.
-_BYTES = 1 << 25
 # Pairs of documents that agree in a band, which are held to find those that agree in several.
 _HELD = 1 << 22
 # The next documents that each one of a crowd meets, which shares a band and so boilerplate.
@@ -50,18 +48,68 @@ MOST_MET = 1_000
 NO_IDS: Column = np.empty(0, np.uint64)
 
 
+class StoredTexts:
+    """The texts of a database, which bands find."""
+
+    def __init__(self, view: View) -> None:
+        if view.index.bands is None:
+            raise DamagedError("a database without bands was queried for similar texts")
+        self.shape, self.bits = view.index.bands.shape, view.index.plan.bits
+        self._pages, self._view = view.index.bands.pages, view
+
+    def rows(self) -> Iterator[Rows]:
+        """Yield the rows of the bands, numbers and ids, sorted; equal numbers in one block."""
+        return shared_rows(self._view, self._pages)
+
+    def sharing(self) -> Iterator[tuple[Column, Side]]:
+        """Yield the documents that share a fingerprint; those with the same one in one block."""
+        for *_, ids in shared_rows(self._view, self._view.index.home):
+            yield ids, side_of_stored(self._view, ids)
+
+    def side(self, ids: Column) -> Side:
+        """Return what texts are compared by, given their sorted ids."""
+        return self._view.catalog.sides(self._view.txn, ids)
+
+
+class TextsInColumns:
+    """Texts in columns, by their places."""
+
+    def __init__(self, columns: Side, shape: Bands, compared: Places) -> None:
+        """Take columns of which only some places are compared."""
+        self.shape, self.bits = shape, 64 * columns.fingerprints.ndim
+        self._columns, self._ids = columns, compared.astype(np.uint64)
+
+    def rows(self) -> Iterator[Rows]:
+        """Yield the rows of the bands, numbers and places, sorted."""
+        side = self.side(self._ids)
+        numbers, marks = self.shape.columns(side.sketches, side.digests)
+        yield sorted_rows([numbers[marks], self._ids[marks.nonzero()[0]]])
+
+    def sharing(self) -> Iterator[tuple[Column, Side]]:
+        """Yield all texts, as some may share a fingerprint."""
+        yield self._ids, self.side(self._ids)
+
+    def side(self, ids: Column) -> Side:
+        """Return what texts are compared by."""
+        fingerprints, digests, sketches = self._columns
+        places = ids.astype(np.int64)
+        return Side(fingerprints[places], digests[places], sketches[places])
+
+
+JoinedTexts = StoredTexts | TextsInColumns
+
+
 class SimilarPairs(NamedTuple):
-    """Pairs of documents that are similar enough: their ids and keys, and how near they are."""
+    """Pairs of documents that are similar enough: their ids, and how near they are."""
 
     first: Column
     second: Column
-    keys: list[tuple[Key, Key]]
     distances: NDArray[np.uint8]
     shares: Shares
 
 
 class _Meeting(NamedTuple):
-    """Pairs of documents that agree in bands, as places among the ids, with packed documents.
+    """Pairs of documents that agree in bands, as places among the ids.
 
     Those are to be found by numbers from `low` to `high`; others are met elsewhere.
     """
@@ -69,72 +117,58 @@ class _Meeting(NamedTuple):
     low: np.uint64
     high: np.uint64
     ids: Column
-    records: list[bytes]
+    side: Side
     own: Places
     other: Places
 
 
 def find_pairs(view: View, search: Search, jobs: int = 1) -> Iterator[Pair]:
     """Yield all pairs of documents near each other, each once."""
-    if search.similarity is None:
-        for *sides, apart in _near_documents(view, search.k, jobs):
-            [ids], names = ranked([np.concatenate(sides)])
-            keys = keys_of(view, ids)
-            first, second = np.split(names, 2)
-            for a, b, distance in zip(first.tolist(), second.tolist(), apart.tolist(), strict=True):
-                yield Pair(keys[a], keys[b], distance, None)
-        return
-    for found in similar_pairs(view, search.similarity, jobs):
-        rows = (found.keys, found.distances.tolist(), found.shares.tolist())
-        for (key, other), distance, share in zip(*rows, strict=True):
-            yield Pair(key, other, distance, share)
+    found: Iterator[Sequence[NDArray[Any]]] = (
+        _near_documents(view, search.k, jobs)
+        if search.similarity is None
+        else similar_pairs(StoredTexts(view), search.similarity, jobs)
+    )
+    for first, second, apart, *shares in found:
+        [ids], names = ranked([np.concatenate([first, second])])
+        keys = keys_of(view, ids)
+        own, other = (half.tolist() for half in np.split(names, 2))
+        values = shares[0].tolist() if shares else [None] * len(own)
+        for a, b, distance, share in zip(own, other, apart.tolist(), values, strict=True):
+            yield Pair(keys[a], keys[b], distance, share)
 
 
 def similar_pairs(
-    view: View, similarity: float, jobs: int = 1, copies: Column = NO_IDS
+    texts: JoinedTexts, similarity: float, jobs: int = 1, copies: Column = NO_IDS
 ) -> Iterator[SimilarPairs]:
-    """Yield the pairs of similar documents except those of `copies`, which are sorted ids.
+    """Yield the pairs of similar texts except those of `copies`, which are sorted ids.
 
     Those are compared that agree in a band, each pair once: where the first of its bands is read
     that isn't crowded, or else the first of all. With several `jobs`, others compare what this
     thread reads, so that all is of one moment.
     """
-    bands = view.index.bands
-    if bands is None:
-        raise DamagedError("a database without bands was queried for similar texts")
-    shape, bits, least = bands.shape, view.index.plan.bits, least_estimate(similarity)
-    crowds = _crowds(view, bands.pages)
+    least = least_estimate(similarity)
+    crowds = np.concatenate([NO_IDS, *(_crowded(numbers) for numbers, _ in texts.rows())])
 
     def compare(met: _Meeting) -> SimilarPairs:
-        records = zip(met.records, met.ids.tolist(), strict=True)
-        known = Known.of([unpack_record(*record, bits) for record in records], bits)
-        rows = shape.columns(known.side.sketches, known.side.digests)
+        side = met.side
+        rows = texts.shape.columns(side.sketches, side.digests)
         chosen = _meeting_at(rows, crowds, met.own, met.other)
-        shares = jaccard(known.side, met.own, known.side, met.other)
+        shares = jaccard(side, met.own, side, met.other)
         kept = (chosen >= met.low) & (chosen <= met.high) & (shares >= least)
         own, other = met.own[kept], met.other[kept]
-        numbers, keys = known.side.fingerprints, known.keys
-        return SimilarPairs(
-            met.ids[own],
-            met.ids[other],
-            [(keys[a], keys[b]) for a, b in zip(own.tolist(), other.tolist(), strict=True)],
-            distances(numbers[own], numbers[other], bits),
-            shares[kept],
-        )
+        apart = distances(side.fingerprints[own], side.fingerprints[other], texts.bits)
+        return SimilarPairs(met.ids[own], met.ids[other], apart, shares[kept])
 
-    for _, found in mapped(compare, _meetings_of(view, bands.pages, copies), jobs):
-        if len(found.keys):
-            yield found
+    return (found for _, found in mapped(compare, _meetings_of(texts, copies), jobs))
 
 
-def _meetings_of(view: View, pages: NumberPages, copies: Column) -> Iterator[_Meeting]:
-    """Yield the pairs that agree in a band with their documents, a bounded part at once."""
-    size = view.txn.bytes_of("documents") // max(view.txn.entries("documents"), 1)
-    most = max(1, min(_PAIRS, _BYTES // max(2 * size, 1)))
-    for low, high, pairs in _candidates(_agreeing(view, pages, copies)):
-        for start in _starts(len(pairs[0]), most):
-            [ids], names = ranked([np.concatenate([ids[start : start + most] for ids in pairs])])
-            yield _Meeting(low, high, ids, view.catalog.packed(view.txn, ids), *np.split(names, 2))
+def _meetings_of(texts: JoinedTexts, copies: Column) -> Iterator[_Meeting]:
+    """Yield the pairs that agree in a band with what they are compared by, some at once."""
+    for low, high, pairs in _candidates(_agreeing(texts, copies)):
+        for start in _starts(len(pairs[0]), _PAIRS):
+            [ids], names = ranked([np.concatenate([ids[start : start + _PAIRS] for ids in pairs])])
+            yield _Meeting(low, high, ids, texts.side(ids), *np.split(names, 2))
 
 
 def _starts(count: int, size: int) -> Iterable[int]:
@@ -161,25 +195,6 @@ def _candidates(parts: Iterator[Rows]) -> Iterator[tuple[np.uint64, np.uint64, R
         yield numbers[0], numbers[-1], ranked(pairs)[0]
 
 
-def similar_among(
-    side: Side, shape: Bands, similarity: float
-) -> Iterator[tuple[Places, Places, Shares]]:
-    """Yield the pairs that a database with these bands and texts would have, by their places."""
-    columns, marks = shape.columns(side.sketches, side.digests)
-    numbers, places = columns[marks], marks.nonzero()[0].astype(np.uint64)
-    order = np.lexsort((places, numbers))
-    numbers, places = numbers[order], places[order]
-    least, crowds = least_estimate(similarity), _crowded(numbers)
-    _warn_of_crowds(int(np.diff(run_starts(numbers), append=len(numbers)).max(initial=0)))
-    for low, high, pairs in _candidates(_meetings(numbers, places)):
-        for start in _starts(len(pairs[0]), _PAIRS):
-            own, other = (ids[start : start + _PAIRS].astype(np.int64) for ids in pairs)
-            chosen = _meeting_at((columns, marks), crowds, own, other)
-            shares = jaccard(side, own, side, other)
-            [kept] = ((chosen >= low) & (chosen <= high) & (shares >= least)).nonzero()
-            yield own[kept], other[kept], shares[kept]
-
-
 def _meeting_at(rows: tuple[Column, Marks], crowds: Column, own: Places, other: Places) -> Column:
     """Return the number by which each pair is found: of its first band without a crowd, if any."""
     numbers, marks = rows
@@ -191,56 +206,41 @@ def _meeting_at(rows: tuple[Column, Marks], crowds: Column, own: Places, other: 
     return chosen
 
 
-def _crowds(view: View, pages: NumberPages) -> Column:
-    """Return the numbers of bands under which very many documents are, sorted."""
-    scan = pages.scan(view.txn, columns=1)
-    read = tracked(scan, "read the bands", "page", view.txn.entries(pages.name))
-    columns = gathered(read, _ROWS)
-    found = [_crowded(numbers) for [numbers] in complete_buckets(columns, 0)]
-    return np.concatenate([NO_IDS, *found])
-
-
 def _crowded(numbers: Column) -> Column:
     starts = run_starts(numbers)
     return numbers[starts[np.diff(starts, append=len(numbers)) > MOST_MET]]
 
 
-def _agreeing(view: View, pages: NumberPages, copies: Column) -> Iterator[Rows]:
-    """Yield the numbers of bands and the pairs of documents that agree in them."""
+def _agreeing(texts: JoinedTexts, copies: Column) -> Iterator[Rows]:
+    """Yield the numbers of bands and the pairs of texts that agree in them."""
     largest = 0
-    for rows in shared_rows(view, pages):
-        numbers, ids = rows
-        if len(copies):
-            kept = ~among(ids, copies)
-            numbers, ids = numbers[kept], ids[kept]
-        counts = np.diff(run_starts(numbers), append=len(numbers))
-        largest = max(largest, int(counts.max(initial=0)))
-        yield from _meetings(numbers, ids)
-    _warn_of_crowds(largest)
-
-
-def _warn_of_crowds(largest: int) -> None:
-    if largest > MOST_MET + 1:
+    for numbers, ids in texts.rows():
+        kept = ~among(ids, copies)
+        left, _ = in_runs(numbers[kept])
+        largest = max(largest, int(left.max(initial=0)))
+        yield from meetings(numbers[kept], ids[kept], np.minimum(left, MOST_MET))
+    if largest > MOST_MET:
         warnings.warn(
-            f"some pairs may be missing: {largest:,} documents agree in a band of their sketches, "
-            f"and each was compared with {MOST_MET:,} of them",
+            f"some pairs may be missing: {largest + 1:,} documents agree in a band of their "
+            f"sketches, and each was compared with {MOST_MET:,} of them",
             IncompleteWarning,
             stacklevel=3,
         )
 
 
-def _meetings(numbers: Column, ids: Column) -> Iterator[Rows]:
-    """Yield the pairs of rows with the same number.
-
-    In a run, each row meets the next ones, as many as are left; of a crowd, only some.
-    """
+def in_runs(numbers: Column) -> tuple[Places, Places]:
+    """Return for each of sorted rows how many equal ones come after it, and how many there are."""
     starts = run_starts(numbers)
     counts = np.diff(starts, append=len(numbers))
-    left = np.repeat(starts + counts, counts) - np.arange(len(numbers)) - 1
-    meeting = np.minimum(left, MOST_MET)
-    for some in portions(meeting, _PAIRS):
-        above = np.repeat(np.arange(some.start, some.stop), meeting[some])
-        below = spans(np.arange(some.start, some.stop) + 1, meeting[some])
+    sizes = np.repeat(counts, counts)
+    return np.repeat(starts, counts) + sizes - np.arange(len(numbers)) - 1, sizes
+
+
+def meetings(numbers: Column, ids: Column, counts: Places) -> Iterator[Rows]:
+    """Yield the pairs of each row with the next ones, as many as its count, with its number."""
+    for some in portions(counts, _PAIRS):
+        above = np.repeat(np.arange(some.start, some.stop), counts[some])
+        below = spans(np.arange(some.start, some.stop) + 1, counts[some])
         if len(above):
             yield [numbers[above], ids[above], ids[below]]
 
@@ -274,6 +274,18 @@ def keys_of(view: View, ids: Column) -> list[Key]:
     if view.catalog.kind == "integer":
         return list(ids.tolist())
     return [view.catalog.named(view.txn, number).key for number in ids.tolist()]
+
+
+def stored_of(view: View, ids: Column) -> list[Stored]:
+    """Return documents."""
+    return [view.catalog.named(view.txn, number) for number in ids.tolist()]
+
+
+def side_of_stored(view: View, ids: Column) -> Side:
+    """Return what documents are compared by, of which some may be no texts."""
+    parts = [ids[start : start + _PAIRS] for start in range(0, max(len(ids), 1), _PAIRS)]
+    bits = view.index.plan.bits
+    return Side(*joined([Known.of(stored_of(view, part), bits).side for part in parts]))
 
 
 def _expand(view: View, near: NearPairs) -> Iterator[list[NDArray[Any]]]:

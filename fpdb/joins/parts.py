@@ -4,15 +4,13 @@ import warnings
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fpdb.arrays import Column, Places, Rows, joined, portions, ranked, run_starts, spans
+from fpdb.arrays import Column, Places, Rows, joined, portions, ranked
 from fpdb.documents.catalog import View
 from fpdb.errors import IncompleteWarning
 from fpdb.fingerprint.winnowing import WINDOW, unpack_passages
-from fpdb.joins.pairs import shared_rows
+from fpdb.joins.pairs import NO_IDS, in_runs, meetings, shared_rows, stored_of
 from fpdb.models import PartPair
-from fpdb.storage.format import Stored, unpack_record
 from fpdb.tables.passages import MOST_OF_A_PASSAGE
 from fpdb.tables.sorted_pages import NumberPages
 
@@ -34,7 +32,7 @@ def find_part_pairs(view: View, least: float) -> Iterator[PartPair]:
     width = last // _BUCKETS + 1
     pairs_of, skipped = np.zeros(_BUCKETS, np.int64), 0
     for numbers, ids in shared_rows(view, table.pages):
-        left, crowds = _left(numbers)
+        left, crowds = _meeting(numbers)
         skipped += crowds
         places = (ids // np.uint64(width)).astype(np.int64)
         pairs_of += np.bincount(places, left, _BUCKETS).astype(np.int64)
@@ -56,37 +54,31 @@ def _last_id(view: View) -> int:
         return int.from_bytes(cursor.key()) + 1 if cursor.last() else 1
 
 
-def _left(numbers: Column) -> tuple[Places, int]:
-    """Return how many rows of its run come after each row, and how many runs are crowds.
+def _meeting(numbers: Column) -> tuple[Places, int]:
+    """Return how many rows each row meets, those after it, and how many runs are crowds.
 
     In a crowd it is none.
     """
-    starts = run_starts(numbers)
-    counts = np.diff(starts, append=len(numbers))
-    left = np.repeat(starts + counts, counts) - np.arange(len(numbers)) - 1
-    crowds = counts > MOST_OF_A_PASSAGE
-    left[np.repeat(crowds, counts)] = 0
-    return left, int(np.count_nonzero(crowds))
+    left, sizes = in_runs(numbers)
+    crowded = sizes > MOST_OF_A_PASSAGE
+    crowds = int(np.count_nonzero(crowded & (left == 0)))
+    return np.where(crowded, 0, left), crowds
 
 
-def _agreeing(view: View, pages: NumberPages, low: int, after: int) -> tuple[Rows, Places]:
-    """Return the distinct pairs whose first ids are in a range, and in how many rows they agree."""
-    found: list[Rows] = [[np.empty(0, np.uint64), np.empty(0, np.uint64)]]
+def _agreeing(view: View, pages: NumberPages, low: int, after: int) -> Rows:
+    """Return the distinct pairs whose first ids are in a range, and that agree in a row."""
+    found: list[Rows] = [[NO_IDS, NO_IDS]]
     for numbers, ids in shared_rows(view, pages):
-        left, _ = _left(numbers)
-        [chosen] = ((ids >= np.uint64(low)) & (ids < np.uint64(after)) & (left > 0)).nonzero()
-        found.append([np.repeat(ids[chosen], left[chosen]), ids[spans(chosen + 1, left[chosen])]])
-    pairs, places = ranked(joined(found))
-    return pairs, np.bincount(places, minlength=len(pairs[0]))
+        inside = (ids >= np.uint64(low)) & (ids < np.uint64(after))
+        found += [pair for _, *pair in meetings(numbers, ids, _meeting(numbers)[0] * inside)]
+    return ranked(joined(found))[0]
 
 
-def _compared(view: View, found: tuple[Rows, Places], least: float) -> Iterator[PartPair]:
+def _compared(view: View, pairs: Rows, least: float) -> Iterator[PartPair]:
     """Yield the pairs whose documents share enough of their whole numbers."""
-    (first, second), _ = found
-    for start in range(0, len(first), _READ):
-        part = slice(start, start + _READ)
-        [ids], names = ranked([np.concatenate([first[part], second[part]])])
-        documents = _documents(view, ids)
+    for start in range(0, len(pairs[0]), _READ):
+        [ids], names = ranked([np.concatenate([each[start : start + _READ] for each in pairs])])
+        documents = stored_of(view, ids)
         numbers = [unpack_passages(stored.passages) for stored in documents]
         for one, two in zip(*(half.tolist() for half in np.split(names, 2)), strict=True):
             common = len(np.intersect1d(numbers[one], numbers[two], assume_unique=True))
@@ -94,12 +86,3 @@ def _compared(view: View, found: tuple[Rows, Places], least: float) -> Iterator[
             if common and max(share, other_share) >= least:
                 keys = documents[one].key, documents[two].key
                 yield PartPair(*keys, round(common * _SPACING), share, other_share)
-
-
-def _documents(view: View, ids: NDArray[np.uint64]) -> list[Stored]:
-    packed = view.catalog.packed(view.txn, ids)
-    bits = view.index.plan.bits
-    return [
-        unpack_record(value, number, bits)
-        for value, number in zip(packed, ids.tolist(), strict=True)
-    ]

@@ -14,6 +14,7 @@ from fpdb.io.records import Record
 from fpdb.joins import Clustering
 from fpdb.joins.clusters import clustering_of
 from fpdb.joins.columns import GrowingColumn, GrowingTexts, Room, TextColumns
+from fpdb.joins.pairs import TextsInColumns
 from fpdb.models import Document, Key
 from fpdb.storage.format import Stored
 from fpdb.tables.bits import to_ints
@@ -49,7 +50,9 @@ class ComparedFiles:
         least = similarity or self.similarity
         if bands is None or least is None:
             raise ValueError("clusters of texts have a similarity")
-        found = clustering_of(self._texts.all, bands.shape, least)
+        texts = self._texts.all
+        [usable] = (~texts.short).nonzero()
+        found = clustering_of(TextsInColumns(texts.side, bands.shape, usable), least)
         return replace(
             found, ids=self._numbers.values[found.ids.astype(np.int64)].astype(np.uint64)
         )

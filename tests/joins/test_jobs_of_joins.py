@@ -54,7 +54,7 @@ def test_pairs_and_clusters_are_the_same_whatever_the_number_of_jobs(tmp_path, m
 
 @pytest.mark.slow("each join starts workers")
 def test_pairs_are_those_of_one_moment(tmp_path, monkeypatch):
-    monkeypatch.setattr(pairs, "_BYTES", 10_000)  # of some twenty pairs
+    monkeypatch.setattr(pairs, "_PAIRS", 20)
     with of_texts(tmp_path / "db") as db, fpdb.open(tmp_path / "db") as other:
         expected = list(db.pairs())
         assert len(expected) > 300  # more than are read ahead

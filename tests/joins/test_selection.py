@@ -16,6 +16,7 @@ from fpdb.fingerprint.sketches import least_estimate, one_jaccard
 from fpdb.joins import selection
 from fpdb.joins.clusters import clustering_of
 from fpdb.joins.columns import GrowingTexts, Room, TextColumns
+from fpdb.joins.pairs import TextsInColumns
 from fpdb.joins.selection import Selection
 from fpdb.scratch import scratch_folder
 from fpdb.storage.format import Stored
@@ -195,7 +196,10 @@ def test_clusters_of_columns_are_those_of_a_database(tmp_path_factory, texts, si
     texts = [text for text in texts if isinstance(text, str)]
     preparer = preparer_of(similarity=similarity, k=3)
     documents = documents_of(texts, preparer)
-    found = clustering_of(TextColumns.of(documents, 64), preparer.index.bands.shape, similarity)
+    columns = TextColumns.of(documents, 64)
+    compared = (~columns.short).nonzero()[0]
+    texts_in_columns = TextsInColumns(columns.side, preparer.index.bands.shape, compared)
+    found = clustering_of(texts_in_columns, similarity)
     path = tmp_path_factory.mktemp("clusters") / "a.fpdb"
     with fpdb.create(path, similarity=similarity, keys="integer") as db:
         db.add_prepared([each._replace(id=n, key=n) for n, each in enumerate(documents)])
