@@ -142,7 +142,8 @@ def run(begin: Callable[[], None] | None = None) -> int:
 def _run() -> int:
     """Run a command and return its exit code; print an error and its hint."""
     render.prepare_streams()
-    progress.listen(render.StepLine().show, render.note)
+    # What is announced of files that are read twice is printed once.
+    progress.listen(render.StepLine().show, functools.cache(render.note))
     try:
         with warnings.catch_warnings():
             warnings.showwarning = render.warn

@@ -12,7 +12,7 @@ from fpdb.io.streams import NOT_DECODED
 from fpdb.models import LARGEST_TEXT, MOST_BYTES, Key, require_choice
 
 _KEYS = ("key", "id", "url")
-_TEXTS = ("text", "content", "body")
+_TEXTS = ("text", "content", "body", "正文", "内容")
 _ALL_HTML = ("main", "page")
 _KINDS = {
     dict: "an object",
@@ -55,8 +55,8 @@ class Reading:
 
     - `format`: one of `FORMATS`; if not given, the suffix decides, and standard input is JSON lines
     - `key_field`: if not given, the first of "key", "id" and "url" that is there
-    - `text_field`: several are joined by a line feed; if not given, the first of "text", "content"
-      and "body" that is there, or none when a fingerprint is given
+    - `text_field`: several are joined by a line feed; if not given, the first of "text", "content",
+      "body", "正文" and "内容" that is there, or none when a fingerprint is given
     - `meta_field`: fields to keep as metadata; "*" keeps all others
     - `fingerprint_field`: a field with a ready fingerprint
     - `base`: how fingerprints in quotes or tables are written, as in `parse_fingerprint`

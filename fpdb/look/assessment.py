@@ -9,7 +9,7 @@ from fpdb.fingerprint import preset
 from fpdb.io.records import Reading
 from fpdb.look.fields import ShownFields
 from fpdb.look.groups import host_of, parse_day
-from fpdb.look.listing import ListedGroup, ListedText, rendered
+from fpdb.look.listing import ListedDocument, ListedGroup, ListedText, rendered
 from fpdb.look.page import first_line, percent, plural, write_report
 from fpdb.look.pair import ComparedTexts
 from fpdb.markup import Markup, element, table
@@ -104,7 +104,7 @@ def _named(document: Document, reading: Reading) -> ListedText:
     meta = dict.fromkeys(reading.keys, key) | meta  # the key isn't among the metadata
     day, host = parse_day(fields.value("date", meta)), host_of(fields.value("host", meta))
     note = ", ".join(filter(None, [day.isoformat() if day else "", host]))
-    return ListedText([key], note=note, url=fields.link(meta))
+    return ListedText([ListedDocument(key, note, fields.link(meta))])
 
 
 def _listed(

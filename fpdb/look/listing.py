@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from fpdb.look.page import facts, folded, language_of, percent, plural
 from fpdb.look.pair import ColouredText, ComparedTexts, SharedTexts, excerpt
@@ -15,20 +16,25 @@ _LONGEST_KEY = 1_000
 _EXCERPT = 1_500
 
 
+class ListedDocument(NamedTuple):
+    """A document by its key; `note` says its day and host, and `url` leads to it."""
+
+    key: str
+    note: str = ""
+    url: str = ""
+
+
 @dataclass
 class ListedText:
-    """A text of a group: the keys of some of its documents, where one was read, and how many.
+    """A text of a group: some of its documents, how many have it, and where the first was read.
 
-    `pair` compares it with the first text of the group, if both are there; `note` says more of it,
-    and `url` leads to it.
+    `pair` compares it with the first text of the group, if both are there.
     """
 
-    keys: list[str]
+    named: list[ListedDocument]
     documents: int = 1
     source: str = ""
     pair: ComparedTexts | SharedTexts | None = None
-    note: str = ""
-    url: str = ""
 
 
 @dataclass
@@ -83,7 +89,7 @@ def rendered(groups: Sequence[Callable[[], ListedGroup]]) -> list[Markup]:
 
 
 def _render(group: ListedGroup, *, whole: bool) -> Markup:
-    keys = [next(iter(each.keys), None) for each in group.texts]
+    keys = [each.named[0].key if each.named else None for each in group.texts]
     head = heading(
         percent(group.least, exact=group.exact) if group.kind != "identical" else "same",
         group.title or "(no title)",
@@ -168,21 +174,17 @@ def _names(role: str, text: ListedText, **more: object) -> Markup:
     if text.documents > 1:
         role += f": {plural(text.documents, 'identical document')}"
     parts = [element("b", role)]
-    for key in text.keys:
+    for key, note, url in text.named:
         shown = key if len(key) <= _LONGEST_KEY else f"{key[:_LONGEST_KEY]}…"
-        parts.append(element("span", shown, class_="name", dir="auto"))
-    if text.note or text.url:
-        parts.append(element("span", text.note, *_link(text), class_="soft"))
-    if (unnamed := text.documents - len(text.keys)) > 0:
+        own = {"data_note": note, "data_url": url}
+        parts.append(element("span", shown, class_="name", dir="auto", **own))
+        if note or url:
+            link = element("a", "open", href=url, rel="noreferrer", target="_blank") if url else ""
+            parts.append(element("span", note, ", " * bool(note and url), link, class_="soft"))
+    if (unnamed := text.documents - len(text.named)) > 0:
         rest = f"and {plural(unnamed, 'further document')} with this text"
         parts.append(element("span", rest, class_="soft"))
-    return element("div", *parts, data_note=text.note, data_url=text.url, **more)
-
-
-def _link(text: ListedText) -> list[str]:
-    """Return a link to a text, unless it has none."""
-    link = element("a", "open", href=text.url, rel="noreferrer", target="_blank")
-    return [", " * bool(text.note), link] if text.url else []
+    return element("div", *parts, **more)
 
 
 _MISSING = element("p", "The texts weren't found in the sources, or have changed.", class_="warn")

@@ -163,7 +163,7 @@
   find("#csv").onclick = () => {
     const rows = current.flatMap((group) => all(":is(.names, .copies) > div", find("template", group.box).content)
       .flatMap((box) => all(".name", box).map((name) => [group.number + 1, (group.low * 100).toFixed(1), group.size,
-        ...[group.title, find("b", box).textContent, name.textContent, box.dataset.note, box.dataset.url].map(cell)])));
+        ...[group.title, find("b", box).textContent, name.textContent, name.dataset.note, name.dataset.url].map(cell)])));
     const head = [app.dataset.noun, "percent", "size", "title", "role", "key", "date and host", "link"];
     download(`${app.dataset.noun}s.csv`, [["\ufeff" + head[0], ...head.slice(1)], ...rows]);
   };

@@ -14,7 +14,7 @@ from fpdb.io.records import Record
 from fpdb.look.compared import ComparedFiles
 from fpdb.look.fields import ShownFields
 from fpdb.look.groups import NO_DAY, Origins
-from fpdb.look.listing import ListedText
+from fpdb.look.listing import ListedDocument, ListedText
 from fpdb.look.page import first_line
 from fpdb.look.texts import Texts
 from fpdb.models import Key
@@ -88,14 +88,17 @@ class Sources:
             self._named[row] = _SourceNames(key, record.source, title, fields.link(meta))
 
     def listed(self, rows: Sequence[int]) -> ListedText:
-        """Return documents with the same text, of which the first one has a day and a host."""
-        named = [self._named[each] for each in rows[:MOST_NAMED] if each in self._named]
-        day, host = int(self.origins.days[rows[0]]), int(self.origins.hosts[rows[0]])
+        """Return documents with the same text, each with its day, host and link."""
+        found = [each for each in rows[:MOST_NAMED] if each in self._named]
+        named = dict.fromkeys(self._listed(each) for each in found)
+        source = self._named[found[0]].source if found else ""
+        return ListedText(list(named), len(rows), source)
+
+    def _listed(self, row: int) -> ListedDocument:
+        day, host = int(self.origins.days[row]), int(self.origins.hosts[row])
         notes = [date.fromordinal(day).isoformat()] if day < NO_DAY else []
         notes += [list(self.origins.names)[host]] if host >= 0 else []
-        keys = list(dict.fromkeys(each.key for each in named))
-        source, url = (named[0].source, named[0].url) if named else ("", "")
-        return ListedText(keys, len(rows), source, note=", ".join(notes), url=url)
+        return ListedDocument(self._named[row].key, ", ".join(notes), self._named[row].url)
 
     def title(self, row: int) -> str:
         """Return the title of a document."""

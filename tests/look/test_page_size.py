@@ -11,7 +11,7 @@ from outlines import groups_of
 
 import fpdb
 from fpdb.look.figures import bars
-from fpdb.look.listing import MOST_BYTES, ListedGroup, ListedText, rendered
+from fpdb.look.listing import MOST_BYTES, ListedDocument, ListedGroup, ListedText, rendered
 from fpdb.look.pair import ComparedTexts
 
 WORDS = [f"w{number}" for number in range(3000)]
@@ -86,7 +86,7 @@ def test_a_file_holds_no_more_than_its_room(size, count, shown):
     changed = "".join(random.Random(1).choices("abcdefgh ", k=10 if shown == count else size))
     equal = "equal " * (size // 6)
     pair = ComparedTexts(fpdb.recipe("web"), equal, f"{equal} {changed}", most=1 << 20)
-    texts = [ListedText(["a"]), ListedText(["b"], pair=pair)]
+    texts = [ListedText([ListedDocument("a")]), ListedText([ListedDocument("b")], pair=pair)]
     group = ListedGroup("", "edited", "", 2, 0.0, texts)
     groups = rendered([lambda: group] * count)
     assert len(groups) >= shown

@@ -11,7 +11,7 @@ import pytest
 
 import fpdb
 from fpdb.io.tables import read_pairs
-from fpdb.look.listing import ListedGroup, ListedText, rendered
+from fpdb.look.listing import ListedDocument, ListedGroup, ListedText, rendered
 from fpdb.look.page import write_report
 from fpdb.look.pair import ComparedTexts
 
@@ -286,7 +286,8 @@ def test_five_hundred_groups_open_in_two_seconds(window, folder):
         words = chance.choices(WORDS, k=840)
         others = [f"new{place}" if place % 30 == 0 else word for place, word in enumerate(words)]
         pair = ComparedTexts(fpdb.recipe("web"), " ".join(words), " ".join(others))
-        texts = [ListedText([f"{number}"]), ListedText([f"{number}/copy"], pair=pair)]
+        kept, other = (ListedDocument(f"{number}{rest}") for rest in ("", "/copy"))
+        texts = [ListedText([kept]), ListedText([other], pair=pair)]
         return ListedGroup(f"Title {number}", "edited", "2 documents", 2, 0.9, texts)
 
     groups = rendered([partial(listed, number) for number in range(500)])

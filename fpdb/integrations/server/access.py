@@ -193,8 +193,9 @@ def read_secret(path: Path, what: str) -> str:
             regular = stat.S_ISREG(about.st_mode)
             found = file.read(_LARGEST_SECRET + 1) if regular else ""
     except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
         raise fpdb.InputError(
-            f"{what} in {path} can't be read: {error}", hint="name a file that you may read"
+            f"{what} in {path} can't be read: {why}", hint="name a file that you may read"
         ) from None
     if not regular or len(found) > _LARGEST_SECRET:
         raise fpdb.InputError(

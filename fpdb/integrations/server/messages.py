@@ -154,12 +154,12 @@ class ProblemDetails(Struct, kw_only=True, omit_defaults=True):
 
 
 _TEXT = "Red kites nest above the quarry again: wardens counted eleven pairs in April."
-_KITES = "https://a.example/kites"
+_KITES, _BIRDS = "https://a.example/kites", "https://b.example/17"
 _NEAR = {"distance": 2, "similarity": 0.91}
 EXAMPLES: dict[type[Struct], dict[str, Any]] = {
-    CheckBody: {"key": _KITES, "text": _TEXT, "meta": {"site": "a"}},
+    CheckBody: {"key": _BIRDS, "text": _TEXT, "meta": {"site": "b"}},
     CheckAnswer: {
-        "key": "https://b.example/17", "status": "duplicate", "duplicate_of": _KITES, **_NEAR
+        "key": _BIRDS, "status": "duplicate", "duplicate_of": _KITES, **_NEAR
     },
     QueryBody: {"text": _TEXT, "limit": 3},
     QueryAnswer: {"matches": [{"key": _KITES, **_NEAR, "meta": {"site": "a"}}]},
