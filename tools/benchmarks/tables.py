@@ -97,7 +97,7 @@ class Table:
         """Return all tables, or for the page the ones and the rows that readers use."""
         groups = {}
         for record in self.records:
-            if record["data"] in KINDS:
+            if record["data"] in (KINDS[:1] if page else KINDS):
                 groups.setdefault(record["documents"], {})[record["data"]] = True
         found = [self.sized(documents, list(kinds), page) for documents, kinds in groups.items()]
         return found if page else [*found, *filter(None, [self.own()])]
