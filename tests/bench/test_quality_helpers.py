@@ -135,3 +135,41 @@ def test_what_dedupe_removes_is_compared_with_what_it_keeps(helper):
     )
     assert equal == 1
     assert similar == [55 / 61]
+
+
+SMALL = {
+    "noise": {"NAMES": ["reuters-en"], "SAMPLE": 3},
+    "passages": {
+        "CORPORA": {"reuters-en": 90},
+        "APART": 5,
+        "COPIES": 2,
+        "PASSAGES": 2,
+        "BINS": [99],
+    },
+    "programs": {"SAMPLE": 3},
+    "rewording": {"CORPORA": [("reuters-en", 300, " ")], "STORED": 9},
+    "submissions": {"ORIGINALS": 9, "COPIES": 2, "by_copydetect": lambda *_: {}},
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_what_other_pages_quote_is_measured(helper, tmp_path, monkeypatch, name):
+    module, dice = helper(name), random.Random(3)
+    words = [f"word{number}" for number in range(2000)]
+    for corpus in ("reuters-en", "programs"):
+        (tmp_path / corpus).mkdir()
+        with gzip.open(tmp_path / corpus / "documents.jsonl.gz", "wt") as file:
+            for number in range(40):
+                text = " ".join([*dice.choices(words, k=100), "and so on."] * 2)
+                own = {"id": number, "package": "p", "path": f"{number % 20}.py", "text": text}
+                file.write(json.dumps(own) + "\n")
+    monkeypatch.setenv("FPDB_CORPORA", str(tmp_path))
+    if name == "noise":
+        indexes = dict.fromkeys(("datasketch", "rensa"), helper("methods").SimHash())
+        monkeypatch.setattr(helper("methods"), "indexes", lambda _: indexes)
+    if name == "submissions":
+        code = [f"def f{n}(a):\n    return a + {n}\n" for n in range(12)]
+        monkeypatch.setattr(module, "sources", lambda: ["".join(dice.sample(code, 10))] * 20)
+    for attribute, value in SMALL[name].items():
+        monkeypatch.setattr(module, attribute, value)
+    assert all("|" in shown or "source" in shown for shown in module.measure(None))

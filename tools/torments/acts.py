@@ -86,6 +86,9 @@ class Place:
         shutil.copytree(self.work / act.stage, self.path)
         seal(self.path)  # else another process would verify it, and its calls would be counted
 
+    def do(self, act: Act) -> None:
+        do(act.name, act.operation, self.path, self.target)
+
     def oracle(self, act: Act) -> Oracle:
         """Return an oracle with what is stored before an act."""
         return self._oracles[act.stage].copy()
@@ -160,21 +163,31 @@ def make_at(name: str, path: Path, target: Path) -> None:
             make(name, db, target)
 
 
-def outcome(do: Callable[[], object], fine: str = "done") -> str:
+def do(
+    name: str, operation: Operation | None, path: Path, target: Path, *, split: bool = False
+) -> None:
+    if operation is None:
+        make_at(name, path, target)
+    else:
+        with fpdb.open(path) as db:
+            perform(db, operation, split=split)
+
+
+def outcome(work: Callable[[], object]) -> str:
     """Do something; return how it ended."""
     try:
-        do()
+        work()
     except fpdb.FpdbError as error:
         return type(error).__name__ if error.hint else f"{type(error).__name__} without a hint"
     except BaseException as error:
         return f"bare {type(error).__name__}: {error}"
-    return fine
+    return "done"
 
 
 def act(
     channel: Any, path: str, target: str, name: str, operation: Operation | None, flaw: str
 ) -> None:
-    """Do an act at an order; report how it ended, and how it ended when it was tried again.
+    """Do an act, read, and do the act again, each at an order; report how each has ended.
 
     A `flaw` makes a known-bad process: "split" writes in several transactions, "deaf" doesn't hear
     errors.
@@ -182,14 +195,17 @@ def act(
 
     def once() -> None:
         with contextlib.suppress(*[fpdb.FpdbError] * (flaw == "deaf")):
-            if operation is None:
-                make_at(name, Path(path), Path(target))
-            else:
-                with fpdb.open(path) as db:
-                    perform(db, operation, split=flaw == "split")
+            do(name, operation, Path(path), Path(target), split=flaw == "split")
+
+    def read() -> None:
+        with fpdb.open(path, readonly=True) as db:
+            assert len(list(db.scan())) == len(db)
+            assert not list(db.check())
 
     channel.tell(ready=True)
     channel.hear()
     channel.tell(ended=outcome(once))
+    channel.hear()
+    channel.tell(read=outcome(read))
     channel.hear()
     channel.tell(again="done" if operation is None and Path(target).exists() else outcome(once))

@@ -1,5 +1,8 @@
 """A kill, EIO and ENOSPC at every system call with which an act changes the disk."""
 
+import subprocess
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +19,7 @@ SECONDS = 60
 _EXPECTED = {"EIO": {"done", "DamagedError"}, "ENOSPC": {"done", "DiskFullError"}}
 
 missing = strace.missing
+Strained = AbstractContextManager["subprocess.Popen[bytes] | None"]
 
 
 class Outcome(NamedTuple):
@@ -70,17 +74,33 @@ class Torment:
 
     def round(self, act: Act, fault: str, call: Call, flaw: str = "") -> Outcome:
         """Do an act with a fault at one call, and judge what it leaves."""
-        self._place.renew(act)
-        worker = self._start(act, flaw)
         what = "signal=KILL" if fault == "KILL" else f"error={fault}"
         options = strace.injecting(call.name, what, str(call.number))
-        with strace.traced(worker.pid, *options, threads=call.name not in strace.CREATES) as trace:
+
+        def strain(worker: Worker) -> Strained:
+            threads = call.name not in strace.CREATES
+            return strace.traced(worker.pid, *options, threads=threads)
+
+        return self.strained(act, fault, strain, flaw=flaw)
+
+    def strained(
+        self, act: Act, fault: str, strain: Callable[[Worker], Strained], *, flaw: str = "",
+        reading: bool = False,
+    ) -> Outcome:  # fmt: skip
+        """Do an act while something strains its process; with `reading`, read meanwhile, too."""
+        self._place.renew(act)
+        worker = self._start(act, flaw)
+        problems = []
+        with strain(worker) as trace:
             worker.tell(go=True)
             message = worker.hear(SECONDS)
-            if message is None:
+            if message is None and trace:
                 trace.wait(SECONDS)
+            if message and reading:
+                problems += self._read(worker)
         ended = message["ended"] if message else ""
-        problems = []
+        if message and not reading:
+            problems += self._read(worker)
         if message is None and (fault != "KILL" or worker.wait(SECONDS) != -9):
             problems.append(f"it died: {worker.errors()[-300:]}")
         elif message and fault != "KILL":
@@ -102,6 +122,11 @@ class Torment:
         elif act.name == "compact in place":
             problems += self._place.judge_drafts()
         return Outcome(ended, verdict.lost, problems)
+
+    def _read(self, worker: Worker) -> list[str]:
+        worker.tell(go=True)
+        found = worker.hear(SECONDS)
+        return [] if found == {"read": "done"} else [f"what was read then: {found}"]
 
     def _judge(self, act: Act, ended: str, times: int = 1) -> Verdict:
         oracle = self._place.oracle(act)

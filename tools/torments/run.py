@@ -31,7 +31,7 @@ TORMENTS = {
     ),
     "calls": Torment("a kill, EIO and ENOSPC at every storage system call", "calls", 1_000_000),
     "interrupts": Torment("exceptions out of signal handlers at any moment", "interrupts", 100_000),
-    "full": Torment("a full disk, four ways", "full", 5),
+    "full": Torment("a full disk, three ways, under every operation", "full", 5),
     "power": Torment("power cuts", "power", 100),
     "copies": Torment("copies of a database under load", "copies", 100),
     "swaps": Torment("swaps, moves and removals of a database in use", "swaps", 300),
