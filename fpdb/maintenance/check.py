@@ -4,7 +4,7 @@ LMDB trusts its file. A damaged one may end the process that reads it by a signa
 for ever; so a child process reads it, and how that process ends is part of the answer.
 
 Each table is compared with the documents by digests, which don't depend on the order of the rows.
-Only the rows of the buckets that differ are read again, and no more than memory is set aside for.
+A repair makes all tables anew, so nothing says which of their rows are wrong.
 """
 
 import os
@@ -12,7 +12,7 @@ import signal
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import partial
-from itertools import chain, islice, pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from fpdb.arrays import Column, Places, Rows, differs, gathered, joined
+from fpdb.arrays import Column, Rows, differs, gathered, joined
 from fpdb.documents.catalog import KEYS, Catalog, View, key_bytes, key_pages
 from fpdb.documents.layout import check_files, database_names, layout, read_layout
 from fpdb.errors import DamagedError, FormatError, FpdbError, InputError, OpenError, WorkerError
@@ -51,20 +51,13 @@ _SECONDS = 600
 _SECONDS_A_MEGABYTE = 2
 
 ROWS, RECORDS = 1 << 16, 1 << 13  # of a table, and of documents, that are read at once
-# Rows of both sides of a comparison that are named at most: they take about 60 MB.
-COMPARED = 1 << 18
 
 _ROWS_OF_IDS = NumberPages("ids", keys=3, columns=3)  # looked up by all that they have
 
-_BUCKET_BITS = 12
-_BUCKETS = 1 << _BUCKET_BITS
 _SEEDS = [int.from_bytes(os.urandom(8)) for _ in range(4)]
 
 _MISSING = "the entry of the document {} is missing"
-_STRANGE = "an entry names the document {}, which has another one"
 _OTHER = "the row of the document {} isn't that of its record"
-_MISSING_ROW = "the row {} of a document is missing"
-_STRANGE_ROW = "the row {} belongs to no document"
 
 
 def check(path: str | os.PathLike[str], *, deep: bool = False) -> Iterator[Problem]:
@@ -191,25 +184,18 @@ def _check_lookups(txn: ReadTransaction, name: str, step: Meter) -> Iterator[Pro
 
 
 def digest(blocks: Iterable[Rows]) -> NDArray[np.uint64]:
-    """Return a digest of rows, in any order: in each bucket, their number and a sum of mixes.
+    """Return a digest of rows, in any order: their number, and a sum of mixes.
 
     Two sets of rows that differ have the same digest with a chance of one in 2**64. Nobody can
     choose rows so that they do, because nobody can predict the seeds. Digests can be added up.
     """
-    found = np.zeros((2, _BUCKETS), np.uint64)
+    found = np.zeros(2, np.uint64)
     for rows in blocks:
-        mixed, buckets = spread(rows)
-        found[0] += np.bincount(buckets, minlength=_BUCKETS).astype(np.uint64)
-        np.add.at(found[1], buckets, mixed)
+        mixed = np.zeros(len(rows[0]), np.uint64)
+        for column, seed in zip(rows, _SEEDS, strict=False):
+            mixed = mix((mixed ^ column) + np.uint64(seed))
+        found += np.array([len(mixed), mixed.sum()], np.uint64)
     return found
-
-
-def spread(rows: Rows) -> tuple[Column, Places]:
-    """Return 64 bits that look random for each row, and its bucket."""
-    mixed = np.zeros(len(rows[0]), np.uint64)
-    for column, seed in zip(rows, _SEEDS, strict=False):
-        mixed = mix((mixed ^ column) + np.uint64(seed))
-    return mixed, (mixed >> np.uint64(64 - _BUCKET_BITS)).astype(np.int64)
 
 
 def hashed(texts: Iterable[bytes]) -> Column:
@@ -248,9 +234,10 @@ class _Check:
             found[name] = digest(self._stored(name))
             yield from self._reported()
         yield from self._compare_documents(found)
-        for name in self._further:
+        for name, permutation in self._further.items():
             if self._faulty.isdisjoint([self._home, name]):
-                yield from self._compare(name, found[name], digest(self._wanted(name)))
+                self._compare(name, found[name], digest(self._permuted(permutation)))
+                yield from self._reported()
 
     def _report(self, where: str, what: str) -> None:
         self._problems.append(Problem(where, what))
@@ -352,35 +339,20 @@ class _Check:
         yield from self._reported()
         if "documents" in self._faulty:
             return
-        if self._numbered:
-            # All of `ids` are at home, but for the short texts, which only have a record.
-            found |= {self._home: found[self._home] + expected[self._home]}
-            expected[self._home] = found[self._by_key]
+        documents = found[self._by_key] if self._numbered else expected[self._by_key]
         # Without all keys, nothing says which documents there are at home.
         keyless = self._numbered and self._by_key in self._faulty
+        if keyless:
+            del expected[self._home]
+        elif self._numbered:
+            # All of `ids` are at home, but for the short texts, which only have a record.
+            expected[self._home] = documents - expected[self._home]
         for name, wanted in expected.items():
-            if not (keyless and name == self._home):
-                yield from self._compare(name, found[name], wanted)
+            self._compare(name, found[name], wanted)
+        yield from self._reported()
         if not keyless:
-            documents = expected[self._home if self._numbered else self._by_key]
-            numbers = int(documents[0].sum()), int(expected["short"][0].sum()), sketches
-            yield from self._check_counters(*numbers, last)
-
-    def _own(self, name: str) -> Iterator[Rows]:
-        """Yield the rows of a table that are compared with the wanted ones."""
-        if self._numbered and name == self._home:
-            return chain(
-                self._stored(name), (self._rows_of(some)[name] for some in self._records())
-            )
-        return self._stored(name)
-
-    def _wanted(self, name: str) -> Iterator[Rows]:
-        """Yield the rows that a table must have."""
-        if name in self._further:
-            return self._permuted(self._further[name])
-        if self._numbered and name == self._home:
-            return self._stored(self._by_key)
-        return (self._rows_of(block)[name] for block in self._records())
+            short = int(expected["short"][0])
+            yield from self._check_counters(int(documents[0]), short, sketches, last)
 
     def _rows_of(self, block: list[Stored]) -> dict[str, Rows]:
         """Return the rows that records must have; with integer keys, of short texts only."""
@@ -434,36 +406,14 @@ class _Check:
         if not self._numbered and documents and last >= counters.next_id:
             yield Problem("counters", f"the id {last} is taken, the next is {counters.next_id}")
 
-    def _compare(
-        self, name: str, found: NDArray[np.uint64], expected: NDArray[np.uint64]
-    ) -> Iterator[Problem]:
-        """Report the rows that are on one side only, if both could be read."""
-        [places] = (found != expected).any(axis=0).nonzero()
-        if not len(places) or name in self._faulty:
+    def _compare(self, name: str, found: NDArray[np.uint64], expected: NDArray[np.uint64]) -> None:
+        """Report a table whose rows could be read, and aren't the expected ones."""
+        if name in self._faulty or (found == expected).all():
             return
-        self._faulty.add(name)
-        sizes = (found[0] + expected[0])[places]
-        chosen = places[: max(1, int(sizes.cumsum().searchsorted(COMPARED)))]
-        own, wanted = _rows_in(chosen, self._own(name)), _rows_in(chosen, self._wanted(name))
-        further = name in self._further
-        for rows, words in (
-            (wanted - own, _MISSING_ROW if further else _MISSING),
-            (own - wanted, _STRANGE_ROW if further else _STRANGE),
-        ):
-            # A document that isn't in any band is one problem.
-            shown = [", ".join(map(str, row)) if further else row[-1] for row in sorted(rows)]
-            yield from (Problem(name, words.format(each)) for each in dict.fromkeys(shown))
-        if len(chosen) < len(places):
-            counts = f"it has {found[0].sum():,} rows, expected {expected[0].sum():,}"
-            yield Problem(name, f"{counts}; only some of the rows that differ are named")
-
-
-def _rows_in(buckets: Places, blocks: Iterable[Rows]) -> set[tuple[int, ...]]:
-    rows: set[tuple[int, ...]] = set()
-    for block in blocks:
-        inside = np.isin(spread(block)[1], buckets)
-        rows.update(zip(*(column[inside].tolist() for column in block), strict=True))
-    return rows
+        what = "some of its rows aren't those of the documents"
+        if found[0] != expected[0]:
+            what = f"it has {found[0]:,} rows, expected {expected[0]:,}"
+        self._report(name, what)
 
 
 def _ids_of(block: list[Stored]) -> Column:
