@@ -17,6 +17,7 @@ import math
 import re
 from collections.abc import Sequence
 from functools import cache
+from itertools import pairwise
 from typing import NamedTuple, overload
 
 import numpy as np
@@ -36,7 +37,8 @@ _SIGN_CLASS = (
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]"
 )
 _SIGN = re.compile(_SIGN_CLASS)
-_TOKEN = re.compile(rf"(?=\w){_SIGN_CLASS}|(?:(?!{_SIGN_CLASS})\w){{1,{_LONGEST_WORD}}}")
+# A token that is a sign has the group.
+_TOKEN = re.compile(rf"(?=\w)({_SIGN_CLASS})|(?:(?!{_SIGN_CLASS})\w){{1,{_LONGEST_WORD}}}")
 ODD = np.uint64(0x9E3779B97F4A7C15)  # 2**64 divided by the golden ratio, as in splitmix64
 _SHIFTS = tuple(map(np.uint64, (30, 27, 31)))
 _FACTORS = tuple(map(np.uint64, (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)))
@@ -69,11 +71,6 @@ class PlacedShingles(NamedTuple):
     ends: Places
     starts: Places
     stops: Places
-
-    def words(self, text: str) -> list[str]:
-        """Return the tokens of the text that the places are of."""
-        ends = zip(self.starts.tolist(), self.stops.tolist(), strict=True)
-        return [text[start:stop] for start, stop in ends]
 
 
 def mix(values: Column) -> Column:
@@ -197,55 +194,59 @@ def vote_hashes(hashes: Column, bits: int) -> NDArray[np.uint8]:
     return words.view(np.uint8)[:, : bits // 8]
 
 
+def tokens_of(text: str) -> list[re.Match[str]]:
+    """Return the tokens of a clean text."""
+    return list(_TOKEN.finditer(text))
+
+
 def placed_shingles(text: str, seed: int = 0) -> PlacedShingles:
     """Return the shingles of a clean text in their order, with their places."""
-    tokens = list(_TOKEN.finditer(text))
-    words = [token.group() for token in tokens]
-    spent = np.cumsum([0, *map(_units, words)])
+    tokens = tokens_of(text)
+    spent = np.cumsum([0, *_units(tokens)])
     ends = spent.searchsorted(spent[spent + SPAN <= spent[-1]] + SPAN)
-    return PlacedShingles(
-        _join(_hash_tokens(words, seed), ends),
-        ends,
-        np.array([token.start() for token in tokens], np.int64),
-        np.array([token.end() for token in tokens], np.int64),
-    )
+    return PlacedShingles(_join(_hash_tokens(tokens, seed), ends), ends, *places_of(tokens))
+
+
+def places_of(tokens: Sequence[re.Match[str]]) -> tuple[Places, Places]:
+    """Return where tokens begin and end."""
+    starts, stops = [token.start() for token in tokens], [token.end() for token in tokens]
+    return np.array(starts, np.int64), np.array(stops, np.int64)
 
 
 def hash_shingle(shingle: str, seed: int = 0) -> Column:
     """Return the hash of a shingle that is a string, in an array."""
-    tokens = _hash_tokens(_TOKEN.findall(shingle), seed)
+    tokens = _hash_tokens(tokens_of(shingle), seed)
     return _join(tokens, np.array([len(tokens)]))
 
 
 def shingle_strings(text: str) -> list[str]:
     """Return the shingles of a clean text to read, with spaces beside words."""
-    placed, words = placed_shingles(text), _TOKEN.findall(text)
-    signs = list(map(is_sign, words))
+    tokens = tokens_of(text)
     strings: list[str] = []
-    for start, end in enumerate(placed.ends.tolist()):
-        strings.append(words[start])
-        for place in range(start + 1, end):
-            beside_word = not (signs[place - 1] and signs[place])
-            strings[-1] += " " * beside_word + words[place]
+    for start, end in enumerate(placed_shingles(text).ends.tolist()):
+        strings.append(tokens[start].group())
+        for before, token in pairwise(tokens[start:end]):
+            strings[-1] += " " * (not (before.lastindex and token.lastindex)) + token.group()
     return strings
 
 
 def plain_text(text: str) -> str:
     """Return the words and signs of a clean text, or nothing if they don't make a shingle."""
-    tokens = _TOKEN.findall(text)
-    return " ".join(tokens) if sum(map(_units, tokens)) >= SPAN else ""
+    tokens = tokens_of(text)
+    return " ".join([token.group() for token in tokens]) if sum(_units(tokens)) >= SPAN else ""
 
 
-def _units(token: str) -> int:
-    return SIGN_UNITS if is_sign(token) else WORD_UNITS
+def _units(tokens: Sequence[re.Match[str]]) -> list[int]:
+    return [SIGN_UNITS if token.lastindex else WORD_UNITS for token in tokens]
 
 
-def _hash_tokens(tokens: Sequence[str], seed: int) -> Column:
+def _hash_tokens(tokens: Sequence[re.Match[str]], seed: int) -> Column:
     """Hash each token: letters with a salt for their place, added up."""
     if not tokens:
         return np.empty(0, np.uint64)
-    codes = np.frombuffer("".join(tokens).encode("utf-32-le", "surrogatepass"), np.uint32)
-    lengths = np.array(list(map(len, tokens)))
+    words = [token.group() for token in tokens]
+    codes = np.frombuffer("".join(words).encode("utf-32-le", "surrogatepass"), np.uint32)
+    lengths = np.array(list(map(len, words)))
     starts = lengths.cumsum() - lengths
     places = np.arange(len(codes)) - np.repeat(starts, lengths)
     letters = mix(codes * ODD + salts(_LONGEST_WORD, seed)[places])

@@ -26,7 +26,9 @@ from fpdb.fingerprint.sketches import (
     PlacedShingles,
     kernel_salts,
     placed_shingles,
+    places_of,
     sketch,
+    tokens_of,
     vote_hashes,
 )
 from fpdb.fingerprint.winnowing import RUN, PlacedPassages, pack_passages, passage_numbers
@@ -149,14 +151,14 @@ class Stages:
         The places are those in the text itself if each of its words is still there.
         """
         cleaned = self._cleaned(text, self._sketch_steps)
-        found, own = placed_shingles(cleaned, self._seed), placed_shingles(text)
-        words, kept = own.words(text), found.words(cleaned)
-        if len(words) != len(kept) or any(
-            word.isascii() and word.casefold() != other.casefold()
-            for word, other in zip(words, kept, strict=True)
+        found, own = placed_shingles(cleaned, self._seed), tokens_of(text)
+        if len(own) != len(found.starts) or any(
+            token.group().isascii() and token.group().casefold() != cleaned[start:stop].casefold()
+            for token, start, stop in zip(own, found.starts, found.stops, strict=True)
         ):
             return cleaned, found
-        return text, found._replace(starts=own.starts, stops=own.stops)
+        starts, stops = places_of(own)
+        return text, found._replace(starts=starts, stops=stops)
 
     def placed_passages(self, text: str) -> PlacedPassages:
         """Return the numbers of a text's passages, and their tokens as `placed_shingles` counts."""
