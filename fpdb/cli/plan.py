@@ -5,13 +5,11 @@ from math import log2
 from typing import Any
 
 from fpdb.cli import render
-from fpdb.cli.options import option, parse_count, parse_similarity, require, takes
+from fpdb.cli.options import option, parse_count, parse_similarity, takes
 from fpdb.dedupe.run import SIZE, estimate_work
 from fpdb.fingerprint import WIDTHS
-from fpdb.storage.open_checks import LARGEST_MAP
-from fpdb.tables import Estimate, Plan, chance_matches, estimate_cost, join_plans, plans
+from fpdb.tables import Estimate, Plan, chance_matches, estimate_cost, plans
 
-_CORES = 8
 # With this number of false matches a query or more, another width is better.
 MANY = 0.1
 # The recall of bands is shown at similarities that differ by these from the given one.
@@ -25,12 +23,6 @@ _COSTS = ("bytes", "query", "insert")
     documents=option(
         "--documents -n N", "How many documents, e.g. 8e9 or 2**34.", parser=parse_count
     ),
-    machines=option(
-        "--machines N",
-        "Compare ways for N machines of 8 cores, 16 GB.",
-        rare=True,
-        parser=parse_count,
-    ),
     similarity=option(
         "--similarity J", "Plan for texts; shows the recall.", parser=parse_similarity
     ),
@@ -39,7 +31,6 @@ def plan(
     bits: int = 64,
     k: int = 3,
     documents: int = 1_000_000,
-    machines: int | None = None,
     similarity: float | None = None,
 ) -> None:
     """Show table plans and what they cost.
@@ -50,11 +41,7 @@ def plan(
     An asterisk marks the plan that fpdb create takes. Times and bytes are
     estimates.
     """
-    require(similarity is None or machines is None, "--similarity goes without --machines")
     asked = {"bits": bits, "k": k, "documents": documents}
-    if machines is not None:
-        _compare_ways(asked, machines)
-        return
     listed = plans(bits, k, documents, similarity=similarity)
     if similarity is not None:
         del listed[1:]  # the bands are the same with other tables
@@ -101,28 +88,6 @@ def _facts(
     plain = {"bands": asdict(plan.bands), "recall": recall, "chance_candidates": chance}
     plain["dedupe"] = work._asdict()
     return facts, plain | {"similarity": similarity}
-
-
-def _compare_ways(asked: dict[str, int], machines: int) -> None:
-    """Print the cost of a database on each machine, of one database of all, and of a join."""
-    bits, k, documents = asked.values()
-    rows: list[tuple[str, ...]] = []
-    plain: dict[str, Any] = asked | {"machines": machines, "cores": _CORES}
-    for way, count in (("each", -(-documents // machines)), ("one", documents)):
-        each = plans(bits, k, count)[0]
-        cost = estimate_cost(each, count)
-        plain[way] = {"documents": count} | _plain(each, cost)
-        work = (*_costs(cost), render.duration(cost.load_seconds))
-        rows.append((f"{way} machine", each.name, f"{count:,}", *work))
-    join = join_plans(bits, k, documents, machines=machines, cores=_CORES)[0]
-    shuffle, seconds = render.size(join.shuffle_bytes), render.duration(join.seconds)
-    rows.append(("a join", join.name, f"{documents:,}", shuffle, "-", "-", seconds))
-    if render.now.json:
-        render.record(plain | {"join": {"name": join.name, "prefix": join.prefix} | asdict(join)})
-        return
-    render.table(("way", "plan", "documents", *_COSTS, "all"), rows)
-    if cost.bytes + cost.key_bytes > LARGEST_MAP:
-        render.note(f"a database has at most {render.size(LARGEST_MAP)}")
 
 
 def _plain(plan: Plan, cost: Estimate) -> dict[str, object]:

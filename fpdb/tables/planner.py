@@ -51,9 +51,6 @@ _PROBE_SECONDS = 2e-6
 _CANDIDATE_SECONDS = 15e-9
 # One insert into one table, in a transaction with others.
 _INSERT_SECONDS = 15e-6
-# One fingerprint in one table, and one text key, in a bulk load.
-_LOADED_ROW_SECONDS = 0.25e-6
-_LOADED_KEY_SECONDS = 11e-6
 # What a probe or an insert takes longer when its page has to come from the disk.
 _COLD_PAGE_SECONDS = 100e-6
 _MEMORY_BYTES = 16e9
@@ -72,8 +69,6 @@ _JOIN_ROW_SECONDS = 3e-6
 _JOIN_CANDIDATE_SECONDS = 6e-9
 _JOIN_ROW_BYTES = 24.4
 _JOIN_START_SECONDS = 20.0
-# Assumed: what one machine sends and receives in a second, which is a gigabit.
-_NETWORK_BYTES = 125e6
 _MOST_JOIN_TABLES = 1000
 # A task takes about this long; shorter ones cost more to start, longer ones more to repeat.
 _TASK_SECONDS = 60.0
@@ -92,7 +87,7 @@ _BAND_ROW_BYTES = 2
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a plan is expected to cost: per query, per insert, and for all documents.
+    """What a plan is expected to cost: per query, per insert, and in bytes.
 
     `bytes` is the size of the tables and bands, `key_bytes` what text keys of 50 bytes and the
     sketches add to it.
@@ -108,7 +103,6 @@ class Estimate:
     memory_share: float
     seconds: float
     insert_seconds: float
-    load_seconds: float
     similar_seconds: float | None
 
     @property
@@ -138,7 +132,6 @@ def estimate_cost(plan: Plan, documents: int, k: int | None = None) -> Estimate:
         memory_share=memory_share,
         seconds=_QUERY_SECONDS + probes * (_PROBE_SECONDS + cold) + candidates * _CANDIDATE_SECONDS,
         insert_seconds=(tables + (bands.count if bands else 0)) * (_INSERT_SECONDS + cold),
-        load_seconds=documents * (tables * _LOADED_ROW_SECONDS + _LOADED_KEY_SECONDS),
         similar_seconds=bands.count * (_BAND_SECONDS + cold)
         + bands.chance(documents) * _COMPARE_SECONDS
         if bands
@@ -277,7 +270,7 @@ def _bands(similarity: float, documents: int) -> Bands | None:
 
 @dataclass(frozen=True)
 class JoinPlan:
-    """A way to find all pairs within k of N documents on some machines, without a database.
+    """A way to find all pairs within k of N documents on Spark, without a database.
 
     A join sends each fingerprint once to each table, where it meets those that agree with it in
     the bits of the prefix; `masks` has these bits. Of k + c blocks, two fingerprints within k agree
@@ -286,14 +279,13 @@ class JoinPlan:
 
     `rows` are sent and take `shuffle_bytes`; `candidates` are pairs that share a prefix. The work
     is cut into `tasks`. Times are estimates for fingerprints that are spread evenly; `seconds` is
-    that of the start, the work and the network together.
+    that of the start and the work together.
     """
 
     bits: int
     k: int
     documents: int
     queries: int | None
-    machines: int
     masks: tuple[int, ...]
     rows: int
     shuffle_bytes: int
@@ -318,19 +310,18 @@ def join_plans(
     documents: int,
     *,
     queries: int | None = None,
-    machines: int = 1,
     cores: int | None = None,
 ) -> list[JoinPlan]:
     """Return the plans for a join of N documents, the fastest first.
 
     With `queries`, it is a join of that many other fingerprints with the documents. `cores` are
-    those of one machine; by default as many as this one has.
+    by default as many as this machine has.
 
     Raises:
         PlanError: An argument is out of its range.
     """
-    each = cores if cores is not None else os.cpu_count() or 1
-    _check_request(bits, k, documents=documents, machines=machines, cores=each, queries=queries)
+    cores = cores if cores is not None else os.cpu_count() or 1
+    _check_request(bits, k, documents=documents, cores=cores, queries=queries)
     fingerprints = documents + (queries or 0)
     pairs = documents * ((documents - 1) / 2 if queries is None else queries)
     found = []
@@ -344,22 +335,18 @@ def join_plans(
             + rows * _JOIN_ROW_SECONDS
             + candidates * _JOIN_CANDIDATE_SECONDS
         )
-        shared = work / (machines * each)
-        # Of the rows that one of N machines makes, one Nth stays there.
-        network = size / machines * (1 - 1 / machines) / _NETWORK_BYTES
         found.append(
             JoinPlan(
                 bits=bits,
                 k=k,
                 documents=documents,
                 queries=queries,
-                machines=machines,
                 masks=masks,
                 rows=rows,
                 shuffle_bytes=size,
                 candidates=candidates,
-                tasks=max(machines * each, ceil(work / _TASK_SECONDS), ceil(rows / _TASK_ROWS)),
-                seconds=_JOIN_START_SECONDS + shared + network,
+                tasks=max(cores, ceil(work / _TASK_SECONDS), ceil(rows / _TASK_ROWS)),
+                seconds=_JOIN_START_SECONDS + work / cores,
             )
         )
     return sorted(found, key=lambda plan: plan.seconds)

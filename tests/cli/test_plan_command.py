@@ -6,7 +6,6 @@ import random
 import pytest
 
 import fpdb
-from fpdb.tables import estimate_cost
 
 
 def rows(done):
@@ -108,23 +107,6 @@ def test_what_can_t_be_planned(run, arguments):
     done = run("plan", *arguments)
     assert (done.code, done.out) == (3, "")
     assert "\nhint: " in done.err
-
-
-def test_a_database_on_each_machine_one_of_all_and_a_join(run):
-    done = run("plan", "--documents", "8e9", "--machines", 200)
-    assert (done.code, done.err) == (0, "a database has at most 1.1 TB\n")
-    _, *ways = done.out.splitlines()
-    for way, name in zip(ways, ("each machine", "one machine", "a join"), strict=True):
-        assert way.startswith(name)
-    assert " 40,000,000 " in ways[0]
-    assert max(map(len, done.out.splitlines())) <= 80
-    found = json.loads(run("plan", "--documents", "8e9", "--machines", 200, "--json").out)
-    each, whole = (fpdb.plans(64, 3, count)[0] for count in (40_000_000, 8 * 10**9))
-    join = fpdb.join_plans(64, 3, 8 * 10**9, machines=200, cores=8)[0]
-    assert (found["each"]["documents"], found["each"]["name"]) == (40_000_000, each.name)
-    assert found["each"]["bytes"] == estimate_cost(each, 40_000_000).bytes
-    assert found["one"]["load_seconds"] == estimate_cost(whole, 8 * 10**9).load_seconds
-    assert (found["join"]["name"], found["join"]["seconds"]) == (join.name, join.seconds)
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,6 @@ LINES = [
     ("compact a.fpdb --replace -o b.fpdb", "either --output or --replace"),
     ("plan --documents 1.5", "expected a whole number from 1"),
     ("plan --documents 2**99", "expected a whole number from 1"),
-    ("plan --similarity 0.8 --machines 3", "--similarity goes without --machines"),
     ("compare", "Usage: "),
     ("compare one two three", "Usage: "),
     ("compare one two --text three", "Usage: "),

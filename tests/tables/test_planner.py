@@ -235,10 +235,7 @@ def test_what_cannot_be_planned() -> None:
         *((Bands, each) for each in [(0, 6), (6, 0), (-1, 6), (43, 6), (1, 15), (257, 1)]),
         *((chance_matches, each) for each in [(48, 3, 1), (64, -1, 1), (64, 65, 1), (64, 3, 0)]),
         *((join_plans, each) for each in [(48, 3, 10), (64, 25, 10), (64, -1, 10), (64, 3, 0)]),
-        *(
-            (partial(join_plans, **{name: 0}), (64, 3, 10))
-            for name in ("machines", "cores", "queries")
-        ),
+        *((partial(join_plans, **{name: 0}), (64, 3, 10)) for name in ("cores", "queries")),
     ]
     for make, arguments in wrong:
         with pytest.raises(PlanError) as caught:
@@ -359,8 +356,8 @@ def test_a_join_by_hand() -> None:
     assert plan.rows == 4 * ((1 << 20) + (1 << 10))
     assert plan.candidates == 4 * (1 << 20) * (1 << 10) >> 16
     # Each core has a task, and no task is large.
-    assert join_plans(64, 3, 1000, machines=3, cores=4)[0].tasks == 12
-    large = join_plans(64, 3, 8 * 10**9, machines=3, cores=4)[0]
+    assert join_plans(64, 3, 1000, cores=12)[0].tasks == 12
+    large = join_plans(64, 3, 8 * 10**9, cores=12)[0]
     assert large.rows / large.tasks <= 4_000_000
 
 
