@@ -34,9 +34,10 @@ class RecordCounts:
     any words, so no fingerprint. `incomplete` counts documents whose search for near-duplicates a
     budget ended, so that one may have been missed. `invalid_utf8` counts pages of HTML in which
     bytes that don't fit were replaced by U+FFFD, and `markup` texts that weren't read as
-    HTML but have tags. `encodings` counts files whose encoding was found, and isn't UTF-8.
-    `bytes_read` are bytes as they are in the files, of `bytes_total`, which is None if only reading
-    to the end would show it.
+    HTML but have tags. `encodings` counts files whose encoding was found, and isn't UTF-8. Of
+    files, `unreadable` ones couldn't be read, or not to their ends; `refused` ones in directories
+    aren't text. `bytes_read` are bytes as they are in the files, of `bytes_total`, which is None if
+    only reading to the end would show it.
     """
 
     read: int = 0
@@ -46,15 +47,25 @@ class RecordCounts:
     invalid_utf8: int = 0
     markup: int = 0
     encodings: Counter[str] = field(default_factory=Counter)
+    unreadable: int = 0
+    refused: int = 0
     bytes_read: int = 0
     bytes_total: int | None = None
     started: float = field(default_factory=time.monotonic, repr=False)
 
-    def tell_encoding(self, path: str, name: str) -> None:
-        """Count a file that is read in another encoding than UTF-8, and announce the first ones."""
-        self.encodings[name] += 1
+    def tell(self, path: str, names: Sequence[str]) -> None:
+        """Count a file that isn't UTF-8 by its likely encodings, and announce the first ones."""
+        self.refused += not names
+        if names:
+            self.encodings[names[0] if len(names) == 1 else "unknown"] += 1
         if self.encodings.total() <= _ANNOUNCED:
-            announce_encoding(path, name)
+            announce_encoding(path, names)
+
+    def refuse(self, bad: BadRecord) -> None:
+        """Count a record that can't be used, or a file."""
+        self.unreadable += bad.is_file
+        self.read += not bad.is_file
+        self.bad += not bad.is_file
 
     @property
     def seconds(self) -> float:
@@ -139,7 +150,7 @@ class Flow(Generic[C]):
                 size=size,
                 progress=progress,
                 passing=passing,
-                tell=self.counts.tell_encoding,
+                tell=self.counts.tell,
             )
             for path in paths
         ]
@@ -204,8 +215,7 @@ class Flow(Generic[C]):
 
     def refuse(self, bad: BadRecord) -> None:
         """Count a record that can't be used, or raise InputError if there may be none."""
-        self.counts.read += 1
-        self.counts.bad += 1
+        self.counts.refuse(bad)
         if self.bad == "fail":
             place = f"{bad.source}: " if bad.source else ""
             raise InputError(

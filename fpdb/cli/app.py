@@ -143,7 +143,8 @@ def _run() -> int:
     """Run a command and return its exit code; print an error and its hint."""
     render.prepare_streams()
     # What is announced of files that are read twice is printed once.
-    progress.listen(render.StepLine().show, functools.cache(render.note))
+    announced = functools.cache(lambda line: render.note(render.with_options(line)))
+    progress.listen(render.StepLine().show, announced)
     try:
         with warnings.catch_warnings():
             warnings.showwarning = render.warn

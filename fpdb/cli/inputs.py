@@ -71,15 +71,19 @@ class ProgressLine:
             f"{outcomes(counts)}{more}; {pace}",
             f"records of archives that hold no page: {', '.join(reasons)}" if skipped else "",
             render.counted("texts with tags, which --html main would read", counts.markup),
-            encodings(counts),
+            *about_files(counts),
             not_utf8(counts.invalid_utf8, counts.read),
         )
 
 
-def encodings(counts: "RecordCounts") -> str:
-    """Return a line about the encodings that were found, or nothing if all was UTF-8."""
-    found = (f"{number:,} in {name}" for name, number in sorted(counts.encodings.items()))
-    return f"files by encoding: {', '.join(found)}" if counts.encodings else ""
+def about_files(counts: "RecordCounts") -> list[str]:
+    """Return lines about files: their encodings, unless all were UTF-8, and what wasn't read."""
+    found = (f"{name} {number:,}" for name, number in sorted(counts.encodings.items()))
+    return [
+        f"files by encoding: {', '.join(found)}" if counts.encodings else "",
+        render.counted("files that can't be read, or not to their ends", counts.unreadable),
+        render.counted("files in directories that aren't text", counts.refused),
+    ]
 
 
 def outcomes(counts: "RecordCounts") -> str:
@@ -92,7 +96,7 @@ class BadRecords:
     """Prints records that can't be used, the first ones of each kind, and counts all of them."""
 
     def __init__(self) -> None:
-        self.count = self.good = 0
+        self.count = self.good = self.files = 0
         self._kinds: Counter[str] = Counter()
 
     def among(self, records: Iterable[Good | BadRecord]) -> Iterator[Good]:
@@ -107,6 +111,7 @@ class BadRecords:
     def __call__(self, bad: BadRecord) -> None:
         """Take a record that can't be used."""
         self.count += 1
+        self.files += bad.is_file
         kind = _OWN.sub("", bad.reason)
         alike = self._kinds[kind]
         if alike > _ALIKE or (not alike and len(self._kinds) == _MOST_KINDS):
@@ -125,8 +130,9 @@ class BadRecords:
                 render.note("hint: --max-bytes sets how large a record may be")
             raise typer.Exit(render.ExitCode.BAD_RECORDS)
         if self.count:
-            none = "the record can't" if self.count == 1 else f"none of {self.count:,} records can"
-            raise fpdb.InputError(f"{none} be used", hint=hint)
+            what, verb = ("file", "read") if self.files == self.count else ("record", "used")
+            none = f"none of {self.count:,} {what}s can" if self.count > 1 else f"the {what} can't"
+            raise fpdb.InputError(f"{none} be {verb}", hint=hint)
 
 
 def documents_of_files(

@@ -27,7 +27,7 @@ from fpdb.progress import WorkStep
 _PLAIN = re.compile(r"[\x20-\x7e]*")
 # What may begin a formula; some spreadsheets accept the wide forms as well.
 _FORMULA = tuple("=+-@\t\r\n\0＝＋－＠")
-_PARAMETER = re.compile(r"\b(\w+_field|encoding)(?= names another)")
+_PARAMETER = re.compile(r"\b(\w+_field|encoding)(?= names (?:another|one))")
 _NUMBER = re.compile(r"-?[0-9][0-9,.e-]*(%| [^\W\d]+)?|-|")
 # A table is printed from this number of rows on, or after these seconds.
 _MANY_ROWS, _LONG = 100, 0.5

@@ -6,7 +6,7 @@ from typing import Literal
 
 import fpdb
 from fpdb.cli import options, render
-from fpdb.cli.inputs import BadRecords, ProgressLine, encodings, not_utf8
+from fpdb.cli.inputs import BadRecords, ProgressLine, about_files, not_utf8
 from fpdb.cli.options import argument, option, require, require_name, require_page, takes
 
 
@@ -76,13 +76,13 @@ def _summarise(found: fpdb.Reported, bad: int, *, passages: bool) -> None:
         "shown": found.shown,
         "size": found.size,
     }
-    more["invalid_utf8"] = found.counts.invalid_utf8
+    more |= {name: vars(found.counts)[name] for name in ("invalid_utf8", "unreadable", "refused")}
     render.summarise(
         {"path": str(found.path)} | counts | more | {"encodings": found.counts.encodings},
         render.listed(counts),
         render.counted("texts that weren't found in the sources, or have changed", found.missing),
         render.counted("dates that can't be read", found.unread),
-        encodings(found.counts),
+        *about_files(found.counts),
         not_utf8(found.counts.invalid_utf8, found.counts.read),
         f"{found.path}: {render.plural(found.shown, noun)}, {render.size(found.size)}",
     )

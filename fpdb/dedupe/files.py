@@ -8,7 +8,7 @@ import dataclasses
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePath
@@ -224,10 +224,10 @@ class Corpus:
             for part in read_batches(source):
                 yield RecordBlock(part, f"{each.shown}:", number)
 
-    def _tell(self, shown: str, path: str, name: str) -> None:
+    def _tell(self, shown: str, path: str, names: Sequence[str]) -> None:
         if not self.encodings.get(path):
-            self.encodings[path] = name
-            self.run.counts.tell_encoding(shown, name)
+            self.encodings[path] = names[0] if len(names) == 1 else UTF8
+            self.run.counts.tell(shown, names)
 
     def _write(
         self,

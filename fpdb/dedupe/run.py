@@ -258,14 +258,13 @@ class Deduplication:
         prepare = Prepare(adapted, self.keep, keyed, stored, passaged)
         ahead = _AHEAD_OF_LOOKUP if stored else AHEAD
         for block, found in mapped(prepare, blocks, self.jobs, ahead):
-            counts.read += len(found.is_bad)
+            counts.read += len(found.is_bad) - len(found.bad)
             counts.invalid_utf8 += found.invalid_utf8
             counts.markup += found.markup * (self.reading.html == "auto")
             for bad in found.bad:
                 self._refuse(bad, fails=self.bad == "fail")
             if found.damage:
-                counts.read += 1
-                bad = BadRecord(block.shown.removesuffix(":"), found.damage)
+                bad = BadRecord(block.shown.removesuffix(":"), found.damage, is_file=True)
                 self._refuse(bad, fails=self.bad != "drop")
                 self.damaged[block.number] = found.damage
             self.show()
@@ -283,7 +282,7 @@ class Deduplication:
                 hint=bad.hint or "drop what is bad",
                 parameter="" if bad.hint else "bad",
             )
-        self.counts.bad += 1
+        self.counts.refuse(bad)
         if self.on_bad:
             self.on_bad(bad)
 

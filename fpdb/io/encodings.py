@@ -3,7 +3,7 @@
 import codecs
 import contextlib
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 
 from fpdb.errors import InputError
@@ -30,6 +30,10 @@ WIDER = {
     "ascii": "cp1252",
     "us-ascii": "cp1252",
 }
+# Codecs of Python that are no character sets.
+_NO_CHARACTERS = ("idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined")
+# Bytes at the end of a sample that may be of no character.
+_CUT = 8
 # A guess is safe with this confidence, or if no other text has nearly as much of it.
 _SURE, _MARGIN = 0.3, 0.05
 _UTF8_SIGN = re.compile(
@@ -53,21 +57,24 @@ def checked_encoding(name: str) -> str:
         known = codecs.lookup(WIDER.get(name.lower(), name)).name
         codecs.getincrementaldecoder(known)
     except (LookupError, ValueError):
+        known = ""
+    if not known or known in _NO_CHARACTERS:
         raise InputError(
             f"found the encoding {name[:40]!r}, expected one that Python knows",
             hint="gb18030, big5, shift_jis, euc_kr, cp1252 or utf-16, for instance",
-        ) from None
+        )
     return UTF8 if known in ("utf-8-sig", "ascii") else known
 
 
 def as_utf8(
-    chunks: Iterable[bytes], encoding: str | None, tell: Callable[[str], object]
+    chunks: Iterable[bytes], encoding: str | None, tell: Callable[[Sequence[str]], object]
 ) -> Iterator[bytes]:
     """Yield the bytes of a file as UTF-8; what no character has stays no UTF-8.
 
     If no encoding is given, it is UTF-8 if the first chunk is that has more than ASCII, or what
-    is found in a sample from there on. Another one is reported to `tell`. If several are likely,
-    the bytes stay as they are, no UTF-8. Half a character at the end is dropped: the file was cut.
+    is found in a sample from there on. Another one is reported to `tell`, and so are several that
+    are likely: then the bytes stay as they are, no UTF-8. Half a character at the end is dropped:
+    the file was cut.
     """
     rest, begun, name = iter(chunks), False, encoding or ""
     while not name:
@@ -79,7 +86,11 @@ def as_utf8(
         elif not chunk.isascii():
             if not _is_utf8(chunk):
                 chunk += _sample(rest, _SAMPLE - len(chunk))
-            name = ("" if begun else is_utf16(chunk)) or _found(chunk)
+            wide = "" if begun else is_utf16(chunk)
+            names = [wide] if wide else _found(chunk)
+            if len(names) > 1:
+                tell(names)
+            name = names[0] if len(names) == 1 else UTF8
             rest = chain([chunk], rest)
         else:
             begun = True
@@ -88,7 +99,7 @@ def as_utf8(
         yield from rest
         return
     if not encoding:
-        tell(name)
+        tell([name])
     errors = "surrogatepass" if name.startswith("utf-16") else _MARKED
     back = errors if errors != _MARKED else "surrogateescape"
     decoder = codecs.getincrementaldecoder(name)(errors)
@@ -118,17 +129,22 @@ def likely(data: bytes) -> list[str]:
     data = data[max(0, first.start() - 200) if first else 0 :]
     texts: dict[str, str] = {}
     best = 0.0
-    for each in chardet.detect_all(data, max_bytes=_DETECTED, include_encodings=_CANDIDATES):
+    # At the end may be half a character, or what is of none, which would exclude the right one.
+    start = data[: max(len(data) - _CUT, 9 * len(data) // 10)]
+    for each in chardet.detect_all(start, max_bytes=_DETECTED, include_encodings=_CANDIDATES):
         if not each["encoding"]:
             continue
         name, confidence = each["encoding"].lower(), each["confidence"]
         name = WIDER.get(name, name)
         if texts and (best >= _SURE or best - confidence >= _MARGIN):
             break
+        decoder = codecs.getincrementaldecoder(name)
         try:
-            text = codecs.getincrementaldecoder(name)().decode(data)
-        except ValueError:
-            continue
+            text = decoder().decode(data)
+        except UnicodeDecodeError as error:
+            if error.start < len(start):
+                continue
+            text = decoder().decode(data[: error.start])
         if _CONTROL.search(text):
             continue
         best = best or confidence
@@ -137,15 +153,15 @@ def likely(data: bytes) -> list[str]:
     return list(texts)
 
 
-def _found(sample: bytes) -> str:
+def _found(sample: bytes) -> list[str]:
+    """Return the encodings that a sample may have; none if it has bytes that no text has."""
     if b"\0" in sample or _is_utf8(sample):
-        return UTF8
+        return [UTF8]
     # A file of UTF-8 may have some records in another encoding, which are bad.
     high = sum(map(len, _HIGH.findall(sample)))
     if sum(map(len, _UTF8_SIGN.findall(sample))) * 3 > high * 2:
-        return UTF8
-    names = likely(sample)
-    return names[0] if len(names) == 1 else UTF8
+        return [UTF8]
+    return likely(sample)
 
 
 def _sample(chunks: Iterator[bytes], size: int) -> bytes:

@@ -124,12 +124,12 @@ class Source:
     def found(self) -> Iterator[Found]:
         """Yield what the file holds; the texts of pages are still to be found."""
         if self.problem:
-            yield BadRecord(self.path, self.problem)
+            yield BadRecord(self.path, self.problem, is_file=True)
             return
         try:
             yield from self.format.read(self)
         except StreamError as error:
-            yield BadRecord(self.path, str(error), error.hint)
+            yield BadRecord(self.path, str(error), error.hint, is_file=True)
 
 
 @dataclass(frozen=True)
@@ -265,6 +265,7 @@ def _inside(folder: Source) -> Iterator[Source]:
             problem = problem or str(error)
         if form == "text" and not problem and _is_binary(entry.path):
             left_out["files that aren't text"] += 1
+            folder.tell(entry.path, [])
             if folder.progress:
                 folder.progress(entry.size)
             continue
@@ -323,7 +324,7 @@ def _line_parts(source: Source, size: int) -> Iterator[Part]:
         yield from lines.finish()
     except StreamError as error:
         yield from lines.rest()
-        yield partial(tuple, [BadRecord(source.path, str(error))])
+        yield partial(tuple, [BadRecord(source.path, str(error), error.hint, is_file=True)])
 
 
 class LineParts:

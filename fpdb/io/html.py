@@ -1,14 +1,15 @@
 """Turn HTML into text, in processes of their own that are ended when a page takes too much."""
 
 import codecs
+import contextlib
 import importlib.util
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
-from fpdb.errors import HtmlError, MissingExtraError
+from fpdb.errors import HtmlError, InputError, MissingExtraError
 from fpdb.io import extraction
-from fpdb.io.encodings import WIDER, likely
+from fpdb.io.encodings import checked_encoding, likely
 from fpdb.io.records import BadRecord, Reading, Record, UnfitError, check_key
 from fpdb.models import LARGEST_TEXT, HtmlText
 from fpdb.processes import CallError, KeptWorkers
@@ -140,13 +141,11 @@ def _read(page: Page, reading: Reading) -> Record | BadRecord:
 
 def _decoded(data: bytes, content_type: str) -> str:
     """Decode a plain text: as UTF-8 or by the charset that is named, or else by evidence."""
-    label = charset_of(content_type).strip().lower()
-    for name in ("utf-8-sig", WIDER.get(label, label)):
-        try:
-            # This refuses codecs that are none of texts, and would unpack what came from the web.
-            return data.decode(name)
-        except (LookupError, ValueError):
-            continue
+    label = charset_of(content_type).strip()
+    with contextlib.suppress(ValueError):
+        return data.decode("utf-8-sig")
+    with contextlib.suppress(ValueError, InputError):
+        return data.decode(checked_encoding(label))
     names = likely(data)
     if len(names) != 1:
         raise UnfitError("isn't UTF-8, nor what it says, and no other encoding is certain")

@@ -44,7 +44,8 @@ class TableHead:
                 reason = row if isinstance(row, str) else header_reason(names, source.reading)
         if reason:
             raise InputError(
-                f"{source.path}: the header {reason}", hint="name the columns of key and text"
+                f"{source.path}: the header {reason}",
+                hint="name the columns of key and text, or number them if there is no header",
             )
 
     def fits(self, other: "TableHead") -> bool:

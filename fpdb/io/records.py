@@ -41,12 +41,13 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class BadRecord:
-    """A record, or a whole file, that can't be used: where it was read, why, and a cure."""
+    """A record that can't be used, or the rest of a file: where it was read, why, and a cure."""
 
     source: str
     reason: str
     hint: str = ""
     key: Key | None = None
+    is_file: bool = False
 
 
 @dataclass(frozen=True)

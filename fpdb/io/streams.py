@@ -8,7 +8,7 @@ import itertools
 import os
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import IO, Any, cast
@@ -65,15 +65,20 @@ SUFFIXES = {
 
 # Called with the number of bytes, as they are in the file, that were read since the last call.
 Progress = Callable[[int], object]
-# Called with the path of a file, and its encoding, which was found and isn't UTF-8.
-Tell = Callable[[str, str], object]
+# Called with the path of a file, and its encoding, if it was found and isn't UTF-8; with several
+# that are likely; or with none, if the file isn't text and is left out.
+Tell = Callable[[str, Sequence[str]], object]
 Line = tuple[int, "str | TooLong", bool]
 NOT_DECODED = "holds bytes that don't fit its encoding; encoding names another"
 
 
-def announce_encoding(path: str, name: str) -> None:
-    """Say in which encoding a file is read."""
-    announce(f"{path}: read as {name}")
+def announce_encoding(path: str, names: Sequence[str]) -> None:
+    """Say in which encoding a file is read, or in which ones it may be."""
+    if len(names) > 1:
+        fits = ", ".join(names[:3])
+        announce(f"{path}: isn't UTF-8, but fits {fits}; encoding names one")
+    elif names:
+        announce(f"{path}: read as {names[0]}")
 
 
 class StreamError(Exception):

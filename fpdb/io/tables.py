@@ -12,7 +12,7 @@ from typing import Any
 from fpdb.errors import InputError
 from fpdb.io import streams
 from fpdb.io.records import Reading, lacking, shorten
-from fpdb.io.streams import Line, TooLong
+from fpdb.io.streams import Line, StreamError, TooLong
 from fpdb.models import LARGEST_TEXT
 
 # A string is the reason why there is no row.
@@ -84,7 +84,7 @@ def check_columns(reading: Reading) -> None:
 
 
 def named_columns(rows: Iterator[Cells], reading: Reading) -> Iterator[FieldColumns]:
-    """Yield rows as columns with names, some at a time; an unusable header line ends the table."""
+    """Yield rows as columns with names, some at a time; raise StreamError at a wrong header."""
     names = _NUMBERS if numbered(reading) else ()
     block = _RowBlock(names)
     for number, row, replaced in rows:
@@ -97,8 +97,9 @@ def named_columns(rows: Iterator[Cells], reading: Reading) -> Iterator[FieldColu
                         f"has one column, {shorten(columns[0])}: separated by {mark[0]!r}? "
                         "The format csv has any of these, tsv has tabs; delimiter names another"
                     )
-                yield FieldColumns([number], {}, {0: (f"the header line {reason}", replaced)})
-                return
+                elif reason.endswith(" names another"):
+                    reason += ", or its number if this is no header"
+                raise StreamError(f"the header line {reason}")
             block = _RowBlock(names := columns)
             continue
         if block.is_full:

@@ -86,7 +86,7 @@ def test_files_are_whole_texts_or_lines(run, tmp_path):
 def test_lines_that_are_no_utf_8_are_bad(run, tmp_path):
     path = tmp_path / "latin.txt"
     path.write_bytes(f"{TEXT} caf".encode() + b"\xe9\n" + TEXT.encode() + b"\n\xff\xfe " * 2)
-    done = run("fingerprint", "--format", "lines", path)
+    done = run("fingerprint", "--format", "lines", "--encoding", "utf-8", path)
     assert (done.code, len(done.rows)) == (4, 1)
     assert done.rows[0][0] == hexadecimal(TEXT)
     done = run("fingerprint", "--format", "lines", "--encoding", "latin-1", path)

@@ -42,11 +42,16 @@ def found(data, encoding=None, cut=1 << 18):
 def test_the_encoding_is_found(name, cut):
     text = TEXTS[name] * 20
     read, told = found(text.encode(name), cut=cut)
-    assert (read.decode(), told) == (text, [name] if name != "utf-8" else [])
+    assert (read.decode(), told) == (text, [[name]] if name != "utf-8" else [])
     # A file that was cut in the middle of a character.
     short, _ = found(text.encode(name)[:-5], cut=cut)
     assert text.startswith(short.decode(errors="ignore"))
     assert len(short.decode(errors="ignore")) >= len(text) - 5
+    if not name.startswith("utf"):
+        for end in (b"\xb5\n", b"\x81 \n"):  # and a line end was added
+            read, told = found(text.encode(name) + end, cut=cut)
+            assert told == [[name]]
+            assert read.decode(errors="ignore").startswith(text)
 
 
 @pytest.mark.parametrize("name", [name for name in TEXTS if name != "utf-8"])
@@ -68,6 +73,11 @@ def test_what_was_read_can_be_written_as_it_was(name, damage):
 def test_what_may_be_several_encodings_is_no_guess():
     bad = "caffè".encode("cp1252")
     assert len(likely(bad)) != 1 or bad.decode(likely(bad)[0]) == "caffè"
+    data = "Café crème, naïve.\n".encode("cp1252")
+    read, [names] = found(data)
+    assert read == data
+    assert len(names) > 1
+    assert "cp1252" in names
     broken = ("a " * 300 + "ключ ").encode() * 20 + b"\xff\xfe \x81"
     assert found(broken) == (broken, [])  # it is UTF-8 with a damaged end
 
@@ -134,6 +144,6 @@ def test_a_given_encoding_wins(tmp_path):
     [record] = read_records(str(tmp_path / "a.txt"), Reading(encoding="koi8-r"))
     assert not isinstance(record, BadRecord)
     assert record.text != "naïve café, déjà"
-    for name in ("base64", "none", "a" * 100):
+    for name in ("base64", "none", "a" * 100, "idna", "punycode", "rot13", "unicode_escape"):
         with pytest.raises(InputError, match="found the encoding"):
             Reading(encoding=name)

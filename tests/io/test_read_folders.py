@@ -74,6 +74,9 @@ def test_what_holds_no_documents_is_left_out_and_counted(tmp_path, caplog):
     (tmp_path / "_temporary" / "part.jsonl").write_bytes(b"{}")
     told = []
     found = list(read_records(str(tmp_path), progress=told.append))
+    with fpdb.create(tmp_path.with_suffix(".fpdb")) as database:
+        assert fpdb.ingest(database, tmp_path).refused == 4
+    del caplog.records[2:]
     assert [getattr(record, "key", None) for record in found] == ["a.txt", "k", "utf16.txt"]
     assert found[-1].text == "text"
     assert sum(told) == size_of(str(tmp_path))
@@ -115,7 +118,7 @@ def test_fields_are_for_the_files_that_have_them(tmp_path):
     assert described(tmp_path, key_field="n", text_field=("t",)) == [
         ("a.txt", "a.txt"),
         ("b.jsonl:1", "k"),
-        ("c.tsv:1", None),
+        ("c.tsv", None),
     ]
 
 
@@ -191,7 +194,7 @@ def test_a_folder_without_permission(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "listdir", refuse)
     bad, good = read_records(str(tmp_path))
-    assert bad == BadRecord(f"{tmp_path}/a", "can't be read: Permission denied")
+    assert bad == BadRecord(f"{tmp_path}/a", "can't be read: Permission denied", is_file=True)
     assert good.key == "c.txt"
 
 

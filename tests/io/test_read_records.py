@@ -246,7 +246,7 @@ def test_standard_input(monkeypatch):
     assert list(read_records("-")) == []
     monkeypatch.setattr(sys, "stdin", None)
     assert list(read_records("-")) == [
-        BadRecord("-", "can't be read: standard input is closed"),
+        BadRecord("-", "can't be read: standard input is closed", is_file=True),
     ]
 
 
