@@ -28,6 +28,9 @@ from fpdb.tables.bits import order
 _FLOOD = 4
 # Up to this many rows are put between the bytes of a page; more are merged as arrays.
 _FEW = 256
+# If this many rows come to a page, on average, they are merged with this many pages at a time.
+_MANY = 8
+_MERGED = 32
 # Numbers that a kernel looks up together.
 _AT_ONCE = 1 << 10
 # Rows that a kernel finds until they are taken.
@@ -274,6 +277,38 @@ class NumberPages(SortedPages[Rows]):
     def unpack(self, value: bytes | memoryview, seed: int, columns: int | None = None) -> Rows:
         """Return all columns of a page or the first N, or raise DamagedError."""
         return unpack_rows(value, self.columns, seed, columns)
+
+    def splice(self, txn: WriteTransaction, insert: Rows, remove: Rows) -> None:
+        """Remove rows and insert others; if many come to all pages, these are filled anew."""
+        pages, first, count = txn.entries(self.name), 0, self._count(insert)
+        if self._count(remove) or pages < _MERGED or count <= pages * _MANY:
+            super().splice(txn, insert, remove)
+            return
+        with txn.cursor(self.name) as cursor:
+            while first < count:
+                old: list[bytes] = []
+                parts: list[Rows] = []
+                there = seek(cursor, self._key_at(insert, first))
+                while there and len(parts) < _MERGED:
+                    old.append(bytes(cursor.key()))
+                    parts.append(self.rows_at(cursor))
+                    there = cursor.next()
+                after = count
+                if there:
+                    upper, at = bytes(cursor.key()), partial(self._key_at, insert)
+                    after = bisect_left(range(count), upper, first, key=at)
+                    if after == first:
+                        raise out_of_order(self.name)
+                rows = self._spliced(joined(parts), self._part(insert, first, after), remove)
+                pieces = [(self.first_key(piece), page) for piece, page in self._full(rows)]
+                for key in set(old).difference([key for key, _ in pieces]):
+                    txn.delete(self.name, key)
+                for key, page in pieces:
+                    txn.put(self.name, key, summed(page, self.seed_at(key)))
+                first = after
+
+    def _key_at(self, rows: Rows, place: int) -> bytes:
+        return self.first_key(self._part(rows, place, place + 1))
 
     def _count(self, rows: Rows) -> int:
         return len(rows[0])

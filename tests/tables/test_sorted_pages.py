@@ -20,6 +20,7 @@ from fpdb.storage.number_pages import (
     summed,
     unpack_rows,
 )
+from fpdb.tables import sorted_pages
 from fpdb.tables.sorted_pages import NumberPages, seek
 
 Row = tuple[int, ...]
@@ -89,11 +90,19 @@ def batches(draw: st.DrawFn, width: int, keys: int) -> list[tuple[list[Row], lis
     return draw(st.lists(st.tuples(part, part), min_size=1, max_size=6))
 
 
+@pytest.fixture(params=[False, True], ids=["few", "many"])
+def many(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the rows be few for the pages that they come to, or so many that these are merged."""
+    if request.param:
+        monkeypatch.setattr(sorted_pages, "_MANY", 0)
+        monkeypatch.setattr(sorted_pages, "_MERGED", 2)
+
+
 @pytest.mark.parametrize("pages", KINDS, ids=lambda pages: pages.name)
 @settings(max_examples=examples(20), suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_splice_agrees_with_a_sorted_set(
-    pages: NumberPages, data: st.DataObject, undone: Any, tiny_pages: int
+    pages: NumberPages, data: st.DataObject, undone: Any, tiny_pages: int, many: None
 ) -> None:
     width, keys = pages.columns, pages._keys
 
