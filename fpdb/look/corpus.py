@@ -9,7 +9,7 @@ and not with the texts.
 import contextlib
 import dataclasses
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -33,12 +33,13 @@ from fpdb.look.page import folded, percent, plural, write_report
 from fpdb.look.pair import ComparedTexts
 from fpdb.look.sources import MOST_NAMED, Sources
 from fpdb.look.texts import Texts
-from fpdb.markup import Markup
 from fpdb.models import require_similarity, require_whole
 from fpdb.scratch import Scratch, scratch_folder
 
 # Of a group, the different texts that are compared.
 MOST_VERSIONS = 10
+# On one line, so that the list begins on the first screen.
+_NUMBERS = "Numbers and pictures"
 _KINDS = {
     "edited": "edited",
     "identical": "identical only",
@@ -218,11 +219,12 @@ def _written(chosen: "_ChosenGroups", counts: Ingested, path: Path) -> Reported:
         f"Duplicates in {_name(chosen.sources)}",
         f"{plural(every, 'group')} among {plural(documents, 'document')}, "
         f"with the limit {percent(limit)}",
-        _folded(overview(groups, documents, numbers, first=first), listed),
+        [folded(_NUMBERS, *overview(groups, documents, numbers, first=first))],
         listed,
         kinds=_KINDS,
         every=every,
-        none="No document is a near-duplicate of another one.",
+        none="No document is a near-duplicate of another one. A smaller similarity finds more; "
+        "copied parts of texts have a report of their own.",
         least=min(limit, chosen.lowest),
         **_notes(chosen.sources),
     )
@@ -243,11 +245,11 @@ def _parts_written(
         f"Copied parts in {_name(sources)}",
         f"{plural(every, 'document has', 'documents have')} parts of earlier ones, among "
         f"{documents:,}",
-        _folded(parts.parts_overview(found, numbers), listed),
+        [folded(_NUMBERS, *parts.parts_overview(found, numbers))],
         listed,
         kinds=parts.KINDS,
         every=every,
-        none="No document has a part of another one.",
+        none="No document has a part of another one. A smaller least share finds more.",
         noun="document",
         orders=parts.ORDERS,
         **_notes(sources),
@@ -255,11 +257,6 @@ def _parts_written(
     missing = len(sources.missing)
     shown = len(listed), missing, found.unread
     return Reported(path, counts, documents, every, 0, 0, *shown, size, pairs)
-
-
-def _folded(top: Iterable[Markup], listed: list[Markup]) -> Iterable[Markup]:
-    """Return numbers and pictures on one line, so that the list begins on the first screen."""
-    return [folded("Numbers and pictures", *top)] if listed else top
 
 
 def _name(sources: Sources) -> str:

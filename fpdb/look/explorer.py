@@ -4,6 +4,7 @@ import contextlib
 import hmac
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
+from http import HTTPStatus
 from typing import Self
 
 from fpdb.database import Database
@@ -15,8 +16,8 @@ from fpdb.look.decisions import Decisions
 from fpdb.look.fields import ShownFields
 from fpdb.look.pages import PAGES, POSTED
 from fpdb.look.texts import Texts, split_sources
-from fpdb.look.visit import ServedPage, Visit
-from fpdb.markup import element
+from fpdb.look.visit import ServedPage, Visit, served
+from fpdb.markup import Markup, element
 from fpdb.scratch import scratch_folder
 
 
@@ -89,10 +90,23 @@ class Explorer:
                     "this explorer only reads", hint="start one that may write", parameter="write"
                 )
             if answer is None:
-                return visit.framed("There is no such page", status=404)
+                said = element("p", "The links above lead to all pages.")
+                return visit.framed("There is no such page", said, status=404)
             return answer(visit)
         except FpdbError as error:
             statuses = {DocumentNotFoundError: 404, ReadOnlyError: 403}
             status = next((n for kind, n in statuses.items() if isinstance(error, kind)), 400)
-            content = [element("p", str(error), class_="warn"), element("p", error.hint or "")]
-            return visit.framed("That didn't work", *content, status=status)
+            return visit.framed("That didn't work", *_said(str(error), error.hint), status=status)
+
+    @staticmethod
+    def problem(message: str, hint: str, status: int) -> ServedPage:
+        """Return a page about a request that gets no other, for people who may see nothing else."""
+        if status == HTTPStatus.NOT_FOUND:
+            said = element("p", "Open the address that fpdb gave when it began.")
+            return served("There is no such page", Markup(), said, status=status)
+        return served("That didn't work", Markup(), *_said(message, hint), status=status)
+
+
+def _said(message: str, hint: str | None) -> list[Markup]:
+    """Return what went wrong, and what helps."""
+    return [element("p", message, class_="warn"), *([element("p", hint)] if hint else [])]

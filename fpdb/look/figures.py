@@ -112,8 +112,9 @@ def by_host(found: HostPairs, sentence: str, *, words: bool = False) -> Iterator
         if not rows:
             continue
         cells = [(*row[:2], f"{row[2]:,}", f"{row[3]:,}") for row in others[:_MOST_HOSTS]]
-        own = sum(row[2] for row in rows) - sum(row[2] for row in others)
-        said = f"{sentence} {plural(own, 'copy is', 'copies are')} of the same host."
+        said = sentence
+        if own := sum(row[2] for row in rows) - sum(row[2] for row in others):
+            said += f" {plural(own, 'copy is', 'copies are')} of the same host."
         if rows is found[1]:
             said += " These have the same date, or none, so nobody knows which was first."
         if more := len(others) - len(cells):

@@ -56,6 +56,7 @@
         bar.append(find("#verdict").content.cloneNode(true));
         texts.before(bar);
         for (const each of all("[data-verdict]", bar)) each.onclick = () => this.judge(each.dataset.verdict);
+        find("[data-view=print]", bar).onclick = () => this.print();
         find("[data-view=beside]", bar).onclick = () => { beside = !beside; redraw(); };
         find("[data-view=fold]", bar).onclick = ({ target }) => {
           const folds = all(".folded", texts), open = folds.some((each) => !each.open);
@@ -83,6 +84,11 @@
         for (const each of all("[data-verdict]", bar)) each.ariaPressed = String(each.dataset.verdict === verdict);
         find("[data-view=beside]", bar).textContent = beside ? "As one text" : "Side by side";
       }
+    }
+    print() {
+      this.box.classList.add("printed");
+      window.print();
+      this.box.classList.remove("printed");
     }
     judge(word) {
       if (!save || !this.body || !find(`section[data-text="${this.text}"] .verdict`, this.body)) return;
@@ -123,6 +129,7 @@
     }).sort(orders[order.value]);
     list.replaceChildren(...current.map((group) => group.box));
     at = current.indexOf(chosen);
+    find("#none").hidden = current.length > 0;
     const total = count(groups.length, app.dataset.noun);
     find("[role=status]").textContent = current.length === groups.length ? total
       : `${current.length.toLocaleString("en")} of ${total}`;
@@ -158,14 +165,26 @@
       .map(([one, other, word]) => [quoted(one), quoted(other), word === "same" ? 1 : 0]);
     download("pairs.csv", [["key", "other", "same"], ...rows]);
   };
+  // In the language of the reader, by the program that comes after this one.
+  const said = (text) => globalThis.fpdbSaid?.(text) ?? text;
   // For people: Excel needs the mark at the beginning, and takes a text with such a sign for a formula.
   const cell = (text) => quoted(/^[=+@-]/.test(text) ? `'${text}` : text);
   find("#csv").onclick = () => {
     const rows = current.flatMap((group) => all(":is(.names, .copies) > div", find("template", group.box).content)
       .flatMap((box) => all(".name", box).map((name) => [group.number + 1, (group.low * 100).toFixed(1), group.size,
-        ...[group.title, find("b", box).textContent, name.textContent, name.dataset.note, name.dataset.url].map(cell)])));
-    const head = [app.dataset.noun, "percent", "size", "title", "role", "key", "date and host", "link"];
+        ...[group.title, said(find("b", box).textContent), name.textContent, name.dataset.note, name.dataset.url].map(cell)])));
+    const head = [app.dataset.noun, "percent", "size", "title", "role", "key", "date and host", "link"].map(said);
     download(`${app.dataset.noun}s.csv`, [["\ufeff" + head[0], ...head.slice(1)], ...rows]);
+  };
+
+  find("#every").onclick = ({ target }) => {
+    const closed = current.filter((group) => !group.body);
+    for (const group of closed.length ? closed : current) group.toggle();
+    target.textContent = closed.length ? "Close all" : "Open all";
+  };
+  find("#none button").onclick = () => {
+    for (const control of [search, from, to, kind]) control.value = control.defaultValue || "";
+    filter();
   };
 
   const keys = {

@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from typing import Any
 
 from fpdb.markup import Markup, element
 from fpdb.scratch import draft_file
@@ -92,6 +93,11 @@ def folded(summary: str, *content: str, class_: str | None = None) -> Markup:
     return element("details", element("summary", summary), *content, class_=class_)
 
 
+def keyboard(more: str = "") -> Markup:
+    """Return what keys do."""
+    return folded("Keyboard", element("p", _KEYS.format(more)), class_="help")
+
+
 def cards(given: Iterable[tuple[str, str, str]]) -> Markup:
     """Return numbers, each with its name and a sentence that explains it."""
     found = []
@@ -123,7 +129,7 @@ def write_report(
     verdict, if they can have one. `every` counts also the groups that aren't there, and if there is
     none, the page says `none`. With other `orders`, the given one is described otherwise.
     """
-    program = f"{_resource('page.js')}\n{translator()}"
+    program = program_of("page.js")
     part = f"This page shows {len(groups):,} of {plural(every, noun)}."
     counted = none if not every else part if len(groups) < every else ""
     page = whole_page(
@@ -172,31 +178,41 @@ def _sortable(
         choice("Sort", "order", "given", orders),
         *([_button("Save verdicts", id="save")] if judged else []),
         _button("Save as CSV", id="csv"),
+        _button("Open all", id="every"),
         element("span", class_="total", role="status"),
-    ]
-    # The bar above each pair, of which the program takes a copy.
-    verdict = [
-        element("span", class_="soft"),
-        *(
-            _button(word.capitalize(), data_verdict=word)
-            for word in ("same", "different", "unsure")
-            if judged
-        ),
-        element("span", class_="spread"),
-        _button("Show all", data_view="fold"),
-        _button("Side by side", data_view="beside"),
     ]
     return element(
         "div",
         element("noscript", element("p", f"The {noun}s are opened by a script of this page.")),
         element("div", *tools, class_="tools"),
-        folded("Keyboard", element("p", _KEYS.format(_JUDGED if judged else "")), class_="help"),
+        keyboard(_JUDGED if judged else ""),
         element("div", *groups, id="list"),
-        element("template", *verdict, id="verdict"),
+        element(
+            "p",
+            element("span", f"No {noun} fits: try fewer words, or wider limits."),
+            " ",
+            _button(f"Show all {noun}s"),
+            id="none",
+            hidden="",
+        ),
+        element("template", *_bar(noun, judged=judged), id="verdict"),
         id="app",
         data_name=hashlib.sha256("".join(groups).encode("utf-8", "replace")).hexdigest()[:16],
         data_noun=noun,
     )
+
+
+def _bar(noun: str, *, judged: bool) -> list[Markup]:
+    """Return the bar above each pair, of which the program takes a copy."""
+    verdicts = ("same", "different", "unsure") if judged else ()
+    return [
+        element("span", class_="soft"),
+        *(_button(word.capitalize(), data_verdict=word) for word in verdicts),
+        element("span", class_="spread"),
+        _button("Show all", data_view="fold"),
+        _button("Side by side", data_view="beside"),
+        _button(f"Print this {noun}", data_view="print"),
+    ]
 
 
 def _button(text: str, **attributes: object) -> Markup:
@@ -236,10 +252,23 @@ def page_policy(program: str = "") -> str:
 
 
 @cache
-def translator() -> str:
-    """Return the program that shows a page in its reader's language, with all messages."""
-    messages = json.dumps(json.loads(_resource("messages.json")), ensure_ascii=False)
-    return _resource("translate.js").replace("/*catalogue*/{}", messages.replace("<", "\\u003c"))
+def program_of(name: str) -> str:
+    """Return the program of a page, with one that shows it in its reader's language."""
+    catalogue = json.dumps(_catalogue(), ensure_ascii=False).replace("<", "\\u003c")
+    translator = _resource("translate.js").replace("/*catalogue*/{}", catalogue)
+    return f"{_resource(name)}\n{translator}"
+
+
+def messages(language: str) -> Mapping[str, str]:
+    """Return the messages of a language by the English ones."""
+    found: dict[str, str] = _catalogue().get(language, {}).get("messages", {})
+    return found
+
+
+@cache
+def _catalogue() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(_resource("messages.json"))
+    return found
 
 
 @cache

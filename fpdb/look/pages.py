@@ -1,22 +1,16 @@
 """The pages of the explorer: the overview, groups, documents, what is near a text, decisions."""
 
-import csv
-import io
-import json
-from collections.abc import Callable, Iterator, Sequence
-from datetime import date
+from collections.abc import Callable, Iterator, Mapping
 from html import escape
-from itertools import islice
 
-from fpdb.arrays import Places
-from fpdb.errors import DocumentNotFoundError, InputError
-from fpdb.fingerprint import distance, to_int
-from fpdb.fingerprint.digits import format_fingerprint, parse_fingerprint
+from fpdb.errors import InputError
+from fpdb.fingerprint import to_int
+from fpdb.fingerprint.digits import parse_fingerprint
 from fpdb.flow import parse_key
 from fpdb.io.html import html_text
 from fpdb.look.figures import by_day, overview
-from fpdb.look.groups import NO_DAY, Groups, host_of, parse_day
-from fpdb.look.listing import heading
+from fpdb.look.grouped import EXCERPT, group_page, groups_page, groups_table, judged_place
+from fpdb.look.groups import host_of
 from fpdb.look.page import cards, choice, entry, facts, folded, percent, plural
 from fpdb.look.pair import (
     COMPARED_AT_ONCE,
@@ -26,6 +20,7 @@ from fpdb.look.pair import (
     comparison,
     excerpt,
 )
+from fpdb.look.stored import delete_button, digits_of, listed_documents, stored_pair
 from fpdb.look.visit import (
     ROWS,
     ServedPage,
@@ -41,34 +36,11 @@ from fpdb.look.visit import (
 from fpdb.markup import Markup, element, table
 from fpdb.models import Document, Key
 
-_WEAKEST_LINK = (
-    "A group is as near as its weakest link: of its pairs that are near enough to connect it, the "
-    "least near. Texts that only others connect may be further apart."
-)
 _KINDS = {"text": "a text", "html": "HTML", "fingerprint": "a fingerprint"}
-_ORDERS = {
-    "least": "weakest link first",
-    "similar": "strongest links first",
-    "large": "largest first",
-    "new": "newest first",
-}
-# The labels, names and kinds of the fields that filter groups.
-_FILTERS = (
-    ("Documents", "least_size", "number"),
-    ("to", "most_size", "number"),
-    ("Weakest link in %", "least_share", "number"),
-    ("to", "most_share", "number"),
-    ("Host", "host", "search"),
-    ("From", "least_day", "date"),
-    ("to", "most_day", "date"),
-)
-_EXCERPT = 5_000
 _NEAR = "Documents that are near"
 _SHOWN = 20
 # Documents that a request deletes, of whose time that takes a third at most on slow disks.
 _DELETED = 50_000
-# Documents of a table for Excel.
-_SAVED, _SIGNS = 50_000, ("=", "+", "-", "@")
 
 
 def overview_page(visit: Visit) -> ServedPage:
@@ -78,242 +50,56 @@ def overview_page(visit: Visit) -> ServedPage:
         (f"{stats.documents:,}", "documents", f"in {stats.bytes / 1e6:,.1f} MB on disk."),
         (f"{stats.short:,}", "short texts", "are found by equal texts only."),
     ]
-    shown = iter([cards(numbers)])
-    if found:
+    shown = iter([cards(numbers)] if stats.documents else [visit.empty()])
+    if found and stats.documents:
         days = by_day("When documents were added", "", found.added, "documents")
         shown = overview(found.groups, found.documents, numbers, days)
-    content = *visit.status(), *shown
-    return visit.framed(visit.database.path.name, *content, refresh=bool(visit.work.stage))
-
-
-def groups_page(visit: Visit) -> ServedPage:
-    """Show the groups within limits, fifty at a time."""
-    groups = visit.groups
-    if groups is None:
-        return visit.framed("Groups", *visit.status(), refresh=True)
-    given, chosen = _chosen(visit, groups)
-    seen, links = visit.part(len(chosen), **given)
-    fields = [
-        entry(label, name, given[name], kind, min=0 if kind == "number" else None)
-        for label, name, kind in _FILTERS
-        if groups.similarity is not None or not name.endswith("_share")
-    ]
-    order = choice("Sort", "order", given["order"], _ORDERS)
-    lines = [_line(visit, groups, each) for each in chosen[seen].tolist()]
-    return visit.framed(
-        "Groups",
-        *visit.status(),
-        element("form", *fields, order, button("Filter"), action="groups", class_="tools"),
-        element("p", f"{len(chosen):,} of {plural(len(groups.starts), 'group')}", role="status"),
-        element("p", _WEAKEST_LINK, class_="soft"),
-        element("ol", *lines, class_="list"),
-        links,
-        element("p", link("Save as CSV", "table", **given)),
-    )
-
-
-def _chosen(visit: Visit, groups: Groups) -> tuple[dict[str, str], Places]:
-    """Return the limits and the order that are given, and the groups within these."""
-    given = {name: visit.get(name) for _, name, _ in _FILTERS}
-    given["order"] = visit.get("order") if visit.get("order") in _ORDERS else "least"
-    return given, groups.ordered(given["order"], groups.within(given))
-
-
-def groups_table(visit: Visit) -> ServedPage:
-    """Return the groups within limits as a table for Excel, as far as a request has time for."""
-    groups, fields = visit.groups, visit.work.fields
-    if groups is None:
-        raise DocumentNotFoundError("the groups aren't found yet", hint="try again later")
-    lines = io.StringIO()
-    writer, left = csv.writer(lines), _SAVED
-    writer.writerow(("group", "percent", "size", "title", "key", "date", "host", "link"))
-    for number, group in enumerate(_chosen(visit, groups)[1].tolist(), 1):
-        rows = groups.rows(group)[:left]
-        left -= len(rows)
-        head = number, f"{groups.weakest[group] * 100:.1f}", int(groups.sizes[group])
-        for each in visit.documents(visit.database.keys_of(groups.ids[rows].tolist())):
-            meta = each.meta
-            host = host_of(fields.value("host", meta))
-            named = fields.title_of(meta), each.key, parse_day(fields.value("date", meta)), host
-            cells = ["" if cell is None else str(cell) for cell in (*named, fields.link(meta))]
-            # Excel takes a text with such a sign for a formula.
-            writer.writerow(
-                (*head, *(f"'{cell}" if cell[:1] in _SIGNS else cell for cell in cells))
-            )
-        if not left:
-            break
-    headers = {
-        "Content-Type": "text/csv; charset=utf-8",
-        "Content-Disposition": 'attachment; filename="groups.csv"',
-        "Cache-Control": "no-store",
-    }
-    return ServedPage(lines.getvalue().encode("utf-8-sig", "replace"), headers=headers)
-
-
-def _line(visit: Visit, groups: Groups, group: int) -> Markup:
-    rows = groups.rows(group)
-    ids = groups.ids[rows[:3]].tolist()
-    found = visit.documents(visit.database.keys_of(ids))
-    days = dict.fromkeys(
-        date.fromordinal(int(day)).isoformat()
-        for day in (groups.first_days[group], groups.last_days[group])
-        if 0 < day < NO_DAY
-    )
-    least, texts = float(groups.weakest[group]), int(groups.texts[group])
-    share = percent(least, exact=False)
-    if groups.similarity is None:
-        share = plural(round((1 - least) * visit.database.plan.bits), "bit")
-    elif texts == 2 and len(pair := visit.versions(groups, group, 2)) == 2:
-        first = ComparedSide(Markup(), visit.text(pair[0]), None, pair[0].sketch)
-        [share] = visit.shares(first, pair[1:])
-    inner = heading(
-        "same" if texts == 1 else share,
-        visit.title(found[0]) if found else "deleted",
-        plural(len(rows), "document"),
-        [str(each.key) for each in found],
-        f"{' to '.join(days)}, {plural(texts, 'text')}",
-    )
-    place = address("group", of=ids[0])
-    return element("li", element("a", *inner, href=place, class_="head"), class_="group")
-
-
-def group_page(visit: Visit) -> ServedPage:
-    """Show a group: its first text beside another one of it, and its documents."""
-    groups, group = visit.group()
-    rows = groups.rows(group)
-    shown = visit.versions(groups, group, 2)
-    if not shown or shown[0].id != groups.ids[rows[0]]:
-        raise DocumentNotFoundError("the first document of this group was deleted")
-    said = f"{plural(len(rows), 'document')} with "
-    said += plural(int(groups.texts[group]), "different text")
-    if len(rows) > 2:
-        said += ". Pairs connect them, so not all of them need be near each other"
-    seen, links = visit.part(len(rows), of=visit.whole("of"))
-    return visit.framed(
-        visit.title(shown[0]),
-        element("p", f"{said}."),
-        *(_pair(visit, *shown) if len(shown) > 1 else excerpt(visit.side(shown[0]).text, _EXCERPT)),
-        element("h2", "Documents"),
-        _members(visit, groups.ids[rows[seen]].tolist(), shown[0]),
-        links,
-    )
-
-
-def _members(visit: Visit, ids: Sequence[int], first: Document) -> Markup:
-    """Show documents of a group, to be marked if decisions may be made."""
-    found = visit.documents(visit.database.keys_of(ids))
-    shown = _table(visit, "Documents of the group", found, first, marked=visit.may_write)
-    if not visit.may_write:
-        return shown
-    return visit.form(
-        "delete",
-        shown,
-        *hidden(of=visit.whole("of")),
-        _delete_button("Delete the marked …", "marked"),
-        _delete_button("Keep the marked, delete the others …", "others"),
-        class_="members",
-    )
-
-
-def _table(
-    visit: Visit,
-    title: str,
-    documents: Sequence[Document],
-    origin: Document | ComparedSide | None = None,
-    *,
-    marked: bool = False,
-) -> Markup:
-    """Show documents, and how near they are to another one or to a text."""
-    if not documents:
-        return element("p", "There are none.")
-    near, apart = _apart(visit, origin, documents) if origin else (["fingerprint"], [])
-    apart = apart or [[_digits(visit, each)] for each in documents]
-    rows = []
-    for each, cells in zip(documents, apart, strict=True):
-        row = [key_link(each.key), moment(each.added), f"{each.characters:,}"]
-        if marked:
-            said = f"Mark {each.key}"
-            row.insert(0, entry("", "key", each.key, "checkbox", aria_label=said))
-        rows.append([*row, *cells])
-    return table([*["mark"] * marked, "key", "added", "characters", *near], rows, title)
-
-
-def _apart(
-    visit: Visit, origin: Document | ComparedSide, documents: Sequence[Document]
-) -> tuple[list[str], list[list[Markup | str]]]:
-    """Return the heads and cells that say how near documents are to another one or to a text."""
-    first = origin if isinstance(origin, ComparedSide) else visit.side(origin)
-    shares, digits = visit.shares(first, documents), first.fingerprint
-    by_bits = visit.database.similarity is None or set(shares) == {"–"}
-    cells: list[list[Markup | str]] = []
-    for each, share in zip(documents, shares, strict=True):
-        cell: list[Markup | str] = [share]
-        if by_bits:
-            known = digits is not None and each.fingerprint is not None
-            cell = [str(distance(digits or 0, each.fingerprint or 0)) if known else "–"]
-        if isinstance(origin, ComparedSide):
-            cell.append(button("show", name="match", value=each.key))
-        elif origin.key == each.key:
-            cell.append("the first")
-        else:
-            cell.append(link("compare", "compare", key=origin.key, other=each.key))
-        cells.append(cell)
-    return ["distance" if by_bits else "similarity", "texts"], cells
-
-
-def _delete_button(text: str, which: str) -> Markup:
-    return button(text, name="which", value=which, class_="danger")
-
-
-def _pair(visit: Visit, first: Document, second: Document) -> Iterator[Markup]:
-    """Compare two stored documents, and let a user judge them."""
-    yield comparison(visit.database.recipe, visit.side(first), visit.side(second))
-    if visit.may_write:
-        verdict = visit.decisions.verdict(first.key, second.key)
-        buttons = [
-            button(text, name="same", value=value, aria_pressed=str(verdict is same).lower())
-            for text, value, same in (("Same", "1", True), ("Different", "0", False))
-        ]
-        said = "Are they the same?"
-        if verdict is not None:
-            said = f"Your verdict: {'same' if verdict else 'different'}"
-            buttons.append(button("Take it back", name="same", value="-"))
-        asked = element("span", said, class_="soft")
-        yield visit.form("verdict", asked, *hidden(key=first.key, other=second.key), *buttons)
+    unread = found.groups.unread_note if found else ""
+    content = *visit.status(), *shown, *([element("p", unread, class_="note")] if unread else [])
+    refresh = "2" if visit.work.stage else ""
+    return visit.framed(visit.database.path.name, *content, refresh=refresh)
 
 
 def compare_page(visit: Visit) -> ServedPage:
     """Show two documents beside each other."""
     first, second = visit.document("key"), visit.document("other")
-    content = [*_pair(visit, first, second), *visit.group_link(first)]
+    content = [*stored_pair(visit, first, second), *visit.group_link(first)]
     return visit.framed("Two documents", *content)
 
 
 def documents_page(visit: Visit) -> ServedPage:
-    """Show the documents by their keys, fifty at a time."""
+    """Show the documents by their keys, fifty at a time, or those with some words."""
     prefix, after, kind = visit.get("prefix"), visit.get("after"), visit.database.keys
     start = parse_key(after, kind) if after else None
     if kind == "integer":
         first = int(parse_key(prefix, kind)) if prefix else 0
         start, prefix = start or (first - 1 if first else None), ""
-    found = list(islice(visit.database.scan(prefix=prefix, after=start), ROWS + 1))
-    label, given = "Keys from" if kind == "integer" else "Keys that begin with", visit.get("prefix")
-    field = entry(label, "prefix", given, "search")
-    last = found[ROWS - 1].key if found[ROWS:] else None
-    more = [link("After ›", "documents", prefix=given, after=last)] if found[ROWS:] else []
+    found, last = visit.matching(visit.get("search").casefold().split(), prefix, start)
+    given = visit.also("search", "prefix")
+    following = address("documents", **given, after=last)
+    label = "Keys from" if kind == "integer" else "Keys that begin with"
+    fields = [
+        entry("Search", "search", visit.get("search"), "search", data_key="/"),
+        entry(label, "prefix", visit.get("prefix"), "search"),
+        button("Show"),
+    ]
+    shown = [listed_documents(visit, "Documents", found)]
+    if not found:
+        shown = [element("p", "No document has it. ", link("Show all documents", "documents"))]
+        if not len(visit.database):
+            shown = [visit.empty()]
+        elif last is not None:
+            shown = [element("p", f"Nothing yet; the search goes on after {last}.", role="status")]
+    more = "After ›" if len(found) == ROWS else "Search on ›"
+    where = "metadata and texts" if visit.work.texts.files else "metadata"
     return visit.framed(
         "Documents",
-        element("form", field, button("Show"), action="documents", class_="tools"),
-        _table(visit, "Documents", found[:ROWS]),
-        element("p", *more),
+        element("form", *fields, action="documents", class_="tools"),
+        element("p", f"A search looks for all words in keys, titles, {where}.", class_="soft"),
+        *shown,
+        *([element("p", element("a", more, href=following))] if last is not None else []),
+        refresh="" if found or last is None else f"0; url={following}",
     )
-
-
-def _digits(visit: Visit, document: Document) -> Markup:
-    number = document.fingerprint
-    if number is None:
-        return Markup("short")
-    return element("code", format_fingerprint(number, visit.database.plan.bits))
 
 
 def document_page(visit: Visit) -> ServedPage:
@@ -322,33 +108,51 @@ def document_page(visit: Visit) -> ServedPage:
     text = visit.side(document)
     [found] = database.query_prepared(database.preparer.prepare([document]), limit=ROWS)
     keys = [match.key for match in found if match.key != document.key]
-    meta = "" if document.meta is None else json.dumps(document.meta, ensure_ascii=False)
     fields = visit.work.fields
     url = fields.link(document.meta)
     given = {
         "key": str(document.key),
         "id": str(document.id),
-        "title": fields.title_of(document.meta),
-        "date": str(fields.value("date", document.meta) or "")[:_EXCERPT],
+        "date": str(fields.value("date", document.meta) or "")[:EXCERPT],
         "host": host_of(fields.value("host", document.meta)),
-        "link": url and element("a", url[:_EXCERPT], href=url, rel="noreferrer"),
+        "link": _linked(url),
         "added": f"{moment(document.added)} UTC",
         "characters": f"{document.characters:,}",
-        "fingerprint": _digits(visit, document),
-        "metadata": meta[:_EXCERPT],
+        "fingerprint": digits_of(visit, document),
     }
-    delete = [*hidden(key=document.key), _delete_button("Delete …", "marked")]
+    delete = [*hidden(key=document.key), delete_button("Delete …", "marked")]
     return visit.framed(
         visit.title(document),
         facts(given),
+        *_metadata(document),
         *([visit.form("delete", *delete)] if visit.may_write else []),
         *visit.group_link(document),
         element("p", text.note, class_="soft"),
-        *excerpt(text.text, _EXCERPT),
+        *excerpt(text.text, EXCERPT),
         element("h2", "Near it"),
-        _table(visit, _NEAR, visit.documents(keys), document),
+        listed_documents(visit, _NEAR, visit.documents(keys), document) if keys else _far(visit),
         *(_parts(visit, text.text, document.key) if text.text else ()),
     )
+
+
+def _metadata(document: Document) -> Iterator[Markup]:
+    """Show all metadata, in which addresses are links."""
+    meta = document.meta
+    if meta:
+        named = meta if isinstance(meta, Mapping) else {"": meta}
+        shown: dict[str, str] = {}
+        for name, value in named.items():
+            shown[element("bdi", str(name)[:EXCERPT])] = _linked(str(value))
+        yield element("h4", "Metadata")
+        yield facts(shown)
+
+
+def _linked(text: str) -> str:
+    """Return a text, as a link if it is an address that a browser may open."""
+    shown = text[:EXCERPT]
+    if not text.startswith(("http://", "https://")):
+        return shown
+    return element("a", shown, href=text, rel="noreferrer")
 
 
 def near_page(visit: Visit) -> ServedPage:
@@ -393,14 +197,24 @@ def _answers(visit: Visit, kind: str, given: str) -> Iterator[Markup]:
     yield element("h2", "Near it")
     if not matches.complete:
         yield element("p", "A budget ended the search, so there may be more.", class_="warn")
-    found = _table(visit, _NEAR, visit.documents(keys), own)
-    yield visit.form("near", *hidden(text=given, kind=kind), found, class_="members")
+    if not keys:
+        yield _far(visit)
+    else:
+        found = listed_documents(visit, _NEAR, visit.documents(keys), own)
+        yield visit.form("near", *hidden(text=given, kind=kind), found, class_="members")
     if keys:
         yield comparison(database.recipe, own, visit.side(database[chosen]))
     elif kind == "html":
-        yield from excerpt(text, _EXCERPT)
+        yield from excerpt(text, EXCERPT)
     if text is not None:
         yield from _parts(visit, text)
+
+
+def _far(visit: Visit) -> Markup:
+    """Say that nothing is near, and what counts as near."""
+    least = visit.database.similarity
+    near = f" This database finds what is similar from {percent(least)} on." if least else ""
+    return element("p", f"No other document is near.{near}")
 
 
 def _parts(visit: Visit, text: str, own: Key | None = None) -> Iterator[Markup]:
@@ -440,6 +254,8 @@ def verdict_page(visit: Visit) -> ServedPage:
     """Keep a verdict on two documents, or take it back."""
     key, other = visit.document("key").key, visit.document("other").key
     visit.decisions.judge(key, other, same={"1": True, "0": False}.get(visit.get("same")))
+    if visit.get("of"):
+        return sent_to(judged_place(visit))
     return sent_to(address("compare", key=key, other=other))
 
 

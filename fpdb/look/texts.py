@@ -86,7 +86,11 @@ class Texts(Generic[D]):
         if not self.address and not self.packed:
             return None, "The texts are still being read."
         try:
-            found = self._stored(document) if self.files else self._fetched(document)
+            if self.files:
+                with self.opened() as stored:
+                    found = stored(document.key)
+            else:
+                found = self._fetched(document)
         except (OSError, ValueError, HTTPException, FpdbError) as error:
             return None, f"The text can't be read: {error}"
         short, digest = document.short, document.digest
@@ -97,12 +101,17 @@ class Texts(Generic[D]):
             return found[0], "The text has changed since it was stored."
         return None, "The text isn't there."
 
-    def _stored(self, document: Document) -> list[str]:
-        """Return the texts of a key, the last one first."""
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Callable[[Key], list[str]]]:
+        """Open the file; the block gets a function that returns the texts of a key, last first."""
         query = "SELECT text FROM texts WHERE name = ? ORDER BY rowid DESC"
         with contextlib.closing(sqlite3.connect(self.path)) as file:
-            rows = file.execute(query, [_bytes(str(document.key))]).fetchall()
-        return [zlib.decompress(row[0]).decode("utf-8", "surrogatepass") for row in rows]
+
+            def stored(key: Key) -> list[str]:
+                rows = file.execute(query, [_bytes(str(key))])
+                return [zlib.decompress(row[0]).decode("utf-8", "surrogatepass") for row in rows]
+
+            yield stored
 
     def _fetched(self, document: Document) -> list[str]:
         """Fetch a text, by HTTP alone and without going where an answer leads."""

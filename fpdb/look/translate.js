@@ -30,6 +30,7 @@
     const said = found(line) ?? (sentences.some(whole) ? sentences.map((each) => whole(each) ?? each).join("") : inner);
     return before + said.replaceAll("\u00a0%", "%") + after;
   }
+  globalThis.fpdbSaid = (text) => language === "en" ? text : say(text);
   function set(owner, name, text, write) {
     const kept = english.get(owner) || {}, old = kept[name];
     const source = old && text === old.shown ? old.source : text;

@@ -1,5 +1,6 @@
 """A visit to a page of the explorer, the frame of the pages, and their links and forms."""
 
+import contextlib
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,13 +15,15 @@ from fpdb.flow import parse_key
 from fpdb.look.background import Background
 from fpdb.look.decisions import Decisions
 from fpdb.look.groups import Groups
-from fpdb.look.page import first_line, language_of, page_policy, percent, translator, whole_page
+from fpdb.look.page import first_line, language_of, page_policy, percent, program_of, whole_page
 from fpdb.look.pair import ComparedSide
 from fpdb.markup import Markup, element
 from fpdb.models import Document, Key
 
 ROWS = 50
 _LONGEST_KEY = 1_000
+# How long a page looks for words before it shows what it has.
+_SEARCH_SECONDS = 0.8
 # Characters of texts that are compared for one page.
 _COMPARED = 4_000_000
 _PLACES = {
@@ -78,7 +81,13 @@ class Visit:
 
     def document(self, name: str) -> Document:
         """Return the document with the key in a field, or raise DocumentNotFoundError."""
-        return self.database[parse_key(self.get(name), self.database.keys)]
+        key = parse_key(self.get(name), self.database.keys)
+        if (found := self.database.get(key)) is None:
+            raise DocumentNotFoundError(
+                f"found no document with the key {key!r}",
+                hint="it may have been deleted; search for it under Documents",
+            )
+        return found
 
     def documents(self, keys: Iterable[Key | None]) -> list[Document]:
         """Return the documents with some keys that are still there."""
@@ -123,7 +132,9 @@ class Visit:
         """Return the groups, and which of them the document is in whose id is given."""
         found = self.groups.group_of(self.whole("of")) if self.groups else None
         if self.groups is None or found is None:
-            raise DocumentNotFoundError("found no group of this document", hint="look again")
+            raise DocumentNotFoundError(
+                "found no group of this document", hint="choose one under Groups"
+            )
         return self.groups, found
 
     def versions(self, groups: Groups, group: int, most: int) -> list[Document]:
@@ -142,16 +153,51 @@ class Visit:
         token = hidden(token=self.token)
         return element("form", *token, *content, action=page, method="post", class_=class_)
 
-    def part(self, total: int, **fields: object) -> tuple[slice, Markup]:
+    def also(self, *names: str) -> dict[str, str]:
+        """Return fields as they were given, without the empty ones."""
+        return {name: self.get(name) for name in names if self.get(name)}
+
+    def empty(self) -> Markup:
+        """Say how a database without documents is filled."""
+        command = element("code", f"fpdb ingest {self.database.path} FILE")
+        said = element("span", "This database is empty. In a terminal, this fills it:")
+        return element("p", said, " ", command)
+
+    def matching(
+        self, words: Sequence[str], prefix: str, after: Key | None
+    ) -> tuple[list[Document], Key | None]:
+        """Return documents with all words, in the time of a page.
+
+        And the key after which the search goes on, unless it has ended.
+        """
+        found: list[Document] = []
+        texts = self.work.texts
+        last, until = after, time.monotonic() + _SEARCH_SECONDS
+        with contextlib.ExitStack() as stack:
+            kept = words and texts.files and texts.packed
+            stored = stack.enter_context(texts.opened()) if kept else None
+            for document in self.database.scan(prefix=prefix, after=after):
+                if len(found) == ROWS or (last != after and time.monotonic() > until):
+                    return found, last
+                last = document.key
+                said = f"{last}\n{document.meta or ''}".casefold()
+                missing = [word for word in words if word not in said]
+                if missing and stored:
+                    said = "".join(stored(last)[:1]).casefold()
+                if all(word in said for word in missing):
+                    found.append(document)
+        return found, None
+
+    def part(self, total: int, rows: int, **fields: object) -> tuple[slice, Markup]:
         """Return which part of a list is seen, and links to the pages before and after it."""
-        number, pages = max(self.whole("page"), 1), -(-total // ROWS)
+        number, pages = max(self.whole("page"), 1), -(-total // rows)
         links = [element("span", f"page {number:,} of {pages:,}", class_="soft")]
         if number > 1:
             links.insert(0, link("‹ Before", self.page, page=number - 1, **fields))
         if number < pages:
             links.append(link("After ›", self.page, page=number + 1, **fields))
         shown = element("nav", *links, class_="pager", aria_label="Pages of the list")
-        return slice((number - 1) * ROWS, number * ROWS), shown if pages > 1 else Markup()
+        return slice((number - 1) * rows, number * rows), shown if pages > 1 else Markup()
 
     def status(self) -> Iterator[Markup]:
         """Say when the groups were found, and what is under way."""
@@ -171,10 +217,8 @@ class Visit:
         again = element("span", said, class_="soft"), button("Look again")
         yield self.form("again", *again, class_="tools")
 
-    def framed(
-        self, title: str, *content: str, refresh: bool = False, status: int = 200
-    ) -> ServedPage:
-        """Return a page, which runs no program but that for its language, and fetches nothing."""
+    def framed(self, title: str, *content: str, refresh: str = "", status: int = 200) -> ServedPage:
+        """Return a page with links to all others."""
         links = []
         for place, name in _PLACES.items():
             current = "page" if place in (self.page, f"{self.page}s") else None
@@ -184,24 +228,47 @@ class Visit:
             f"{self.database.path}, {recipe.name} ({recipe.id})",
             "Decisions may be made here." if self.may_write else "Nothing can be changed here.",
         )
-        heading = element("h1", title, dir="auto", lang=language_of(title))
-        html = whole_page(
-            f"{title} · fpdb",
-            element("a", "To the content", href="#content", class_="skip"),
+        return served(
+            title,
             element("nav", *links, aria_label="Pages"),
-            element("main", heading, *content, id="content"),
-            element("footer", *(element("p", each) for each in footer)),
-            element("script", Markup(translator())),
+            *content,
+            footer=footer,
+            refresh=refresh,
+            status=status,
         )
-        headers = {
-            "Content-Type": "text/html; charset=utf-8",
-            "Content-Security-Policy": f"{page_policy(translator())}; form-action 'self'; "
-            "frame-ancestors 'none'",
-            "Cache-Control": "no-store",
-            "X-Content-Type-Options": "nosniff",
-            "Cross-Origin-Opener-Policy": "same-origin",
-        }
-        return ServedPage(html, status, headers | ({"Refresh": "2"} if refresh else {}))
+
+
+def served(
+    title: str,
+    nav: Markup,
+    *content: str,
+    footer: Iterable[str] = (),
+    refresh: str = "",
+    status: int = 200,
+) -> ServedPage:
+    """Return a page, which runs no program but that for keys and its language.
+
+    It fetches nothing.
+    """
+    heading = element("h1", title, dir="auto", lang=language_of(title))
+    program = program_of("explore.js")
+    html = whole_page(
+        f"{title} · fpdb",
+        element("a", "To the content", href="#content", class_="skip"),
+        nav,
+        element("main", heading, *content, id="content"),
+        element("footer", *(element("p", each) for each in footer)),
+        element("script", Markup(program)),
+    )
+    headers = {
+        "Content-Type": "text/html; charset=utf-8",
+        "Content-Security-Policy": f"{page_policy(program)}; form-action 'self'; "
+        "frame-ancestors 'none'",
+        "Cache-Control": "no-store",
+        "X-Content-Type-Options": "nosniff",
+        "Cross-Origin-Opener-Policy": "same-origin",
+    }
+    return ServedPage(html, status, headers | ({"Refresh": refresh} if refresh else {}))
 
 
 def sent_to(place: str) -> ServedPage:

@@ -76,11 +76,14 @@ class Explored(browsers.Reader):
         self.window.get(self.base + page)
 
     def press(self, text):
-        self.follow(self.button(text))
+        self.follow(self.button(text).click)
 
-    def follow(self, element):
+    def press_key(self, key):
+        self.follow(lambda: self.window.switch_to.active_element.send_keys(key))
+
+    def follow(self, action):
         self.window.execute_script("document.left = true")
-        element.click()
+        action()
         self.wait(
             lambda: self.window.execute_script(
                 "return !document.left && document.readyState === 'complete'"
@@ -166,14 +169,17 @@ def test_each_page_fits_and_can_be_read(explored):
 
 
 def test_no_english_is_left_in_chinese(explored):
-    pages = explored.pages()
+    pages = [*explored.pages(), "groups?open=1", "groups?least_size=99", "documents?search=nowhere"]
+    pages += ["group?of=x", "document?key=1", "nowhere"]
     explored.window.execute_script("localStorage.setItem('fpdb-language', 'zh-CN')")
     found = set()
     for page in pages:
         explored.visit(page)
+        assert explored.window.execute_script(browsers.PRESS_ALL) == []
         found.update(explored.window.execute_script(browsers.ENGLISH))
     explored.window.execute_script("localStorage.clear()")
     assert found == set()
+    assert len(explored.window.get_log("browser")) == 3  # of the pages that aren't there
 
 
 def test_what_a_screen_reader_finds(explored):
@@ -217,6 +223,35 @@ def test_pages_are_used_by_the_keyboard(explored):
     assert "word60" in explored.body()
 
 
+def test_keys_lead_from_group_to_group(explored):
+    explored.visit("groups?order=large")
+    active = explored.window.switch_to
+    heads = [each.get_attribute("href") for each in explored.all("a.head")]
+    for key in "jjk":
+        active.active_element.send_keys(key)
+    assert active.active_element.get_attribute("href") == heads[0]
+    for keys, place in (("o", heads[0]), ("j", heads[1]), ("j", heads[2]), ("k", heads[1])):
+        explored.press_key(keys)
+        assert explored.window.current_url == place
+    explored.press_key("d")
+    assert "Your verdict: different" in explored.body()
+    explored.press("Take it back")
+    explored.visit("documents")
+    active.active_element.send_keys("/")
+    active.active_element.send_keys("b.example/1", "\ue007")
+    explored.wait(lambda: len(explored.all("td a.name")) == 1)
+
+
+def test_the_table_has_heads_in_the_language_of_the_page(explored, folder):
+    explored.window.execute_script("localStorage.setItem('fpdb-language', 'zh-CN')")
+    explored.visit("groups")
+    explored.all("a[data-table]")[0].click()
+    saved = folder / "groups.csv"
+    explored.wait(lambda: saved.exists() and saved.stat().st_size)
+    assert saved.read_text("utf-8-sig").startswith("组,百分比,篇数,标题,编号,日期,来源,链接")
+    explored.window.execute_script("localStorage.clear()")
+
+
 def test_a_text_is_pasted_and_judged(explored):
     explored.visit("near")
     text = " ".join(WORDS[:300]).replace("word77 ", "word77 another ")
@@ -236,7 +271,9 @@ def test_the_address_works_once(explored, window, folder):
     assert Explored(window, address).all("form[action=again]")
     window.delete_all_cookies()
     window.get(address)
-    assert "Found at" not in window.page_source
+    assert "This address works once" in window.find_element("css selector", "main").text
+    window.get(address.partition("?")[0].rpartition("/explore")[0][:-9])
+    assert "There is no such page" in window.find_element("css selector", "h1").text
     window.get_log("browser")
     end(process)
 

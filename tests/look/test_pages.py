@@ -1,6 +1,7 @@
 """The pages of the explorer, without a server: what they show, and what forms do."""
 
 import csv
+import html
 import io
 import json
 import re
@@ -8,7 +9,7 @@ import threading
 import time
 from collections import Counter
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 import numpy as np
 import pytest
@@ -149,7 +150,7 @@ def test_the_overview_counts(reader):
 
 
 def test_groups_are_filtered_and_sorted(reader):
-    assert "A group is as near as its weakest link" in reader.get("groups")
+    assert "that of the least similar pair that connects it" in reader.get("groups")
 
     def shown(query):
         seen = reader.get(f"groups?{query}")
@@ -173,6 +174,56 @@ def test_groups_are_filtered_and_sorted(reader):
     assert set(shown("least_day=2024-02-01")) == {edited, han, hostile}
     assert shown("least_day=nonsense&least_size=x&page=-1&order=?") == shown("")
     assert shown("page=9") == []
+    assert shown("least_size=9") == []
+    assert "No group fits these limits. " in reader.seen
+    assert len(shown("open=1")) == 4
+    assert reader.seen.count("<ins>changed </ins>") == 2
+
+
+def test_groups_are_left_for_the_ones_beside_them(reader):
+    """Each group leads to the next and the previous one, as they are filtered and ordered."""
+    for query in ("", "order=large&least_size=2", "host=example"):
+        reader.get(f"groups?{query}")
+        places = reader.links("group")
+        for number, place in enumerate(places):
+            assert f"group {number + 1} of {len(places)}" in reader.get(place)
+            beside = {"j": number + 1, "k": number - 1}
+            found = re.findall('href="(group[^"]*)" data-key="([jk])"', reader.seen)
+            assert {(key, html.unescape(href)) for href, key in found} == {
+                (key, places[at]) for key, at in beside.items() if 0 <= at < len(places)
+            }
+
+
+def test_all_texts_of_a_group_are_compared_and_its_weakest_link_is_named(tmp_path):
+    """A chain of four texts, whose least similar pair isn't the first one."""
+    words, source = WORDS[:300], tmp_path / "chain.jsonl"
+    texts = []
+    for step in range(4):
+        size = 20 if step == 2 else 8
+        words[step * 70 : step * 70 + size] = [f"step{step}x{n}" for n in range(size)]
+        texts.append(" ".join(words))
+    source.write_text("".join(json.dumps({"id": n, "text": t}) + "\n" for n, t in enumerate(texts)))
+    with fpdb.create(tmp_path / "chain.fpdb") as database:
+        fpdb.ingest(database, str(source))
+        with explored(database, texts=[str(source)], write=True) as explorer:
+            visitor = Visitor(explorer)
+            visitor.get("groups")
+            [place] = visitor.links("group")
+            seen = visitor.get(place)
+            said = seen.partition("The least similar pair that connects them:")[2]
+            pair = min(database.pairs(), key=lambda pair: pair.similarity)
+            named = re.findall(r'href="document\?key=(\d)', said)[:2]
+            assert named == sorted([pair.key, pair.other])
+            assert visitor.links("compare")[0] == f"compare?key={named[0]}&other={named[1]}"
+            tabs = visitor.links("group")
+            assert len(tabs) == 3
+            assert "step3x7" in visitor.get(tabs[2])
+            assert re.findall('href="([^"]*)"[^>]* data-key="p"', visitor.seen) == [
+                html.escape(tabs[1])
+            ]
+            given = dict(parse_qsl(urlsplit(tabs[2]).query))
+            visitor.post("verdict", 303, key="0", other="3", same="1", **given)
+            assert visitor.page.headers["Location"] == tabs[2]
 
 
 def test_a_pair_has_one_number_everywhere(reader):
@@ -228,7 +279,7 @@ def test_the_votes_of_bits_that_differ(reader):
 def test_long_texts_show_no_features(reader):
     long = " ".join(f"{word}x{number}" for number in range(2) for word in WORDS)
     seen = reader.post("near", text=f"{' '.join(WORDS[:200])} {long}", kind="text", match="")
-    assert "There are none." in seen
+    assert "No other document is near." in seen
     pair = [ComparedSide(Markup(), long, 0, None), ComparedSide(Markup(), f"new {long}", 1, None)]
     shown = comparison(fpdb.recipe("web"), *pair)
     assert "<ins>new </ins>" in shown
@@ -245,13 +296,43 @@ def test_documents_are_listed_by_prefix_and_shown(reader):
     seen = reader.get(reader.links("document")[0])
     assert '<dd dir="auto">https://d.example/alone </dd>' in seen
     assert "word799" in seen
-    assert "There are none." in seen
+    assert "No other document is near." in seen
     seen = reader.get("document?key=https://a.example/story")
     assert reader.links("compare") == [
         "compare?key=https%3A%2F%2Fa.example%2Fstory&other=https%3A%2F%2Fb.example%2Fstory"
     ]
     assert "found no document" in reader.get("document?key=nothing", 404)
     reader.get("nothing", 404)
+
+
+@pytest.mark.parametrize(
+    ("words", "key"),
+    [
+        ("D.EXAMPLE alone", "https://d.example/alone "),
+        ("word799 D.example", "https://d.example/alone "),
+        ("2024-03 红鸢", "https://news.example/2"),
+        ("word799 nowhere", None),
+    ],
+)
+def test_words_are_searched_in_keys_metadata_and_texts(reader, words, key):
+    page = Tree(reader.get("documents?" + urlencode({"search": words}))).root
+    found = [each.text for each in page.all("a", of="name")]
+    assert found == ([key] if key else [])
+    assert ("No document has it." in reader.seen) == (key is None)
+
+
+def test_a_search_goes_on_from_page_to_page(visitor, database, monkeypatch):
+    monkeypatch.setattr("fpdb.look.visit._SEARCH_SECONDS", 0)
+    place, keys = "documents?search=news.example", []
+    for _ in range(50):
+        visitor.get(place)
+        keys += visitor.links("document")
+        if "Refresh" not in visitor.page.headers and "Search on" not in visitor.seen:
+            break
+        place = html.unescape(re.search('<a href="([^"]*)">Search on', visitor.seen)[1])
+        refresh = visitor.page.headers.get("Refresh", f"0; url={place}")
+        assert refresh == f"0; url={place}"
+    assert [key.rpartition("F")[2] for key in keys] == ["1", "2"]
 
 
 def test_groups_are_saved_as_filtered(reader):
@@ -307,7 +388,7 @@ def test_what_is_near_a_text_html_or_a_fingerprint(reader):
     seen = reader.post("near", text=f"{number:x}", kind="fingerprint")
     assert len(set(reader.links("document"))) == 3
     reader.post("near", 400, text="no hex", kind="fingerprint")
-    assert "There are none." in reader.post("near", text="a b c d", kind="text")
+    assert "No other document is near." in reader.post("near", text="a b c d", kind="text")
 
 
 def test_hostile_texts_keys_and_metadata_bring_no_markup(reader):
@@ -348,7 +429,7 @@ def check_harmless(seen, headers):
 def test_deleted_documents_can_be_brought_back(visitor, database, tmp_path):
     before = {key: database[key] for key in database}
     visitor.get("groups?host=c.example")
-    group = visitor.links("group")[0].partition("=")[2]
+    group = dict(parse_qsl(urlsplit(visitor.links("group")[0]).query))["of"]
     keys = [f"https://c.example/{copy}" for copy in range(3)]
     seen = visitor.post("delete", of=group, which="others", key=keys[1])
     assert "Delete 2 documents?" in seen
@@ -560,9 +641,8 @@ def test_the_search_for_groups_ends_with_an_error_that_pages_show(tmp_path, sour
     with fpdb.create(tmp_path / "empty.fpdb") as database:
         explorer = explored(database)
         visitor = Visitor(explorer)
-        assert "<b>0</b> <span>groups</span>" in visitor.get("")
-        assert "0 of 0 groups" in visitor.get("groups")
-        assert "There are none." in visitor.get("documents")
+        for page in ("", "groups", "documents"):
+            assert f"<code>fpdb ingest {database.path} FILE</code>" in visitor.get(page)
         missing = str(tmp_path / "missing.jsonl")
         with pytest.raises(fpdb.InputError, match=r"missing\.jsonl"):
             fpdb.Explorer(database, texts=[missing])

@@ -126,6 +126,10 @@ def test_filters(page):
     assert page.titles() == ["Copies"]
     page.write("input[type=search]", "nothing")
     assert page.titles() == []
+    assert "No group fits" in page.one("#none").text
+    page.button("Show all groups").click()
+    assert page.titles() == ORDER
+    assert not page.one("#none").is_displayed()
     page.write("input[type=search]", "新闻")
     assert page.titles() == ["新闻"]
     page.window.refresh()
@@ -148,6 +152,26 @@ def test_orders(page):
     ):
         page.choose("Sort", order)
         assert page.titles()[: len(first)] == first
+
+
+def test_all_are_opened_and_one_is_printed(page):
+    page.button("Open all").click()
+    assert len(page.all(".body")) == len(ORDER)
+    page.window.execute_script(
+        "window.print = () => { window.sheet = document.body.cloneNode(true); }"
+    )
+    page.all("[data-view=print]")[0].click()
+    printed = (
+        "return [...window.sheet.querySelectorAll('.printed .title')].map((e) => e.textContent)"
+    )
+    assert page.window.execute_script(printed) == [ORDER[0]]
+    page.window.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    page.window.execute_script("document.querySelectorAll('.group')[1].classList.add('printed')")
+    assert [each.text for each in page.all(".title") if each.is_displayed()] == [ORDER[1]]
+    assert not page.one("h1").is_displayed()
+    page.window.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    page.button("Close all").click()
+    assert page.all(".body") == []
 
 
 def test_folding(page):
@@ -350,11 +374,7 @@ def test_no_english_is_left_in_chinese(window, chinese, name):
     window.get(f"file://{chinese}/{name}.html")
     window.execute_script("localStorage.clear()")
     window.refresh()
-    window.execute_script(
-        "for (const each of document.querySelectorAll('details')) each.open = true;"
-        "for (const each of document.querySelectorAll('.head')) each.click();"
-        "for (const each of document.querySelectorAll('[data-verdict=same]')) each.click();"
-    )
+    assert window.execute_script(browsers.PRESS_ALL) == []
     assert window.execute_script(browsers.ENGLISH) == []
     assert window.execute_script("return document.documentElement.lang") == "zh-CN"
     switch = "const it = document.querySelector('#language'); it.value = arguments[0];"

@@ -39,4 +39,6 @@ def app(
     an `explorer` are at /explore/, where / leads.
     """
     calls = (*CALLS, *PAGES, *(explorer_calls(explorer) if explorer else ()))
-    return Application(database, calls, limits or Limits(), access or Access(), similarity)
+    page = explorer.problem if explorer else None
+    limits, access = limits or Limits(), access or Access()
+    return Application(database, calls, limits, access, similarity, page=page)

@@ -16,7 +16,7 @@ import fpdb
 from fpdb.integrations.batcher import Batcher, Outcome, added_to
 from fpdb.integrations.server.access import OPEN_TO_ALL, Access, Visitor
 from fpdb.integrations.server.metrics import Metrics
-from fpdb.integrations.server.replies import HttpReply, ProblemError, problem_reply
+from fpdb.integrations.server.replies import HttpReply, PageMaker, ProblemError, problem_reply
 from fpdb.integrations.server.shares import Account, Crew
 
 Result = TypeVar("Result")
@@ -90,11 +90,15 @@ class Application:
         limits: Limits,
         access: Access,
         similarity: float | None,
+        *,
+        page: PageMaker | None = None,
     ) -> None:
         # Each answer says itself what it may miss; clients could fill the log with it.
         warnings.filterwarnings("ignore", "", fpdb.IncompleteWarning, r"fpdb\.integrations\.server")
         self.database, self.access, self.limits = database, access, limits
         self.similarity = similarity
+        # What shows an error to people.
+        self._page = page
         self.stopping = False
         # What requests of lines wait in for further ones.
         self.waiting: set[asyncio.Timeout] = set()
@@ -138,8 +142,8 @@ class Application:
             if request.status:  # half of it is sent: only the end of the connection says more
                 raise
             accepted = request.headers.get(b"accept", b"")
-            shown = b"text/html" in accepted and "/explore" in scope["path"]
-            await self._send(request, problem_reply(error, page=shown), send)
+            page = self._page if b"text/html" in accepted else None
+            await self._send(request, problem_reply(error, page), send)
         finally:
             self._inside -= 1
             self.memory.give_all(request)

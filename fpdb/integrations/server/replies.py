@@ -1,6 +1,6 @@
 """Replies to requests; errors are problem details (RFC 9457), with the message and the hint."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
@@ -8,8 +8,9 @@ import msgspec
 
 import fpdb
 from fpdb.integrations.server.messages import ProblemDetails
-from fpdb.markup import element
 
+# Makes a page of a message, its hint and its status, which has a body and headers.
+PageMaker = Callable[[str, str, int], Any]
 encode = msgspec.json.Encoder().encode
 JSON = {"Content-Type": "application/json"}
 # The first class of an error gives the status, and a hint if its own cures it in this process.
@@ -69,18 +70,15 @@ def status_of(error: Exception) -> tuple[HTTPStatus, str | None]:
     return status, hint or getattr(error, "hint", "") or None
 
 
-def problem_reply(error: Exception, *, page: bool = False) -> HttpReply:
+def problem_reply(error: Exception, page: PageMaker | None = None) -> HttpReply:
     """Return the reply to a request that raised an error; a page for a person with a browser."""
     status, hint = status_of(error)
     detail = str(error) or "the request took too long"
     headers = {"Content-Type": "application/problem+json", **getattr(error, "headers", {})}
     if status == HTTPStatus.SERVICE_UNAVAILABLE:
         headers["Retry-After"] = "1"
-    if not page:
-        details = ProblemDetails(title=status.phrase, status=status.value, detail=detail, hint=hint)
-        return HttpReply(encoded_line(details), status, headers)
-    headers["Content-Type"] = "text/html; charset=utf-8"
-    headers["Content-Security-Policy"] = "default-src 'none'"
-    said = "".join(f"{each[:1].upper()}{each[1:]}. " for each in (detail, hint) if each)
-    shown = f'<!doctype html><meta charset="utf-8"><title>fpdb</title>{element("p", said)}\n'
-    return HttpReply(shown.encode(), status, headers)
+    if page:
+        shown = page(detail, hint or "", status.value)
+        return HttpReply(shown.body, status, {**headers, **shown.headers})
+    details = ProblemDetails(title=status.phrase, status=status.value, detail=detail, hint=hint)
+    return HttpReply(encoded_line(details), status, headers)

@@ -1,0 +1,286 @@
+"""The pages of the explorer with groups: their list, one of them, and all as a table."""
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
+
+from fpdb.arrays import Places
+from fpdb.errors import DocumentNotFoundError
+from fpdb.look.groups import NO_DAY, Groups, host_of, parse_day
+from fpdb.look.listing import heading
+from fpdb.look.page import choice, entry, keyboard, messages, percent, plural
+from fpdb.look.pair import ComparedSide, excerpt
+from fpdb.look.stored import delete_button, listed_documents, stored_pair
+from fpdb.look.visit import ROWS, ServedPage, Visit, address, button, hidden, key_link, link
+from fpdb.markup import Markup, element
+from fpdb.models import Document
+
+_SHARES = (
+    "The percentage of a group is that of the least similar pair that connects it; texts that only "
+    "others connect may be further apart. ≈ marks an estimate."
+)
+_ORDERS = {
+    "least": "least similar first",
+    "similar": "most similar first",
+    "large": "largest first",
+    "new": "newest first",
+}
+# The labels, names and kinds of the fields that filter groups.
+_FILTERS = (
+    ("Documents", "least_size", "number"),
+    ("to", "most_size", "number"),
+    ("Similarity in %", "least_share", "number"),
+    ("to", "most_share", "number"),
+    ("Host", "host", "search"),
+    ("From", "least_day", "date"),
+    ("to", "most_day", "date"),
+)
+EXCERPT = 5_000
+# Groups of a page that shows their texts, too; and the texts of one that are compared.
+_OPENED, _MOST_TEXTS = 10, 10
+# Documents of a table for Excel.
+_SAVED, _SIGNS = 50_000, ("=", "+", "-", "@")
+_HEADS = ("group", "percent", "size", "title", "key", "date", "host", "link")
+
+
+def groups_page(visit: Visit) -> ServedPage:
+    """Show the groups within limits, fifty at a time, or ten with their texts."""
+    groups = visit.groups
+    if groups is None:
+        return visit.framed("Groups", *visit.status(), refresh="2")
+    if not len(groups.starts):
+        return visit.framed("Groups", *visit.status(), _none(visit))
+    given, chosen = _chosen(visit, groups)
+    opened = visit.get("open") == "1"
+    also = _filters(visit) | visit.also("open")
+    seen, links = visit.part(len(chosen), _OPENED if opened else ROWS, **also)
+    fields = [
+        entry(label, name, given[name], kind, min=0 if kind == "number" else None)
+        for label, name, kind in _FILTERS
+        if groups.similarity is not None or not name.endswith("_share")
+    ]
+    order = choice("Sort", "order", given["order"], _ORDERS)
+    lines = [_line(visit, groups, each, opened=opened) for each in chosen[seen].tolist()]
+    none = element("p", "No group fits these limits. ", link("Show all groups", "groups"))
+    other = "Close all" if opened else "Open all"
+    return visit.framed(
+        "Groups",
+        *visit.status(),
+        element("form", *fields, order, button("Filter"), action="groups", class_="tools"),
+        element("p", f"{len(chosen):,} of {plural(len(groups.starts), 'group')}", role="status"),
+        element("p", _SHARES, class_="soft"),
+        element("ol", *lines, class_="list") if lines else none,
+        links,
+        element(
+            "p",
+            link(other, "groups", **_filters(visit) | {"open": "" if opened else "1"}),
+            " · ",
+            element("a", "Save as CSV", href=address("table", **given), data_table=""),
+        ),
+        keyboard(),
+    )
+
+
+def _none(visit: Visit) -> Markup:
+    """Say why there is no group."""
+    if not len(visit.database):
+        return visit.empty()
+    least = visit.database.similarity
+    more = ""
+    if least is not None:
+        more = f" This database finds what is similar from {percent(least)} on."
+    return element("p", f"No document is a near-duplicate of another one.{more}")
+
+
+def _filters(visit: Visit) -> dict[str, str]:
+    """Return the fields that filter and order groups, without the empty ones."""
+    return visit.also(*(name for _, name, _ in _FILTERS), "order")
+
+
+def _chosen(visit: Visit, groups: Groups) -> tuple[dict[str, str], Places]:
+    """Return the limits and the order that are given, and the groups within these."""
+    given = {name: visit.get(name) for _, name, _ in _FILTERS}
+    given["order"] = visit.get("order") if visit.get("order") in _ORDERS else "least"
+    return given, groups.ordered(given["order"], groups.within(given))
+
+
+def _line(visit: Visit, groups: Groups, group: int, *, opened: bool) -> Markup:
+    rows = groups.rows(group)
+    found = visit.documents(visit.database.keys_of(groups.ids[rows[:3]].tolist()))
+    days = dict.fromkeys(
+        date.fromordinal(int(day)).isoformat()
+        for day in (groups.first_days[group], groups.last_days[group])
+        if 0 < day < NO_DAY
+    )
+    texts = int(groups.texts[group])
+    versions = visit.versions(groups, group, 2)
+    inner = heading(
+        "same" if texts == 1 else _share(visit, groups, group),
+        visit.title(found[0]) if found else "deleted",
+        plural(len(rows), "document"),
+        [str(each.key) for each in found],
+        f"{' to '.join(days)}, {plural(texts, 'text')}",
+    )
+    head = element("a", *inner, href=_place(visit, groups, group), class_="head")
+    return element("li", head, *(_texts(visit, versions) if opened else ()), class_="group")
+
+
+def _place(visit: Visit, groups: Groups, group: int) -> str:
+    return address("group", of=groups.ids[groups.rows(group)[0]], **_filters(visit))
+
+
+def judged_place(visit: Visit) -> str:
+    """Return the address of a group on whose page a verdict was given."""
+    return address("group", **visit.also("of", "text"), **_filters(visit))
+
+
+def _share(visit: Visit, groups: Groups, group: int) -> str:
+    """Return how near the least similar pair of a group is."""
+    least = float(groups.weakest[group])
+    if groups.similarity is None:
+        return plural(round((1 - least) * visit.database.plan.bits), "bit")
+    return _weakest(visit, groups, group)[1] or percent(least, exact=False)
+
+
+def _weakest(visit: Visit, groups: Groups, group: int) -> tuple[Sequence[Document], str]:
+    """Return the least similar pair that connects a group, if it is known, and its similarity."""
+    rows = groups.rows(group)
+    ends = rows[groups.least[rows] == groups.weakest[group]]
+    ends = ends[groups.originals[ends] == ends]
+    pair = visit.documents(visit.database.keys_of(groups.ids[ends[:3]]))
+    if groups.similarity is None or len(pair) != 2:
+        return (), ""
+    first, second = pair
+    side = ComparedSide(Markup(), visit.text(first), None, first.sketch)
+    return pair, visit.shares(side, [second])[0]
+
+
+def _texts(visit: Visit, shown: Sequence[Document], **place: object) -> Iterator[Markup]:
+    """Show the text of a group, or two of them beside each other."""
+    if len(shown) > 1:
+        yield from stored_pair(visit, shown[0], shown[1], **place)
+    elif shown:
+        side = visit.side(shown[0])
+        yield element("p", side.note, class_="soft")
+        yield from excerpt(side.text, EXCERPT)
+
+
+def group_page(visit: Visit) -> ServedPage:
+    """Show a group: its first text beside another one of it, and its documents."""
+    groups, group = visit.group()
+    rows = groups.rows(group)
+    versions = visit.versions(groups, group, _MOST_TEXTS)
+    if not versions or versions[0].id != groups.ids[rows[0]]:
+        raise DocumentNotFoundError("the first document of this group was deleted")
+    first, *others = versions
+    said = f"{plural(len(rows), 'document')} with "
+    said += plural(int(groups.texts[group]), "different text")
+    if len(rows) > 2:
+        said += ". Pairs connect them, so not all of them need be near each other"
+    of = {"of": visit.whole("of")}
+    number = min(max(visit.whole("text"), 1), max(len(others), 1))
+    place = of | _filters(visit) | {"text": number}
+    seen, links = visit.part(len(rows), ROWS, **place)
+    pair, share = _weakest(visit, groups, group)
+    weakest = []
+    if len(pair) == 2 < len(versions):
+        keys = key_link(pair[0].key), " · ", key_link(pair[1].key), " · "
+        compared = link(f"compare: {share}", "compare", key=pair[0].key, other=pair[1].key)
+        said_of = element("span", "The least similar pair that connects them:")
+        weakest.append(element("p", said_of, " ", *keys, compared, class_="soft"))
+    return visit.framed(
+        visit.title(first),
+        _neighbours(visit, groups, group),
+        element("p", f"{said}."),
+        *weakest,
+        *(_tabs(visit, versions, number, place) if len(others) > 1 else ()),
+        *_texts(visit, [first, *others[number - 1 : number]], **place),
+        element("h2", "Documents"),
+        _members(visit, groups.ids[rows[seen]].tolist(), first),
+        links,
+        keyboard("; s and d: same, different" if visit.may_write else ""),
+    )
+
+
+def _neighbours(visit: Visit, groups: Groups, group: int) -> Markup:
+    """Return links to the group before and the one after, as they are filtered and ordered."""
+    chosen = _chosen(visit, groups)[1]
+    parts = [link("All groups", "groups", **_filters(visit))]
+    if len(at := (chosen == group).nonzero()[0]):
+        place = int(at[0])
+        for text, key, other in (("‹ Before", "k", place - 1), ("After ›", "j", place + 1)):
+            if 0 <= other < len(chosen):
+                href = _place(visit, groups, int(chosen[other]))
+                parts.append(element("a", text, href=href, data_key=key))
+        said = f"group {place + 1:,} of {len(chosen):,}"
+        parts.append(element("span", said, class_="soft"))
+    parts.append(element("button", "Print this group", type="button", data_print=""))
+    return element("nav", *parts, class_="pager", aria_label="Groups")
+
+
+def _tabs(
+    visit: Visit, versions: Sequence[Document], shown: int, place: Mapping[str, object]
+) -> Iterator[Markup]:
+    """Return links to the other texts of a group, of which one is shown."""
+    first, *others = versions
+    shares = visit.shares(visit.side(first), others)
+    said = "Compare the first text with"
+    parts = [element("span", said, class_="soft")]
+    keys = {shown + 1: "n", shown - 1: "p"}
+    for number, share in enumerate(shares, 1):
+        href = address("group", **dict(place) | {"text": number})
+        current = "true" if number == shown else None
+        text = f"{number}: {share}"
+        key = keys.get(number)
+        parts.append(element("a", text, href=href, aria_current=current, data_key=key))
+    yield element("div", *parts, class_="tabs", role="group", aria_label=said)
+
+
+def _members(visit: Visit, ids: Sequence[int], first: Document) -> Markup:
+    """Show documents of a group, to be marked if decisions may be made."""
+    found = visit.documents(visit.database.keys_of(ids))
+    marked = visit.may_write
+    shown = listed_documents(visit, "Documents of the group", found, first, marked=marked)
+    if not marked:
+        return shown
+    return visit.form(
+        "delete",
+        shown,
+        *hidden(of=visit.whole("of")),
+        delete_button("Delete the marked …", "marked"),
+        delete_button("Keep the marked, delete the others …", "others"),
+        class_="members",
+    )
+
+
+def groups_table(visit: Visit) -> ServedPage:
+    """Return the groups within limits as a table for Excel, as far as a request has time for."""
+    groups, fields = visit.groups, visit.work.fields
+    if groups is None:
+        raise DocumentNotFoundError("the groups aren't found yet", hint="try again later")
+    lines = io.StringIO()
+    writer, left = csv.writer(lines), _SAVED
+    said = messages(visit.get("language"))
+    writer.writerow(said.get(head, head) for head in _HEADS)
+    for number, group in enumerate(_chosen(visit, groups)[1].tolist(), 1):
+        rows = groups.rows(group)[:left]
+        left -= len(rows)
+        head = number, f"{groups.weakest[group] * 100:.1f}", int(groups.sizes[group])
+        for each in visit.documents(visit.database.keys_of(groups.ids[rows].tolist())):
+            meta = each.meta
+            host = host_of(fields.value("host", meta))
+            named = fields.title_of(meta), each.key, parse_day(fields.value("date", meta)), host
+            cells = ["" if cell is None else str(cell) for cell in (*named, fields.link(meta))]
+            # Excel takes a text with such a sign for a formula.
+            writer.writerow(
+                (*head, *(f"'{cell}" if cell[:1] in _SIGNS else cell for cell in cells))
+            )
+        if not left:
+            break
+    headers = {
+        "Content-Type": "text/csv; charset=utf-8",
+        "Content-Disposition": 'attachment; filename="groups.csv"',
+        "Cache-Control": "no-store",
+    }
+    return ServedPage(lines.getvalue().encode("utf-8-sig", "replace"), headers=headers)
