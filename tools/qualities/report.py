@@ -114,24 +114,17 @@ def edit_rows(copies):
 
 
 def answer_rows(found):
-    rows = [
-        {"": "pairs"}
-        | {
-            name: f"{own['true'][0] - own['true'][1]:,} / {own['true'][1]:,}"
-            for name, own in found.items()
-        }
-    ]
-    for label in next(iter(found.values()))["answers"]:
-        cells = {"": named(label)}
-        for name, own in found.items():
-            answer = own["answers"][label]
-            (every, sure), (got, surely) = own["true"], answer["found"]
-            cells[name] = (
-                f"{part(got - surely, every - sure)} / {part(surely, sure)} "
-                f"({part(answer['right'], answer['reported'])})"
-            )
-        rows.append(cells)
-    return rows
+    """Write what fpdb finds of the pairs of each corpus; the file has all packages."""
+    pairs, answers = {"": "pairs"}, {"": named("fpdb")}
+    for name, own in found.items():
+        answer = own["answers"]["fpdb"]
+        (every, sure), (got, surely) = own["true"], answer["found"]
+        pairs[name] = f"{every - sure:,} / {sure:,}"
+        answers[name] = (
+            f"{part(got - surely, every - sure)} / {part(surely, sure)} "
+            f"({part(answer['right'], answer['reported'])})"
+        )
+    return [pairs, answers]
 
 
 def recipe_rows(found):
