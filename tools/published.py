@@ -6,9 +6,9 @@ import re
 import sys
 
 
-def table(rows, without=()):
-    """Write rows, which all have the same columns, as Markdown, without some of them."""
-    columns = [name for name in rows[0] if name not in without]
+def table(rows):
+    """Write rows, which all have the same columns, as Markdown."""
+    columns = list(rows[0])
     lines = [columns, *([row[name] for name in columns] for row in rows)]
     heading, *further = (f"| {' | '.join(map(str, cells))} |" for cells in lines)
     return "\n".join([heading, f"|{'---|' * len(columns)}", *further])

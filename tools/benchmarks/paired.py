@@ -123,10 +123,6 @@ def rounds_of(count):
     return "1 round" if count == 1 else f"{count} rounds"
 
 
-def met(reached):
-    return "yes" if reached else "**no**"
-
-
 def written(number):
     """Write a number with three digits, or two below one, and never with an exponent."""
     if number >= 100:

@@ -64,15 +64,12 @@ def body(raw, *, page=False):
     found = tables.Table(raw["records"]).tables(page=page) if "records" in raw else raw["tables"]
     if page:
         found = ([row for row in rows if next(iter(row.values())) not in UNSHOWN] for rows in found)
-    shown = (published.table(rows, ["target"] if page else ()) for rows in found if rows)
+    shown = (published.table(rows) for rows in found if rows)
     return "\n\n".join([*filter(None, [raw["note"]]), *shown])
 
 
 def write(suite, raw):
-    """Replace the picture, and what is between the marks of a suite on the page.
-
-    Targets are for those who change fpdb, so they are only printed.
-    """
+    """Replace the picture, and what is between the marks of a suite on the page."""
     shown = body(raw, page=True)
     if "records" in raw:
         PICTURE.write_text(plot.draw(raw["records"]), "utf-8")

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from paired import median, met, timed
+from paired import median, timed
 
 import fpdb
 from fpdb.storage.format import Stored
@@ -22,13 +22,6 @@ BATCH = 1_000
 SINGLES = 500
 TENTH = 10
 LEAST = 0.8
-# The targets: the largest figure of a database of similar texts, by its row, at a million.
-TARGETS = {
-    "query, miss": 60.0,
-    "query, hit": 60.0,
-    "bytes a document, keys of 50 bytes": 420.0,
-    "all pairs": 10.0,
-}
 
 
 class Documents:
@@ -133,14 +126,12 @@ def rows_of(documents, rounds):
     for row, own in similar.items():
         unit = "s" if row == "all pairs" else "bytes" if "bytes" in row else "µs"
         digits = 2 if unit == "s" else 0
-        target = TARGETS.get(row) if documents == 1_000_000 else None
         rows.append(
             {
                 "row": row,
                 "documents": f"{documents:,}",
                 f"similarity {LEAST}": f"{own:,.{digits}f} {unit}",
                 "bits, k = 3": f"{bits[row]:,.{digits}f} {unit}",
-                "target": f"{target:,.0f} {unit}: {met(own <= target)}" if target else "",
             }
         )
     return rows

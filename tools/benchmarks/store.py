@@ -22,15 +22,12 @@ import tables
 import workloads
 from paired import QUIET, SIDES, MissingError, say
 
-import fpdb
-
 SIZES, KINDS = [1_000_000, 10_000_000], ["uniform", "clustered"]
 RESERVE = 1 << 30
 LARGE = 10_000_000
 PATIENCE = {False: 600, True: 1_800}  # seconds for one row, up to LARGE and above
 SLOW = 120  # a side whose rows took N seconds runs once
 CHECKS = {False: 1_000, True: 200}
-HOT = 1_000_000
 MEMORY_OF = ("load", "join")
 
 
@@ -245,68 +242,4 @@ def measure(sizes, kinds, rounds, peers):
                         if time.perf_counter() - begun > SLOW and side.name != "fpdb":
                             taking.remove(side)
                 shutil.rmtree(work)
-        alone(records, Path(folder), min(HOT, max(sizes)), rounds)
     return records, versions
-
-
-def alone(records, folder, documents, rounds):
-    """Measure random inserts into fpdb, and a fingerprint that half of all documents have."""
-    for row, measure in (("random inserts", random_inserts), ("hot bucket", hot_bucket)):
-        say(row)
-        where = {"data": row, "documents": documents}
-        records.add(where, row, "fpdb", values=[measure(folder, documents, rounds)])
-
-
-def create(path, capacity):
-    return fpdb.create(path, keys="integer", similarity=None, k=3, capacity=capacity)
-
-
-def random_inserts(folder, documents, _rounds):
-    generator, size = np.random.default_rng(3), 1_000
-    with create(folder / "inserts.fpdb", documents) as database:
-        for first in range(0, documents, size):
-            array = generator.integers(0, 1 << 64, size, dtype=np.uint64)
-            database.add_fingerprints(np.arange(first, first + size, dtype=np.uint64), array)
-        stats = database.stats()
-    return {"used": stats.bytes_used / stats.documents, "file": stats.bytes / stats.documents}
-
-
-def hot_bucket(folder, copies, rounds):
-    """Add and query one fingerprint that half of a database has, beside random ones.
-
-    The other database has as many documents, all random; both get the same batches.
-    """
-    generator = np.random.default_rng(5)
-    stored = generator.integers(0, 1 << 64, 2 * copies, dtype=np.uint64)
-    hot, databases = int(stored[0]), {}
-    for name in ("uniform", "hot"):
-        if name == "hot":
-            stored[:copies] = hot
-        databases[name] = create(folder / f"{name}.fpdb", 2 * copies)
-        databases[name].add_fingerprints(np.arange(2 * copies, dtype=np.uint64), stored)
-    taken = {"uniform random": [], "hot random": [], "hot copies": []}
-    first = 2 * copies
-    for _ in range(10 * rounds):
-        for row, seconds in taken.items():
-            name, kind = row.split()
-            array = np.full(1_000, hot, np.uint64)
-            if kind == "random":
-                array = generator.integers(0, 1 << 64, 1_000, dtype=np.uint64)
-            ids = np.arange(first, first + len(array), dtype=np.uint64)
-            first += len(array)
-            begun = time.perf_counter()
-            databases[name].add_fingerprints(ids, array)
-            seconds.append(time.perf_counter() - begun)
-    queries = []
-    for _ in range(rounds):
-        begun = time.perf_counter()
-        matches = databases["hot"].query_fingerprint(hot)
-        queries.append(time.perf_counter() - begun)
-    for database in databases.values():
-        database.close()
-    return {
-        "adds": taken,
-        "query": queries,
-        "matches": len(matches),
-        "complete": matches.complete,
-    }
