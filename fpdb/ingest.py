@@ -22,7 +22,6 @@ from fpdb.models import (
     MOST_BYTES,
     Added,
     Asked,
-    AskedParts,
     Document,
     Key,
     Matches,
@@ -193,7 +192,7 @@ def query_files(
     similarity: float | None = None,
     jobs: int = 1,
     on_bad: Callable[[BadRecord], object] | None = None,
-) -> Generator[Asked, None, None]:
+) -> Generator[Asked[Matches]]:
     """Find the stored documents that resemble each record of files, directories or "-".
 
     Records need no key; one without goes by the place where it was read. Paths are checked at once.
@@ -228,7 +227,7 @@ def query_files(
     return _asked(flow.prepared(parts, preparer, texts_only=similarity is not None, answer=ask))
 
 
-def _asked(prepared: Iterable[Prepared]) -> Generator[Asked, None, None]:
+def _asked(prepared: Iterable[Prepared]) -> Generator[Asked[Matches]]:
     for found in prepared:
         good = (each for each in found.records if isinstance(each, Record))
         for record, document, near in zip(good, found.documents, found.answers, strict=True):
@@ -244,7 +243,7 @@ def find_passages(
     least: float = 0.0,
     limit: int | None = None,
     on_bad: Callable[[BadRecord], object] | None = None,
-) -> Generator[AskedParts, None, None]:
+) -> Generator[Asked[PartMatches]]:
     """Find the stored documents that share passages with each record of files, as `passages` does.
 
     Args:
@@ -256,7 +255,7 @@ def find_passages(
         on_bad: Called for each record that can't be used.
 
     Returns:
-        An iterator of `AskedParts`: the key or place of a record, and what shares its passages.
+        An iterator of `Asked`: the key or place of a record, and what shares its passages.
 
     Raises:
         InputError: A path can't be read, or the database keeps no passages.
@@ -273,7 +272,7 @@ def find_passages(
 
 def _passages_of(
     flow: Flow[RecordCounts], parts: Iterable[Part], find: Callable[[str], PartMatches]
-) -> Generator[AskedParts, None, None]:
+) -> Generator[Asked[PartMatches]]:
     for record in chain.from_iterable(part() for part in parts):
         if isinstance(record, BadRecord):
             flow.refuse(record)
@@ -284,7 +283,7 @@ def _passages_of(
             flow.refuse(BadRecord(record.source, str(error), error.hint, record.key))
             continue
         name = record.source if record.key is None else record.key
-        yield AskedParts(name, found, record.replaced)
+        yield Asked(name, found, invalid_utf8=record.replaced)
 
 
 def documents_of(

@@ -5,7 +5,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,6 @@ LATEST = 253_402_300_799
 _MOST_SHOWN = 20
 # Hardly any text but HTML ends as many elements in as many characters.
 _ENDS, _BEGINNING = 3, 2000
-_TITLES = ("title", "headline", "name")
 # The style of cells in notebooks.
 _LEFT = "text-align:left"
 
@@ -72,12 +71,6 @@ def require_similarity(value: float | None) -> None:
             f"found similarity {value!r}, expected a number above 0, at most 1",
             hint="0.8 is what near-duplicates usually have",
         )
-
-
-def title_in(meta: object) -> str:
-    """Return the title in the metadata of a document, or nothing."""
-    titles = (meta.get(name) for name in _TITLES) if isinstance(meta, dict) else ()
-    return next((title for title in titles if isinstance(title, str)), "")
 
 
 class _Shown:
@@ -339,6 +332,9 @@ class PartMatches(list[PartMatch]):
     boilerplate: int = 0
 
 
+_Found = TypeVar("_Found", Matches, PartMatches)
+
+
 class PartPair(NamedTuple):
     """Two stored documents that share passages, as far as their numbers show.
 
@@ -353,23 +349,15 @@ class PartPair(NamedTuple):
     other_share: float
 
 
-class AskedParts(NamedTuple):
-    """A record, and the stored documents that share passages with it; its `name` as in `Asked`."""
-
-    name: Key
-    matches: PartMatches
-    invalid_utf8: bool = False
-
-
-class Asked(NamedTuple):
-    """A record that the database was queried with, and what it matches.
+class Asked(NamedTuple, Generic[_Found]):
+    """A record that the database was queried with, and what it matches or shares passages with.
 
     `name` is the record's key, or where it was read. `short` says that its text has too few
     features for a fingerprint, so that only equal texts match.
     """
 
     name: Key
-    matches: Matches
+    matches: _Found
     short: bool = False
     invalid_utf8: bool = False
 

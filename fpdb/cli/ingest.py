@@ -12,9 +12,8 @@ from fpdb.cli import options, render
 from fpdb.cli.create import open_or_create
 from fpdb.cli.inputs import BadRecords, ProgressLine, is_terminal
 from fpdb.cli.options import require, takes
-from fpdb.cli.output import likeness, near_dict
+from fpdb.cli.output import likeness, near_dict, title_in
 from fpdb.io.files import check_path, path_names
-from fpdb.models import title_in
 
 
 @takes(f"{options.READ} meta_field fingerprint_field base", reading=fpdb.Reading)

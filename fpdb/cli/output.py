@@ -13,12 +13,15 @@ import fpdb
 from fpdb.cli import render
 from fpdb.cli.options import require
 from fpdb.io.streams import SUFFIXES, packed, suffix_of, unpacked_name
-from fpdb.models import Key, title_in
+from fpdb.look.fields import ShownFields
+from fpdb.models import Key
 
 if TYPE_CHECKING:
     from fpdb.io.arrow import TableWriter
 
 Found = TypeVar("Found")
+# The title in the metadata of a document, or nothing.
+title_in = ShownFields().title_of
 OutputFormat = Literal["jsonl", "tsv", "csv", "parquet"]
 # Characters of a file of CSV that decide on its mark.
 _LOOKED_AT = 1 << 16

@@ -13,8 +13,9 @@ import fpdb
 from fpdb.cli import render
 from fpdb.cli.inputs import BadRecords, not_utf8, typed
 from fpdb.cli.options import option, require, takes
-from fpdb.cli.output import Output, key_column, likeness, near_dict
-from fpdb.models import Asked, AskedParts, Key, PartMatches, title_in
+from fpdb.cli.output import Output, key_column, likeness, near_dict, title_in
+from fpdb.fingerprint.digits import Base
+from fpdb.models import Asked, Key, Matches, PartMatches
 
 _COLUMNS = {
     "query": "string",
@@ -69,32 +70,40 @@ def query(
     and their shares of the query and of the document.
     """
     require(passages or least is None, "--least is one of --passages")
-    if passages:
-        require(not fingerprints and k is None and similarity is None, "--passages compares texts")
-        query_passages(path, reading, target, files, texts, least or 0.0, limit, exit_code, recipe)
-        return
+    bits = k is not None or bool(fingerprints)
+    require(not passages or not (bits or similarity), "--passages compares texts")
     require(similarity is None or not fingerprints, "--similarity compares texts")
     paths = files or ([] if texts or fingerprints else ["-"])
-    bad = BadRecords()
+    bad, counts = BadRecords(), Counter[str]()
     near: dict[str, Any] = {"k": k, "limit": limit, "similarity": similarity}
     with fpdb.open(path, readonly=True, recipe=recipe) as database:
         reading = typed(paths, reading)
-        own = [
-            Asked(digits, database.query_fingerprint(number, k=k, limit=limit))
-            for digits in fingerprints or ()
-            for number in [fpdb.parse_fingerprint(digits, database.plan.bits, reading.base)]
-        ]
-        answers = chain(_ask_texts(database, texts or (), near), own)
-        if paths:  # the reader of files takes long to import
-            found = fpdb.query_files(database, paths, reading, **near, jobs=jobs, on_bad=bad)
-            answers = chain(answers, found)
+        answers: Iterator[Asked[Matches] | Asked[PartMatches]]
+        if passages:
+            columns, shown = _PARTS, tuple(_PARTS)[:5]
+            answers = _ask_parts(database, texts, paths, reading, bad, least or 0.0, limit)
         else:
-            database.warn_of_shortfall(similarity)
-        of_bits = k is not None or (similarity or database.similarity) is None
-        shown = ("query", "key", "distance" if of_bits else "similarity")
-        with target.opened(_COLUMNS | {"key": key_column(database)}, shown, title=True):
+            of_bits = k is not None or (similarity or database.similarity) is None
+            columns, shown = _COLUMNS, ("query", "key", "distance" if of_bits else "similarity")
+            own = _ask_fingerprints(database, fingerprints or (), reading.base, k, limit)
+            answers = chain(_ask_texts(database, texts or (), near), own)
+            if paths:  # the reader of files takes long to import
+                found = fpdb.query_files(database, paths, reading, **near, jobs=jobs, on_bad=bad)
+                answers = chain(answers, found)
+            else:
+                database.warn_of_shortfall(similarity)
+        with target.opened(columns | {"key": key_column(database)}, shown, title=True):
             cut = not database.shortfall(similarity)  # which a warning says once
-            counts = _show(answers, target, of_bits=of_bits, cut=cut)
+            for name, matches, short, replaced in answers:
+                counts.update({"with a match": bool(matches)}, queries=1, matches=len(matches))
+                counts.update(short=short, replaced=replaced)
+                if isinstance(matches, PartMatches):
+                    _show_parts(name, matches, target)
+                else:
+                    _show(name, matches, target, of_bits=of_bits)
+                    if cut and not matches.complete:
+                        counts["incomplete"] += 1
+                        render.note(f"{name}: incomplete, because too many documents are that near")
             if not counts["queries"]:
                 bad.settle(0)  # an error, before the file takes the place of an older one
     _end(counts, bad, exit_code, f"; {render.pace(counts['queries'], 'query')}" if paths else None)
@@ -117,41 +126,22 @@ def _end(counts: Counter[str], bad: BadRecords, exit_code: bool, pace: str | Non
         raise typer.Exit(render.ExitCode.NOT_FINE)
 
 
-def query_passages(
-    path: Path,
+def _ask_parts(
+    database: fpdb.Database,
+    texts: Iterable[str] | None,
+    paths: list[str],
     reading: fpdb.Reading,
-    target: Output,
-    files: list[str] | None,
-    texts: list[str] | None,
+    bad: BadRecords,
     least: float,
     limit: int | None,
-    exit_code: bool,
-    recipe: fpdb.Recipe | None,
-) -> None:
-    """Find stored documents that share passages with files or texts."""
-    bad, counts = BadRecords(), Counter[str]()
-    paths = files or ([] if texts else ["-"])
-    with fpdb.open(path, readonly=True, recipe=recipe) as database:
-        asked: Iterable[AskedParts] = (
-            AskedParts("text", database.passages(text, least=least, limit=limit))
-            for text in texts or ()
+) -> Iterator[Asked[PartMatches]]:
+    """Look for what shares passages with texts, and with those of files."""
+    for text in texts or ():
+        yield Asked("text", database.passages(text, least=least, limit=limit))
+    if paths:
+        yield from fpdb.find_passages(
+            database, paths, reading, least=least, limit=limit, on_bad=bad
         )
-        if paths:
-            asked = chain(
-                asked,
-                fpdb.find_passages(
-                    database, paths, typed(paths, reading), least=least, limit=limit, on_bad=bad
-                ),
-            )
-        columns = _PARTS | {"key": key_column(database)}
-        with target.opened(columns, list(_PARTS)[:5], title=True):
-            for name, found, replaced in asked:
-                counts.update({"with a match": bool(found)}, queries=1, matches=len(found))
-                counts.update(replaced=replaced)
-                _show_parts(name, found, target)
-            if not counts["queries"]:
-                bad.settle(0)
-    _end(counts, bad, exit_code, "" if paths else None)
 
 
 def _show_parts(name: Key, found: PartMatches, target: Output) -> None:
@@ -173,7 +163,7 @@ def _show_parts(name: Key, found: PartMatches, target: Output) -> None:
 
 def _ask_texts(
     database: fpdb.Database, texts: Iterable[str], near: dict[str, Any]
-) -> Iterator[Asked]:
+) -> Iterator[Asked[Matches]]:
     """Query with the texts that are given on the command line."""
     sketched = near["k"] is None and (near["similarity"] or database.similarity) is not None
     for number, text in enumerate(texts, 1):
@@ -183,21 +173,23 @@ def _ask_texts(
         yield Asked(name, matches, question.fingerprint is None)
 
 
-def _show(answers: Iterable[Asked], target: Output, *, of_bits: bool, cut: bool) -> Counter[str]:
-    """Print the matches of each query, and which ones a budget `cut`; return the counts of all."""
-    counts: Counter[str] = Counter()
-    for name, found, short, replaced in answers:
-        counts.update({"with a match": bool(found)}, queries=1, matches=len(found))
-        counts.update(short=short, replaced=replaced)
-        if target.form == "jsonl":
-            matches = [near_dict(match) for match in found]
-            render.record({"query": name, "complete": found.complete, "matches": matches})
-        else:
-            for match in found:
-                cells = (str(name), match.key, match.distance, match.similarity, found.complete)
-                shown = (name, match.key, likeness(match, bits=of_bits))
-                target.write(cells, shown, partial(title_in, match.meta))
-        if cut and not found.complete:
-            counts["incomplete"] += 1
-            render.note(f"{name}: incomplete, because too many documents are that near")
-    return counts
+def _ask_fingerprints(
+    database: fpdb.Database, given: Iterable[str], base: Base, k: int | None, limit: int | None
+) -> list[Asked[Matches]]:
+    """Query with the fingerprints that are given on the command line; an error comes first."""
+    bits = database.plan.bits
+    numbers = [(digits, fpdb.parse_fingerprint(digits, bits, base)) for digits in given]
+    find = partial(database.query_fingerprint, k=k, limit=limit)
+    return [Asked(digits, find(number)) for digits, number in numbers]
+
+
+def _show(name: Key, found: Matches, target: Output, *, of_bits: bool) -> None:
+    """Print the matches of a query."""
+    if target.form == "jsonl":
+        matches = [near_dict(match) for match in found]
+        render.record({"query": name, "complete": found.complete, "matches": matches})
+        return
+    for match in found:
+        cells = (str(name), match.key, match.distance, match.similarity, found.complete)
+        shown = (name, match.key, likeness(match, bits=of_bits))
+        target.write(cells, shown, partial(title_in, match.meta))
