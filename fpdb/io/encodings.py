@@ -30,7 +30,7 @@ WIDER = {
     "ascii": "cp1252",
     "us-ascii": "cp1252",
 }
-# Codecs of Python that are no character sets.
+# Codecs of Python, but not character sets.
 _NO_CHARACTERS = ("idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined")
 # Bytes at the end of a sample that may be of no character.
 _CUT = 8
