@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal
 
 from fpdb.errors import InputError
@@ -22,13 +21,9 @@ class Notation:
     expected: str
     negative: bool = False
 
-    @cached_property
-    def _pattern(self) -> re.Pattern[str]:
-        return re.compile(self.digits)
-
     def parse(self, digits: str) -> int | None:
         """Return the number that digits are, which may be negative; None if they are none."""
-        if self._pattern.fullmatch(digits):
+        if re.fullmatch(self.digits, digits):  # which keeps the compiled pattern
             return int(digits, self.radix)
         return int(digits, 16) if _HEX.fullmatch(digits) else None
 

@@ -9,7 +9,7 @@ import unicodedata
 import warnings
 from array import array
 from collections.abc import Callable, Container, Iterable, Sequence
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +25,11 @@ _Words = Callable[[str], list[str]]
 
 # Only what NFKC can change is normalised, with the ASCII character before it: a mark may join it.
 _STABLE = re.compile("[\x00-\x7f\u3400-\u4dbf\u4e00-\u9fff]*")
-_UNSTABLE = re.compile("([\x00-\x7f]?[^\x00-\x7f\u3400-\u4dbf\u4e00-\u9fff]+)")
+_UNSTABLE = re.compile("[\x00-\x7f]?[^\x00-\x7f\u3400-\u4dbf\u4e00-\u9fff]+")
 # Invisible characters: soft hyphen, zero-width and bidirectional controls, byte order mark.
 _INVISIBLE = re.compile("[\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]+")
 # Normalising a run of marks takes quadratic time; 30 is the limit of Unicode's stream-safe form.
 _MARKS_KEPT = 30
-_SHORT_RUN = 16
 
 _TAG_TOKEN = re.compile(
     r"<!--|-->|<(?P<raw>script|style)\b[^<>]*>|</(?P<end>script|style)\b[^<>]*>|<[/!?a-z][^<>]*>",
@@ -40,6 +39,7 @@ _HUGE_REFERENCE = re.compile(r"&#(?:[0-9]{8,}|x[0-9a-f]{7,});?", re.IGNORECASE)
 _SPECIAL = re.compile(r"&(?:nbsp|amp|lt|gt|quot|apos);|[\s&<>]")
 _WORD = re.compile(r"\w+")
 _NO_WORD = re.compile(r"[\W_]+")
+_OUTER_UNDERSCORES = re.compile(r"(?<!\w)_+|(?<!_)_++(?!\w)")
 _LINE_END = re.compile(r"[-\u00ad\u2010][ \t]*+\r?\n[ \t]*+")
 # A line that begins with # is a comment, but not in C, where these words may follow.
 _HEADER = re.compile(
@@ -73,23 +73,14 @@ def normalise_unicode(text: str) -> str:
     """Apply NFKC and case folding, and drop invisible characters."""
     if is_stable(text):
         return text.casefold()
-    pieces = _UNSTABLE.split(text)
-    pieces[1::2] = [
-        _normalise_short_run(run) if len(run) <= _SHORT_RUN else _normalise_run(run)
-        for run in pieces[1::2]
-    ]
-    return "".join(pieces).casefold()
+    return _UNSTABLE.sub(_normalise_run, text).casefold()
 
 
-def _normalise_run(run: str) -> str:
-    run = _INVISIBLE.sub("", run)
-    if len(run) > _MARKS_KEPT:
-        run = _mark_bomb().sub(r"\1", run)
-    return unicodedata.normalize("NFKC", run)
-
-
-# Short runs are mostly punctuation, and recur.
-_normalise_short_run = lru_cache(1 << 15)(_normalise_run)
+def _normalise_run(run: re.Match[str]) -> str:
+    visible = _INVISIBLE.sub("", run[0])
+    if len(visible) > _MARKS_KEPT:
+        visible = _mark_bomb().sub(r"\1", visible)
+    return unicodedata.normalize("NFKC", visible)
 
 
 @cache
@@ -164,15 +155,7 @@ def join_hyphenated(text: str) -> str:
 
 def strip_underscores(text: str) -> str:
     """Replace underscores beside words by spaces, as in _emphasis_, but not those inside words."""
-
-    def strip(run: re.Match[str]) -> str:
-        inside = (
-            text[run.start() - 1 : run.start()].isalnum()
-            and text[run.end() : run.end() + 1].isalnum()
-        )
-        return run[0] if inside else " "
-
-    return re.sub("_+", strip, text)
+    return _OUTER_UNDERSCORES.sub(" ", text)
 
 
 def drop_header(text: str) -> str:

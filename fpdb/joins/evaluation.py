@@ -31,7 +31,7 @@ from fpdb.models import (
 )
 from fpdb.progress import tracked
 from fpdb.tables import choose_bands
-from fpdb.tables.bits import as_words
+from fpdb.tables.bits import Distances, as_words, distances
 
 MOST_DOCUMENTS = 100_000
 _SAMPLED = 1 << 20
@@ -140,12 +140,13 @@ def rate(
     sought = int((apart & (truth.jaccards >= thresholds.truth_from)).sum())
     usable = ~batch.short[first] & ~batch.short[second]
     first, second, apart = first[usable], second[usable], apart[usable]
-    jaccards, distances = truth.jaccards[usable], _distances(batch, first, second)
+    jaccards = truth.jaccards[usable]
+    known = distances(batch.fingerprints[first], batch.fingerprints[second], recipe.bits)
     keys, most = named
     every = _Tally(truth, thresholds, ks[-1], 0 if similarity else most)
     if listed_only:
-        near = distances <= ks[-1]
-        every.add(first[near], second[near], distances[near])
+        near = known <= ks[-1]
+        every.add(first[near], second[near], known[near])
     else:
         [long] = (~batch.short).nonzero()
         for one, other, apart_by in near_rows(as_words(batch.fingerprints[long]), ks[-1]):
@@ -159,9 +160,10 @@ def rate(
         similar = tally.rating(0, sought)._replace(k=None)
     true = apart & (jaccards >= thresholds.truth_from)
     if listed_only:
-        others = distances[apart & (jaccards < thresholds.wrong_below)]
+        others = known[apart & (jaccards < thresholds.wrong_below)]
     else:
-        others = _distances(batch, *_sampled(batch, truth))
+        first, second = _sampled(batch, truth)
+        others = distances(batch.fingerprints[first], batch.fingerprints[second], recipe.bits)
     return RecipeQuality(
         recipe=recipe.name,
         recipe_id=recipe.id,
@@ -171,7 +173,7 @@ def rate(
         ratings=tuple(every.rating(k, sought) for k in ks),
         similarity=similarity,
         similar=similar,
-        true_distances=tuple(np.bincount(distances[true], minlength=recipe.bits + 1).tolist()),
+        true_distances=tuple(np.bincount(known[true], minlength=recipe.bits + 1).tolist()),
         other_distances=tuple(np.bincount(others, minlength=recipe.bits + 1).tolist()),
         bit_shares=_bit_shares(batch, recipe.bits),
         mistakes=tuple(tally.mistakes(keys)),
@@ -190,7 +192,7 @@ class _Tally:
         self._thresholds = thresholds
         self._counts = np.zeros((5, largest + 1), np.int64)
 
-    def add(self, first: Places, second: Places, distances: Places) -> None:
+    def add(self, first: Places, second: Places, distances: Places | Distances) -> None:
         """Count pairs by what the truth says of them."""
         jaccards = self._truth.look_up(first, second)
         apart = ~self._truth.equal(first, second)
@@ -274,12 +276,6 @@ def _similar(
     compared = TextsInColumns(side, choose_bands(similarity, len(texts)), np.arange(len(usable)))
     for found in similar_pairs(compared, similarity):
         yield usable[found.first.astype(np.int64)], usable[found.second.astype(np.int64)]
-
-
-def _distances(batch: Batch, first: Places, second: Places) -> Places:
-    changes = batch.fingerprints[first] ^ batch.fingerprints[second]
-    counts: Places = np.bitwise_count(changes).astype(np.int64)
-    return counts if counts.ndim == 1 else np.asarray(counts.sum(axis=1))
 
 
 def _sampled(batch: Batch, truth: Truth) -> tuple[Places, Places]:
