@@ -28,7 +28,6 @@ LARGE = 10_000_000
 PATIENCE = {False: 600, True: 1_800}  # seconds for one row, up to LARGE and above
 SLOW = 120  # a side whose rows took N seconds runs once
 CHECKS = {False: 1_000, True: 200}
-MEMORY_OF = ("load", "join")
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,7 @@ def run_phase(side, phase, workload, records):
         folder,
         limit,
     ]
-    version, row, cores, peak = "", "start", "one", 0
+    version, row, cores = "", "start", "one"
     with (workload.answers_of(side.name) / "stderr.txt").open("w+") as errors:
         process = subprocess.Popen(
             [*map(str, words), json.dumps(options)],
@@ -101,8 +100,6 @@ def run_phase(side, phase, workload, records):
         )
         try:
             while line := answer(process, PATIENCE[workload.documents > LARGE]):
-                line, highest = line
-                peak = max(peak, highest)
                 fields = json.loads(line)
                 version = fields.get("version", version)
                 if "row" not in fields:
@@ -110,11 +107,6 @@ def run_phase(side, phase, workload, records):
                 row, cores = fields.pop("row"), fields.pop("cores")
                 if fields:
                     records.add(workload.where, row, side.name, cores, **fields)
-                    if row in MEMORY_OF and "values" in fields:
-                        records.add(
-                            workload.where, f"{row} memory", side.name, cores, values=[peak]
-                        )
-                peak = 0
         except StoppedError as why:
             records.add(workload.where, row, side.name, cores, stopped=str(why))
             raise
@@ -132,26 +124,10 @@ def run_phase(side, phase, workload, records):
 
 
 def answer(process, patience):
-    """Return the next line of a side and the most memory that it held before, or None."""
-    end, peak = time.monotonic() + patience, 0
-    while not select.select([process.stdout], [], [], 0.02)[0]:
-        peak = max(peak, resident(process.pid))
-        if time.monotonic() > end:
-            raise StoppedError(f"stopped after {patience} s")
-    line = process.stdout.readline()
-    return (line, peak) if line else None
-
-
-def resident(pid):
-    total = 0
-    try:
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith("RssAnon"):
-                total = int(line.split()[1]) * 1024
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    except OSError:
-        return total
-    return total + sum(map(resident, children))
+    """Return the next line of a side, or nothing at its end."""
+    if not select.select([process.stdout], [], [], patience)[0]:
+        raise StoppedError(f"stopped after {patience} s")
+    return process.stdout.readline()
 
 
 def free_memory():

@@ -40,7 +40,6 @@ class Row:
 
 ROWS = [
     Row("load", "bulk load, M/s", 1e-6, 0, rate=True),
-    Row("load memory", "its peak memory, MB", 1e-6, page=False),
     Row("load", "bulk load, all cores, M/s", 1e-6, 0, rate=True, cores="all", page=False),
     Row("adds", "adds by the 1,000, a second", 1, 1_000, rate=True),
     Row("single p50", "query, p50, µs", 1e6),
@@ -51,7 +50,6 @@ ROWS = [
     Row("batch 1k", "the same, all cores, µs", 1e6, 1_000, cores="all", page=False),
     Row("batch 100k", "each of a batch of 100,000, µs", 1e6, 100_000),
     Row("join", "self-join, s", 1),
-    Row("join memory", "its peak memory, MB", 1e-6, page=False),
     Row("disk", "bytes a document on disk", 1, 0),
     Row("memory", "resident memory, MB", 1e-6),
     Row("reopen", "reopen, ms", 1e3),
