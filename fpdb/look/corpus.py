@@ -153,6 +153,7 @@ def report(
             found = parts.Parts(store.passage_pairs(least=least), Room(scratch))
             sources = Sources(texts, found.keys, found, range(len(found.keys)))
             sources.read(fields, jobs)
+            found.settle()
             return _parts_written(found, sources, top, flow.counts, path)
         groups = Groups(store.clustering(similarity=similarity), limit)
         chosen = _ChosenGroups(groups, texts, kept, top)

@@ -50,18 +50,18 @@ def groups_page(visit: Visit) -> ServedPage:
     if groups is None:
         return visit.framed("Groups", *visit.status(), refresh="2")
     if not len(groups.starts):
-        return visit.framed("Groups", *visit.status(), _none(visit))
-    given, chosen = _chosen(visit, groups)
-    opened = visit.get("open") == "1"
-    also = _filters(visit) | visit.also("open")
-    seen, links = visit.part(len(chosen), _OPENED if opened else ROWS, **also)
+        none = visit.nothing("No document is a near-duplicate of another one.")
+        return visit.framed("Groups", *visit.status(), none)
+    given, chosen, opened = _given(visit), _chosen(visit, groups), visit.get("open")
+    rows = _OPENED if opened else ROWS
+    seen, links = visit.part(len(chosen), rows, **given, open=opened)
     fields = [
         entry(label, name, given[name], kind, min=0 if kind == "number" else None)
         for label, name, kind in _FILTERS
         if groups.similarity is not None or not name.endswith("_share")
     ]
-    order = choice("Sort", "order", given["order"], _ORDERS)
-    lines = [_line(visit, groups, each, opened=opened) for each in chosen[seen].tolist()]
+    order = choice("Sort", "order", visit.get("order"), _ORDERS)
+    lines = [_line(visit, groups, each, opened=bool(opened)) for each in chosen[seen].tolist()]
     none = element("p", "No group fits these limits. ", link("Show all groups", "groups"))
     other = "Close all" if opened else "Open all"
     return visit.framed(
@@ -74,7 +74,7 @@ def groups_page(visit: Visit) -> ServedPage:
         links,
         element(
             "p",
-            link(other, "groups", **_filters(visit) | {"open": "" if opened else "1"}),
+            link(other, "groups", **given, open="" if opened else "1"),
             " · ",
             element("a", "Save as CSV", href=address("table", **given), data_table=""),
         ),
@@ -82,27 +82,15 @@ def groups_page(visit: Visit) -> ServedPage:
     )
 
 
-def _none(visit: Visit) -> Markup:
-    """Say why there is no group."""
-    if not len(visit.database):
-        return visit.empty()
-    least = visit.database.similarity
-    more = ""
-    if least is not None:
-        more = f" This database finds what is similar from {percent(least)} on."
-    return element("p", f"No document is a near-duplicate of another one.{more}")
+def _given(visit: Visit) -> dict[str, object]:
+    """Return the limits and the order of groups, as they are given."""
+    return {name: visit.get(name) for name in (*(name for _, name, _ in _FILTERS), "order")}
 
 
-def _filters(visit: Visit) -> dict[str, str]:
-    """Return the fields that filter and order groups, without the empty ones."""
-    return visit.also(*(name for _, name, _ in _FILTERS), "order")
-
-
-def _chosen(visit: Visit, groups: Groups) -> tuple[dict[str, str], Places]:
-    """Return the limits and the order that are given, and the groups within these."""
-    given = {name: visit.get(name) for _, name, _ in _FILTERS}
-    given["order"] = visit.get("order") if visit.get("order") in _ORDERS else "least"
-    return given, groups.ordered(given["order"], groups.within(given))
+def _chosen(visit: Visit, groups: Groups) -> Places:
+    """Return the groups within the limits, in their order."""
+    order = visit.get("order") if visit.get("order") in _ORDERS else "least"
+    return groups.ordered(order, groups.within({name: visit.get(name) for name in _given(visit)}))
 
 
 def _line(visit: Visit, groups: Groups, group: int, *, opened: bool) -> Markup:
@@ -114,7 +102,6 @@ def _line(visit: Visit, groups: Groups, group: int, *, opened: bool) -> Markup:
         if 0 < day < NO_DAY
     )
     texts = int(groups.texts[group])
-    versions = visit.versions(groups, group, 2)
     inner = heading(
         "same" if texts == 1 else _share(visit, groups, group),
         visit.title(found[0]) if found else "deleted",
@@ -123,16 +110,17 @@ def _line(visit: Visit, groups: Groups, group: int, *, opened: bool) -> Markup:
         f"{' to '.join(days)}, {plural(texts, 'text')}",
     )
     head = element("a", *inner, href=_place(visit, groups, group), class_="head")
-    return element("li", head, *(_texts(visit, versions) if opened else ()), class_="group")
+    shown = _texts(visit, visit.versions(groups, group, 2)) if opened else ()
+    return element("li", head, *shown, class_="group")
 
 
 def _place(visit: Visit, groups: Groups, group: int) -> str:
-    return address("group", of=groups.ids[groups.rows(group)[0]], **_filters(visit))
+    return address("group", of=groups.ids[groups.rows(group)[0]], **_given(visit))
 
 
 def judged_place(visit: Visit) -> str:
     """Return the address of a group on whose page a verdict was given."""
-    return address("group", **visit.also("of", "text"), **_filters(visit))
+    return address("group", of=visit.get("of"), text=visit.get("text"), **_given(visit))
 
 
 def _share(visit: Visit, groups: Groups, group: int) -> str:
@@ -178,9 +166,8 @@ def group_page(visit: Visit) -> ServedPage:
     said += plural(int(groups.texts[group]), "different text")
     if len(rows) > 2:
         said += ". Pairs connect them, so not all of them need be near each other"
-    of = {"of": visit.whole("of")}
     number = min(max(visit.whole("text"), 1), max(len(others), 1))
-    place = of | _filters(visit) | {"text": number}
+    place = {"of": visit.whole("of"), "text": number, **_given(visit)}
     seen, links = visit.part(len(rows), ROWS, **place)
     pair, share = _weakest(visit, groups, group)
     weakest = []
@@ -205,8 +192,8 @@ def group_page(visit: Visit) -> ServedPage:
 
 def _neighbours(visit: Visit, groups: Groups, group: int) -> Markup:
     """Return links to the group before and the one after, as they are filtered and ordered."""
-    chosen = _chosen(visit, groups)[1]
-    parts = [link("All groups", "groups", **_filters(visit))]
+    chosen = _chosen(visit, groups)
+    parts = [link("All groups", "groups", **_given(visit))]
     if len(at := (chosen == group).nonzero()[0]):
         place = int(at[0])
         for text, key, other in (("‹ Before", "k", place - 1), ("After ›", "j", place + 1)):
@@ -263,7 +250,7 @@ def groups_table(visit: Visit) -> ServedPage:
     writer, left = csv.writer(lines), _SAVED
     said = messages(visit.get("language"))
     writer.writerow(said.get(head, head) for head in _HEADS)
-    for number, group in enumerate(_chosen(visit, groups)[1].tolist(), 1):
+    for number, group in enumerate(_chosen(visit, groups).tolist(), 1):
         rows = groups.rows(group)[:left]
         left -= len(rows)
         head = number, f"{groups.weakest[group] * 100:.1f}", int(groups.sizes[group])

@@ -67,25 +67,31 @@ def rendered(groups: Sequence[Callable[[], ListedGroup]]) -> list[Markup]:
 
     Documents with sources stay in their order.
 
-    They are made one by one, so that few texts are in memory; and once more without long
-    equal passages, if all would be too large.
+    They are made one by one, so that few texts are in memory; and all are without long equal
+    passages, if they would be too large with these.
     """
-    for whole in (True, False):
-        found: list[tuple[int, float, Markup]] = []
-        left = MOST_BYTES - _FRAME
-        for make in groups:
-            group = make()
-            html = _render(group, whole=whole)
-            size = len(html.encode("utf-8", "replace"))
-            if size <= left:
-                left -= size
-                rank = (0, 0.0) if group.coloured else (group.kind == "identical", group.least)
-                found.append((*rank, html))
-            elif whole or size < _LARGE:
-                break
-        if len(found) == len(groups):
+    whole, cut = list[Markup](), list[Markup]()
+    ranks: list[tuple[int, float]] = []
+    room = left = MOST_BYTES - _FRAME
+    for make in groups:
+        group = make()
+        if room >= 0:
+            whole.append(_render(group, whole=True))
+            room -= _size(whole[-1])
+        html = _render(group, whole=False)
+        size = _size(html)
+        if size <= left:
+            left -= size
+            cut.append(html)
+            ranks.append((0, 0.0) if group.coloured else (group.kind == "identical", group.least))
+        elif size < _LARGE:
             break
-    return [html for _, _, html in sorted(found, key=lambda each: each[:2])]
+    found = zip(ranks, whole if room >= 0 else cut, strict=True)
+    return [html for _, html in sorted(found, key=lambda each: each[0])]
+
+
+def _size(html: Markup) -> int:
+    return len(html.encode("utf-8", "replace"))
 
 
 def _render(group: ListedGroup, *, whole: bool) -> Markup:

@@ -1,6 +1,6 @@
 """The pages of the explorer: the overview, groups, documents, what is near a text, decisions."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 
 from fpdb.errors import InputError
@@ -37,7 +37,6 @@ from fpdb.markup import Markup, element, table
 from fpdb.models import Document, Key
 
 _KINDS = {"text": "a text", "html": "HTML", "fingerprint": "a fingerprint"}
-_NEAR = "Documents that are near"
 _SHOWN = 20
 # Documents that a request deletes, of whose time that takes a third at most on slow disks.
 _DELETED = 50_000
@@ -50,7 +49,7 @@ def overview_page(visit: Visit) -> ServedPage:
         (f"{stats.documents:,}", "documents", f"in {stats.bytes / 1e6:,.1f} MB on disk."),
         (f"{stats.short:,}", "short texts", "are found by equal texts only."),
     ]
-    shown = iter([cards(numbers)] if stats.documents else [visit.empty()])
+    shown = iter([cards(numbers)] if stats.documents else [visit.nothing("")])
     if found and stats.documents:
         days = by_day("When documents were added", "", found.added, "documents")
         shown = overview(found.groups, found.documents, numbers, days)
@@ -75,7 +74,7 @@ def documents_page(visit: Visit) -> ServedPage:
         first = int(parse_key(prefix, kind)) if prefix else 0
         start, prefix = start or (first - 1 if first else None), ""
     found, last = visit.matching(visit.get("search").casefold().split(), prefix, start)
-    given = visit.also("search", "prefix")
+    given = {name: visit.get(name) for name in ("search", "prefix")}
     following = address("documents", **given, after=last)
     label = "Keys from" if kind == "integer" else "Keys that begin with"
     fields = [
@@ -87,7 +86,7 @@ def documents_page(visit: Visit) -> ServedPage:
     if not found:
         shown = [element("p", "No document has it. ", link("Show all documents", "documents"))]
         if not len(visit.database):
-            shown = [visit.empty()]
+            shown = [visit.nothing("")]
         elif last is not None:
             shown = [element("p", f"Nothing yet; the search goes on after {last}.", role="status")]
     more = "After ›" if len(found) == ROWS else "Search on ›"
@@ -130,7 +129,7 @@ def document_page(visit: Visit) -> ServedPage:
         element("p", text.note, class_="soft"),
         *excerpt(text.text, EXCERPT),
         element("h2", "Near it"),
-        listed_documents(visit, _NEAR, visit.documents(keys), document) if keys else _far(visit),
+        _near(visit, keys, document),
         *(_parts(visit, text.text, document.key) if text.text else ()),
     )
 
@@ -197,11 +196,8 @@ def _answers(visit: Visit, kind: str, given: str) -> Iterator[Markup]:
     yield element("h2", "Near it")
     if not matches.complete:
         yield element("p", "A budget ended the search, so there may be more.", class_="warn")
-    if not keys:
-        yield _far(visit)
-    else:
-        found = listed_documents(visit, _NEAR, visit.documents(keys), own)
-        yield visit.form("near", *hidden(text=given, kind=kind), found, class_="members")
+    found = _near(visit, keys, own)
+    yield visit.form("near", *hidden(text=given, kind=kind), found, class_="members")
     if keys:
         yield comparison(database.recipe, own, visit.side(database[chosen]))
     elif kind == "html":
@@ -210,11 +206,11 @@ def _answers(visit: Visit, kind: str, given: str) -> Iterator[Markup]:
         yield from _parts(visit, text)
 
 
-def _far(visit: Visit) -> Markup:
-    """Say that nothing is near, and what counts as near."""
-    least = visit.database.similarity
-    near = f" This database finds what is similar from {percent(least)} on." if least else ""
-    return element("p", f"No other document is near.{near}")
+def _near(visit: Visit, keys: Sequence[Key], own: Document | ComparedSide) -> Markup:
+    """Show documents that are near."""
+    if not keys:
+        return visit.nothing("No other document is near.")
+    return listed_documents(visit, "Documents that are near", visit.documents(keys), own)
 
 
 def _parts(visit: Visit, text: str, own: Key | None = None) -> Iterator[Markup]:

@@ -9,17 +9,17 @@ from itertools import pairwise
 import numpy as np
 
 from fpdb.arrays import Marks, run_starts
-from fpdb.fingerprint import Recipe, sketch_jaccard
+from fpdb.fingerprint import Recipe, distance, sketch_jaccard
 from fpdb.fingerprint.digits import format_fingerprint
 from fpdb.fingerprint.passages import shared_passages
 from fpdb.fingerprint.sketches import exact_shares
 from fpdb.look.differences import differences
 from fpdb.look.page import folded, language_of, percent, plural
-from fpdb.markup import Markup, element, table
+from fpdb.markup import Markup, element
 from fpdb.models import Passage
 
 # The characters of a text that are compared; in the explorer fewer, so that a page takes less than
-# a second, and features and votes only of texts with few shingles.
+# a second, and features only of texts with few shingles.
 _COMPARED, COMPARED_AT_ONCE = 100_000, 40_000
 _MOST_SHINGLES = 1_500
 # Equal passages that are longer than the first are shown at their ends, as long as the second;
@@ -327,30 +327,24 @@ def comparison(recipe: Recipe, first: ComparedSide, second: ComparedSide) -> Mar
 
 
 def _why(recipe: Recipe, first: ComparedSide, second: ComparedSide) -> Markup:
-    """Explain how near two documents are: by sketches, by features, and by votes on bits."""
+    """Explain how near two documents are: by sketches, bits and features."""
     facts = []
     if first.sketch and second.sketch:
         share = sketch_jaccard(first.sketch, second.sketch)
         said = percent(max(share, 0.0), exact=False)
         facts.append(f"By their sketches, with which fpdb searches, they are {said} similar.")
     numbers = [side.fingerprint for side in (first, second) if side.fingerprint is not None]
-    apart: list[int] = []
     if len(numbers) == 2:
-        changed = numbers[0] ^ numbers[1]
-        apart = [bit for bit in range(recipe.bits) if changed >> bit & 1]
-        facts.append(f"Their fingerprints differ in {len(apart)} of {recipe.bits} bits.")
+        apart = distance(*numbers)
+        facts.append(f"Their fingerprints differ in {apart} of {recipe.bits} bits.")
     inner = [element("p", " ".join(facts))] if facts else []
     inner += [element("p", element("code", format_fingerprint(n, recipe.bits))) for n in numbers]
-    sides = {"first": first.text, "second": second.text}
-    texts = {name: text for name, text in sides.items() if text is not None}
-    if max(map(len, recipe.shingles_many(list(texts.values()))), default=0) > _MOST_SHINGLES:
-        inner.append(element("p", "The texts are too long to show their features and votes."))
-    else:
-        if len(texts) == 2:
-            inner.append(_features(*map(recipe.features, texts.values())))
-        if apart and texts:
-            inner.append(_votes(recipe, texts, apart))
-    return folded("Why: features, votes and bits", *inner)
+    texts = [side.text for side in (first, second) if side.text is not None]
+    if max(map(len, recipe.shingles_many(texts)), default=0) > _MOST_SHINGLES:
+        inner.append(element("p", "The texts are too long to show their features."))
+    elif len(texts) == 2:
+        inner.append(_features(*map(recipe.features, texts)))
+    return folded("Why: features and bits", *inner)
 
 
 def _features(first: dict[str, float], second: dict[str, float]) -> Markup:
@@ -367,21 +361,3 @@ def _features(first: dict[str, float], second: dict[str, float]) -> Markup:
         title = element("h4", f"Features {where}: {len(names):,}")
         lists.append(element("div", title, element("ul", *items)))
     return element("div", *lists, class_="figures")
-
-
-def _votes(recipe: Recipe, texts: dict[str, str], apart: Sequence[int]) -> Markup:
-    """Return the votes on the bits that differ; small ones are the ones that few features turn."""
-    found = [recipe.explain(text) for text in texts.values()]
-    rows = []
-    for bit in sorted(apart, key=lambda bit: abs(found[0].votes[bit])):
-        votes = [f"{each.votes[bit]:+.3g}" for each in found]
-        ranks = [f"{each.weakest.index(bit) + 1} of {recipe.bits}" for each in found]
-        rows.append((str(bit), *votes, *ranks))
-    head = ("bit", *(f"{name}: votes" for name in texts), *(f"{name}: rank" for name in texts))
-    title = "The bits that differ"
-    said = (
-        "Each feature votes for 1 or 0 on each bit, by its weight; the sign of the sum is the "
-        "bit. The bit of rank 1 is the one that the fewest votes would turn."
-    )
-    parts = [element("h4", title), element("p", said, class_="soft"), table(head, rows, title)]
-    return element("div", *parts)

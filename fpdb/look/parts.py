@@ -1,7 +1,7 @@
 """The report of copied parts: which documents have parts of earlier ones, and whose these are."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property, partial
+from functools import partial
 from itertools import islice
 
 import numpy as np
@@ -61,44 +61,22 @@ class Parts(Origins):
         self.keys = list(rows)
         super().__init__(len(rows))
 
-    @cached_property
-    def _sides(self) -> tuple[Places, Places, Places]:
-        """The order of the pairs, and the rows of their sources and copies, once days are known."""
+    def settle(self) -> None:
+        """Find the source and the copy of each pair, once days are known."""
         first, second = self._rows.values.T
         # A day that isn't known is after all others, and says nothing.
         later = (self.days[first] > self.days[second]) & self.dated[first]
         sources, copies = np.where(later, second, first), np.where(later, first, second)
         order = np.lexsort((sources, self.days[sources], -self._words.values, copies))
-        return order, sources[order], copies[order]
-
-    @property
-    def sources(self) -> Places:
-        """The row of the source of each pair."""
-        return self._sides[1]
-
-    @property
-    def copies(self) -> Places:
-        """The row of the copy of each pair."""
-        return self._sides[2]
-
-    @cached_property
-    def starts(self) -> Places:
-        """Where the pairs of each copy begin."""
-        return run_starts(self.copies)
-
-    @cached_property
-    def words(self) -> Places:
-        """The words that both of a pair have, about."""
-        words: Places = self._words.values[self._sides[0]]
-        return words
-
-    @cached_property
-    def shares(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-        """The largest share of each copy that one source has, about."""
-        order, _, copies = self._sides
-        own = self._rows.values[order, 1] == copies
+        # Their rows, where the pairs of each copy begin, and the words that both have, about.
+        self.sources: Places = sources[order]
+        self.copies: Places = copies[order]
+        self.starts = run_starts(self.copies)
+        self.words: Places = self._words.values[order]
+        # The largest share of each copy that one source has, about.
+        own = self._rows.values[order, 1] == self.copies
         shares = np.where(own, *self._shares.values[order].T[::-1])
-        return np.maximum.reduceat(shares, self.starts) if len(shares) else shares
+        self.shares = np.maximum.reduceat(shares, self.starts) if len(shares) else shares
 
 
 def listed_copies(parts: Parts, sources: Sources, top: int) -> list[Markup]:

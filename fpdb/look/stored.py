@@ -85,19 +85,10 @@ def stored_pair(
     yield comparison(visit.database.recipe, visit.side(first), visit.side(second))
     if visit.may_write:
         verdict = visit.decisions.verdict(first.key, second.key)
-        buttons = [
-            button(
-                text,
-                name="same",
-                value=value,
-                aria_pressed=str(verdict is same).lower(),
-                data_key=key,
-            )
-            for text, value, same, key in (
-                ("Same", "1", True, "s"),
-                ("Different", "0", False, "d"),
-            )
-        ]
+        buttons = []
+        for text, value, same, key in (("Same", "1", True, "s"), ("Different", "0", False, "d")):
+            named = {"name": "same", "value": value, "data_key": key}
+            buttons.append(button(text, **named, aria_pressed=str(verdict is same).lower()))
         said = "Are they the same?"
         if verdict is not None:
             said = f"Your verdict: {'same' if verdict else 'different'}"

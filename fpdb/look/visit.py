@@ -153,15 +153,15 @@ class Visit:
         token = hidden(token=self.token)
         return element("form", *token, *content, action=page, method="post", class_=class_)
 
-    def also(self, *names: str) -> dict[str, str]:
-        """Return fields as they were given, without the empty ones."""
-        return {name: self.get(name) for name in names if self.get(name)}
-
-    def empty(self) -> Markup:
-        """Say how a database without documents is filled."""
-        command = element("code", f"fpdb ingest {self.database.path} FILE")
-        said = element("span", "This database is empty. In a terminal, this fills it:")
-        return element("p", said, " ", command)
+    def nothing(self, said: str) -> Markup:
+        """Say why there is nothing to show: how an empty database is filled, or what is found."""
+        if not len(self.database):
+            command = element("code", f"fpdb ingest {self.database.path} FILE")
+            said = "This database is empty. In a terminal, this fills it:"
+            return element("p", element("span", said), " ", command)
+        if least := self.database.similarity:
+            said += f" This database finds what is similar from {percent(least)} on."
+        return element("p", said)
 
     def matching(
         self, words: Sequence[str], prefix: str, after: Key | None

@@ -262,20 +262,6 @@ def test_a_group_shows_what_differs(reader):
     assert "<del>" not in seen
 
 
-def test_the_votes_of_bits_that_differ(reader):
-    seen = reader.get("compare?key=https://a.example/story&other=https://b.example/story")
-    apart = int(re.search("differ in ([0-9]+) of 64 bits", seen)[1])
-    recipe = fpdb.recipe("web")
-    texts = dict(each[:2] for each in records())
-    found = [recipe.explain(texts[f"https://{host}.example/story"]) for host in "ab"]
-    changed = found[0].fingerprint ^ found[1].fingerprint
-    rows = re.findall(r"<tr><td>(\d+)</td><td>([+-][^<]*)</td><td>([+-][^<]*)</td>", seen)
-    assert len(rows) == apart == changed.bit_count() > 0
-    for bit, *votes in rows:
-        assert changed >> int(bit) & 1
-        assert votes == [f"{each.votes[int(bit)]:+.3g}" for each in found]
-
-
 def test_long_texts_show_no_features(reader):
     long = " ".join(f"{word}x{number}" for number in range(2) for word in WORDS)
     seen = reader.post("near", text=f"{' '.join(WORDS[:200])} {long}", kind="text", match="")
