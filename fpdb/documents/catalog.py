@@ -115,16 +115,11 @@ class Catalog(ABC):
         self.check_key(key)
         return self.find_many(txn, [key])[key]
 
-    def load(self, txn: ReadTransaction, number: int) -> Stored | None:
-        """Find a document by its id."""
-        return self.record(txn, number)
-
     def keys_of(self, txn: ReadTransaction, ids: Column) -> list[Key | None]:
         """Return the keys of documents by their ids; None for a missing one."""
         records = (self.record(txn, number) for number in ids.tolist())
         return [None if stored is None else stored.key for stored in records]
 
-    @abstractmethod
     def write(
         self, txn: WriteTransaction, saved: Sequence[Stored], removed: Sequence[Stored]
     ) -> None:
@@ -133,6 +128,23 @@ class Catalog(ABC):
         What stays the same isn't written: each page that is written makes the file larger until
         the page in its place is free.
         """
+        self._write_keys(txn, saved, removed)
+        recorded = [stored for stored in saved if self._has_record(stored)]
+        kept = {stored.id for stored in recorded}
+        for stored in removed:
+            if stored.fingerprint is None:
+                txn.delete("short", stored.digest + stored.id.to_bytes(8, "big"))
+            if stored.id not in kept and self._has_record(stored):
+                txn.delete("documents", stored.id.to_bytes(8, "big"))
+        self.put_records(txn, recorded)
+
+    @abstractmethod
+    def _write_keys(
+        self, txn: WriteTransaction, saved: Sequence[Stored], removed: Sequence[Stored]
+    ) -> None: ...
+
+    def _has_record(self, _: Stored) -> bool:
+        return True
 
     @abstractmethod
     def holds(self, txn: ReadTransaction, keys: Keys) -> Marks:
@@ -150,10 +162,7 @@ class Catalog(ABC):
 
     def each(self, txn: ReadTransaction) -> Iterator[Stored]:
         """Yield the documents in the order of their ids."""
-        after: Key | None = None
-        while found := self.slice_after(txn, after, ""):
-            after = found[-1].key
-            yield from found
+        return self.records(txn)
 
     def records(self, txn: ReadTransaction) -> Iterator[Stored]:
         """Yield the documents that have a record, in the order of their ids."""
@@ -277,10 +286,6 @@ class Catalog(ABC):
         txn.put_many("documents", others)
         txn.put_many("short", short)
 
-    def _delete_short(self, txn: WriteTransaction, stored: Stored) -> None:
-        if stored.fingerprint is None:
-            txn.delete("short", stored.digest + stored.id.to_bytes(8, "big"))
-
 
 class TextCatalog(Catalog):
     """Documents whose keys are texts, such as URLs."""
@@ -310,20 +315,15 @@ class TextCatalog(Catalog):
                 raise _misled(key, stored.key)
         return found
 
-    def write(
+    def _write_keys(
         self, txn: WriteTransaction, saved: Sequence[Stored], removed: Sequence[Stored]
     ) -> None:
-        kept = {stored.id for stored in saved}
-        replaced = {stored.id for stored in removed if stored.id in kept}
-        gone: list[TextEntry] = []
-        for stored in removed:
-            self._delete_short(txn, stored)
-            if stored.id not in kept:
-                txn.delete("documents", stored.id.to_bytes(8, "big"))
-                gone.append((key_bytes(str(stored.key)), stored.id))
-        self.put_records(txn, saved)
-        new = [(key_bytes(str(each.key)), each.id) for each in saved if each.id not in replaced]
-        key_pages.splice(txn, sorted(new), sorted(gone))
+        replaced = {stored.id for stored in removed}.intersection(stored.id for stored in saved)
+        new, gone = (
+            sorted((key_bytes(str(each.key)), each.id) for each in some if each.id not in replaced)
+            for some in (saved, removed)
+        )
+        key_pages.splice(txn, new, gone)
 
     def holds(self, txn: ReadTransaction, keys: Keys) -> Marks:
         there = (find_key(txn, key_bytes(key)) is not None for key in keys.tolist())
@@ -339,9 +339,6 @@ class TextCatalog(Catalog):
             self.put_records(txn, (Stored(*row, added) for row in rows))
         named = sorted(zip(map(key_bytes, keys.tolist()), ids.tolist(), strict=True))
         key_pages.insert(txn, [named])
-
-    def each(self, txn: ReadTransaction) -> Iterator[Stored]:
-        return self.records(txn)
 
     def slice_after(self, txn: ReadTransaction, after: Key | None, prefix: str) -> list[Stored]:
         start = prefix.encode("utf-8", "surrogatepass")[:HEAD_BYTES]
@@ -390,9 +387,6 @@ class IntegerCatalog(Catalog):
         found.update((each.id, each) for each in self._of_rows(txn, self.ids.find(txn, [wanted])))
         return found
 
-    def load(self, txn: ReadTransaction, number: int) -> Stored | None:
-        return self.find_many(txn, [number])[number]
-
     def keys_of(self, txn: ReadTransaction, ids: Column) -> list[Key | None]:
         order = np.argsort(ids)
         there = np.empty(len(ids), np.bool_)
@@ -415,7 +409,7 @@ class IntegerCatalog(Catalog):
                 raise DamagedError(f"the document {number} is in no table")
             yield Stored(number, number, fingerprint, added)
 
-    def write(
+    def _write_keys(
         self, txn: WriteTransaction, saved: Sequence[Stored], removed: Sequence[Stored]
     ) -> None:
         below = self._bits - HIGH_BITS
@@ -424,11 +418,9 @@ class IntegerCatalog(Catalog):
         kept = {stored.id for stored in saved}
         gone = np.array(sorted(d.id for d in removed if d.id not in kept), np.uint64)
         self.ids.splice(txn, list(np.ascontiguousarray(columns)), [gone, gone, gone])
-        for stored in removed:
-            if _has_record(stored):
-                txn.delete("documents", stored.id.to_bytes(8, "big"))
-                self._delete_short(txn, stored)
-        self.put_records(txn, filter(_has_record, saved))
+
+    def _has_record(self, stored: Stored) -> bool:
+        return bool(stored.digest or stored.meta or stored.sketch or stored.fingerprint is None)
 
     def holds(self, txn: ReadTransaction, keys: Keys) -> Marks:
         return self.ids.holds(txn, [keys])
@@ -447,6 +439,9 @@ class IntegerCatalog(Catalog):
         parts = (slice(start, start + _ROWS) for start in range(0, len(ids), _ROWS))
         rows = ([ids[p], words[p] >> below, np.ascontiguousarray(times[p])] for p in parts)
         self.ids.insert(txn, rows)
+
+    def each(self, txn: ReadTransaction) -> Iterator[Stored]:
+        return chain.from_iterable(self._of_rows(txn, rows) for rows in self.ids.scan(txn))
 
     def slice_after(self, txn: ReadTransaction, after: Key | None, prefix: str) -> list[Stored]:
         if prefix:
@@ -487,7 +482,3 @@ class View:
 
 def _misled(wanted: Key, found: Key) -> DamagedError:
     return DamagedError(f"the key {wanted!r} leads to the document with the key {found!r}")
-
-
-def _has_record(stored: Stored) -> bool:
-    return bool(stored.digest or stored.meta or stored.sketch or stored.fingerprint is None)

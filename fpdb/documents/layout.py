@@ -56,9 +56,7 @@ def database_names(index: Index, catalog: Catalog) -> list[str]:
 
 def read_layout(environment: Environment) -> tuple[Header, Index, Catalog]:
     """Read the header of an environment, and check that it has what the header names."""
-    environment.require(["header"])
-    with environment.read() as txn:
-        stored = unpack_header(txn.get("header", b"header") or b"")
+    stored = unpack_header(environment.header)
     require_supported(stored, readonly=environment.readonly)
     index, catalog = layout(stored)
     environment.require(database_names(index, catalog))

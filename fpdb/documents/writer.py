@@ -11,6 +11,7 @@ from fpdb.arrays import Column, Rows
 from fpdb.documents.batch_lookup import BatchLookup
 from fpdb.documents.catalog import Catalog, Keys, View, find_key, key_bytes, key_pages
 from fpdb.documents.lookup import Search, answer, to_matches
+from fpdb.documents.prepare import BATCH
 from fpdb.models import Added, Key, Matches
 from fpdb.storage import WriteTransaction
 from fpdb.storage.format import Stored
@@ -24,8 +25,6 @@ from fpdb.tables.bulk_load import load_tables, source_of
 ADDED_TOGETHER = 1 << 20
 # Documents that are replaced or removed at a time, which bounds the memory of a transaction.
 _TOGETHER = 50_000
-# So few documents are put into empty tables as into others.
-_FEW = 1000
 
 
 @contextlib.contextmanager
@@ -77,7 +76,7 @@ class Writer:
             new, chosen = keys[~known], fingerprints[~known]
             ids = self._number(new)
             self._catalog.fill(self._txn, new, ids, chosen, added)
-            if empty and len(ids) > _FEW:
+            if empty and len(ids) > BATCH:  # fewer are put into empty tables as into others
                 load_tables(self._txn, self._index, source_of(chosen, ids), len(ids), memory)
             else:
                 self._index.update(self._txn, (chosen, ids), self._rows([], {}))

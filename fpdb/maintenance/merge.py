@@ -198,18 +198,17 @@ def _kept(
         rivals = list(group)
         kept = rivals[0]
         if len(rivals) > 1 and rule == "newest":  # the first of equally old ones
-            kept = max(rivals, key=lambda rival: _added(sources[rival[1]], rival[2]))
+            kept = max(rivals, key=lambda rival: _added(sources[rival[1]], *rival[2:]))
         for rival in rivals:
             if rival is not kept:
                 sources[rival[1]].dropped.append(rival[2])
         yield kept
 
 
-def _added(source: CopySource, number: int) -> int:
-    with Ongoing(source.view.txn):
-        stored = source.view.catalog.load(source.view.txn, number)
-    if stored is None:
-        raise source.damaged("a key leads to no document")
+def _added(source: CopySource, number: int, *row: int) -> int:
+    if row:  # of an integer key
+        return row[-1]
+    [stored] = source.read(map(source.view.catalog.named, [source.view.txn], [number]))
     return stored.added
 
 

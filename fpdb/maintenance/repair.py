@@ -3,15 +3,14 @@
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
-from fpdb.arrays import Column, Rows, among, joined
-from fpdb.documents.catalog import KEYS, IntegerCatalog, find_key
+from fpdb.arrays import Column, among, joined
+from fpdb.documents.catalog import IntegerCatalog, find_key, key_pages
 from fpdb.documents.layout import layout, new_database
 from fpdb.errors import DamagedError, InputError, NotADatabaseError, StorageError
 from fpdb.maintenance.check import intact_record, shown_id
@@ -29,7 +28,9 @@ from fpdb.storage.format import (
 from fpdb.storage.survey import Survey
 from fpdb.tables.bits import Fingerprints, of_words, to_array
 from fpdb.tables.bulk_load import LEAST_MEMORY, MEMORY
-from fpdb.tables.sorted_pages import NumberPages, R, SortedPages
+from fpdb.tables.sorted_pages import R, SortedPages
+
+T = TypeVar("T")
 
 _SHOWN = 24
 _BATCH = 1 << 12  # documents that are looked up and written at once
@@ -76,7 +77,8 @@ def repair(
         described = _find_header(survey)
         problems = [] if described else [Problem("header", "it is lost")]
         if described is None and like is not None:
-            described = _read_header(like)
+            with Environment.open(like, readonly=True) as other:
+                described = unpack_header(other.header)
         if described is None:
             raise DamagedError(
                 f"{directory} has lost its header, which says what its fingerprints are",
@@ -102,12 +104,6 @@ def _find_header(survey: Survey) -> Header | None:
     return None
 
 
-def _read_header(path: str | os.PathLike[str]) -> Header:
-    with Environment.open(path, readonly=True) as other, other.read() as txn:
-        other.require(["header"])
-        return unpack_header(txn.get("header", b"header") or b"")
-
-
 class _Repair:
     """One run: the documents that can be read of a damaged file, and all that was lost."""
 
@@ -119,20 +115,15 @@ class _Repair:
         self._survey = survey
         self._header = header
         self._index, self._catalog = layout(header)
-        # The trees that are read, with what checks and unpacks a value with its key.
-        self._unpackers: dict[str, Callable[[bytes, bytes | None], Any]] = {
-            "documents": self._record,
-            self._catalog.by_key.name: partial(_unpack, self._catalog.by_key),
-        }
-        if isinstance(self._catalog, IntegerCatalog):
-            self._unpackers[self._index.home.name] = partial(_unpack, self._index.home)
 
     def run(self, built: Environment, memory: int) -> None:
         """Fill a new database."""
         old = self._old_counters()
         tree = self._survey.trees.get("documents")
         total = tree.entries if tree else 0
-        documents = tracked(self._read("documents"), "copy documents", "document", total)
+        documents = tracked(
+            self._read("documents", self._record), "copy documents", "document", total
+        )
         begun = Counters(old.next_id, writes=old.writes) if old else Counters(_BEYOND)
         bare: tuple[Fingerprints, Column] = to_array((), self._index.plan.bits), _NO_IDS
         with built.write() as into:
@@ -141,7 +132,7 @@ class _Repair:
                 bare = self._write_bare(into, self._catalog, total)
                 counters = counters._replace(documents=counters.documents + len(bare[1]))
             else:
-                names = chain.from_iterable(self._read(KEYS))
+                names = chain.from_iterable(self._pages(key_pages))
                 lost = (text for text, _ in names if find_key(into, text) is None)
                 self.lost += [text.decode(errors="replace") for text in lost]
 
@@ -198,9 +189,19 @@ class _Repair:
             self._report("counters", what)
             return None
 
-    def _read(self, name: str) -> Iterator[Any]:
+    def _pages(self, pages: SortedPages[R]) -> Iterator[R]:
+        """Yield the rows of the pages that are intact."""
+
+        def unpack(key: bytes, value: bytes | None) -> R:
+            rows = pages.unpack(value or b"", pages.seed_at(key))
+            if not pages.keys(rows):
+                raise DamagedError("it has no rows")
+            return rows
+
+        return self._read(pages.name, unpack)
+
+    def _read(self, name: str, unpack: Callable[[bytes, bytes | None], T]) -> Iterator[T]:
         """Yield the values of a tree that are intact."""
-        unpack = self._unpackers[name]
         for entry in self._survey.entries(name):
             try:
                 found = unpack(entry.key, entry.value)
@@ -217,15 +218,13 @@ class _Repair:
             raise DamagedError("the pages of its record can't be read")
         return intact_record(name, value, self._index.plan.bits, self._catalog)
 
-    def _rows(self, pages: NumberPages) -> Rows:
-        return joined(chain([pages.empty()], self._read(pages.name)))
-
     def _write_bare(
         self, into: WriteTransaction, catalog: IntegerCatalog, total: int
     ) -> tuple[Fingerprints, Column]:
         """Write the documents without a record whose row of the home table is intact."""
-        own, _, times = self._rows(catalog.ids)
-        *words, ids = self._rows(self._index.home)
+        own, _, times = joined([catalog.ids.empty(), *self._pages(catalog.ids)])
+        home = self._index.home
+        *words, ids = joined([home.empty(), *self._pages(home)])
         recorded = joined(
             [[np.empty(0, np.uint64)], *([rows[0]] for rows in catalog.ids.scan(into))]
         )[0]
@@ -246,10 +245,3 @@ class _Repair:
             what = f"{stripped} records are lost; what is left of their documents are fingerprints"
             self._report("documents", what)
         return fingerprints, bare
-
-
-def _unpack(pages: SortedPages[R], key: bytes, value: bytes | None) -> R:
-    rows = pages.unpack(value or b"", pages.seed_at(key))
-    if not pages.keys(rows):
-        raise DamagedError("it has no rows")
-    return rows

@@ -135,9 +135,8 @@ def seed_of(name: str, key: bytes | memoryview = b"") -> int:
 _HEADER_SEED = seed_of("header", b"header")
 _COUNTERS_SEED = seed_of("counters", b"counters")
 _RECORD_SEED = seed_of("documents")  # without the id
-READ_VERSION = 2  # the highest version that this code can read
+READ_VERSION = 2  # the version that this code can read; an older fpdb must export its own
 WRITE_VERSION = 2  # the highest version that this code can write
-OLDEST_VERSION = 2  # older databases must be exported by the fpdb that made them
 MINHASH = "minhash"  # records hold sketches
 PASSAGES = "passages"  # records hold the numbers of passages, and a table leads to them
 FEATURES = [MINHASH, PASSAGES]
@@ -185,7 +184,7 @@ def unpack_header(data: bytes | memoryview) -> Header:
             "found no header that fpdb wrote", hint="give the path of a directory that fpdb created"
         )
     _, read, write = _START.unpack(start)
-    readable = OLDEST_VERSION <= read <= READ_VERSION
+    readable = read == READ_VERSION
     # Where the rest is right, the version itself is damaged.
     proper = start if readable else _START.pack(MAGIC, READ_VERSION, WRITE_VERSION)
     fits = checksum == xxhash.xxh3_64_digest(proper + body, _HEADER_SEED)
@@ -200,13 +199,11 @@ def unpack_header(data: bytes | memoryview) -> Header:
 
 
 def _unsupported(version: int) -> FormatError:
-    readable = f"{OLDEST_VERSION} to {READ_VERSION}"
-    readable = f"{READ_VERSION}" if OLDEST_VERSION == READ_VERSION else readable
     hint = "export it with the fpdb that made it, and load that"
     if version > READ_VERSION:
         hint = f"install a newer fpdb, or {hint}"
     return FormatError(
-        f"the database has format version {version}, this fpdb reads {readable}", hint=hint
+        f"the database has format version {version}, this fpdb reads {READ_VERSION}", hint=hint
     )
 
 
