@@ -31,7 +31,7 @@ from fpdb.models import (
 )
 from fpdb.progress import log, tracked
 from fpdb.queries import Queries, Snapshot, finder_of_clusters
-from fpdb.storage import LOCK_SECONDS, Environment, ReadTransaction, WriteTransaction
+from fpdb.storage import LOCK_SECONDS, Environment, ReadTransaction, WriteTransaction, drafts
 from fpdb.storage.format import FilePlace, FilePlaces, Stored
 from fpdb.storage.lmdb_file import DATA_FILE
 from fpdb.tables import Plan
@@ -563,7 +563,7 @@ class Database(Queries):
         with self._environment.lockout(self._timeout) as txn:
             wanted = not (only_empty and self._writer(txn).documents)
             if wanted:
-                self._environment.remove()
+                drafts.remove(self.path)
         return wanted
 
     def close(self) -> None:

@@ -294,10 +294,6 @@ class Environment:
         with first.lockout(timeout), second.lockout(timeout):
             drafts.exchange(self.path, other.path)
 
-    def remove(self) -> None:
-        """Remove the database, in a lockout; other handles raise MovedError from then on."""
-        drafts.remove(self.path)
-
     def require(self, names: Iterable[str]) -> None:
         """Raise NotADatabaseError unless there are these sub-databases."""
         with self.read() as txn:
