@@ -7,12 +7,10 @@ import fpdb
 from fpdb.cli import options, render
 from fpdb.cli.options import argument, option, require, takes
 from fpdb.fingerprint.digits import Base
-from fpdb.models import Comparison
 
 
 @takes(
     files=argument("FILE", "Two files."),
-    k=option("--k -k K", "Print whether the distance is up to K.", min=0, rare=True),
     every=option("--all", "Print all measures of the two."),
     show=option("--show", "Print what is in both, and how much of each."),
 )
@@ -22,7 +20,6 @@ def compare(
     fingerprints: list[str] | None = None,
     base: Base = "hex",
     recipe: fpdb.Recipe = options.WEB,
-    k: int | None = None,
     every: bool = False,
     show: bool = False,
 ) -> None:
@@ -40,32 +37,20 @@ def compare(
     if fingerprints:
         numbers = (fpdb.parse_fingerprint(each, recipe.bits, base) for each in fingerprints)
         distance = fpdb.distance(*numbers)
-        near = {} if k is None else {"verdict": "duplicate" if distance <= k else "different"}
-        entries = {"distance": f"{distance} of {recipe.bits} bits"} | near
-        render.report(entries, {"distance": distance, "bits": recipe.bits} | near)
+        entries = {"distance": f"{distance} of {recipe.bits} bits"}
+        render.report(entries, {"distance": distance, "bits": recipe.bits})
         return
     # What reads files takes long to import.
     from fpdb.io.files import read_document
 
     both = [*map(read_document, files or ()), *(texts or ())]
-    _report(recipe, both, k, every=every, show=show)
+    _report(recipe, both, every=every, show=show)
 
 
-def _verdict(found: Comparison, k: int | None) -> str | None:
-    if k is None:
-        return None
-    if found.short:
-        return "duplicate" if found.equal else "short"
-    return "duplicate" if found.distance <= k else "different"
-
-
-def _report(
-    recipe: fpdb.Recipe, sides: Sequence[str], k: int | None, *, every: bool, show: bool
-) -> None:
+def _report(recipe: fpdb.Recipe, sides: Sequence[str], *, every: bool, show: bool) -> None:
     """Print how similar two texts are, and with `show` the parts that they share."""
     found = fpdb.compare(*sides, recipe=recipe)
-    verdict = _verdict(found, k)
-    plain = dataclasses.asdict(found) | {"verdict": verdict}
+    plain = dataclasses.asdict(found)
     entries = {
         "distance": f"{found.distance} of {recipe.bits} bits",
         "equal bits": f"{found.percent:.2f}%",
@@ -82,11 +67,9 @@ def _report(
             "containment": f"{found.containment:.4f} of the smaller text, exact",
         } | entries
     if not every:
-        bits = recipe.similarity is None or k is not None or found.shingle_jaccard is None
+        bits = recipe.similarity is None or found.shingle_jaccard is None
         likeness = "distance" if bits else "similarity"
         entries = {likeness: entries[likeness].partition(",")[0]}
-    if verdict:
-        entries["verdict"] = verdict
     if show:
         shared = fpdb.overlap(*sides, recipe=recipe)
         plain |= {"share": shared.share, "other_share": shared.other_share}

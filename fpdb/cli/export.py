@@ -6,7 +6,7 @@ from typing import Literal
 import fpdb
 from fpdb.cli import render
 from fpdb.cli.options import option, require, takes
-from fpdb.cli.output import Output, document_dict, key_column
+from fpdb.cli.output import Output, document_dict, typed_columns
 from fpdb.io.streams import packed, unpacked_name
 from fpdb.progress import tracked
 
@@ -41,9 +41,9 @@ def _write_documents(database: fpdb.Database, target: Output) -> int:
     count, bits = 0, database.plan.bits
     # Arrow has no numbers of 128 bits.
     as_number = bits <= 64 and target.form == "parquet"
-    columns = {"key": key_column(database), "fingerprint": "uint64" if as_number else "string"}
+    columns = {"key": "key", "fingerprint": "uint64" if as_number else "string"}
     columns |= {"added": "time", "meta": "string"}
-    with target.opened(columns):
+    with target.opened(typed_columns(columns, database)):
         if target.form == "tsv":
             render.row(*columns)
         for document in tracked(database.scan(), "", "document", len(database)):

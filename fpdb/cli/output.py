@@ -142,9 +142,10 @@ def enough(count: int, limit: int | None) -> str:
     return " (the --limit)" if count == limit else ""
 
 
-def key_column(database: fpdb.Database) -> str:
-    """Return the Arrow type of a column of keys."""
-    return "uint64" if database.keys == "integer" else "string"
+def typed_columns(types: Mapping[str, str], database: fpdb.Database) -> dict[str, str]:
+    """Return columns with their Arrow types; that of a "key" depends on the database."""
+    key = "uint64" if database.keys == "integer" else "string"
+    return {name: key if kind == "key" else kind for name, kind in types.items()}
 
 
 def title_of(database: fpdb.Database, key: Key) -> str:

@@ -7,9 +7,9 @@ from typing import Any
 import fpdb
 from fpdb.cli import options, render
 from fpdb.cli.options import option, require, takes
-from fpdb.cli.output import Output, chosen, enough, key_column, likeness, title_of
+from fpdb.cli.output import Output, chosen, enough, likeness, title_of, typed_columns
 from fpdb.models import PartPair
-from fpdb.results import PART_PAIRS
+from fpdb.results import CLUSTERS, PAIRS, PART_PAIRS
 
 
 @takes(
@@ -41,19 +41,17 @@ def pairs(
     require(not passages or (k, similarity) == (None, None), "--passages compares no whole texts")
     count = 0
     with fpdb.open(path, readonly=True) as database:
-        key, bits = key_column(database), k is not None
-        columns: dict[str, str] = {"key": key, "other": key}
+        bits = k is not None
         found: Any
         if passages:
-            columns = PART_PAIRS.types | columns
-            names = tuple(columns)
+            columns, names = PART_PAIRS.types, tuple(PART_PAIRS.types)
             found = database.passage_pairs(**({} if least is None else {"least": least}))
         else:
-            columns |= {"distance": "int32", "similarity": "double"}
+            columns = PAIRS.types
             of_bits = bits or (similarity or database.similarity) is None
             names = ("key", "other", "distance" if of_bits else "similarity")
             found = database.pairs(k=k, similarity=similarity, jobs=jobs)
-        with target.opened(columns, names, title=True):
+        with target.opened(typed_columns(columns, database), names, title=True):
             for pair in chosen(found, limit, _nearness if sort else None):
                 count += 1
                 shown = (pair.key, pair.other, *_near(pair, bits=bits))
@@ -101,18 +99,14 @@ def clusters(
     require(not (delete_duplicates and limit), "--delete-duplicates has no --limit")
     number = duplicates = 0
     with fpdb.open(path, readonly=not delete_duplicates) as database:
-        columns = {"cluster": "int64", "role": "string", "key": key_column(database)}
         search = database.delete_duplicates if delete_duplicates else database.clusters
-        with target.opened(columns, title=True):
+        with target.opened(typed_columns(CLUSTERS.types, database), title=True):
             found = search(k=k, keep=keep, tight=tight, similarity=similarity, jobs=jobs)
             largest = chosen(found, limit, _size if sort else None)
             for number, cluster in enumerate(largest, 1):
-                keep_title = partial(title_of, database, cluster.representative)
-                target.write((number, "keep", cluster.representative), title=keep_title)
-                for key in cluster.duplicates:
-                    duplicates += 1
-                    title = partial(title_of, database, key)
-                    target.write((number, "duplicate", key), title=title)
+                duplicates += len(cluster.duplicates)
+                for cells in CLUSTERS.rows(number - 1, cluster):
+                    target.write(cells, title=partial(title_of, database, cells[-1]))
     counts = {"clusters": number, "deleted" if delete_duplicates else "duplicates": duplicates}
     render.summarise(None, f"{render.listed(counts)}{enough(number, limit)}; {render.elapsed()}")
 

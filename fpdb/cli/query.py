@@ -13,20 +13,20 @@ import fpdb
 from fpdb.cli import render
 from fpdb.cli.inputs import BadRecords, not_utf8, typed
 from fpdb.cli.options import option, require, takes
-from fpdb.cli.output import Output, key_column, likeness, near_dict, title_in
+from fpdb.cli.output import Output, likeness, near_dict, title_in, typed_columns
 from fpdb.fingerprint.digits import Base
 from fpdb.models import Asked, Key, Matches, PartMatches
 
 _COLUMNS = {
     "query": "string",
-    "key": "string",
+    "key": "key",
     "distance": "int32",
     "similarity": "double",
     "complete": "bool",
 }
 _PARTS = {
     "query": "string",
-    "key": "string",
+    "key": "key",
     "words": "int64",
     "share": "double",
     "other_share": "double",
@@ -92,7 +92,7 @@ def query(
                 answers = chain(answers, found)
             else:
                 database.warn_of_shortfall(similarity)
-        with target.opened(columns | {"key": key_column(database)}, shown, title=True):
+        with target.opened(typed_columns(columns, database), shown, title=True):
             cut = not database.shortfall(similarity)  # which a warning says once
             for name, matches, short, replaced in answers:
                 counts.update({"with a match": bool(matches)}, queries=1, matches=len(matches))

@@ -22,13 +22,13 @@ def test_one_likeness_of_two_texts_and_all_measures(run):
     found = fpdb.compare(FIRST, SECOND)
     likeness = f"similarity  {found.shingle_jaccard:.4f} exact"
     assert run("compare", "-t", FIRST, "-t", SECOND).out == f"{likeness}\n"
-    every = run("compare", "-t", FIRST, "-t", SECOND, "--all", "-k", 64)
+    every = run("compare", "-t", FIRST, "-t", SECOND, "--all")
     assert (every.code, every.err) == (0, "")
     lines = [line.split(maxsplit=1) for line in every.out.splitlines()]
     estimate = f", {found.sketch_jaccard:.4f} ± {found.sketch_error:.4f} estimated"
     assert lines[0] == f"{likeness}{estimate}".split(maxsplit=1)
     names = {name for name, _ in lines}
-    assert names >= {"containment", "distance", "angle", "cosine", "jaccard", "value", "verdict"}
+    assert names >= {"containment", "distance", "angle", "cosine", "jaccard", "value"}
     bits = run("compare", "-t", FIRST, "-t", SECOND, "-r", "words").out
     distance = fpdb.compare(FIRST, SECOND, recipe=fpdb.recipe("words")).distance
     assert bits == f"distance  {distance} of 64 bits\n"
@@ -37,7 +37,6 @@ def test_one_likeness_of_two_texts_and_all_measures(run):
 def test_two_texts_as_json(run):
     found = fpdb.compare(FIRST, SECOND)
     shown = json.loads(run("compare", "--json", "-t", FIRST, "-t", SECOND).out)
-    assert shown.pop("verdict") is None
     assert fpdb.models.Comparison(**shown) == found
 
 
@@ -53,9 +52,7 @@ def test_two_texts_as_json(run):
 def test_two_fingerprints(run, options, first, second, distance, bits):
     given = ["compare", "--fingerprint", first, "--fingerprint", second, *options]
     assert run(*given).out == f"distance  {distance} of {bits} bits\n"
-    shown = json.loads(run(*given, "--json", "-k", 4).out)
-    verdict = "duplicate" if distance <= 4 else "different"
-    assert shown == {"distance": distance, "bits": bits, "verdict": verdict}
+    assert json.loads(run(*given, "--json").out) == {"distance": distance, "bits": bits}
 
 
 def test_digits_that_are_wrong_are_an_error(run):
@@ -63,21 +60,8 @@ def test_digits_that_are_wrong_are_an_error(run):
     assert (done.code, done.out, "'fg'" in done.err) == (3, "", True)
 
 
-def test_k_gives_a_verdict(run):
-    distance = fpdb.compare(FIRST, SECOND).distance
-    texts = ["compare", "-t", FIRST, "-t", SECOND]
-    assert json.loads(run(*texts, "--json", "-k", distance).out)["verdict"] == "duplicate"
-    assert json.loads(run(*texts, "--json", "-k", distance - 1).out)["verdict"] == "different"
-    assert run(*texts, "-k", distance).out.splitlines()[-1].split() == ["verdict", "duplicate"]
-
-
-def test_short_texts_are_duplicates_only_if_they_are_equal(run):
-    equal, different = (
-        run("compare", "-t", "a b", "-t", other, "-k", "64") for other in ("a  b", "a c")
-    )
-    assert equal.out.split()[-1] == "duplicate"
-    assert different.out.split()[-1] == "short"
-    assert equal.err.startswith("short: a text has too few features")
+def test_short_texts_are_said_to_be_short(run):
+    assert run("compare", "-t", "a b", "-t", "a c").err.startswith("short: a text has too few")
 
 
 def test_files_are_compared_where_files_are_meant(run, tmp_path):
