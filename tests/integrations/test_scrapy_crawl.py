@@ -1,10 +1,9 @@
-"""The real Scrapy crawls a real web site, with fpdb's pipeline: tags, drops, kills, company."""
+"""The real Scrapy crawls a real web site, with fpdb's pipeline."""
 
 import importlib.util
 import json
 import signal
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -66,16 +65,13 @@ class PageSpider(scrapy.Spider):
 class Crawl:
     """A crawl in a process of its own."""
 
-    def __init__(self, scrapy, folder, url, database, name="crawl", **settings):
-        self.items_file = folder / f"{name}.jsonl"
-        self.report = folder / f"{name}.json"
+    def __init__(self, scrapy, folder, url, database):
+        self.items_file = folder / "crawl.jsonl"
+        self.report = folder / "crawl.json"
         script = folder / "pages.py"
         script.write_text(SPIDER)
-        options = {"FPDB_DATABASE": database} | settings
-        command = [*scrapy, "runspider", script, "-o", self.items_file]
-        for setting, value in options.items():
-            if value is not None:
-                command += ["-s", f"{setting}={value}"]
+        command = [scrapy, "runspider", script, "-o", self.items_file]
+        command += ["-s", f"FPDB_DATABASE={database}"]
         command += ["-a", f"site={url}", "-a", f"report={self.report}"]
         self.process = subprocess.Popen(
             list(map(str, command)), cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
@@ -99,8 +95,8 @@ class Crawl:
 def crawl(tmp_path, warm_commands):
     started = []
 
-    def start(url, database, name="crawl", scrapy=(warm_commands / "scrapy",), **settings):
-        started.append(Crawl(scrapy, tmp_path, url, database, name, **settings))
+    def start(url, database):
+        started.append(Crawl(warm_commands / "scrapy", tmp_path, url, database))
         return started[-1]
 
     yield start
@@ -156,41 +152,6 @@ def test_near_duplicates_are_tagged_and_counted(crawl, path):
     )
     assert "ERROR" not in found.log
     assert "Warning" not in found.log
-    require_sound(path, site.ARTICLES)
-
-
-def test_two_crawls_at_once_share_a_database(crawl, path):
-    with site.Site() as one, site.Site() as other:
-        crawls = [
-            crawl(served.url, path, name, FPDB_ACTION="drop")
-            for name, served in (("one", one), ("other", other))
-        ]
-        for each in crawls:
-            assert each.finish() == 0, each.log
-    added = sum(each.stats.get("fpdb/added", 0) for each in crawls)
-    assert added == site.ARTICLES + 1
-    assert sum(each.stats.get("fpdb/short", 0) for each in crawls) == 1
-    assert sum(len(each.items) for each in crawls) == added + 1 + 2  # tiny once, empty twice
-    require_sound(path, site.ARTICLES)
-
-
-@pytest.mark.slow("it starts Scrapy twice")
-def test_a_crawl_that_is_killed_leaves_a_whole_database_and_can_go_on(crawl, path):
-    with site.Site(delay=0.05) as served:
-        # SIGKILL must reach the crawl itself.
-        first = crawl(served.url, path, scrapy=(sys.executable, "-m", "scrapy"))
-        wait_for(lambda: served.requests >= 20)
-        first.process.kill()
-        first.finish()
-        with fpdb.open(path) as database:
-            assert not list(database.check())
-            before = set(database)
-        second = crawl(served.url, path, "second")
-        assert second.finish() == 0, second.log
-    with fpdb.open(path, readonly=True) as database:
-        assert before <= set(database)
-    assert second.stats.get("fpdb/unchanged", 0) == len(before)
-    assert sum(second.stats.values()) == len(served.links)
     require_sound(path, site.ARTICLES)
 
 
