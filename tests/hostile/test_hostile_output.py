@@ -6,43 +6,14 @@ import json
 import os
 import random
 import stat
-import unicodedata
 
 import pytest
+from terminals import CRAFTED, assert_harmless
 from tiers import TIER
 
 import fpdb
 
 COUNT = 10_000 if TIER == "full" else 2000
-FORBIDDEN = {"Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp"}
-CRAFTED = [
-    "\x1b[31mred\x1b[0m",
-    "\x1b]0;owned\x07",
-    "\x1b]8;;https://evil.example\x1b\\bank\x1b]8;;\x1b\\",
-    "\x1b]52;c;ZXZpbA==\x07",
-    "\x1bP+q544e\x1b\\",
-    "\x9b31m\x85\x90q\x9c",
-    "\u202egpj.exe\u202c\u2066a\u2069",
-    "a\u200bb\u2060\ufeffc\u2028d\u2029e",
-    "fine\rforged\tcolumn\nline\x00\x08\x7f\x0c\x0b",
-    "[/] [bold]x[/bold] [link=https://evil.example]y[/link] [red]",
-    "=cmd|' /C calc'!A0",
-    '=HYPERLINK("https://evil.example")',
-    "+1+1",
-    "-2+3+cmd|' /C calc'!A0",
-    "@SUM(1+1)",
-    "\t=1+1",
-    "\r=1+1",
-    "\n=1+1",
-    "＝1+1",
-    "＋1",
-    "\x00=1+1",
-    '"=1+1',
-    "';=1+1",
-    ",=1+1",
-    "%s %n {0} $(reboot) `reboot` ../../etc/passwd",
-    "\U000e0041\ue000\U0010ffff",
-]
 
 
 def titles():
@@ -90,11 +61,6 @@ def folder(tmp_path_factory):
                 json.dumps({"key": title, "text": "the same words for everybody, " * 3}) + "\n"
             )
     return where
-
-
-def assert_harmless(text, allowed="\n\t"):
-    bad = {c for c in set(text) if unicodedata.category(c) in FORBIDDEN} - set(allowed)
-    assert not bad
 
 
 COMMANDS = {
