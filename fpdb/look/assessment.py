@@ -123,5 +123,4 @@ def _listed(
         least=second.pair.share,
         texts=[first, second],
         names=("First", "Second"),
-        facts={"true similarity": f"{mistake.similarity:.4f}"},
     )

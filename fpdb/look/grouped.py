@@ -196,7 +196,7 @@ def _neighbours(visit: Visit, groups: Groups, group: int) -> Markup:
     parts = [link("All groups", "groups", **_given(visit))]
     if len(at := (chosen == group).nonzero()[0]):
         place = int(at[0])
-        for text, key, other in (("‹ Before", "k", place - 1), ("After ›", "j", place + 1)):
+        for text, key, other in (("‹ Previous", "k", place - 1), ("Next ›", "j", place + 1)):
             if 0 <= other < len(chosen):
                 href = _place(visit, groups, int(chosen[other]))
                 parts.append(element("a", text, href=href, data_key=key))

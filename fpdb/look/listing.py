@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from fpdb.look.page import facts, folded, language_of, percent, plural
@@ -59,7 +59,6 @@ class ListedGroup:
     copied: str | None = None
     coloured: ColouredText | None = None
     names: tuple[str, str] = ("Kept", "Near-duplicate")
-    facts: dict[str, str] = field(default_factory=dict)
 
 
 def rendered(groups: Sequence[Callable[[], ListedGroup]]) -> list[Markup]:
@@ -149,7 +148,7 @@ def _body(group: ListedGroup, *, whole: bool) -> Iterator[Markup]:
         content = [_MISSING]
         if pair := each.pair:
             sources = [text.source[-_LONGEST_KEY:] for text in (first, each) if text.source]
-            details = {**pair.facts, **group.facts, "read at": ", ".join(sources)}
+            details = {**pair.facts, "read at": ", ".join(sources)}
             rows = pair.drawn(whole=whole, both=False)
             style = "texts shared" if group.coloured else "texts"
             content = [

@@ -239,6 +239,7 @@ def whole_page(title: str, *content: Markup, policy: str = "") -> bytes:
     return f"<!doctype html>\n{page}\n".encode("utf-8", "replace")
 
 
+@cache
 def page_policy(program: str = "") -> str:
     """Return the beginning of a policy that allows the style of a page and this program alone."""
     allowed = {"style-src": _resource("page.css"), "script-src": program}
