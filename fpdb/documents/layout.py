@@ -54,9 +54,16 @@ def database_names(index: Index, catalog: Catalog) -> list[str]:
     return ["header", "counters", FILES, *catalog.names, *index.names]
 
 
+def read_header(environment: Environment) -> Header:
+    """Read the header of an environment."""
+    environment.require(["header"])
+    with environment.read() as txn:
+        return unpack_header(txn.get("header", b"header") or b"")
+
+
 def read_layout(environment: Environment) -> tuple[Header, Index, Catalog]:
     """Read the header of an environment, and check that it has what the header names."""
-    stored = unpack_header(environment.header)
+    stored = read_header(environment)
     require_supported(stored, readonly=environment.readonly)
     index, catalog = layout(stored)
     environment.require(database_names(index, catalog))
@@ -68,10 +75,8 @@ def header_for(
     *,
     similarity: float | Literal["recipe"] | None = "recipe",
     k: int | None = None,
-    capacity: int = 1_000_000,
-    keys: str = "text",
     plan: Plan | None = None,
-    passages: bool = False,
+    **others: Any,
 ) -> tuple[Recipe, Header]:
     """Return the recipe and the header of a new database, from the arguments of `fpdb.create`."""
     chosen = preset(recipe) if isinstance(recipe, str) else recipe
@@ -79,18 +84,8 @@ def header_for(
         similarity = chosen.similarity
     if k is None:
         k = plan.k if plan else chosen.k
-    header = new_header(
-        chosen.to_dict(),
-        chosen.id,
-        bits=chosen.bits,
-        keys=keys,
-        similarity=similarity,
-        k=k,
-        capacity=capacity,
-        plan=plan,
-        passages=passages,
-    )
-    return chosen, header
+    described = {"bits": chosen.bits, "similarity": similarity, "k": k, "plan": plan, **others}
+    return chosen, new_header(chosen.to_dict(), chosen.id, **described)
 
 
 def require_created_with(recipe: Recipe | None, k: int | None, stored: Header, path: Path) -> None:
@@ -113,10 +108,10 @@ def new_header(
     recipe_id: str,
     *,
     bits: int,
-    keys: str,
     similarity: float | None,
     k: int,
-    capacity: int,
+    keys: str = "text",
+    capacity: int = 1_000_000,
     plan: Plan | None = None,
     passages: bool = False,
 ) -> Header:

@@ -11,7 +11,7 @@ import numpy as np
 
 from fpdb.arrays import Column, among, joined
 from fpdb.documents.catalog import IntegerCatalog, find_key, key_pages
-from fpdb.documents.layout import layout, new_database
+from fpdb.documents.layout import layout, new_database, read_header
 from fpdb.errors import DamagedError, InputError, NotADatabaseError, StorageError
 from fpdb.maintenance.check import intact_record, shown_id
 from fpdb.maintenance.rebuild import write_tables
@@ -78,7 +78,7 @@ def repair(
         problems = [] if described else [Problem("header", "it is lost")]
         if described is None and like is not None:
             with Environment.open(like, readonly=True) as other:
-                described = unpack_header(other.header)
+                described = read_header(other)
         if described is None:
             raise DamagedError(
                 f"{directory} has lost its header, which says what its fingerprints are",

@@ -273,11 +273,6 @@ class Environment:
         shared.barred = True  # until its next transaction
         return shared
 
-    @property
-    def header(self) -> bytes:
-        """The header as it is stored, empty if there is none."""
-        return self.compare().header or b""
-
     def lockout(self, timeout: float = LOCK_SECONDS) -> Lockout:
         """Return what keeps all writers out of what is at the path, for a `with` block."""
         self._require_writable()
