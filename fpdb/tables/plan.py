@@ -80,7 +80,8 @@ class Plan:
     @property
     def name(self) -> str:
         """The plan in short, e.g. `4 tables, p=16; 10 bands of 6 bins`."""
-        tables = name_tables(len(self.tables), self.prefix)
+        many = "table" if len(self.tables) == 1 else "tables"
+        tables = f"{len(self.tables)} {many}, p={self.prefix}"
         return f"{tables}; {self.bands.name}" if self.bands else tables
 
     @property
@@ -137,11 +138,6 @@ def _whole(value: object) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     raise TypeError(f"{value!r} is no whole number")
-
-
-def name_tables(count: int, prefix: int) -> str:
-    """Describe some tables in short."""
-    return f"{count} {'table' if count == 1 else 'tables'}, p={prefix}"
 
 
 def home_plan(bits: int, k: int, prefix: int) -> Plan:

@@ -4,18 +4,18 @@ The constants were measured with tools/bench on one core; only the network, the 
 disk of a machine are assumptions.
 """
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 from math import ceil, comb
 from operator import le
+from typing import NamedTuple
 
 from fpdb.errors import PlanError
 from fpdb.fingerprint.sketches import BINS
 from fpdb.models import require_similarity
 from fpdb.tables.bands import MOST_BINS, Bands
-from fpdb.tables.plan import Plan, choose_plan, home_plan, name_tables, nested_plan
+from fpdb.tables.plan import Plan, choose_plan, home_plan, nested_plan
 
 _WIDTHS = (32, 64, 128)
 _LARGEST_K = 24
@@ -67,8 +67,6 @@ _SKETCH_BYTES = 146
 _JOIN_DOCUMENT_SECONDS = 4e-6
 _JOIN_ROW_SECONDS = 3e-6
 _JOIN_CANDIDATE_SECONDS = 6e-9
-_JOIN_ROW_BYTES = 24.4
-_JOIN_START_SECONDS = 20.0
 _MOST_JOIN_TABLES = 1000
 # A task takes about this long; shorter ones cost more to start, longer ones more to repeat.
 _TASK_SECONDS = 60.0
@@ -268,59 +266,31 @@ def _bands(similarity: float, documents: int) -> Bands | None:
     return found if found and found.chance(documents) <= _MOST_CANDIDATES else None
 
 
-@dataclass(frozen=True)
-class JoinPlan:
-    """A way to find all pairs within k of N documents on Spark, without a database.
+class JoinPlan(NamedTuple):
+    """A way to find all pairs within k on Spark, without a database.
 
     A join sends each fingerprint once to each table, where it meets those that agree with it in
-    the bits of the prefix; `masks` has these bits. Of k + c blocks, two fingerprints within k agree
-    in at least c, so that a table for each choice of c blocks leaves no pair out. With `queries`,
-    the join is of that many other fingerprints with the documents.
-
-    `rows` are sent and take `shuffle_bytes`; `candidates` are pairs that share a prefix. The work
-    is cut into `tasks`. Times are estimates for fingerprints that are spread evenly; `seconds` is
-    that of the start and the work together.
+    the bits of its mask. Of k + c blocks, two fingerprints within k agree in at least c, so that a
+    mask for each choice of c blocks leaves no pair out. The work is cut into `tasks`.
     """
 
     bits: int
     k: int
-    documents: int
-    queries: int | None
+    fingerprints: int
     masks: tuple[int, ...]
-    rows: int
-    shuffle_bytes: int
-    candidates: int
     tasks: int
-    seconds: float
-
-    @property
-    def prefix(self) -> int:
-        """The length of the shortest prefix."""
-        return min(mask.bit_count() for mask in self.masks)
-
-    @property
-    def name(self) -> str:
-        """The plan in short, e.g. `10 tables, p=25`."""
-        return name_tables(len(self.masks), self.prefix)
 
 
 def join_plans(
-    bits: int,
-    k: int,
-    documents: int,
-    *,
-    queries: int | None = None,
-    cores: int | None = None,
+    bits: int, k: int, documents: int, *, queries: int | None = None, cores: int = 1
 ) -> list[JoinPlan]:
     """Return the plans for a join of N documents, the fastest first.
 
-    With `queries`, it is a join of that many other fingerprints with the documents. `cores` are
-    by default as many as this machine has.
+    With `queries`, it is a join of that many other fingerprints with the documents.
 
     Raises:
         PlanError: An argument is out of its range.
     """
-    cores = cores if cores is not None else os.cpu_count() or 1
     _check_request(bits, k, documents=documents, cores=cores, queries=queries)
     fingerprints = documents + (queries or 0)
     pairs = documents * ((documents - 1) / 2 if queries is None else queries)
@@ -328,28 +298,14 @@ def join_plans(
     # More tables have longer prefixes: more rows to send, and fewer candidates to check.
     for masks in _join_masks(bits, k):
         rows = fingerprints * len(masks)
-        size = round(rows * _JOIN_ROW_BYTES)
-        candidates = round(pairs * sum(2.0 ** -mask.bit_count() for mask in masks))
         work = (
             fingerprints * _JOIN_DOCUMENT_SECONDS
             + rows * _JOIN_ROW_SECONDS
-            + candidates * _JOIN_CANDIDATE_SECONDS
+            + pairs * sum(2.0 ** -mask.bit_count() for mask in masks) * _JOIN_CANDIDATE_SECONDS
         )
-        found.append(
-            JoinPlan(
-                bits=bits,
-                k=k,
-                documents=documents,
-                queries=queries,
-                masks=masks,
-                rows=rows,
-                shuffle_bytes=size,
-                candidates=candidates,
-                tasks=max(cores, ceil(work / _TASK_SECONDS), ceil(rows / _TASK_ROWS)),
-                seconds=_JOIN_START_SECONDS + work / cores,
-            )
-        )
-    return sorted(found, key=lambda plan: plan.seconds)
+        tasks = max(cores, ceil(work / _TASK_SECONDS), ceil(rows / _TASK_ROWS))
+        found.append((work, JoinPlan(bits, k, fingerprints, masks, tasks)))
+    return [plan for _, plan in sorted(found)]
 
 
 def _join_masks(bits: int, k: int) -> Iterator[tuple[int, ...]]:

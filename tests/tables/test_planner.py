@@ -25,6 +25,7 @@ from fpdb.tables.plan import (
     nested_plan,
 )
 from fpdb.tables.planner import (
+    JoinPlan,
     best_plan,
     chance_matches,
     choose_bands,
@@ -348,17 +349,15 @@ def test_fingerprints_within_k_agree_in_some_prefix(bits: int, k: int, data: st.
 
 
 def test_a_join_by_hand() -> None:
-    [plan] = join_plans(64, 0, 10)
-    assert plan.masks == ((1 << 64) - 1,)
-    assert plan.name == "1 table, p=64"
-    # Queries meet documents, and not each other.
-    [plan] = [p for p in join_plans(64, 3, 1 << 20, queries=1 << 10) if p.prefix == 16]
-    assert plan.rows == 4 * ((1 << 20) + (1 << 10))
-    assert plan.candidates == 4 * (1 << 20) * (1 << 10) >> 16
+    assert join_plans(64, 0, 10) == [JoinPlan(64, 0, 10, ((1 << 64) - 1,), 1)]
+    # More documents take longer prefixes, which need more masks; few queries need fewer.
+    small, large = join_plans(64, 3, 1000, cores=12)[0], join_plans(64, 3, 8 * 10**9, cores=12)[0]
+    queried = join_plans(64, 3, 8 * 10**9, queries=10, cores=12)[0]
+    assert len(small.masks) == 4
+    assert len(large.masks) > len(queried.masks)
     # Each core has a task, and no task is large.
-    assert join_plans(64, 3, 1000, cores=12)[0].tasks == 12
-    large = join_plans(64, 3, 8 * 10**9, cores=12)[0]
-    assert large.rows / large.tasks <= 4_000_000
+    assert small.tasks == 12
+    assert 8 * 10**9 * len(large.masks) / large.tasks <= 4_000_000
 
 
 def test_false_matches_by_hand() -> None:

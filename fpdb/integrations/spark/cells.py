@@ -135,7 +135,7 @@ def _lead_type(df: DataFrame) -> DataType:
 
 def _crowds(sides: list[tuple[DataFrame, int]], plan: fpdb.JoinPlan) -> _Crowds:
     """Find the prefixes that very many fingerprints share, in a sample of them."""
-    rate = max(1, (plan.documents + (plan.queries or 0)) // _SAMPLE)
+    rate = max(1, plan.fingerprints // _SAMPLE)
     crowds: _Crowds = {}
     for side, part in sides:
         drawn = _sampled(side.select("fingerprint"), "fingerprint", rate, _RowTask(plan, part))

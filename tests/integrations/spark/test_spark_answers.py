@@ -186,7 +186,7 @@ def test_a_crowded_prefix_is_cut_into_cells_of_bounded_size(spark, monkeypatch):
     df = spark.createDataFrame(
         [(number, number) for number in sorted(numbers)], "key bigint, fingerprint bigint"
     )
-    plan = next(p for p in fpdb.join_plans(64, 3, len(numbers), cores=2) if p.prefix == 16)
+    plan = next(p for p in fpdb.join_plans(64, 3, len(numbers), cores=2) if len(p.masks) == 4)
     side = df.select("fingerprint")
     crowds = cells._crowds([(side, cells._ALONE)], plan)
     # Three of the four blocks are crowded or not, but the first one is with all its rows.
