@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
+from itertools import chain
 
 import fpdb
 from fpdb.cli import options, render
@@ -41,9 +42,9 @@ def compare(
         render.report(entries, {"distance": distance, "bits": recipe.bits})
         return
     # What reads files takes long to import.
-    from fpdb.io.files import read_document
+    from fpdb.io.files import read_texts
 
-    both = [*map(read_document, files or ()), *(texts or ())]
+    both = [*chain.from_iterable(map(read_texts, files or ())), *(texts or ())]
     _report(recipe, both, every=every, show=show)
 
 

@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Any
 
 from fpdb.io import arrow
-from fpdb.io.files import LinePart, Source, json_rows, read_columns, read_parts
+from fpdb.io.files import Source, json_rows, read_columns, read_parts
 from fpdb.io.records import BadRecord, Reading, Record, UnfitError, json_object, picker
 from fpdb.io.streams import StreamError
 from fpdb.io.tables import FieldColumns
@@ -86,8 +86,8 @@ def read_batches(source: Source) -> Iterator[BatchPart]:
         return
     is_json = source.form == "jsonl" and not reading.all_html
     for part in read_parts(source.path, reading, progress=source.progress, tell=source.tell):
-        if is_json and isinstance(part, LinePart):
-            yield partial(_json_batch, part.source)
+        if is_json and isinstance(part, Source):
+            yield partial(_json_batch, part)
         else:
             yield partial(_batch_of_part, part, source)
 

@@ -130,7 +130,7 @@ def likely(data: bytes) -> list[str]:
     texts: dict[str, str] = {}
     best = 0.0
     # At the end may be half a character, or what is of none, which would exclude the right one.
-    start = data[: max(len(data) - _CUT, 9 * len(data) // 10)]
+    start = data[: len(data) - min(_CUT, len(data) // 10)]
     for each in chardet.detect_all(start, max_bytes=_DETECTED, include_encodings=_CANDIDATES):
         if not each["encoding"]:
             continue

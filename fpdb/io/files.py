@@ -33,7 +33,7 @@ from fpdb.io.streams import (
 )
 from fpdb.io.tables import FieldColumns, Named
 from fpdb.io.warc import Passing, read_pages
-from fpdb.models import PORTABLE
+from fpdb.models import LARGEST_TEXT, PORTABLE
 from fpdb.progress import Meter, announce
 from fpdb.storage.format import FileIdentity
 from fpdb.storage.lmdb_file import DATA_FILE
@@ -131,16 +131,9 @@ class Source:
         except StreamError as error:
             yield BadRecord(self.path, str(error), error.hint, is_file=True)
 
-
-@dataclass(frozen=True)
-class LinePart:
-    """A part of a file: some lines that were cut from it."""
-
-    source: Source
-
     def __call__(self) -> Iterator[Record | BadRecord]:
-        """Yield the records of the lines."""
-        return read_sources([self.source])
+        """Yield the records."""
+        return finished(self.found(), self.reading)
 
 
 def read_records(
@@ -156,19 +149,23 @@ def read_records(
 
 def read_sources(sources: Iterable[Source]) -> Iterator[Record | BadRecord]:
     """Yield the records of some files."""
-    for source in sources:
-        yield from finished(source.found(), source.reading)
+    return chain.from_iterable(source() for source in sources)
 
 
-def read_document(path: str) -> str:
-    """Read a file, or standard input ("-"), as one text: what isn't HTML or of Word is plain."""
+def read_texts(path: str, form: str | None = None, largest: int = LARGEST_TEXT) -> Iterator[str]:
+    """Yield the texts of a file, or of standard input ("-"); raise InputError at one that is bad.
+
+    If no format is given, the file is one document of HTML or Word, or else a plain text.
+    """
     streams.check_file(path)
-    form = streams.SUFFIXES.get(streams.suffix_of(path), "text")
-    form = _choose(path, replace(_ANY, format=form if FORMATS[form].is_document else "text"))
-    [found] = read_sources([Source(path, path, form, replace(_ANY, keyed=False))])
-    if isinstance(found, BadRecord):
-        raise InputError(f"{path} {found.reason}", hint=found.hint)
-    return found.text or ""
+    if form is None:
+        known = streams.SUFFIXES.get(streams.suffix_of(path), "text")
+        form = known if FORMATS[known].is_document else "text"
+    form = _choose(path, replace(_ANY, format=form))
+    for found in Source(path, path, form, replace(_ANY, keyed=False, max_bytes=largest))():
+        if isinstance(found, BadRecord):
+            raise InputError(f"{found.source} {found.reason}", hint=found.hint)
+        yield found.text or ""
 
 
 def read_parts(
@@ -367,7 +364,7 @@ class LineParts:
         self._room = PART_BYTES
         part = replace(self._source, cut=cut)
         self._source = replace(self._source, first=part.first + len(cut))
-        return LinePart(part)
+        return part
 
 
 def _weight(source: Source) -> int:

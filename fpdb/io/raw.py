@@ -65,13 +65,11 @@ def _first_row(source: Source) -> tuple[bytes, list[str] | str]:
     held: list[bytes] = []
 
     def lines() -> Iterator[Line]:
-        begun = b""
-        for chunk in chain(source.chunks(), [b""]):
-            *whole, begun = (begun + chunk).split(b"\n")
-            for line in whole if chunk else [*whole, begun]:
-                held.append(line + b"\n" * bool(chunk))
+        for data, starts, ends in _blocks(source, several=False):
+            for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+                held.append(line := data[start:end])
                 plain = line if len(held) > 1 else line.removeprefix(_MARK)
-                yield len(held), *streams.decode_line(plain)
+                yield len(held), *streams.decode_line(plain.removesuffix(b"\n"))
 
     for number, row, damaged in rows_of(source.form, lines(), source.reading):
         # Empty lines before the row belong to none.

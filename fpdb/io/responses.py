@@ -6,6 +6,8 @@ import zlib
 from collections.abc import Callable
 from typing import IO, Any, NamedTuple
 
+from fpdb.io.records import UnfitError
+
 LARGEST_HEAD = 1 << 16
 HEAD_END = re.compile(rb"\r\n\r\n|\n\n")
 # A line that begins with white space goes on with the one before.
@@ -13,10 +15,6 @@ _FOLD = re.compile(rb"\r?\n[ \t]+")
 _STATUS = re.compile(rb"HTTP/\d(?:\.\d)?[ \t]+(\d{3})\b")
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n]{0,1000})?\r?\n")
 _MOST_CODINGS = 2
-
-
-class PageError(ValueError):
-    """A record that can't be read, or its page; says why."""
 
 
 class Response(NamedTuple):
@@ -31,10 +29,10 @@ def parse_response(block: bytes) -> Response:
     """Split a response into its head and its body."""
     match = _STATUS.match(block)
     if not match:
-        raise PageError("holds no HTTP response")
+        raise UnfitError("holds no HTTP response")
     head, *body = HEAD_END.split(block, maxsplit=1)
     if len(head) > LARGEST_HEAD:
-        raise PageError(f"has HTTP headers of {len(head):,} bytes, expected {LARGEST_HEAD:,}")
+        raise UnfitError(f"has HTTP headers of {len(head):,} bytes, expected {LARGEST_HEAD:,}")
     return Response(int(match[1]), header_fields(head), b"".join(body))
 
 
@@ -64,11 +62,11 @@ def body_of(response: Response, largest: int) -> bytes:
         if coding.strip() not in {"", "identity", "none"}
     ]
     if len(codings) > _MOST_CODINGS:
-        raise PageError(f"is packed {len(codings)} times, expected at most {_MOST_CODINGS}")
+        raise UnfitError(f"is packed {len(codings)} times, expected at most {_MOST_CODINGS}")
     for coding in reversed(codings) if body else ():
         body = _decoded(body, coding, largest)
     if len(body) > largest:
-        raise PageError(f"holds more than {largest:,} bytes in its body")
+        raise UnfitError(f"holds more than {largest:,} bytes in its body")
     return body
 
 
@@ -80,7 +78,7 @@ def _decoded(body: bytes, coding: str, largest: int) -> bytes:
     if coding == "br":
         return _unpacked(BrotliReader, body, largest)
     if coding != "deflate":
-        raise PageError(f"is packed as {coding[:40]!r}, expected gzip, deflate or br")
+        raise UnfitError(f"is packed as {coding[:40]!r}, expected gzip, deflate or br")
     # Some servers leave out the header of zlib.
     has_header = len(body) > 1 and body[0] & 15 == 8 and not (body[0] << 8 | body[1]) % 31
     try:
@@ -88,7 +86,7 @@ def _decoded(body: bytes, coding: str, largest: int) -> bytes:
         unpacker = zlib.decompressobj(wbits=15 if has_header else -15)
         return unpacker.decompress(body, largest + 1)
     except zlib.error as error:
-        raise PageError(f"has a body that can't be unpacked: {error}") from None
+        raise UnfitError(f"has a body that can't be unpacked: {error}") from None
 
 
 def _unpacked(reader: Callable[[IO[bytes]], Any], body: bytes, largest: int) -> bytes:
@@ -99,5 +97,5 @@ def _unpacked(reader: Callable[[IO[bytes]], Any], body: bytes, largest: int) -> 
         while len(found) <= largest and (piece := source.read(largest + 1 - len(found))):
             found += piece
     except OSError as error:
-        raise PageError(f"has a body that can't be unpacked: {str(error)[:100]}") from None
+        raise UnfitError(f"has a body that can't be unpacked: {str(error)[:100]}") from None
     return bytes(found)

@@ -15,7 +15,6 @@ from typing import IO, Any, cast
 
 from fpdb.errors import InputError, MissingExtraError
 from fpdb.io.encodings import as_utf8, is_utf16
-from fpdb.models import LARGEST_TEXT
 from fpdb.progress import announce
 from fpdb.scratch import new_file
 
@@ -356,22 +355,6 @@ def join_chunks(data: Iterable[bytes], largest: int) -> bytes:
         if len(found) > largest:
             raise too_long(largest)
     return bytes(found)
-
-
-def read_lines(
-    path: str, largest: int = LARGEST_TEXT, *, progress: Progress | None = None
-) -> Iterator[str]:
-    """Yield each line of a file, or of standard input ("-")."""
-    with named(path):
-        data = text_chunks(path, progress=progress)
-        for number, line, damaged in decoded(raw_lines(data, largest)):
-            if damaged:
-                with named(f"{path}:{number}"):
-                    raise StreamError(NOT_DECODED)
-            if isinstance(line, TooLong):
-                with named(f"{path}:{number}"):
-                    raise too_long(largest)
-            yield line.rstrip("\r")
 
 
 def decode_line(data: bytes) -> tuple[str, bool]:

@@ -86,67 +86,57 @@ def check_columns(reading: Reading) -> None:
 def named_columns(rows: Iterator[Cells], reading: Reading) -> Iterator[FieldColumns]:
     """Yield rows as columns with names, some at a time; raise StreamError at a wrong header."""
     names = _NUMBERS if numbered(reading) else ()
-    block = _RowBlock(names)
+    held, room = list[Cells](), _BLOCK_CHARACTERS
     for number, row, replaced in rows:
         if not names:
-            head = streams.NOT_DECODED if replaced else row
-            columns = () if isinstance(head, str) else tuple(name.strip() for name in head)
-            if reason := head if isinstance(head, str) else header_reason(columns, reading):
-                if len(columns) == 1 and (mark := _SEPARATOR.search(columns[0])):
-                    reason = (
-                        f"has one column, {shorten(columns[0])}: separated by {mark[0]!r}? "
-                        "The format csv has any of these, tsv has tabs; delimiter names another"
-                    )
-                elif reason.endswith(" names another"):
-                    reason += ", or its number if this is no header"
-                raise StreamError(f"the header line {reason}")
-            block = _RowBlock(names := columns)
+            names = _header(row, reading, replaced=replaced)
             continue
-        if block.is_full:
-            yield block.columns()
-            block = _RowBlock(names)
-        block.add(number, row, replaced=replaced)
-    if block.numbers:
-        yield block.columns()
+        if len(held) == _BLOCK_ROWS or room < 0:
+            yield _columns(held, names)
+            held, room = [], _BLOCK_CHARACTERS
+        held.append((number, row, replaced))
+        room -= 0 if isinstance(row, str) else sum(map(len, row))
+    if held:
+        yield _columns(held, names)
 
 
-class _RowBlock:
-    """Rows of a table until they are columns."""
-
-    def __init__(self, names: tuple[str, ...]) -> None:
-        self.numbers: list[int] = []
-        self._names = names
-        self._rows: list[list[Any]] = []
-        self._unusual: dict[int, tuple[Mapping[str, Any] | str, bool]] = {}
-        self._room = _BLOCK_CHARACTERS
-
-    @property
-    def is_full(self) -> bool:
-        return len(self.numbers) == _BLOCK_ROWS or self._room < 0
-
-    def add(self, number: int, row: list[str] | str, *, replaced: bool) -> None:
-        names, place = self._names, len(self.numbers)
-        self.numbers.append(number)
-        found: dict[str, Any] | str = row if isinstance(row, str) else {}
-        if not isinstance(row, str):
-            self._room -= sum(map(len, row))
-            if len(row) == len(names) and not replaced:
-                self._rows.append(row)
-                return
-            if len(row) == len(names) or (names is _NUMBERS and len(row) < _MOST):
-                found = dict(zip(names, row, strict=False))
-            else:
-                expected = f"at most {_MOST}" if names is _NUMBERS else len(names)
-                found = f"found {len(row)} columns, expected {expected}"
-        self._unusual[place] = found, replaced
-        if names is not _NUMBERS:
-            self._rows.append([None] * len(names))
-
-    def columns(self) -> FieldColumns:
-        values = map(list, zip(*self._rows, strict=True))
-        return FieldColumns(
-            self.numbers, dict(zip(self._names, values, strict=False)), self._unusual
+def _header(row: list[str] | str, reading: Reading, *, replaced: bool) -> tuple[str, ...]:
+    head = streams.NOT_DECODED if replaced else row
+    names = () if isinstance(head, str) else tuple(name.strip() for name in head)
+    if not (reason := head if isinstance(head, str) else header_reason(names, reading)):
+        return names
+    if len(names) == 1 and (mark := _SEPARATOR.search(names[0])):
+        reason = (
+            f"has one column, {shorten(names[0])}: separated by {mark[0]!r}? "
+            "The format csv has any of these, tsv has tabs; delimiter names another"
         )
+    elif reason.endswith(" names another"):
+        reason += ", or its number if this is no header"
+    raise StreamError(f"the header line {reason}")
+
+
+def _columns(rows: Sequence[Cells], names: tuple[str, ...]) -> FieldColumns:
+    usual: list[Any] = []
+    unusual: dict[int, tuple[Mapping[str, Any] | str, bool]] = {}
+    width, numbers = len(names), names is _NUMBERS
+    for place, (_, row, replaced) in enumerate(rows):
+        if len(row) == width and not replaced and not isinstance(row, str):
+            usual.append(row)
+            continue
+        found: Mapping[str, Any] | str
+        if isinstance(row, str):
+            found = row
+        elif len(row) == width or (numbers and len(row) < _MOST):
+            found = dict(zip(names, row, strict=False))
+        else:
+            expected = f"at most {_MOST}" if numbers else width
+            found = f"found {len(row)} columns, expected {expected}"
+        unusual[place] = found, replaced
+        if not numbers:
+            usual.append([None] * width)
+    values = map(list, zip(*usual, strict=True))
+    columns = dict(zip(names, values, strict=False))
+    return FieldColumns([number for number, _, _ in rows], columns, unusual)
 
 
 def header_reason(names: tuple[str, ...], reading: Reading) -> str:

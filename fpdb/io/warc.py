@@ -11,11 +11,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fpdb.io.html import Page, is_html, media_type
-from fpdb.io.records import BadRecord, Reading
+from fpdb.io.records import BadRecord, Reading, UnfitError
 from fpdb.io.responses import (
     HEAD_END,
     LARGEST_HEAD,
-    PageError,
     body_of,
     header_fields,
     parse_response,
@@ -103,7 +102,7 @@ def read_pages(
             continue
         try:
             page = _page(found, source, reading)
-        except PageError as error:
+        except UnfitError as error:
             yield BadRecord(source, str(error))
             continue
         if isinstance(page, str):
@@ -130,7 +129,7 @@ def read_captures(
                 return
             start = archive.offset
             found = _record(archive, largest, doubted=doubted)
-        except (PageError, StreamError, OSError) as error:
+        except (UnfitError, StreamError, OSError) as error:
             reason, origin = str(error), archive.origin(start)
         else:
             reported = False
@@ -237,7 +236,7 @@ class _Archive:
                     break
             else:
                 return self.read(found.end())
-        raise PageError("no record begins here")
+        raise UnfitError("no record begins here")
 
     def origin(self, offset: int) -> int:
         """Return where in the file a record is, or its member; no search goes to before it."""
@@ -301,7 +300,7 @@ def _record(archive: _Archive, largest: int, *, doubted: bool) -> Capture | Brok
     kind = headers.get("warc-type", "").lower()
     written = headers.get("content-length", "")
     if not (written.isascii() and written.isdigit() and len(written) <= 18):
-        raise PageError(f"found the length {written[:40]!r}, expected a number")
+        raise UnfitError(f"found the length {written[:40]!r}, expected a number")
     length = int(written)
     kept = length <= largest
     block, got, last, holds_another = bytearray(), 0, b"", False
@@ -309,14 +308,14 @@ def _record(archive: _Archive, largest: int, *, doubted: bool) -> Capture | Brok
         if kept:
             block += piece
         elif got > _LARGEST_RECORD:
-            raise PageError(f"goes on for more than {_LARGEST_RECORD:,} bytes")
+            raise UnfitError(f"goes on for more than {_LARGEST_RECORD:,} bytes")
         got += len(piece)
         # It may begin in one piece and end in the next.
         last += piece
         holds_another |= _BEGINNING_OF_RECORD in last
         last = last[1 - len(_BEGINNING_OF_RECORD) :]
     if got < length:
-        raise PageError(f"ends after {got:,} of {length:,} bytes")
+        raise UnfitError(f"ends after {got:,} of {length:,} bytes")
     if holds_another:
         _require_end(archive)
     if kind in _KEPT and not kept:
@@ -328,19 +327,19 @@ def _record(archive: _Archive, largest: int, *, doubted: bool) -> Capture | Brok
     if held is None:
         return capture
     if archive.file.seekable():
-        raise PageError(_REACHES)
+        raise UnfitError(_REACHES)
     return Broken(origin, _REACHES)
 
 
 def _require_end(archive: _Archive) -> None:
-    """Raise PageError if a record neither begins nor ends the file where a block ends."""
+    """Raise UnfitError if a record neither begins nor ends the file where a block ends."""
     end = archive.offset
     with contextlib.suppress(StreamError, OSError):
         ended = not archive.skip_blank()
         # More white space may be the middle of a record.
         if archive.offset - end <= _MOST_BETWEEN and (ended or archive.begins_record()):
             return
-    raise PageError(_REACHES)
+    raise UnfitError(_REACHES)
 
 
 def _held_records(capture: Capture) -> bool | None:
@@ -400,7 +399,7 @@ def _page(capture: Capture, source: str, reading: Reading) -> Page | str:
     if uri.startswith("<") and uri.endswith(">"):  # as wget once wrote them
         uri = uri[1:-1]
     if not uri:
-        raise PageError("has no WARC-Target-URI")
+        raise UnfitError("has no WARC-Target-URI")
     body, content_type, status = capture.block, headers.get("content-type", ""), None
     is_response = capture.kind == "response"
     is_http = media_type(content_type) in {"", "application/http"}

@@ -20,8 +20,8 @@ from fpdb.errors import MissingExtraError
 from fpdb.io import files as module
 from fpdb.io import warc
 from fpdb.io.files import read_parts, read_records
-from fpdb.io.records import BadRecord, Reading, Record
-from fpdb.io.responses import PageError, body_of, parse_response
+from fpdb.io.records import BadRecord, Reading, Record, UnfitError
+from fpdb.io.responses import body_of, parse_response
 from fpdb.io.warc import Broken, Capture, Passing, read_captures
 
 pytestmark = pytest.mark.process
@@ -380,15 +380,15 @@ def test_bodies(body, headers):
     ],
 )
 def test_bodies_that_cannot_be_read(body, headers, reason):
-    with pytest.raises(PageError, match=reason):
+    with pytest.raises(UnfitError, match=reason):
         body_of(parse_response(http(body, headers=headers)), LIMIT)
 
 
 def test_what_is_no_response_and_the_bounds_of_headers():
     for block in (b"", b"HTTPX/1.1 200 OK\r\n\r\n", b"HTTP/1.1 two\r\n\r\n"):
-        with pytest.raises(PageError, match="no HTTP response"):
+        with pytest.raises(UnfitError, match="no HTTP response"):
             parse_response(block)
-    with pytest.raises(PageError, match="HTTP headers"):
+    with pytest.raises(UnfitError, match="HTTP headers"):
         parse_response(http(headers=["a: " + "b" * 100_000]))
     assert parse_response(b"HTTP/1.0 200\n\nbody").body == b"body"
     assert parse_response(b"HTTP/1.1 302\r\nLocation: x").status == 302

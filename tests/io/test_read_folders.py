@@ -8,7 +8,7 @@ import pytest
 
 import fpdb
 from fpdb.errors import InputError
-from fpdb.io.files import read_document, read_records, size_of
+from fpdb.io.files import read_records, read_texts, size_of
 from fpdb.io.records import BadRecord, Reading
 
 
@@ -101,7 +101,7 @@ def test_what_is_no_text_is_refused_by_name(tmp_path, content, cure):
     assert bad.reason.startswith("isn't text: ")
     assert cure in bad.reason
     with pytest.raises(InputError, match="isn't text"):
-        read_document(str(tmp_path / "named.txt"))
+        list(read_texts(str(tmp_path / "named.txt")))
 
 
 def test_a_format_for_all(tmp_path):

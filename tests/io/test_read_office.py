@@ -4,7 +4,7 @@ import zipfile
 
 import pytest
 
-from fpdb.io.files import read_document, read_parts, read_records, size_of
+from fpdb.io.files import read_parts, read_records, read_texts, size_of
 from fpdb.io.records import BadRecord, Reading
 
 pytestmark = pytest.mark.process
@@ -68,7 +68,7 @@ def test_what_a_reader_of_libreoffice_sees(tmp_path):
     )
     path = packed(tmp_path / "a.odt", content=OPEN.format(body))
     assert text_of(path) == "Title\nOne two three\tfour\nend\na note\ncell"
-    assert read_document(path) == text_of(path)
+    assert list(read_texts(path)) == [text_of(path)]
 
 
 def test_in_directories_and_by_their_names(tmp_path):

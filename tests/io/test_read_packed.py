@@ -11,9 +11,8 @@ import types
 import pytest
 
 from fpdb.errors import InputError, MissingExtraError
-from fpdb.io.files import read_records
+from fpdb.io.files import read_records, read_texts
 from fpdb.io.records import BadRecord, Record
-from fpdb.io.streams import read_lines
 
 pytestmark = pytest.mark.slow("its cases unpack bombs, 11 s together")
 
@@ -118,7 +117,7 @@ def test_without_the_extra(tmp_path, monkeypatch):
     for act in (
         lambda: read_records(str(path)),
         lambda: list(read_records(str(tmp_path))),
-        lambda: next(read_lines(str(path))),
+        lambda: next(read_texts(str(path))),
     ):
         with pytest.raises(MissingExtraError) as caught:
             act()

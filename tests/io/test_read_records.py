@@ -11,9 +11,9 @@ import types
 import pytest
 
 from fpdb.errors import InputError
-from fpdb.io.files import FORMATS, read_document, read_parts, read_records, size_of
+from fpdb.io.files import FORMATS, read_parts, read_records, read_texts, size_of
 from fpdb.io.records import BadRecord, Reading, Record
-from fpdb.io.streams import NOT_DECODED, read_lines
+from fpdb.io.streams import NOT_DECODED
 
 
 def put(tmp_path, name, content):
@@ -322,16 +322,14 @@ def test_progress_counts_the_bytes_of_the_file(tmp_path):
 
 def test_the_readers_of_texts(tmp_path):
     path = put(tmp_path, "a.txt", b"\xef\xbb\xbfone\n\nthree\r\n")
-    assert list(read_lines(path)) == ["one", "", "three"]
-    assert read_document(path) == "one\n\nthree\r\n"
-    with pytest.raises(InputError, match="holds more than") as caught:
-        list(read_lines(path, 3))
-    assert "on a line of its own" in caught.value.hint
-    [bad] = read_records(path, Reading(max_bytes=5))
-    assert bad.hint == caught.value.hint
+    assert list(read_texts(path, "lines")) == ["one", "three"]
+    assert list(read_texts(path)) == ["one\n\nthree\r\n"]
+    for form in (None, "lines"):
+        with pytest.raises(InputError, match="holds more than"):
+            list(read_texts(path, form, 3))
     broken = put(tmp_path, "a.gz", gzip.compress(b"one\n" * 1000)[:-9])
-    for reader in (lambda: read_document(broken), lambda: list(read_lines(broken))):
+    for form in (None, "lines"):
         with pytest.raises(InputError, match="is no complete gzip file"):
-            reader()
+            list(read_texts(broken, form))
     with pytest.raises(InputError, match="can't be read: Is a directory"):
-        read_document(str(tmp_path))
+        list(read_texts(str(tmp_path)))
