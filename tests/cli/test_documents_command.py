@@ -5,14 +5,11 @@ import re
 import time
 
 import pytest
+from numbered import keys_in, text_of
 
 import fpdb
 
 KEYS = ["https://a.example/1", "https://a.example/2", "https://b.example/1", "short"]
-
-
-def text_of(number):
-    return " ".join(f"word{place}of{number}" for place in range(15))
 
 
 @pytest.fixture
@@ -31,11 +28,6 @@ def numbered(tmp_path):
     with fpdb.create(where, keys="integer") as database:
         database.add_fingerprints([7, 8, 9], [1, 2, 3])
     return where
-
-
-def keys_in(path):
-    with fpdb.open(path, readonly=True) as database:
-        return list(database)
 
 
 def test_get_prints_what_is_stored(run, path):

@@ -4,15 +4,12 @@ import csv
 import json
 
 import pytest
+from numbered import text_of
 
 import fpdb
 
 HOSTILE = "\x1b]0;owned\x07\u202e\n\t[/],\"'"
 FORMULAS = ["=1+1", "+1", "-1", "@x", "\tx", "\rx"]
-
-
-def text_of(number):
-    return " ".join(f"word{place}of{number}" for place in range(15))
 
 
 @pytest.fixture

@@ -3,16 +3,12 @@
 import json
 
 import pytest
+from numbered import keys_in, text_of
 
 import fpdb
 from fpdb.cli.inputs import BadRecords
 from fpdb.io.files import FORMATS
 from fpdb.io.records import BadRecord
-
-
-def text_of(number):
-    """A long text, and another one for each number."""
-    return " ".join(f"word{place}of{number}" for place in range(15))
 
 
 def pages(numbers):
@@ -42,11 +38,6 @@ def source(tmp_path):
     file = tmp_path / "pages.jsonl"
     file.write_bytes(jsonl(pages(range(5))))
     return file
-
-
-def keys_in(path):
-    with fpdb.open(path, readonly=True) as database:
-        return list(database)
 
 
 def test_a_database_in_the_directory_is_no_document(run, tmp_path, path, source):

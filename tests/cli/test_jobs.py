@@ -5,15 +5,12 @@ import json
 import re
 
 import pytest
+from numbered import text_of
 
 import fpdb
 from fpdb.io.files import read_parts
 
 pytestmark = pytest.mark.process
-
-
-def text_of(number):
-    return " ".join(f"word{place}of{number}" for place in range(15))
 
 
 def line_of(number):

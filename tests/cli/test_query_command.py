@@ -3,12 +3,9 @@
 import json
 
 import pytest
+from numbered import text_of
 
 import fpdb
-
-
-def text_of(number):
-    return " ".join(f"word{place}of{number}" for place in range(15))
 
 
 @pytest.fixture

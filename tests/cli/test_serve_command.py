@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
+from numbered import text_of
 
 import fpdb
 
@@ -65,10 +66,6 @@ def check(connection, key, text=TEXT, **headers):
     connection.request("POST", "/v1/check", body, headers)
     response = connection.getresponse()
     return response.status, json.loads(response.read())
-
-
-def text_of(number):
-    return " ".join(f"word{place}of{number}" for place in range(12))
 
 
 @pytest.fixture

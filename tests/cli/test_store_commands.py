@@ -4,6 +4,7 @@ import json
 import os
 
 import pytest
+from numbered import text_of
 
 import fpdb
 from fpdb.models import Problem
@@ -17,10 +18,6 @@ COMMANDS = [
     ["check"],
 ]
 EACH = pytest.mark.parametrize("command", COMMANDS, ids=[command[0] for command in COMMANDS])
-
-
-def text_of(number):
-    return " ".join(f"word{place}of{number}" for place in range(15))
 
 
 def entries(done):

@@ -7,15 +7,12 @@ import re
 import signal
 
 import pytest
+from numbered import keys_in, text_of
 from waiting import wait_for
 
 import fpdb
 
 pytestmark = pytest.mark.process
-
-
-def text_of(number):
-    return " ".join(f"word{place}of{number}" for place in range(15))
 
 
 def line_of(number):
@@ -30,11 +27,6 @@ def finished(process, stdin=None):
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "crawl.fpdb"
-
-
-def keys_in(path):
-    with fpdb.open(path, readonly=True) as database:
-        return list(database)
 
 
 def stored_in(path):

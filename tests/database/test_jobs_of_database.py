@@ -1,15 +1,12 @@
 """add_many and query_many with jobs, and documents that are prepared elsewhere."""
 
 import pytest
+from numbered import text_of
 
 import fpdb
 from fpdb import Document
 
 pytestmark = pytest.mark.process
-
-
-def text_of(number):
-    return " ".join(f"word{place}of{number}" for place in range(15))
 
 
 def documents():
