@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpdb.arrays import Column, Places
-from fpdb.fingerprint.sketches import sketch_jaccard
+from fpdb.fingerprint.sketches import jaccard_of_rows
 from fpdb.models import DIGEST_BYTES, Key
 from fpdb.storage.format import Stored
 from fpdb.tables.bands import Sketches
@@ -50,7 +50,7 @@ def jaccard(first: Side, own: Places, second: Side, other: Places) -> Shares:
     """
     digests = first.digests[own]
     same = (digests == second.digests[other]).all(axis=1) & digests.any(axis=1)
-    found = sketch_jaccard(first.sketches[own], second.sketches[other])
+    found = jaccard_of_rows(first.sketches, own, second.sketches, other)
     found[same] = 1.0
     return found
 

@@ -23,7 +23,8 @@ from typing import NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.arrays import Column, Places
+from fpdb import kernels
+from fpdb.arrays import Column, Marks, Places
 from fpdb.models import SKETCH_BYTES
 
 SPAN = 15
@@ -150,8 +151,24 @@ def sketch_jaccard(
     differing |= differing >> np.uint64(2)
     differing |= differing >> np.uint64(1)
     apart = np.bitwise_count(differing & _LOWEST).sum(axis=-1, dtype=np.int64)
+    return _estimates(apart, left.any(axis=-1) & right.any(axis=-1))
+
+
+def _estimates(apart: Places, there: Marks) -> NDArray[np.float64]:
     similar = np.clip(1 - apart / BINS / (1 - _BY_ACCIDENT), 0.0, 1.0)
-    return np.where(left.any(axis=-1) & right.any(axis=-1), similar, np.nan)
+    return np.where(there, similar, np.nan)
+
+
+def jaccard_of_rows(
+    first: NDArray[np.uint8], own: Places, second: NDArray[np.uint8], other: Places
+) -> NDArray[np.float64]:
+    """Estimate what `sketch_jaccard` does for some rows of two arrays of sketches."""
+    if not kernels.enabled:
+        return sketch_jaccard(first[own], second[other])
+    left, right = (np.ascontiguousarray(each).view(np.uint64) for each in (first, second))
+    apart = np.empty(len(own), np.int64)
+    kernels.number_pages.bins_apart(left, own, right, other, apart)
+    return _estimates(apart, apart >= 0)
 
 
 def one_jaccard(first: bytes, second: bytes) -> float:

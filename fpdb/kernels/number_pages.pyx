@@ -25,6 +25,7 @@ cdef enum:
     HEAD = 8
     CHECKSUM = 4
     MOST_COLUMNS = 4
+    SKETCH_WORDS = 16
     # Rows that are put into a page at once.
     MOST_ROWS = 256
 
@@ -467,6 +468,38 @@ def heads(list values not None, Py_ssize_t size):
         PyBuffer_Release(&buffer)
         at += size
     return found
+
+
+def bins_apart(
+    const uint64_t[:, ::1] first not None, const int64_t[::1] own not None,
+    const uint64_t[:, ::1] second not None, const int64_t[::1] other not None,
+    int64_t[::1] found not None,
+):
+    """Count the half bytes in which each two sketches differ, given their places; -1 of zeros."""
+    cdef Py_ssize_t pair, word, count = own.shape[0]
+    cdef uint64_t one, two, apart, every, others, sums
+    cdef bint there = other.shape[0] == found.shape[0] == count
+    there = there and first.shape[1] == second.shape[1] == SKETCH_WORDS
+    for pair in range(count if there else 0):
+        there &= 0 <= own[pair] < first.shape[0] and 0 <= other[pair] < second.shape[0]
+    if not there:
+        raise ValueError("a sketch isn't there")
+    with nogil:
+        for pair in range(count):
+            every = others = sums = 0
+            for word in range(SKETCH_WORDS):
+                one, two = first[own[pair], word], second[other[pair], word]
+                every |= one
+                others |= two
+                apart = one ^ two
+                apart |= apart >> 2
+                apart = (apart | apart >> 1) & <uint64_t>0x1111111111111111
+                sums += (apart & <uint64_t>0x0F0F0F0F0F0F0F0F) + (apart >> 4 & <uint64_t>0x0F0F0F0F0F0F0F0F)
+            # Each byte has 32 at most, and all of them 256.
+            sums = (sums & <uint64_t>0x00FF00FF00FF00FF) + (sums >> 8 & <uint64_t>0x00FF00FF00FF00FF)
+            found[pair] = <int64_t>(sums * <uint64_t>0x0001000100010001 >> 48)
+            if not every or not others:
+                found[pair] = -1
 
 
 def runs(PageCursor at not None, list numbers not None):

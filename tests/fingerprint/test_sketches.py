@@ -109,8 +109,13 @@ def test_the_estimate_counts_the_half_bytes_that_differ(left, right):
     rows = [np.frombuffer(each, np.uint8) for each in (left, right)]
     apart = sum(a != b for a, b in zip(left.hex(), right.hex(), strict=True))
     found = sketches.sketch_jaccard(*rows)
+    first, second = (np.array([np.zeros_like(row), row, ~row]) for row in rows)
+    places = np.array([1, 2, 0, 1]), np.array([1, 1, 1, 2])
+    of_rows = sketches.jaccard_of_rows(first, places[0], second, places[1])
+    expected = sketches.sketch_jaccard(first[places[0]], second[places[1]])
+    np.testing.assert_array_equal(of_rows, expected)
     if any(left) and any(right):
-        assert found == pytest.approx(max(0.0, 1 - apart / 256 * 16 / 15))
+        assert found == pytest.approx(max(0.0, 1 - apart / 256 * 16 / 15)) == of_rows[0]
     else:
         assert np.isnan(found)
 
