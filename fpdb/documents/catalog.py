@@ -27,6 +27,7 @@ from fpdb.storage.format import (
     Counters,
     Marked,
     Stored,
+    intact_heads,
     marks_in,
     pack_record,
     require_all_intact,
@@ -241,6 +242,16 @@ class Catalog(ABC):
 
     def sides(self, txn: ReadTransaction, ids: Column) -> Side:
         """Return what texts are compared by, given the sorted ids of their documents."""
+        with txn.cursor("documents") as cursor:
+            heads = intact_heads(cursor, ids, txn.page_size, self._bits)
+        found, marks, fingerprints = marks_in(ids, heads or self._values(txn, ids), self._bits)
+        if len(found) < len(ids):
+            raise DamagedError("a short text is in the bands")
+        digests = np.ascontiguousarray(marks[:, :DIGEST_BYTES]).view(np.uint64)
+        return Side(fingerprints, digests, np.ascontiguousarray(marks[:, DIGEST_BYTES:]))
+
+    def _values(self, txn: ReadTransaction, ids: Column) -> list[memoryview]:
+        """Return intact records by their ids, or raise DamagedError."""
         packed = ids.astype(">u8").tobytes()
         keys = [packed[at : at + ID_BYTES] for at in range(0, len(packed), ID_BYTES)]
         read = txn.get_many("documents", keys)
@@ -248,11 +259,7 @@ class Catalog(ABC):
         if len(values) < len(read):
             raise DamagedError(f"the document {ids[read.index(None)]} isn't there")
         require_all_intact(values, ids.tolist())
-        found, marks, fingerprints = marks_in(ids, values, self._bits)
-        if len(found) < len(ids):
-            raise DamagedError("a short text is in the bands")
-        digests = np.ascontiguousarray(marks[:, :DIGEST_BYTES]).view(np.uint64)
-        return Side(fingerprints, digests, np.ascontiguousarray(marks[:, DIGEST_BYTES:]))
+        return values
 
     def named(self, txn: ReadTransaction, number: int) -> Stored:
         """Return the record of a document that is stored; of an integer key without one, the key.

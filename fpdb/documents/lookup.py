@@ -27,9 +27,10 @@ DOCUMENTS = 10_000
 _KEPT = 10_000
 # Fewer queries than this are faster one by one.
 FEW = 128
-# Numbers of bands that are looked up together, and pairs of a text and a document whose sketches
-# are compared together.
-_NUMBERS = 1 << 20
+# Numbers of bands that are looked up together; pairs of a text and a document that are sorted
+# together, so that records are read in their order; and those that are compared together.
+_NUMBERS = 1 << 22
+_SORTED = 1 << 21
 _PAIRS = 1 << 18
 
 
@@ -120,16 +121,19 @@ def nearest_each(view: View, texts: Side, similarity: float) -> Nearest:
         nearest.crowded[own[counts > MOST_OF_A_BAND]] = True
         nearest.crowded[candidates > MOST_COMPARED] = True
         counts[nearest.crowded[own]] = 0
-        for few in portions(counts, _PAIRS):
-            asking = np.repeat(own[few], counts[few])
-            [found], at = ranked([ids[spans(starts[few], counts[few])]])
-            stored = view.catalog.sides(view.txn, found)
-            shares = jaccard(texts, asking, stored, at)
-            [near] = (shares >= least).nonzero()
-            asking, at = asking[near], at[near]
-            prints = texts.fingerprints[asking], stored.fingerprints[at]
-            apart = distances(*prints, view.index.plan.bits)
-            nearest.update(asking, found[at], shares[near], apart)
+        for few in portions(counts, _SORTED):
+            every, reached = np.repeat(own[few], counts[few]), ids[spans(starts[few], counts[few])]
+            sequence = np.argsort(reached)
+            for first in range(0, len(sequence), _PAIRS):
+                part = sequence[first : first + _PAIRS]
+                asking, ([found], at) = every[part], ranked([reached[part]])
+                stored = view.catalog.sides(view.txn, found)
+                shares = jaccard(texts, asking, stored, at)
+                [near] = (shares >= least).nonzero()
+                asking, at = asking[near], at[near]
+                prints = texts.fingerprints[asking], stored.fingerprints[at]
+                apart = distances(*prints, view.index.plan.bits)
+                nearest.update(asking, found[at], shares[near], apart)
     return nearest
 
 

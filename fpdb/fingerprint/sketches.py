@@ -151,7 +151,7 @@ def sketch_jaccard(
     differing |= differing >> np.uint64(2)
     differing |= differing >> np.uint64(1)
     apart = np.bitwise_count(differing & _LOWEST).sum(axis=-1, dtype=np.int64)
-    return _estimates(apart, left.any(axis=-1) & right.any(axis=-1))
+    return _estimates(apart, np.asarray(left.any(axis=-1) & right.any(axis=-1)))
 
 
 def _estimates(apart: Places, there: Marks) -> NDArray[np.float64]:

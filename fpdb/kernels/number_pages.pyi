@@ -21,6 +21,14 @@ def runs(at: PageCursor, numbers: Sequence[int]) -> list[tuple[int, list[int] | 
 def unpacked(
     value: bytes | memoryview, columns: int, wanted: int, digest: int
 ) -> bytearray | None: ...
+def record_heads(
+    cursor: Any,
+    ids: Column,
+    digest: Callable[[memoryview, int], int],
+    seed: int,
+    page: int,
+    size: int,
+) -> bytearray | None: ...
 def bins_apart(
     first: Column, own: Places, second: Column, other: Places, found: Places
 ) -> None: ...

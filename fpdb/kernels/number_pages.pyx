@@ -470,6 +470,98 @@ def heads(list values not None, Py_ssize_t size):
     return found
 
 
+cdef struct Leaf:
+    # A leaf of LMDB, whose layout `fpdb.storage.lmdb_file` has, and the node that was read last.
+    const uint8_t *data
+    Py_ssize_t size
+    int nodes, at
+
+
+cdef inline uint16_t half(const uint8_t *data) noexcept nogil:
+    cdef uint16_t number
+    memcpy(&number, data, 2)
+    return number
+
+
+cdef bint is_leaf(Leaf *leaf, const uint8_t *value, Py_ssize_t size) noexcept nogil:
+    """Find the page around a value; return whether it is a leaf. The whole of it can be read."""
+    cdef int lower
+    leaf.data, leaf.size, leaf.at = value - <size_t>value % <size_t>size, size, 0
+    lower = half(leaf.data + 12)
+    leaf.nodes = (lower - 16) // 2
+    return half(leaf.data + 10) == 2 and 16 < lower <= size
+
+
+cdef const uint8_t *value_in(Leaf *leaf, uint64_t number, Py_ssize_t *length) noexcept nogil:
+    """Find the value of a key of 8 bytes, not before the node read last; NULL if it isn't there."""
+    cdef int low = leaf.at, high = leaf.nodes, middle
+    cdef const uint8_t *node
+    cdef Py_ssize_t at
+    cdef uint64_t found
+    while low < high:
+        middle = (low + high) >> 1
+        at = half(leaf.data + 16 + 2 * middle)
+        node = leaf.data + at
+        if at + 16 > leaf.size or half(node + 6) != 8:
+            return NULL
+        found = read_big(node + 8)
+        if found == number:
+            leaf.at = middle
+            length[0] = half(node) | <Py_ssize_t>half(node + 2) << 16
+            # A big value is elsewhere.
+            return node + 16 if not half(node + 4) and at + 16 + length[0] <= leaf.size else NULL
+        if found < number:
+            low = middle + 1
+        else:
+            high = middle
+    return NULL
+
+
+def record_heads(
+    cursor, const uint64_t[::1] ids not None, digest, uint64_t seed, Py_ssize_t page,
+    Py_ssize_t size,
+):
+    """Return what `heads` does for the records of sorted ids, which are on leaves of N bytes.
+
+    None is returned if one is missing or its checksum is wrong.
+    """
+    cdef Py_buffer buffer
+    cdef Py_ssize_t place, length = 0, taken
+    cdef const uint8_t *data
+    cdef uint8_t *at
+    cdef uint8_t[8] key
+    cdef Leaf leaf
+    cdef bint known = False
+    cdef int shift
+    to_key, value_of = cursor.set_key, cursor.value
+    found = PyByteArray_FromStringAndSize(NULL, size * ids.shape[0])
+    at = <uint8_t *>PyByteArray_AsString(found)
+    for place in range(ids.shape[0]):
+        data = value_in(&leaf, ids[place], &length) if known else NULL
+        if data == NULL:
+            for shift in range(8):
+                key[shift] = <uint8_t>(ids[place] >> 56 - 8 * shift)
+            if to_key(PyBytes_FromStringAndSize(<char *>key, 8)) is not True:
+                return None
+            value = value_of()
+            PyObject_GetBuffer(value, &buffer, PyBUF_SIMPLE)
+            data, length = <const uint8_t *>buffer.buf, buffer.len
+            PyBuffer_Release(&buffer)
+            known = is_leaf(&leaf, data, page)
+        if length < 8:  # fewer than any record
+            return None
+        body = PyMemoryView_FromMemory(<char *>data + CHECKSUM, length - CHECKSUM, PyBUF_READ)
+        own = <object>(seed ^ ids[place])
+        sum = PyObject_CallFunctionObjArgs(digest, <PyObject *>body, <PyObject *>own, NULL)
+        if read_big(data) >> 32 != <uint64_t>sum & 0xFFFFFFFF:
+            return None
+        taken = min(size, length)
+        memcpy(at, data, taken)
+        memset(at + taken, 0, size - taken)
+        at += size
+    return found
+
+
 def bins_apart(
     const uint64_t[:, ::1] first not None, const int64_t[::1] own not None,
     const uint64_t[:, ::1] second not None, const int64_t[::1] other not None,

@@ -527,13 +527,30 @@ def _read_record(data: bytes, number: int, bits: int) -> Stored:
 Marked = tuple[Column, NDArray[np.uint8], Column]
 
 
-def marks_in(ids: Column, values: list[memoryview], bits: int) -> Marked:
+def intact_heads(cursor: Any, ids: Column, page: int, bits: int) -> bytearray | None:
+    """Return for `marks_in` the heads of records by their sorted ids, on leaves of N bytes.
+
+    None is returned without kernels, or if a record is missing or isn't intact.
+    """
+    if not kernels.enabled:
+        return None
+    digest, end = xxhash.xxh3_64_intdigest, _head_bytes(bits)
+    return kernels.number_pages.record_heads(cursor, ids, digest, _RECORD_SEED, page, end)
+
+
+def _head_bytes(bits: int) -> int:
+    return _MARKS_AT + DIGEST_BYTES + SKETCH_BYTES + bits // 8
+
+
+def marks_in(ids: Column, values: list[memoryview] | bytearray, bits: int) -> Marked:
     """Return ids, marks and fingerprints of the records that have a fingerprint.
 
-    The records are known to be intact.
+    The records, or their heads, are known to be intact.
     """
-    end = _MARKS_AT + DIGEST_BYTES + SKETCH_BYTES + bits // 8
-    if kernels.enabled:
+    end = _head_bytes(bits)
+    if isinstance(values, bytearray):
+        packed = values
+    elif kernels.enabled:
         packed = kernels.number_pages.heads(values, end)
     else:
         packed = bytearray().join([bytes(value[:end]).ljust(end, b"\0") for value in values])

@@ -144,6 +144,12 @@ class ReadTransaction:
         """Return the number of entries of a sub-database."""
         return self.raw.stat(self.databases[name])["entries"]
 
+    @property
+    def page_size(self) -> int:
+        """The number of bytes of a page."""
+        size: int = self.raw.stat(self.databases["documents"])["psize"]
+        return size
+
     def bytes_of(self, name: str) -> int:
         """Return the number of bytes that the pages of a sub-database take."""
         stat = self.raw.stat(self.databases[name])
