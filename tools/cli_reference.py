@@ -129,7 +129,7 @@ def _parameters(command: Any, context: Any) -> Iterator[Parameter]:
                 max(parameter.opts, key=len) if is_option else "",
                 written if is_option else parameter.display_name_raw,
                 parameter.help,
-                text.removeprefix(parameter.help).strip(),
+                text.removeprefix(parameter.help).replace("[required]", "").strip(),
             )
 
 

@@ -65,9 +65,8 @@ def dedupe(
 
     Copies JSON lines, CSV, TSV, Parquet and Arrow; what stays is unchanged, in
     its order. With -o - it is printed. With --db, repeat a command that was
-    interrupted: it does all again. If its outputs may be in their places, other
-    runs are refused until it has, or until --abandon: then later runs aren't
-    compared with those outputs.
+    interrupted: other runs may be refused until then, or until --abandon, after
+    which later runs aren't compared with its outputs.
     """
     require((output is None) != (output_dir is None), "give --output or --output-dir")
     form = SUFFIXES.get(suffix_of(removed or ""), "jsonl")
