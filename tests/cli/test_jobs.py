@@ -76,8 +76,7 @@ def test_ingest_gives_the_same_whatever_the_number_of_jobs(
     code, out, err, rows = seen[0]
     assert code == 4
     assert bool(out) is bool(options)
-    said = [line for line in err.splitlines() if ".jsonl:" in line]
-    numbers = [int(line.split(":")[1]) for line in said]
+    numbers = list(map(int, re.findall(r"\.jsonl:(\d+): ", err)))
     assert numbers == sorted(numbers)
     assert 5 < len(numbers) < 31  # a few of each reason
     assert "bad 31" in err
