@@ -28,7 +28,8 @@ def find_part_pairs(view: View, least: float) -> Iterator[PartPair]:
     again for each part of the pairs that fits into memory.
     """
     [table] = filter(None, [view.index.passages])
-    last = view.counters.next_id if view.catalog.kind == "text" else _last_id(view)
+    with view.txn.cursor("documents") as cursor:
+        last = int.from_bytes(cursor.key()) if cursor.last() else 0
     width = last // _BUCKETS + 1
     pairs_of, skipped = np.zeros(_BUCKETS, np.int64), 0
     for numbers, ids in shared_rows(view, table.pages):
@@ -44,14 +45,9 @@ def find_part_pairs(view: View, least: float) -> Iterator[PartPair]:
             stacklevel=3,
         )
     for some in portions(pairs_of, _HELD):
-        bounds = some.start * width, some.stop * width
+        bounds = some.start * width, some.stop * width - 1
         if pairs_of[some].any():
             yield from _compared(view, _agreeing(view, table.pages, *bounds), least)
-
-
-def _last_id(view: View) -> int:
-    with view.txn.cursor("documents") as cursor:
-        return int.from_bytes(cursor.key()) + 1 if cursor.last() else 1
 
 
 def _meeting(numbers: Column) -> tuple[Places, int]:
@@ -65,11 +61,11 @@ def _meeting(numbers: Column) -> tuple[Places, int]:
     return np.where(crowded, 0, left), crowds
 
 
-def _agreeing(view: View, pages: NumberPages, low: int, after: int) -> Rows:
+def _agreeing(view: View, pages: NumberPages, low: int, high: int) -> Rows:
     """Return the distinct pairs whose first ids are in a range, and that agree in a row."""
     found: list[Rows] = [[NO_IDS, NO_IDS]]
     for numbers, ids in shared_rows(view, pages):
-        inside = (ids >= np.uint64(low)) & (ids < np.uint64(after))
+        inside = (ids >= np.uint64(low)) & (ids <= np.uint64(high))
         found += [pair for _, *pair in meetings(numbers, ids, _meeting(numbers)[0] * inside)]
     return ranked(joined(found))[0]
 

@@ -110,9 +110,9 @@ class Estimate:
         return query + self.insert_seconds
 
 
-def estimate_cost(plan: Plan, documents: int, k: int | None = None) -> Estimate:
-    """Estimate what a plan costs with N documents, for queries within k."""
-    probes, share = _probed(plan, k)
+def estimate_cost(plan: Plan, documents: int) -> Estimate:
+    """Estimate what a plan costs with N documents, for queries within its k."""
+    probes, share = _probed(plan)
     tables, bands = len(plan.tables), plan.bands
     candidates = documents * share
     row = tables * plan.bits / 8 + _ID_BYTES
@@ -194,9 +194,9 @@ def _check_request(bits: int, k: int, **counts: int | None) -> None:
             raise PlanError(f"a plan for {value} {name}", hint=f"give at least 1 of {name}")
 
 
-def _probed(plan: Plan, k: int | None = None) -> tuple[int, float]:
+def _probed(plan: Plan) -> tuple[int, float]:
     """Count the probes of a query, and the share of all fingerprints that they read."""
-    probes = plan.probes(k)
+    probes = plan.probes()
     count = sum(len(masks) for _, masks in probes)
     share = sum(len(masks) / 2 ** plan.tables[table].prefix for table, masks in probes)
     return count, share

@@ -265,6 +265,9 @@ def test_integer_keys(tmp_path, texts):
             assert keys == expected(texts, text)
         assert all(type(pair.key) is int for pair in db.passage_pairs())
         assert not list(db.check())
+        # The largest key is in the last range of ids.
+        db.add(2**64 - 1, next(iter(texts.values())))
+        assert (0, 2**64 - 1, 1.0) in [(p.key, p.other, p.share) for p in db.passage_pairs()]
 
 
 def test_records_of_files_are_looked_up(filled, texts, tmp_path):

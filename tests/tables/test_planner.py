@@ -375,7 +375,7 @@ def test_estimates_grow_with_the_documents_the_probes_and_the_bands() -> None:
     assert (small.probes, small.candidates) == (4, 4_000_000 / 65_536)
     assert (small.bytes, small.key_bytes, small.memory_share) == (40_800_000, 110_000_000, 1.0)
     assert large.seconds > small.seconds
-    assert estimate_cost(plan, 10**6, k=7).probes == 68
+    assert estimate_cost(replace(plan, k=7), 10**6).probes == 68
     cost = estimate_cost(banded, 10**6)
     assert cost.bytes > small.bytes
     assert cost.insert_seconds > small.insert_seconds
