@@ -301,8 +301,8 @@ def documents_of(
     Args:
         table: A DataFrame, a table or reader of pyarrow, or an object with the Arrow interface.
         key: The column of the key; by default "key", "id" or "url".
-        text: The column of the text, or several that are joined; by default "text", "content" or
-            "body".
+        text: The column of the text, or several that are joined; by default "text", "content",
+            "body", "正文" or "内容".
         meta: The columns that become metadata, or "*" for all others.
         fingerprint: A column of ready fingerprints, in place of texts.
 

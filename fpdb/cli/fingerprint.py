@@ -8,11 +8,11 @@ from itertools import chain, islice
 
 import fpdb
 from fpdb.cli import options, render
-from fpdb.cli.inputs import BadRecords, not_utf8, typed
+from fpdb.cli.inputs import BadRecords, not_utf8, records_of_files, typed
 from fpdb.cli.options import option, takes
 from fpdb.fingerprint import to_int
 from fpdb.fingerprint.digits import Base
-from fpdb.io.records import BadRecord, Record
+from fpdb.io.records import Record
 from fpdb.io.streams import SUFFIXES, suffix_of
 from fpdb.models import Explanation
 from fpdb.threads import mapped
@@ -47,7 +47,9 @@ def fingerprint(
     bad = BadRecords()
     paths = files or ([] if texts else ["-"])
     reading = typed(paths, reading)
-    records = chain(map(_labelled, texts or ()), bad.among(_read(paths, reading)))
+    read = partial(_reading_of, reading=reading)
+    own: Iterator[Record] = map(_labelled, texts or ())
+    records = chain(own, records_of_files(paths, bad, read)) if paths else own
     if explain:
         for place, record in enumerate(records):
             if place and not render.now.json:
@@ -133,17 +135,8 @@ def _labelled(text: str) -> Record:
     return Record(text if len(text) <= _LABEL else text[: _LABEL - 1] + "…", None, text)
 
 
-def _read(paths: Sequence[str], reading: fpdb.Reading) -> Iterator[Record | BadRecord]:
-    """Read the texts of files."""
-    if not paths:
-        return
-    # What reads files takes as long to import as most other things together.
-    from fpdb.io.files import meter_of, read_records
-
-    meter = meter_of("fingerprint", paths)
-    for path in paths:
-        # Standard input, and a file without a known suffix, are one text.
-        known = suffix_of(path) in SUFFIXES or os.path.isdir(path)
-        form = reading.format or (None if known else "text")
-        own = dataclasses.replace(reading, keyed=False, format=form)
-        yield from read_records(path, own, progress=meter.add)
+def _reading_of(path: str, reading: fpdb.Reading) -> fpdb.Reading:
+    """Return how a file is read: standard input, and one without a known suffix, are a text."""
+    known = suffix_of(path) in SUFFIXES or os.path.isdir(path)
+    form = reading.format or (None if known else "text")
+    return dataclasses.replace(reading, keyed=False, format=form)

@@ -4,14 +4,14 @@ import dataclasses
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
 import fpdb
 from fpdb.cli import render
-from fpdb.io.records import BadRecord
+from fpdb.io.records import BadRecord, Record
 from fpdb.progress import WorkStep
 
 if TYPE_CHECKING:
@@ -142,15 +142,24 @@ def documents_of_files(
 
     With all `fields`, these are the metadata.
     """
+    from fpdb.io.files import with_all_fields
+
+    own = with_all_fields if fields else lambda _, given: given
+    for record in records_of_files(paths, bad, lambda path: own(path, reading)):
+        yield fpdb.Document(str(record.key), record.text, record.meta)
+
+
+def records_of_files(
+    paths: Sequence[str], bad: BadRecords, reading_of: Callable[[str], fpdb.Reading]
+) -> Iterator[Record]:
+    """Yield the records of files, each read in its way, and take those that are bad."""
     # What reads files takes as long to import as most other things together.
-    from fpdb.io.files import meter_of, path_names, read_records, with_all_fields
+    from fpdb.io.files import meter_of, path_names, read_records
 
     names = path_names(paths)
     meter = meter_of("read", names)
     for path in names:
-        own = with_all_fields(path, reading) if fields else reading
-        for record in bad.among(read_records(path, own, progress=meter.add)):
-            yield fpdb.Document(str(record.key), record.text, record.meta)
+        yield from bad.among(read_records(path, reading_of(path), progress=meter.add))
 
 
 def not_utf8(count: int, records: int) -> str:
