@@ -1,4 +1,6 @@
-"""The only reader of LMDB's data file, format 1: page by page, without mapping it.
+"""The reader of LMDB's data file, format 1: page by page, without mapping it.
+
+Besides, a kernel of number_pages walks leaves that LMDB has mapped, to read many records.
 
 LMDB trusts its file: a truncated one ends the process by a bus error. So a file is checked here
 before LMDB maps it, and a damaged one is read for a repair. Numbers have the machine's byte order.
