@@ -16,7 +16,7 @@ from fpdb.flow import Flow, Ingested, Prepared, RecordCounts
 from fpdb.io.arrow import table_columns
 from fpdb.io.files import Part, Paths, meter_of, path_names
 from fpdb.io.follow import follow_parts
-from fpdb.io.records import BadRecord, Reading, Record, UnfitError, picker
+from fpdb.io.records import BadRecord, Reading, Record, picker
 from fpdb.io.warc import Passing
 from fpdb.models import (
     MOST_BYTES,
@@ -321,14 +321,11 @@ def documents_of(
     rows = chain.from_iterable(each.rows() for each in table_columns(table, reading))
     for number, found, replaced in rows:
         source = f"row {number}"
-        try:
-            if isinstance(found, str):
-                raise UnfitError(found)  # noqa: TRY301
-            record = pick(source, found, replaced)
-        except UnfitError as error:
+        record = pick(source, found, replaced)
+        if isinstance(record, BadRecord):
             raise InputError(
-                f"{source}: {error}", hint="name other columns, or drop such rows first"
-            ) from None
+                f"{source}: {record.reason}", hint="name other columns, or drop such rows first"
+            )
         yield Document(cast("Key", record.key), record.text, record.meta, record.fingerprint)
 
 

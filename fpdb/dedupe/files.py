@@ -274,7 +274,10 @@ class Corpus:
         """Raise InputError if a file would be written twice, or would replace an input."""
         targets = self._targets()
         if not self.paths:
-            raise InputError("found no files", hint="name one at least, or - for standard input")
+            raise InputError(
+                "found no files of records, expected one, or - for standard input",
+                hint="fpdb ingest reads all formats, and prints the duplicates that it skips",
+            )
         if len(set(targets)) < len(targets):
             raise InputError("two inputs have the same name", hint="write them to two folders")
         if self.removed and Path(self.removed).resolve() in {each.resolve() for each in targets}:

@@ -12,7 +12,7 @@ from typing import Any
 
 from fpdb.io import arrow
 from fpdb.io.files import Source, json_rows, read_columns, read_parts
-from fpdb.io.records import BadRecord, Reading, Record, UnfitError, json_object, picker
+from fpdb.io.records import BadRecord, Reading, Record, json_object, picker
 from fpdb.io.streams import StreamError
 from fpdb.io.tables import FieldColumns
 from fpdb.models import Document, Key
@@ -130,22 +130,8 @@ def picked(found: FieldColumns, reading: Reading, apart: Iterable[int] = ()) -> 
         unusual.update(range(count))
     pick = picker(reading)
     for place in unusual.difference(apart):
-        batch.put(place, pick_one(pick, *found.row(place)), name)
+        batch.put(place, pick("", *found.row(place)), name)
     return batch
-
-
-def pick_one(
-    pick: Callable[[str, Mapping[str, Any], bool], Record],
-    fields: Mapping[str, Any] | str,
-    replaced: bool,  # noqa: FBT001
-) -> Record | BadRecord:
-    """Return the record that is made of fields; a string says why there are none."""
-    if isinstance(fields, str):
-        return BadRecord("", fields)
-    try:
-        return pick("", fields, replaced)
-    except UnfitError as error:
-        return BadRecord("", str(error))
 
 
 @dataclass

@@ -195,14 +195,9 @@ def _counted(file: ColumnFile, batches: Batches) -> Batches:
     for batch in batches:
         count += batch.num_rows
         _require_plausible(file, count)
-        if file.form == "arrow":
-            _require_valid(batch)
+        for column in batch.columns if file.form == "arrow" else ():
+            _as_bytes(column).validate(full=True)
         yield batch
-
-
-def _require_valid(batch: "pyarrow.RecordBatch") -> None:
-    for column in batch.columns:
-        _as_bytes(column).validate(full=True)
 
 
 def _require_plausible(file: ColumnFile, rows: int) -> None:

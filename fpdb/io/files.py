@@ -21,7 +21,7 @@ from fpdb.errors import InputError
 from fpdb.io import arrow, streams, tables
 from fpdb.io.html import Found, Page, finished, require_html
 from fpdb.io.office import office_text
-from fpdb.io.records import BadRecord, Reading, Record, UnfitError, json_object, picker
+from fpdb.io.records import BadRecord, Reading, Record, json_object, picker
 from fpdb.io.streams import (
     Line,
     LineCutter,
@@ -398,15 +398,8 @@ def _picked(rows: Callable[[Source], Iterator[Named]], source: Source) -> Iterat
     pick = picker(reading if source.format.has_fields else _ANY)
     for number, fields, replaced in rows(source):
         place = f"{source.path}:{number}" if number else source.path
-        if isinstance(fields, str):
-            yield BadRecord(place, fields)
-            continue
-        try:
-            found = pick(place, fields, replaced)
-        except UnfitError as error:
-            yield BadRecord(place, str(error))
-            continue
-        if reading.all_html and found.text is not None:
+        found = pick(place, fields, replaced)
+        if reading.all_html and isinstance(found, Record) and found.text is not None:
             yield Page(place, found.key, found.text, found.meta, replaced=replaced)
         else:
             yield found

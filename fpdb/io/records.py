@@ -170,15 +170,20 @@ class UnfitError(ValueError):
     """What was found can't become a record."""
 
 
-def picker(reading: Reading) -> Callable[[str, Mapping[str, Any], bool], Record]:
-    """Return the function that makes a Record of the fields of one, or raises UnfitError."""
+# Makes a record of its place, its fields or the reason why there are none, and whether bytes of it
+# were replaced.
+Pick = Callable[[str, Mapping[str, Any] | str, bool], Record | BadRecord]
+
+
+def picker(reading: Reading) -> Pick:
+    """Return the function that makes records of fields."""
     required, keys = reading.required(), reading.keys
     texts = [names for what, names in required if what == "text"]
     fingerprints = [names for what, names in required if what == "fingerprint"]
     everything, kept = "*" in reading.kept, set(reading.kept)
     notation = NOTATIONS[reading.base]
 
-    def pick(source: str, found: Mapping[str, Any], damaged: bool) -> Record:  # noqa: FBT001
+    def fit(source: str, found: Mapping[str, Any], *, damaged: bool) -> Record:
         if damaged:
             raise UnfitError(NOT_DECODED)
         name, key = _first(keys, found)
@@ -205,6 +210,18 @@ def picker(reading: Reading) -> Callable[[str, Mapping[str, Any], bool], Record]
             wanted = found.keys() - used if everything else kept
             meta = {name: value for name, value in found.items() if name in wanted} or None
         return Record(source, key, "\n".join(parts) if texts else None, fingerprint, meta)
+
+    def pick(
+        source: str,
+        found: Mapping[str, Any] | str,
+        damaged: bool,  # noqa: FBT001
+    ) -> Record | BadRecord:
+        if isinstance(found, str):
+            return BadRecord(source, found)
+        try:
+            return fit(source, found, damaged=damaged)
+        except UnfitError as error:
+            return BadRecord(source, str(error))
 
     return pick
 
