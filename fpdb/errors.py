@@ -122,7 +122,7 @@ class MovedError(ClosedError):
 
 
 class WorkerError(FpdbError):
-    """A child process can't be started, was stopped, or ended before its work was done."""
+    """A child process can't be started, or ended before its work was done."""
 
 
 class MissingExtraError(FpdbError, ImportError):

@@ -17,10 +17,8 @@ import resource
 import select
 import signal
 import socket
-import struct
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -40,10 +38,6 @@ except Exception as error:
     sys.exit(f"a worker process can't start: {type(error).__name__}: {error}")
 serve(int(sys.argv[1]))
 """
-# A call that takes longer than the first looks at the process; one that is stopped (by SIGSTOP or
-# a debugger) gets the second to go on. A busy process may take as long as it needs.
-_LOOK_SECONDS = 5.0
-_STOPPED_SECONDS = 60.0
 # Each child has one processor; libraries that start a thread for each only get in the way.
 _SINGLE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 # With this a child ends that has no memory for its work.
@@ -85,13 +79,7 @@ class Worker:
             ) from None
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        # Within a value, only a process that is stopped keeps this one waiting.
-        timeout = struct.pack("@ll", *divmod(round(_STOPPED_SECONDS * 1e6), 1_000_000))
-        for option in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
-            own.setsockopt(socket.SOL_SOCKET, option, timeout)
         self._connection: Connection[Any, Any] = Connection(own.detach())
-        self._answers = select.poll()
-        self._answers.register(self._connection.fileno(), select.POLLIN)
 
     def __enter__(self) -> Self:
         return self
@@ -113,7 +101,6 @@ class Worker:
         self.busy = True
         self._exchange(self._connection.send, (self._work, item))
         while True:
-            self._await_answer()
             kind, value = self._exchange(self._connection.recv)
             self.busy = kind in ("value", "step")
             if kind == "error":
@@ -126,35 +113,13 @@ class Worker:
             if not self.busy:
                 return
 
-    def _await_answer(self) -> None:
-        """Wait for an answer; give up a process that stays stopped, which makes this one wait."""
-        since = None
-        while not self._answers.poll(_LOOK_SECONDS * 1000):
-            if not is_stopped(self._process.pid):
-                since = None
-            elif since is None:
-                since = time.monotonic()
-            elif time.monotonic() - since >= _STOPPED_SECONDS:
-                raise self._given_up()
-
     def _exchange(self, transfer: Callable[..., Any], *values: object) -> Any:
         try:
             return transfer(*values)
         except TimeoutError:  # of a handler of a signal
             raise
-        except BlockingIOError:
-            raise self._given_up() from None
         except (EOFError, OSError):
             raise self._lost() from None
-
-    def _given_up(self) -> WorkerError:
-        pid = self._process.pid
-        self._process.kill()
-        return WorkerError(
-            f"the worker process {pid} was stopped, and nobody let it go on for "
-            f"{_STOPPED_SECONDS:.0f} seconds",
-            hint=f"`kill -CONT {pid}` would have; what was acknowledged is stored",
-        )
 
     def _lost(self) -> WorkerError:
         self._connection.close()  # which ends a process that only couldn't be reached
@@ -202,14 +167,14 @@ class KeptWorkers:
     def values(self, item: object, memory: int, seconds: float) -> Iterator[Any]:
         """Yield what the function yields or returns for an item, or raise its error.
 
-        If its process ends, which limits its own memory and processor time, a CallError is raised,
-        unless somebody stopped it: what it read is the cause.
+        If its process ends, which limits its own memory and processor time, a CallError is raised:
+        what it read is the cause.
         """
         worker = self._taken()
         try:
             yield from worker.values(item)
         except WorkerError:
-            if worker.exit_code is None:
+            if worker.exit_code is None:  # it is the function's own
                 raise
             raise CallError(_ending(worker.exit_code, memory, seconds)) from None
         finally:

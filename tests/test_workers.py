@@ -7,13 +7,9 @@ import sys
 import time
 from pathlib import Path
 
-import pyarrow
 import pytest
-from pyarrow import parquet
 
 import fpdb
-from fpdb import processes as workers
-from fpdb.io import arrow, html
 from fpdb.processes import CallError, KeptWorkers, Worker
 
 pytestmark = pytest.mark.process
@@ -36,60 +32,6 @@ def children():
     """Return what lists the processes that a test started, and that still run."""
     before = set(running())
     return lambda: [number for number in running() if number not in before]
-
-
-@pytest.fixture
-def impatient(monkeypatch):
-    monkeypatch.setattr(workers, "_LOOK_SECONDS", 0.05)
-    monkeypatch.setattr(workers, "_STOPPED_SECONDS", 0.4)
-
-
-@pytest.mark.parametrize("size", [1, 1 << 23])  # the second is more than a socket takes
-def test_a_stopped_worker_is_named_and_given_up(impatient, size, children):
-    worker = Worker(len)
-    assert worker.call(b"abc") == 3
-    [pid] = children()
-    os.kill(pid, signal.SIGSTOP)
-    with pytest.raises(fpdb.WorkerError, match=f"^the worker process {pid} was stopped") as caught:
-        worker.call(bytes(size))
-    assert f"kill -CONT {pid}" in caught.value.hint
-    assert worker.exit_code is None
-    worker.close()
-    assert children() == []
-
-
-def test_a_worker_that_is_let_go_on_answers(monkeypatch, children):
-    monkeypatch.setattr(workers, "_LOOK_SECONDS", 0.05)
-    seen = []
-
-    def look(pid):
-        seen.append(is_stopped(pid))
-        if seen.count(True) == 3:
-            os.kill(pid, signal.SIGCONT)
-        return seen[-1]
-
-    is_stopped = workers.is_stopped
-    monkeypatch.setattr(workers, "is_stopped", look)
-    worker = Worker(len)
-    for _ in range(2):  # the time that it was stopped before doesn't count
-        assert worker.call(b"abc") == 3
-        seen.clear()
-        os.kill(children()[0], signal.SIGSTOP)
-        assert worker.call(b"abcd") == 4
-        assert seen.count(True) == 3
-    worker.close()
-
-
-def test_a_busy_worker_may_take_as_long_as_it_needs(monkeypatch):
-    monkeypatch.setattr(workers, "_LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(workers, "_STOPPED_SECONDS", 0.0)
-    looked = []
-    is_stopped = workers.is_stopped
-    monkeypatch.setattr(workers, "is_stopped", lambda pid: looked.append(pid) or is_stopped(pid))
-    worker = Worker(time.sleep)
-    assert worker.call(0.3) is None
-    assert len(looked) > 3
-    worker.close()
 
 
 @pytest.mark.parametrize("size", [0, 1, 1 << 14, 3 << 20])
@@ -147,27 +89,6 @@ def test_values_come_one_by_one_and_a_process_is_kept(children):
     assert process not in children()
     kept.end()
     assert children() == []
-
-
-@pytest.mark.parametrize(("reader", "kept"), [("html", html._readers), ("arrow", arrow._decoders)])
-def test_a_stopped_reader_is_no_fault_of_the_document(impatient, tmp_path, reader, kept, children):
-    path = tmp_path / "table.parquet"
-    table = pyarrow.table({"key": ["a"], "text": ["one two three four five six seven eight"]})
-    parquet.write_table(table, path)
-
-    def read():
-        if reader == "html":
-            return fpdb.html_text("<p>one</p>").text
-        with fpdb.create(tmp_path / f"{time.monotonic()}.fpdb") as database:
-            return fpdb.ingest(database, str(path)).added
-
-    kept.end()  # those of earlier tests are more patient
-    assert read() in ("one", 1)
-    for process in children():
-        os.kill(process, signal.SIGSTOP)
-    with pytest.raises(fpdb.WorkerError, match="was stopped"):
-        read()
-    assert read() in ("one", 1)
 
 
 def test_a_worker_that_can_t_start_is_an_error(monkeypatch):
