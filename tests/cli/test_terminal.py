@@ -140,7 +140,7 @@ def test_long_steps_show_how_far_they_are_and_leave_no_trace_in_the_output(
         (["clusters", path], "list: 0 clusters, 0%"),
         (["clusters", path, "-k", "3"], "compare in table-01: 0 pages, 0%"),
         (["query", path, pages], f"query: {pages.stat().st_size} B, 100%, "),
-        (["fingerprint", pages], "fingerprint: "),
+        (["fingerprint", pages], "read: "),
         (["check", path], "compare the tables: 0 entries, 0%"),
         (["check", path, "--deep"], "follow all pages: "),
         (["eval", pages], "compare pairs: 0 pairs, 0%"),
