@@ -226,8 +226,9 @@ def placed_shingles(text: str, seed: int = 0) -> PlacedShingles:
 
 def places_of(tokens: Sequence[re.Match[str]]) -> tuple[Places, Places]:
     """Return where tokens begin and end."""
-    starts, stops = [token.start() for token in tokens], [token.end() for token in tokens]
-    return np.array(starts, np.int64), np.array(stops, np.int64)
+    # Lists of numbers would take more memory than the matches.
+    starts = np.fromiter((token.start() for token in tokens), np.int64, len(tokens))
+    return starts, np.fromiter((token.end() for token in tokens), np.int64, len(tokens))
 
 
 def hash_shingle(shingle: str, seed: int = 0) -> Column:

@@ -82,7 +82,7 @@ def ingest(folder: Path, file: str, arguments: tuple[str, ...], last: bool | str
         with fpdb.open(database, readonly=True) as db:
             assert ("last" if last is True else last) in db, f"the last document is missing: {said}"
     assert len(said) < 60_000, "a hostile input makes fpdb say too much"
-    return next(line for line in reversed(said.splitlines()) if line.startswith("read "))
+    return said[said.rindex("\nread ") + 1 :]
 
 
 def text(folder: Path, recipes: tuple[str, ...]) -> str:
