@@ -5,6 +5,7 @@ All of it is part of the file format. What LMDB itself writes is in lmdb_file, p
 
 import contextlib
 import json
+import mmap
 import os
 import re
 import struct
@@ -530,9 +531,10 @@ Marked = tuple[Column, NDArray[np.uint8], Column]
 def intact_heads(cursor: Any, ids: Column, page: int, bits: int) -> bytearray | None:
     """Return for `marks_in` the heads of records by their sorted ids, on leaves of N bytes.
 
-    None is returned without kernels, or if a record is missing or isn't intact.
+    None is returned without kernels, or if a record is missing or isn't intact. Leaves that are
+    larger than the pages of the system, from another machine, don't begin at their multiples.
     """
-    if not kernels.enabled:
+    if not kernels.enabled or page > mmap.PAGESIZE:
         return None
     digest, end = xxhash.xxh3_64_intdigest, _head_bytes(bits)
     return kernels.number_pages.record_heads(cursor, ids, digest, _RECORD_SEED, page, end)
