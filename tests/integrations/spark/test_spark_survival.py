@@ -108,7 +108,7 @@ def test_a_join_of_more_rows_than_fit_into_the_memory_of_the_workers(spark, tmp_
     # What the settings leave of the 1,024 MB of each worker; a row takes 72 bytes at least.
     memory = 2 * 0.05 * (1024 - 300) * 1e6
     plan = on_spark.plan(df)
-    assert plan.rows * 72 > memory
+    assert plan.fingerprints * len(plan.masks) * 72 > memory
     before = len(stages_of(spark.sparkContext))
     found = on_spark.pairs(df, plan=plan).selectExpr("count(*)", "sum(distance)").collect()[0]
     assert sum(stage.diskBytesSpilled() for stage in stages_of(spark.sparkContext)[:-before]) > 0
