@@ -152,7 +152,7 @@ def documents_of_files(
 def records_of_files(
     paths: Sequence[str], bad: BadRecords, reading_of: Callable[[str], fpdb.Reading]
 ) -> Iterator[Record]:
-    """Yield the records of files, each read in its way, and take those that are bad."""
+    """Yield the good records of all files; the flow takes the bad records."""
     # What reads files takes as long to import as most other things together.
     from fpdb.io.files import meter_of, path_names, read_records
 

@@ -104,7 +104,8 @@ def require_name(given: Named) -> Named:
 def require_report(report: Path | None, reading: fpdb.Reading) -> None:
     """Raise a usage error if fields to show are named, and there is no page to show them."""
     named = [name for name in SHOWN.split() if getattr(reading, name)]
-    require(report or not named, "fields to show are those of a --report")
+    options = ", ".join("--" + name.replace("_", "-") for name in named)
+    require(report or not named, f"expected --report with {options}")
 
 
 def require_page(given: Path | None) -> Path | None:

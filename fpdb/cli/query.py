@@ -135,7 +135,7 @@ def _ask_parts(
     least: float,
     limit: int | None,
 ) -> Iterator[Asked[PartMatches]]:
-    """Look for what shares passages with texts, and with those of files."""
+    """Find documents that share passages with the given texts, or with the texts of files."""
     for text in texts or ():
         yield Asked("text", database.passages(text, least=least, limit=limit))
     if paths:

@@ -28,7 +28,7 @@ _KEPT = 10_000
 # Fewer queries than this are faster one by one.
 FEW = 128
 # Numbers of bands that are looked up together; pairs of a text and a document that are sorted
-# together, so that records are read in their order; and those that are compared together.
+# together, so that records are read in their order; and pairs that are compared together.
 _NUMBERS = 1 << 22
 _SORTED = 1 << 21
 _PAIRS = 1 << 18

@@ -504,11 +504,11 @@ class FolderEntry:
 
 
 def walk(root: str, left_out: Counter[str] | None = None) -> Iterator[FolderEntry]:
-    """Yield all regular files, sorted, but no databases, and none that a link leads out to.
+    """Yield all regular files, sorted; leave out databases, and links that lead out.
 
-    Nor those that programs write for themselves: whose names begin with a dot, _ or ~$. What is
-    left out is counted. A link that leads to a file of the same directory counts as a file, one to
-    a folder doesn't: its files are found where they are.
+    Files whose names begin with a dot, _ or ~$, which programs write for themselves, are left out
+    too. Files that are left out are counted. A link that leads to a file of the same directory
+    counts as a file, one to a folder doesn't: its files are found where they are.
     """
     real = os.path.join(os.path.realpath(root), "")
     others: Counter[str] = Counter() if left_out is None else left_out

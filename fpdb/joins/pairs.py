@@ -75,7 +75,7 @@ class TextsInColumns:
     """Texts in columns, by their places."""
 
     def __init__(self, columns: Side, shape: Bands, compared: Places) -> None:
-        """Take columns of which only some places are compared."""
+        """Take columns, and the places that are compared."""
         self.shape, self.bits = shape, 64 * columns.fingerprints.ndim
         self._columns, self._ids = columns, compared.astype(np.uint64)
 
@@ -141,10 +141,10 @@ def find_pairs(view: View, search: Search, jobs: int = 1) -> Iterator[Pair]:
 def similar_pairs(
     texts: JoinedTexts, similarity: float, jobs: int = 1, copies: Column = NO_IDS
 ) -> Iterator[SimilarPairs]:
-    """Yield the pairs of similar texts except those of `copies`, which are sorted ids.
+    """Yield the pairs of similar texts, but no pairs of `copies`, which are sorted ids.
 
-    Those are compared that agree in a band, each pair once: where the first of its bands is read
-    that isn't crowded, or else the first of all. With several `jobs`, others compare what this
+    Texts that agree in a band are compared, each pair once: in the first of its bands that isn't
+    crowded, or else in the first of all. With several `jobs`, others compare what this
     thread reads, so that all is of one moment.
     """
     least = least_estimate(similarity)
@@ -282,7 +282,7 @@ def stored_of(view: View, ids: Column) -> list[Stored]:
 
 
 def side_of_stored(view: View, ids: Column) -> Side:
-    """Return what documents are compared by, of which some may be no texts."""
+    """Return the columns that documents are compared by; a few may be no texts."""
     parts = [ids[start : start + _PAIRS] for start in range(0, max(len(ids), 1), _PAIRS)]
     bits = view.index.plan.bits
     return Side(*joined([Known.of(stored_of(view, part), bits).side for part in parts]))

@@ -209,7 +209,7 @@ def _neighbours(visit: Visit, groups: Groups, group: int) -> Markup:
 def _tabs(
     visit: Visit, versions: Sequence[Document], shown: int, place: Mapping[str, object]
 ) -> Iterator[Markup]:
-    """Return links to the other texts of a group, of which one is shown."""
+    """Return links to all texts of a group but the one that is shown."""
     first, *others = versions
     shares = visit.shares(visit.side(first), others)
     said = "Compare the first text with"

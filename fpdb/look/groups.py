@@ -32,7 +32,7 @@ class Origins:
     """The days and the hosts of documents, by their rows.
 
     `days` are ordinals, or NO_DAY, and `hosts` places among the `names`, or -1. `unread` counts the
-    dates that can't be read, of which `unread_date` is one.
+    dates that can't be read; `unread_date` is the last one.
     """
 
     unread = 0

@@ -203,7 +203,7 @@ def _sortable(
 
 
 def _bar(noun: str, *, judged: bool) -> list[Markup]:
-    """Return the bar above each pair, of which the program takes a copy."""
+    """Return the bar above each pair; the program of the page copies it."""
     verdicts = ("same", "different", "unsure") if judged else ()
     return [
         element("span", class_="soft"),

@@ -1,4 +1,4 @@
-"""Records that a kernel reads from the leaves of LMDB, against those that LMDB returns."""
+"""Records that a kernel reads from the leaves of LMDB, compared with LMDB's own answers."""
 
 import random
 from pathlib import Path
