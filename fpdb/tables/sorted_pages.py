@@ -29,7 +29,7 @@ _FLOOD = 4
 # Up to this many rows are put between the bytes of a page; more are merged as arrays.
 _FEW = 256
 # If this many rows come to a page, on average, they are merged with this many pages at a time.
-_MANY = 8
+_MANY = 24
 _MERGED = 32
 # Numbers that a kernel looks up together.
 _AT_ONCE = 1 << 10
@@ -280,8 +280,9 @@ class NumberPages(SortedPages[Rows]):
 
     def splice(self, txn: WriteTransaction, insert: Rows, remove: Rows) -> None:
         """Remove rows and insert others; if many come to all pages, these are filled anew."""
-        pages, first, count = txn.entries(self.name), 0, self._count(insert)
-        if self._count(remove) or pages < _MERGED or count <= pages * _MANY:
+        first, count = 0, self._count(insert)
+        few = self._count(remove) or count <= _MERGED * _MANY
+        if few or (pages := txn.entries(self.name)) < _MERGED or count <= pages * _MANY:
             super().splice(txn, insert, remove)
             return
         with txn.cursor(self.name) as cursor:
