@@ -62,12 +62,12 @@ class StoredTexts:
         return shared_rows(self._view, self._pages)
 
     def sharing(self) -> Iterator[tuple[Column, Side]]:
-        """Yield the documents that share a fingerprint; those with the same one in one block."""
+        """Yield the documents that share a fingerprint; all of one fingerprint in one block."""
         for *_, ids in shared_rows(self._view, self._view.index.home):
             yield ids, side_of_stored(self._view, ids)
 
     def side(self, ids: Column) -> Side:
-        """Return what texts are compared by, given their sorted ids."""
+        """Return the columns of texts, given their sorted ids."""
         return self._view.catalog.sides(self._view.txn, ids)
 
 
@@ -90,7 +90,7 @@ class TextsInColumns:
         yield self._ids, self.side(self._ids)
 
     def side(self, ids: Column) -> Side:
-        """Return what texts are compared by."""
+        """Return the columns of texts."""
         fingerprints, digests, sketches = self._columns
         places = ids.astype(np.int64)
         return Side(fingerprints[places], digests[places], sketches[places])
@@ -111,7 +111,7 @@ class SimilarPairs(NamedTuple):
 class _Meeting(NamedTuple):
     """Pairs of documents that agree in bands, as places among the ids.
 
-    Those are to be found by numbers from `low` to `high`; others are met elsewhere.
+    Pairs found by a number from `low` to `high` count; all others are met elsewhere.
     """
 
     low: np.uint64
@@ -144,8 +144,8 @@ def similar_pairs(
     """Yield the pairs of similar texts, but no pairs of `copies`, which are sorted ids.
 
     Texts that agree in a band are compared, each pair once: in the first of its bands that isn't
-    crowded, or else in the first of all. With several `jobs`, others compare what this
-    thread reads, so that all is of one moment.
+    crowded, or else in the first of all. With several `jobs`, this thread reads, and others
+    compare, so that all is of one moment.
     """
     least = least_estimate(similarity)
     crowds = np.concatenate([NO_IDS, *(_crowded(numbers) for numbers, _ in texts.rows())])
