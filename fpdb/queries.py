@@ -347,7 +347,7 @@ class Queries(ABC):
         Warns:
             IncompleteWarning: More than a thousand documents have a passage, which leads to none.
         """
-        from fpdb.joins.parts import find_part_pairs
+        from fpdb.joins.pairs import find_part_pairs
 
         self._require_passages(least)
 
@@ -541,7 +541,7 @@ class Queries(ABC):
 def finder_of_clusters(keep: str, *, tight: bool) -> Callable[..., Iterator[Cluster]]:
     """Return what finds clusters, or raise InputError if `keep` is none of a document."""
     from fpdb.joins import find_clusters
-    from fpdb.joins.keep import newest_field
+    from fpdb.joins.clusters import newest_field
 
     newest_field(keep)
     return partial(find_clusters, keep=keep, tight=tight)

@@ -20,9 +20,9 @@ from fpdb.documents.prepare import GATHERED
 from fpdb.documents.similarity import jaccard
 from fpdb.errors import InputError
 from fpdb.io.batches import RecordBatch
+from fpdb.joins.clusters import newest_field, require_dated
 from fpdb.joins.columns import GrowingColumn, GrowingStrings, GrowingTexts, Room
 from fpdb.joins.contained import ContainedRecords
-from fpdb.joins.keep import newest_field, require_dated
 from fpdb.joins.selection import Chosen, Selection
 from fpdb.models import Key, now
 from fpdb.storage.format import Stored, StoredRun

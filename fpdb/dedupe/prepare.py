@@ -16,8 +16,8 @@ from fpdb.errors import InputError
 from fpdb.fingerprint.digits import unsigned
 from fpdb.io.batches import BatchPart, RecordBatch
 from fpdb.io.records import BadRecord
+from fpdb.joins.clusters import newest_field, time_of
 from fpdb.joins.columns import TextColumns
-from fpdb.joins.keep import newest_field, time_of
 from fpdb.models import SKETCH_BYTES, Document, Key
 from fpdb.tables.bits import to_array
 

@@ -22,8 +22,8 @@ from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe, preset
 from fpdb.flow import RecordCounts
 from fpdb.io.records import BadRecord, Reading
+from fpdb.joins.clusters import newest_field
 from fpdb.joins.columns import Room
-from fpdb.joins.keep import newest_field
 from fpdb.models import DIGEST_BYTES, Key, require_choice, require_whole
 from fpdb.scratch import Scratch, scratch_folder
 from fpdb.storage.open_checks import is_vacant

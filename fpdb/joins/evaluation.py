@@ -6,18 +6,19 @@ bands are part of what is rated.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from fpdb.arrays import Marks, Places
+from fpdb.arrays import Marks, Places, among, joined
 from fpdb.documents.similarity import Shares, side_of
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe, preset
 from fpdb.fingerprint.sketches import has_sketch
+from fpdb.joins.exact import Limit, Sets, copied, sets_of_texts, similar_sets
 from fpdb.joins.join import near_rows
 from fpdb.joins.pairs import TextsInColumns, similar_pairs
-from fpdb.joins.truth import KnownPair, Truth, listed_truth, shingle_truth
 from fpdb.models import (
     Batch,
     Document,
@@ -33,7 +34,12 @@ from fpdb.progress import tracked
 from fpdb.tables import choose_bands
 from fpdb.tables.bits import Distances, as_words, distances
 
+# Two keys, and how similar they are.
+KnownPair = tuple[Key, Key, float | bool]
+
 MOST_DOCUMENTS = 100_000
+# Pairs that are held in memory.
+MOST_PAIRS = 1 << 24
 _SAMPLED = 1 << 20
 _USUAL = Thresholds()
 
@@ -91,7 +97,8 @@ def evaluate(
         raise InputError(f"found the distances {ks}, expected some from 0 to at most {bits}")
     keys, texts = _read(documents)
     if pairs is None:
-        truth = shingle_truth(chosen[0], texts, thresholds.wrong_below)
+        sets = sets_of_texts(chosen[0], texts, "shingles", _without_spaces)
+        truth = exact_truth(sets, thresholds.wrong_below)
     else:
         truth = listed_truth(keys, texts, pairs)
     apart = ~truth.equal(*truth.pairs())
@@ -121,7 +128,7 @@ def evaluate(
 def rate(
     recipe: Recipe,
     texts: Sequence[str],
-    truth: Truth,
+    truth: "Truth",
     ks: Sequence[int],
     thresholds: Thresholds,
     *,
@@ -183,7 +190,9 @@ def rate(
 class _Tally:
     """Counts pairs by distance: equal ones, and of the others all, right, wrong and true ones."""
 
-    def __init__(self, truth: Truth, thresholds: Thresholds, largest: int, named: int = 0) -> None:
+    def __init__(
+        self, truth: "Truth", thresholds: Thresholds, largest: int, named: int = 0
+    ) -> None:
         """Count up to the largest distance, and keep some pairs to name."""
         self._named = named
         self._found: list[tuple[Places, Places]] = []
@@ -278,7 +287,7 @@ def _similar(
         yield usable[found.first.astype(np.int64)], usable[found.second.astype(np.int64)]
 
 
-def _sampled(batch: Batch, truth: Truth) -> tuple[Places, Places]:
+def _sampled(batch: Batch, truth: "Truth") -> tuple[Places, Places]:
     """Draw pairs that aren't known to be similar or equal; all of them if there are few."""
     usable = np.flatnonzero(~batch.short)
     if len(usable) ** 2 <= _SAMPLED:
@@ -298,3 +307,109 @@ def _bit_shares(batch: Batch, bits: int) -> tuple[float, ...]:
         return (0.0,) * bits
     ones = (usable[-1 - bit // 64] >> np.uint64(bit % 64) & np.uint64(1) for bit in range(bits))
     return tuple(float(own.mean()) for own in ones)
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """The known similarities of pairs of documents, which are numbers below `documents`.
+
+    `codes` names pairs in ascending order, each as the smaller number times `documents` plus the
+    larger; `jaccards` has their similarities. Documents of the same class are equal; their pairs
+    may be missing.
+    """
+
+    documents: int
+    codes: Places
+    jaccards: Shares
+    classes: Places
+
+    def pairs(self) -> tuple[Places, Places]:
+        """Return the two documents of each pair."""
+        first, second = np.divmod(self.codes, max(self.documents, 1))
+        return first, second
+
+    def equal(self, first: Places, second: Places) -> Marks:
+        """Mark the pairs of equal documents."""
+        same: Marks = self.classes[first] == self.classes[second]
+        return same
+
+    def equal_pairs(self) -> int:
+        """Count the pairs of equal documents."""
+        sizes = np.bincount(self.classes)
+        return int((sizes * (sizes - 1) // 2).sum())
+
+    def knows(self, first: Places, second: Places) -> Marks:
+        """Mark the pairs whose similarity is known."""
+        return among(_encode(first, second, self.documents), self.codes)
+
+    def reported(self, first: Places, second: Places) -> Marks:
+        """Mark the pairs with a known similarity that are among some pairs."""
+        return among(self.codes, np.unique(_encode(first, second, self.documents)))
+
+    def look_up(self, first: Places, second: Places) -> Shares:
+        """Return the similarity of pairs, 0 where none is known."""
+        wanted = _encode(first, second, self.documents)
+        if not len(self.codes):
+            return np.zeros(len(wanted))
+        places = np.minimum(self.codes.searchsorted(wanted), len(self.codes) - 1)
+        return np.where(self.codes[places] == wanted, self.jaccards[places], 0.0)
+
+
+def listed_truth(keys: Sequence[Key], texts: Sequence[str], pairs: Iterable[KnownPair]) -> Truth:
+    """Take the similarity of pairs from a list; a pair may be listed again with the same value."""
+    numbers = {key: number for number, key in enumerate(keys)}
+    known: dict[int, float] = {}
+    for one, other, value in pairs:
+        for key in (one, other):
+            if key not in numbers:
+                raise InputError(
+                    f"a pair names the document {key!r}, which isn't there",
+                    hint="the keys of the pairs must be those of the documents",
+                )
+        jaccard = float(value)
+        if not 0 <= jaccard <= 1:
+            raise InputError(
+                f"found the similarity {value!r} of {one!r} and {other!r}, expected 0 to 1"
+            )
+        first, second = sorted((numbers[one], numbers[other]))
+        code = first * len(keys) + second
+        if known.setdefault(code, jaccard) != jaccard:
+            raise InputError(
+                f"found two similarities of {one!r} and {other!r}: {known[code]:g}, {jaccard:g}"
+            )
+    codes = np.array(sorted(known), np.int64)
+    jaccards = np.array([known[code] for code in sorted(known)], np.float64)
+    # Texts that are equal but for white space are of one class.
+    classes: dict[str, int] = {}
+    same = [classes.setdefault(_without_spaces(text), len(classes)) for text in texts]
+    return Truth(len(keys), codes, jaccards, np.array(same, np.int64))
+
+
+def _without_spaces(text: str) -> str:
+    return "".join(text.split())
+
+
+def _encode(first: Places, second: Places, documents: int) -> Places:
+    """Name each pair by one number, whatever the order of its documents."""
+    return np.minimum(first, second) * documents + np.maximum(first, second)
+
+
+def exact_truth(sets: Sets, at_least: float) -> Truth:
+    """Compute the similarity of all pairs of sets that reach a threshold.
+
+    An empty set resembles nothing.
+    """
+    count = len(sets.places)
+    found = similar_sets(sets, Limit.of(at_least))
+    copies = np.bincount(sets.places, minlength=len(sets.sizes))
+    pairs = int((copies[found.first] * copies[found.second]).sum())
+    if pairs > MOST_PAIRS:
+        raise InputError(
+            f"found {pairs:,} similar pairs, expected at most {MOST_PAIRS:,}",
+            hint="evaluate a part of the documents, with fewer copies",
+        )
+    none = np.empty(0, np.int64)
+    first, second, common = joined([(none, none, none), *copied(sets, found)])
+    sizes = sets.sizes[sets.places]
+    jaccards = common / (sizes[first] + sizes[second] - common)
+    return Truth(count, _encode(first, second, count), jaccards, sets.places)

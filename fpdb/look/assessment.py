@@ -8,9 +8,8 @@ from fpdb.errors import InputError
 from fpdb.fingerprint import preset
 from fpdb.io.records import Reading
 from fpdb.look.fields import ShownFields
-from fpdb.look.groups import host_of, parse_day
-from fpdb.look.listing import ListedDocument, ListedGroup, ListedText, rendered
-from fpdb.look.page import first_line, percent, plural, write_report
+from fpdb.look.listing import ListedDocument, ListedGroup, ListedText, rendered, write_report
+from fpdb.look.page import first_line, percent, plural
 from fpdb.look.pair import ComparedTexts
 from fpdb.markup import Markup, element, table
 from fpdb.models import Document, Evaluation, Key, Mistake, Rating
@@ -97,30 +96,24 @@ def _ratings(found: Evaluation) -> Iterator[Markup]:
     yield element("p", said, class_="soft")
 
 
-def _named(document: Document, reading: Reading) -> ListedText:
-    """Return a document by its key, with its date, host and link."""
-    fields, key = ShownFields.of(reading), str(document.key)
-    meta = document.meta if isinstance(document.meta, dict) else {}
-    meta = dict.fromkeys(reading.keys, key) | meta  # the key isn't among the metadata
-    day, host = parse_day(fields.value("date", meta)), host_of(fields.value("host", meta))
-    note = ", ".join(filter(None, [day.isoformat() if day else "", host]))
-    return ListedText([ListedDocument(key, note, fields.link(meta))])
-
-
 def _listed(
     recipe: str, mistake: Mistake, given: dict[Key, Document], reading: Reading
 ) -> ListedGroup:
+    fields, listed = ShownFields.of(reading), []
     documents = given[mistake.key], given[mistake.other]
-    first, second = (_named(each, reading) for each in documents)
+    for each in documents:
+        key, meta = str(each.key), each.meta if isinstance(each.meta, dict) else {}
+        meta = dict.fromkeys(reading.keys, key) | meta  # the key isn't among the metadata
+        listed.append(ListedText([ListedDocument(key, fields.note(meta), fields.link(meta))]))
     text, other = (each.text or "" for each in documents)
-    second.pair = ComparedTexts(preset("web"), text, other)
+    pair = listed[1].pair = ComparedTexts(preset("web"), text, other)
     kind = "wrong" if mistake.wrong else "missed"
     return ListedGroup(
-        title=first_line(ShownFields.of(reading).title_of(documents[0].meta) or text),
+        title=first_line(fields.title_of(documents[0].meta) or text),
         kind=kind,
         label=f"{recipe}: {kind}",
         documents=2,
-        least=second.pair.share,
-        texts=[first, second],
+        least=pair.share,
+        texts=listed,
         names=("First", "Second"),
     )

@@ -9,13 +9,16 @@ and not with the texts.
 import contextlib
 import dataclasses
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
-from fpdb.arrays import Marks, Places
+import numpy as np
+
+from fpdb.arrays import Marks
 from fpdb.database import Database
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe, least_estimate
@@ -23,16 +26,14 @@ from fpdb.flow import Flow, Ingested
 from fpdb.io.files import Paths, path_names
 from fpdb.io.records import BadRecord, Reading
 from fpdb.joins.columns import Room
-from fpdb.look import parts
-from fpdb.look.compared import ComparedFiles
 from fpdb.look.fields import ShownFields
-from fpdb.look.figures import overview
-from fpdb.look.groups import Groups
-from fpdb.look.listing import ListedGroup, rendered
-from fpdb.look.page import folded, percent, plural, write_report
-from fpdb.look.pair import ComparedTexts
-from fpdb.look.sources import MOST_NAMED, Sources
-from fpdb.look.texts import Texts
+from fpdb.look.figures import bars, by_day, by_host, overview
+from fpdb.look.groups import Groups, Parts
+from fpdb.look.listing import ListedGroup, rendered, write_report
+from fpdb.look.page import cards, folded, percent, plural
+from fpdb.look.pair import ColouredText, ComparedTexts, SharedTexts
+from fpdb.look.sources import MOST_NAMED, ComparedFiles, Sources, Texts, numbered_texts
+from fpdb.markup import Markup, element
 from fpdb.models import require_similarity, require_whole
 from fpdb.scratch import Scratch, scratch_folder
 
@@ -46,6 +47,14 @@ _KINDS = {
     "chain": "chains",
     "open": "no verdict yet",
 }
+_PART_KINDS = {"part": "a part is elsewhere", "whole": "nearly all is elsewhere"}
+_PART_ORDERS = {
+    "given": "longest copies first",
+    "similar": "largest share first",
+    "large": "most sources first",
+    "title": "by title",
+}
+_WHOLE = 0.8
 
 
 @dataclass(frozen=True)
@@ -148,17 +157,15 @@ def report(
                 hint="name files with texts; are the format and the fields right?",
             )
         texts = Texts(store, reading, scratch.path / "texts", paths)
-        fields = ShownFields.of(reading)
+        shown: _ChosenGroups | _ChosenParts
         if passages and isinstance(store, Database):
-            found = parts.Parts(store.passage_pairs(least=least), Room(scratch))
-            sources = Sources(texts, found.keys, found, range(len(found.keys)))
-            sources.read(fields, jobs)
-            found.settle()
-            return _parts_written(found, sources, top, flow.counts, path)
-        groups = Groups(store.clustering(similarity=similarity), limit)
-        chosen = _ChosenGroups(groups, texts, kept, top)
-        chosen.sources.read(fields, jobs)
-        return _written(chosen, flow.counts, path)
+            found = Parts(store.passage_pairs(least=least), Room(scratch))
+            shown = _ChosenParts(found, texts, top)
+        else:
+            groups = Groups(store.clustering(similarity=similarity), limit)
+            shown = _ChosenGroups(groups, texts, kept, top)
+        shown.sources.read(ShownFields.of(reading), jobs)
+        return _written(shown, store, flow.counts, paths, path)
 
 
 def _require_fit(
@@ -202,80 +209,47 @@ def _compared(
         database = Database.create(
             place, recipe=recipe, similarity=None, keys="integer", passages=True
         )
-        parts.fill(flow, paths, database)
+        for numbers, found in numbered_texts(flow, paths, database.preparer):
+            named = zip(numbers.tolist(), found, strict=True)
+            database.add_prepared([each._replace(id=number, key=number) for number, each in named])
         return database
     files = ComparedFiles(Room(scratch), recipe, similarity)
     files.fill(flow, paths)
     return files
 
 
-def _written(chosen: "_ChosenGroups", counts: Ingested, path: Path) -> Reported:
-    groups, store = chosen.groups, chosen.sources.texts.database
-    every, documents, limit = len(groups.starts), len(store), groups.similarity or 0.0
-    listed = rendered([partial(chosen.listed, group) for group in chosen.numbers])
-    first = "first" if chosen.kept is None else "first that stays"
-    numbers = [(f"{documents:,}", "documents", f"were compared: {_read(counts)}.")]
-    size = write_report(
-        path,
-        f"Duplicates in {_name(chosen.sources)}",
-        f"{plural(every, 'group')} among {plural(documents, 'document')}, "
-        f"with the limit {percent(limit)}",
-        [folded(_NUMBERS, *overview(groups, documents, numbers, first=first))],
-        listed,
-        kinds=_KINDS,
-        every=every,
-        none="No document is a near-duplicate of another one. A smaller similarity finds more; "
-        "copied parts of texts have a report of their own.",
-        least=min(limit, chosen.lowest),
-        **_notes(chosen.sources),
-    )
-    missing = len(chosen.sources.missing)
-    copies = groups.identical, groups.edited
-    unread = groups.unread
-    return Reported(path, counts, documents, every, *copies, len(listed), missing, unread, size)
-
-
-def _parts_written(
-    found: parts.Parts, sources: Sources, top: int, counts: Ingested, path: Path
+def _written(
+    shown: "_ChosenGroups | _ChosenParts",
+    store: Database | ComparedFiles,
+    counts: Ingested,
+    paths: Sequence[str],
+    path: Path,
 ) -> Reported:
-    documents, every, pairs = len(sources.texts.database), len(found.starts), len(found.copies)
-    listed = parts.listed_copies(found, sources, top)
+    sources, documents, recipe = shown.sources, len(store), store.recipe
     numbers = [(f"{documents:,}", "documents", f"were compared: {_read(counts)}.")]
-    size = write_report(
-        path,
-        f"Copied parts in {_name(sources)}",
-        f"{plural(every, 'document has', 'documents have')} parts of earlier ones, among "
-        f"{documents:,}",
-        [folded(_NUMBERS, *parts.parts_overview(found, numbers))],
-        listed,
-        kinds=parts.KINDS,
-        every=every,
-        none="No document has a part of another one. A smaller least share finds more.",
-        noun="document",
-        orders=parts.ORDERS,
-        **_notes(sources),
-    )
-    missing = len(sources.missing)
-    shown = len(listed), missing, found.unread
-    return Reported(path, counts, documents, every, 0, 0, *shown, size, pairs)
-
-
-def _name(sources: Sources) -> str:
-    paths = sources.texts.files
-    more = f" and {len(paths) - 3:,} more" if len(paths) > 3 else ""
-    return ", ".join(Path(path).name or path for path in paths[:3]) + more
-
-
-def _notes(sources: Sources) -> dict[str, Any]:
-    """Return what a page says at its top of texts that are missing, and at its end."""
-    recipe, missing = sources.texts.database.recipe, len(sources.missing)
+    listed = rendered([partial(shown.listed, number) for number in shown.chosen()])
+    title, subtitle, pictures, more = shown.described(documents, numbers)
+    missing, unread = len(sources.missing), sources.origins.unread
     notes = [sources.origins.unread_note]
     if missing:
         notes.append(
             f"{plural(missing, 'text of these groups is', 'texts of these groups are')} "
             "missing here: the sources don't hold them, or they have changed."
         )
-    return {"notes": notes, "footer": f"Made by fpdb with the recipe {recipe.name} ({recipe.id})."}
+    others = f" and {len(paths) - 3:,} more" if len(paths) > 3 else ""
+    size = write_report(
+        path,
+        f"{title} in {', '.join(Path(each).name or each for each in paths[:3])}{others}",
+        subtitle,
+        [folded(_NUMBERS, *pictures)],
+        listed,
+        every=shown.every,
+        notes=notes,
+        footer=f"Made by fpdb with the recipe {recipe.name} ({recipe.id}).",
+        **more,
+    )
+    found = (documents, shown.every, *shown.copies, len(listed), missing, unread, size)
+    return Reported(path, counts, *found, pairs=shown.pairs)
 
 
 def _read(counts: Ingested) -> str:
@@ -292,31 +266,53 @@ def _read(counts: Ingested) -> str:
     return "; ".join(notes)
 
 
+# The title of a page, its subtitle, its pictures, and what else `write_report` takes.
+_Description = tuple[str, str, Iterator[Markup], dict[str, Any]]
+
+
 class _ChosenGroups:
     """The groups to show, with what the sources say of them."""
+
+    pairs = 0
 
     def __init__(
         self, groups: Groups, texts: Texts[Database | ComparedFiles], kept: Marks | None, top: int
     ) -> None:
-        self.groups = groups
-        self.kept = None if kept is None else kept[groups.ids.astype(int)]
+        self.groups, self.every = groups, len(groups.starts)
+        self.copies = groups.identical, groups.edited
+        self._first = "first" if kept is None else "first that stays"
+        stays = None if kept is None else kept[groups.ids.astype(int)]
         # Edited groups come before groups of copies, and the least similar ones first.
-        self.numbers: list[int] = groups.ordered()[:top].tolist()
-        self.lowest = 1.0
+        self._versions = {
+            group: groups.versions(group, MOST_VERSIONS, stays)
+            for group in groups.ordered()[:top].tolist()
+        }
         wanted: set[int] = set()
-        for group in self.numbers:
-            for rows in self._versions(group):
-                wanted.update(rows[:MOST_NAMED].tolist(), [int(groups.originals[rows[0]])])
+        for rows in chain.from_iterable(self._versions.values()):
+            wanted.update(rows[:MOST_NAMED].tolist(), [int(groups.originals[rows[0]])])
         self.sources = Sources(texts, texts.database.keys_of(groups.ids), groups, wanted)
 
-    def _versions(self, group: int) -> list[Places]:
-        return self.groups.versions(group, MOST_VERSIONS, self.kept)
+    def chosen(self) -> list[int]:
+        """Return the groups in their order."""
+        return list(self._versions)
+
+    def described(self, documents: int, numbers: Sequence[tuple[str, str, str]]) -> _Description:
+        """Return what the page says at its top, once all groups are listed."""
+        limit = self.groups.similarity or 0.0
+        subtitle = f"{plural(self.every, 'group')} among {plural(documents, 'document')}, "
+        more = {
+            "kinds": _KINDS,
+            "none": "No document is a near-duplicate of another one. A smaller similarity finds "
+            "more; copied parts of texts have a report of their own.",
+        }
+        pictures = overview(self.groups, documents, numbers, first=self._first)
+        return "Duplicates", f"{subtitle}with the limit {percent(limit)}", pictures, more
 
     def listed(self, group: int) -> ListedGroup:
         """Return a group, whose texts are compared with that of the kept document."""
         groups, sources = self.groups, self.sources
         found, bodies, titles = [], [], []
-        for rows in self._versions(group):
+        for rows in self._versions[group]:
             row = int(groups.originals[rows[0]])
             found.append(sources.listed(rows.tolist()))
             bodies.append(sources.text(row))
@@ -329,7 +325,6 @@ class _ChosenGroups:
                 lowest = min(lowest, text.pair.share)
         compared = sum(each.pair is not None for each in found)
         least = lowest if compared == every - 1 else min(lowest, float(groups.weakest[group]))
-        self.lowest = min(self.lowest, least)
         size = int(groups.sizes[group])
         return ListedGroup(
             title=titles[0],
@@ -344,3 +339,97 @@ class _ChosenGroups:
             chain=every > 2 and lowest < least_estimate(groups.similarity or 0.0),
             copied=first if every == 1 else None,
         )
+
+
+class _ChosenParts:
+    """The copies to show, of which others have parts, with what the sources say of them."""
+
+    copies = 0, 0
+
+    def __init__(self, parts: Parts, texts: Texts[Database | ComparedFiles], top: int) -> None:
+        self.parts, self._top = parts, top
+        self.sources = Sources(texts, parts.keys, parts, range(len(parts.keys)))
+
+    def chosen(self) -> list[int]:
+        """Return the copies, those with the longest parts first, now that days are known."""
+        parts = self.parts
+        parts.settle()
+        self.every, self.pairs = len(parts.starts), len(parts.copies)
+        order = np.argsort(-parts.words[parts.starts], kind="stable")
+        return list(order[: self._top].tolist())
+
+    def described(self, documents: int, numbers: Sequence[tuple[str, str, str]]) -> _Description:
+        """Return what the page says at its top."""
+        copies = plural(self.every, "document has", "documents have")
+        subtitle = f"{copies} parts of earlier ones, among {documents:,}"
+        more = {
+            "kinds": _PART_KINDS,
+            "none": "No document has a part of another one. A smaller least share finds more.",
+            "noun": "document",
+            "orders": _PART_ORDERS,
+        }
+        return "Copied parts", subtitle, _parts_overview(self.parts, numbers), more
+
+    def listed(self, place: int) -> ListedGroup:
+        """Return a copy with its sources, of which each has something that those before haven't."""
+        parts, sources = self.parts, self.sources
+        start, end = np.append(parts.starts, len(parts.copies))[place : place + 2].tolist()
+        row, recipe = int(parts.copies[start]), sources.texts.database.recipe
+        text, texts, coloured = sources.text(row), [sources.listed([row])], ColouredText()
+        for source in parts.sources[start:end].tolist():
+            if coloured.complete:
+                break
+            other = sources.text(source)
+            shared = None if text is None or other is None else SharedTexts(recipe, text, other)
+            if shared is not None and coloured.add(shared):
+                texts.append(sources.listed([source]))
+                texts[-1].pair = shared
+        if not coloured.sources:  # as the texts aren't there
+            texts.append(sources.listed([int(parts.sources[start])]))
+        share = coloured.share or float(parts.shares[place])
+        count = end - start
+        said = [plural(count, "source"), *(each.size for each in coloured.sources[:1])]
+        return ListedGroup(
+            title=sources.title(row),
+            kind="whole" if share >= _WHOLE else "part",
+            label=", ".join(said),
+            documents=count,
+            least=share,
+            texts=texts,
+            exact=bool(coloured.sources),
+            more=count - len(texts) + 1,
+            coloured=coloured,
+            names=("Has parts of others", "Source"),
+        )
+
+
+def _parts_overview(parts: Parts, numbers: Sequence[tuple[str, str, str]]) -> Iterator[Markup]:
+    """Yield numbers and pictures of copied parts, and whose parts hosts have."""
+    whole = int(np.count_nonzero(parts.shares >= _WHOLE))
+    first = "by the date, or else as it was read" if parts.dated.any() else "as it was read"
+    yield cards(
+        [
+            *numbers,
+            (f"{len(parts.starts):,}", "copies", "have a part of an earlier document."),
+            (f"{whole:,}", "whole copies", f"have at least {percent(_WHOLE)} of one source."),
+            (f"{len(np.unique(parts.sources)):,}", "sources", "have a part that is in a copy."),
+            (f"{len(parts.copies):,}", "pairs", "of a copy and a source."),
+        ]
+    )
+    said = (
+        f"The earlier document of a pair, {first}, is taken for the source. Passages of 28 words "
+        "or 30 Chinese characters are always found, and shorter ones often; equal words count, "
+        "and no paraphrase."
+    )
+    yield element("p", said, class_="soft")
+    shares = np.bincount((parts.shares * 10).astype(int), minlength=11)
+    shares[9] += shares[10]
+    rows = [(f"{10 * n}–{10 * n + 10}", int(count)) for n, count in enumerate(shares[:10])]
+    said = "How much of each copy is in its largest source, estimated."
+    found = [bars("Copies by share, in percent", said, rows, "copies")]
+    copies = parts.copies[parts.starts]
+    if dated := parts.by_day(copies):
+        found.append(by_day("When copies appeared", "Copies with a date.", dated, "copies"))
+    yield element("section", *found, class_="figures")
+    hosts = parts.by_host(parts.sources, parts.copies, parts.words)
+    yield from by_host(hosts, "A copy with several sources counts for each of these.", words=True)

@@ -1,7 +1,12 @@
-"""Where the metadata of a document have its title, date, host and link."""
+"""The titles, dates, hosts and links of documents, which their metadata have."""
 
+import contextlib
+import re
 from collections.abc import Mapping
+from datetime import UTC, date, datetime
+from email.utils import parsedate
 from typing import Any, NamedTuple, Self
+from urllib.parse import urlsplit
 
 from fpdb.io.records import Reading
 
@@ -14,6 +19,10 @@ _USUAL = {
     "host": ("host", "site", "source", "来源", "媒体", "网站"),
     "url": ("url", "link", "href", "链接", "网址"),
 }
+_DATE = re.compile(r"\s*(\d{4})(?:(\d\d)(\d\d)\b|\D{1,2}(\d{1,2})\D{1,2}(\d{1,2}))")
+_FIRST_YEAR, _LAST_YEAR = 1000, 2999
+_MILLISECONDS = 1e11
+_LONGEST_HOST = 253
 
 
 class ShownFields(NamedTuple):
@@ -50,3 +59,33 @@ class ShownFields(NamedTuple):
         """Return the title, or nothing."""
         found = self.value("title", meta)
         return found if isinstance(found, str) else ""
+
+    def note(self, meta: object) -> str:
+        """Return the day and the host, as far as they are known."""
+        day, host = parse_day(self.value("date", meta)), host_of(self.value("host", meta))
+        return ", ".join(filter(None, [f"{day or ''}", host]))
+
+
+def parse_day(value: object) -> date | None:
+    """Return the day of a date in one of the usual forms, or None."""
+    found: date | None = None
+    with contextlib.suppress(ValueError, OverflowError, OSError, TypeError, IndexError):
+        if isinstance(value, date):
+            found = value.date() if isinstance(value, datetime) else value
+        elif isinstance(value, str) and (match := _DATE.match(value)):
+            year, month, day, month_apart, day_apart = match.groups()
+            found = date(int(year), int(month or month_apart), int(day or day_apart))
+        elif isinstance(value, str) and not value.strip().isdecimal():
+            found = date(*(parsedate(value.partition(".")[0] + " +0000") or ())[:3])
+        elif isinstance(value, int | float | str):
+            seconds = float(value) / (1000 if float(value) > _MILLISECONDS else 1)
+            found = datetime.fromtimestamp(seconds, UTC).date()
+    return found if found and _FIRST_YEAR <= found.year <= _LAST_YEAR else None
+
+
+def host_of(value: object) -> str:
+    """Return the host of a URL, or the name of one as it is."""
+    name = "" if value is None else str(value).strip()
+    with contextlib.suppress(ValueError):
+        name = (urlsplit(name).hostname or name) if "://" in name else name
+    return name[:_LONGEST_HOST]

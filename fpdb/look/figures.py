@@ -130,22 +130,16 @@ def bars(title: str, sentence: str, rows: Sequence[tuple[str, int]], unit: str) 
     largest = max((count for _, count in rows), default=0) or 1
     step = _WIDTH / max(len(rows), 1)
     # Labels that don't fit beside each other, or into the picture, are left out; the table has all.
-    every = -(-max((len(label) for label, _ in rows), default=1) * 9 // max(int(step), 1)) or 1
-    within = [
-        number
-        for number, (label, _) in enumerate(rows)
-        if abs((number + 0.5) * step - _WIDTH / 2) + len(label) * 3.75 < _WIDTH / 2 + 4
-    ]
-    labelled = set(within[::every])
+    every = int(max((len(label) for label, _ in rows), default=1) * 9 / step) + 1
     counted = len(f"{largest:,}") * 8 < step
     drawn: list[str] = []
     for number, (label, count) in enumerate(rows):
         height = max(count / largest * _HEIGHT, 2 if count else 0)
         left, middle = (f"{(number + share) * step:.1f}" for share in (0.08, 0.5))
-        shape = {"width": f"{step * 0.84:.1f}", "height": f"{height:.1f}", "rx": min(2, height)}
+        shape = {"width": f"{step * 0.84:.1f}", "height": f"{height:.1f}", "rx": 2}
         said = element("title", f"{label}: {count:,} {unit}")
         drawn.append(element("rect", said, x=left, y=f"{_HEIGHT + 18 - height:.1f}", **shape))
-        if number in labelled:
+        if number % every == (every - 1) // 2 and every // 2 <= len(rows) - number:
             drawn.append(element("text", label, x=middle, y=_HEIGHT + 34, class_="label"))
         if count and counted:
             y = f"{_HEIGHT + 13 - height:.1f}"
@@ -156,7 +150,7 @@ def bars(title: str, sentence: str, rows: Sequence[tuple[str, int]], unit: str) 
         element("title", f"{title}. {summary}"),
         *drawn,
         element("path", d=f"M0 {_HEIGHT + 18.5}H{_WIDTH}"),
-        viewBox=f"0 0 {_WIDTH} {_HEIGHT + 42}",
+        viewBox=f"-20 0 {_WIDTH + 40} {_HEIGHT + 42}",
         role="img",
         class_="bars",
     )

@@ -7,12 +7,23 @@ from datetime import date
 
 from fpdb.arrays import Places
 from fpdb.errors import DocumentNotFoundError
-from fpdb.look.groups import NO_DAY, Groups, host_of, parse_day
+from fpdb.look.groups import NO_DAY, Groups
 from fpdb.look.listing import heading
 from fpdb.look.page import choice, entry, keyboard, messages, percent, plural
-from fpdb.look.pair import ComparedSide, excerpt
-from fpdb.look.stored import delete_button, listed_documents, stored_pair
-from fpdb.look.visit import ROWS, ServedPage, Visit, address, button, hidden, key_link, link
+from fpdb.look.pair import excerpt
+from fpdb.look.visit import (
+    ROWS,
+    ServedPage,
+    Visit,
+    address,
+    button,
+    delete_button,
+    hidden,
+    key_link,
+    link,
+    listed_documents,
+    stored_pair,
+)
 from fpdb.markup import Markup, element
 from fpdb.models import Document
 
@@ -41,7 +52,7 @@ EXCERPT = 5_000
 _OPENED, _MOST_TEXTS = 10, 10
 # Documents of a table for Excel.
 _SAVED, _SIGNS = 50_000, ("=", "+", "-", "@")
-_HEADS = ("group", "percent", "size", "title", "key", "date", "host", "link")
+_HEADS = ("group", "percent", "size", "title", "key", "date and host", "link")
 
 
 def groups_page(visit: Visit) -> ServedPage:
@@ -140,8 +151,7 @@ def _weakest(visit: Visit, groups: Groups, group: int) -> tuple[Sequence[Documen
     if groups.similarity is None or len(pair) != 2:
         return (), ""
     first, second = pair
-    side = ComparedSide(Markup(), visit.text(first), None, first.sketch)
-    return pair, visit.shares(side, [second])[0]
+    return pair, visit.shares(first, [second])[0]
 
 
 def _texts(visit: Visit, shown: Sequence[Document], **place: object) -> Iterator[Markup]:
@@ -149,9 +159,9 @@ def _texts(visit: Visit, shown: Sequence[Document], **place: object) -> Iterator
     if len(shown) > 1:
         yield from stored_pair(visit, shown[0], shown[1], **place)
     elif shown:
-        side = visit.side(shown[0])
-        yield element("p", side.note, class_="soft")
-        yield from excerpt(side.text, EXCERPT)
+        text, note = visit.text(shown[0])
+        yield element("p", note, class_="soft")
+        yield from excerpt(text, EXCERPT)
 
 
 def group_page(visit: Visit) -> ServedPage:
@@ -211,7 +221,7 @@ def _tabs(
 ) -> Iterator[Markup]:
     """Return links to all texts of a group but the one that is shown."""
     first, *others = versions
-    shares = visit.shares(visit.side(first), others)
+    shares = visit.shares(first, others)
     said = "Compare the first text with"
     parts = [element("span", said, class_="soft")]
     keys = {shown + 1: "n", shown - 1: "p"}
@@ -256,13 +266,10 @@ def groups_table(visit: Visit) -> ServedPage:
         head = number, f"{groups.weakest[group] * 100:.1f}", int(groups.sizes[group])
         for each in visit.documents(visit.database.keys_of(groups.ids[rows].tolist())):
             meta = each.meta
-            host = host_of(fields.value("host", meta))
-            named = fields.title_of(meta), each.key, parse_day(fields.value("date", meta)), host
-            cells = ["" if cell is None else str(cell) for cell in (*named, fields.link(meta))]
+            named = fields.title_of(meta), str(each.key), fields.note(meta), fields.link(meta)
             # Excel takes a text with such a sign for a formula.
-            writer.writerow(
-                (*head, *(f"'{cell}" if cell[:1] in _SIGNS else cell for cell in cells))
-            )
+            cells = (f"'{cell}" if cell[:1] in _SIGNS else cell for cell in named)
+            writer.writerow((*head, *cells))
         if not left:
             break
     headers = {

@@ -1,14 +1,11 @@
-"""All groups at one moment, in columns: their documents, texts, similarity, days and hosts."""
+"""Groups of documents, and pairs with copied parts, in columns: texts, similarity, days, hosts."""
 
-import contextlib
-import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from datetime import UTC, date, datetime
-from email.utils import parsedate
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
 from functools import cached_property
+from itertools import islice
 from typing import Any
-from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +13,14 @@ from numpy.typing import NDArray
 from fpdb.arrays import Marks, Places, run_starts
 from fpdb.documents.similarity import Shares
 from fpdb.joins import Clustering
+from fpdb.joins.columns import GrowingColumn, Room
+from fpdb.look.fields import host_of, parse_day
+from fpdb.models import Key, PartPair
 
 NO_DAY = np.iinfo(np.int32).max
-_DATE = re.compile(r"\s*(\d{4})(?:(\d\d)(\d\d)\b|\D{1,2}(\d{1,2})\D{1,2}(\d{1,2}))")
-_FIRST_YEAR, _LAST_YEAR = 1000, 2999
-_MILLISECONDS = 1e11
-_LONGEST_HOST = 253
 _SHOWN = 60
+# Pairs with copied parts that are read at once.
+_READ = 1 << 12
 
 # Two hosts, the number of documents or pairs, and of their words; once with the earlier host first.
 HostPairs = tuple[Sequence[tuple[str, str, int, int]], Sequence[tuple[str, str, int, int]]]
@@ -231,34 +229,49 @@ class Groups(Origins):
         return sources[later], order[later]
 
 
+class Parts(Origins):
+    """Pairs of documents of which a copy has a part of a source, in columns that may be in files.
+
+    Documents have rows, by their `keys`. The source is the earlier one by its day, or else the one
+    that was stored first. Pairs are in the order of the copies and of the words that both have.
+    """
+
+    def __init__(self, found: Iterable[PartPair], room: Room) -> None:
+        rows: dict[Key, int] = {}
+        self._rows = GrowingColumn(room, np.int64, 2)
+        self._words = GrowingColumn(room, np.int64)
+        self._shares = GrowingColumn(room, np.float64, 2)
+        pairs = iter(found)
+        while some := list(islice(pairs, _READ)):
+            keys = ((each.key, each.other) for each in some)
+            ends = [[rows.setdefault(key, len(rows)) for key in both] for both in keys]
+            self._rows.add(np.array(ends))
+            self._words.add(np.array([each.words for each in some]))
+            self._shares.add(np.array([[each.share, each.other_share] for each in some]))
+        self.keys = list(rows)
+        super().__init__(len(rows))
+
+    def settle(self) -> None:
+        """Find the source and the copy of each pair, once days are known."""
+        first, second = self._rows.values.T
+        # A day that isn't known is after all others, and says nothing.
+        later = (self.days[first] > self.days[second]) & self.dated[first]
+        sources, copies = np.where(later, second, first), np.where(later, first, second)
+        order = np.lexsort((sources, self.days[sources], -self._words.values, copies))
+        # Their rows, where the pairs of each copy begin, and the words that both have, about.
+        self.sources: Places = sources[order]
+        self.copies: Places = copies[order]
+        self.starts = run_starts(self.copies)
+        self.words: Places = self._words.values[order]
+        # The largest share of each copy that one source has, about.
+        own = self._rows.values[order, 1] == self.copies
+        shares = np.where(own, *self._shares.values[order].T[::-1])
+        self.shares = np.maximum.reduceat(shares, self.starts) if len(shares) else shares
+
+
 def _limit(text: str) -> int | None:
     """Return a limit that is a whole number or a date."""
     if text.isdecimal() and len(text) < 9:
         return int(text)
     day = parse_day(text)
     return day.toordinal() if day else None
-
-
-def parse_day(value: object) -> date | None:
-    """Return the day of a date in one of the usual forms, or None."""
-    found: date | None = None
-    with contextlib.suppress(ValueError, OverflowError, OSError, TypeError, IndexError):
-        if isinstance(value, date):
-            found = value.date() if isinstance(value, datetime) else value
-        elif isinstance(value, str) and (match := _DATE.match(value)):
-            year, month, day, month_apart, day_apart = match.groups()
-            found = date(int(year), int(month or month_apart), int(day or day_apart))
-        elif isinstance(value, str) and not value.strip().isdecimal():
-            found = date(*(parsedate(value.partition(".")[0] + " +0000") or ())[:3])
-        elif isinstance(value, int | float | str):
-            seconds = float(value) / (1000 if float(value) > _MILLISECONDS else 1)
-            found = datetime.fromtimestamp(seconds, UTC).date()
-    return found if found and _FIRST_YEAR <= found.year <= _LAST_YEAR else None
-
-
-def host_of(value: object) -> str:
-    """Return the host of a URL, or the name of one as it is."""
-    name = "" if value is None else str(value).strip()
-    with contextlib.suppress(ValueError):
-        name = (urlsplit(name).hostname or name) if "://" in name else name
-    return name[:_LONGEST_HOST]

@@ -1,17 +1,37 @@
-"""The groups of a report as HTML, at most what a file of 5 MB holds."""
+"""A report: a page with groups that its program sorts, at most what a file of 5 MB holds."""
 
+import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from fpdb.look.page import facts, folded, language_of, percent, plural
+from fpdb.look.page import (
+    choice,
+    entry,
+    keyboard,
+    language_of,
+    page_policy,
+    percent,
+    plural,
+    program_of,
+    whole_page,
+)
 from fpdb.look.pair import ColouredText, ComparedTexts, SharedTexts, excerpt
 from fpdb.markup import Markup, element
+from fpdb.scratch import draft_file
 
 MOST_BYTES = 5_000_000
 # Of these, the page without its groups, and a group that leaves its room to others.
 _FRAME, _LARGE = 200_000, 1_000_000
+_ORDERS = {
+    "given": "least similar first",
+    "similar": "most similar first",
+    "large": "largest first",
+    "title": "by title",
+}
+_JUDGED = "; s, d and u: same, different, unsure, and the same key again takes it back"
 _LONGEST_KEY = 1_000
 _EXCERPT = 1_500
 
@@ -26,14 +46,13 @@ class ListedDocument(NamedTuple):
 
 @dataclass
 class ListedText:
-    """A text of a group: some of its documents, how many have it, and where the first was read.
+    """A text of a group: some of its documents, and how many have it.
 
     `pair` compares it with the first text of the group, if both are there.
     """
 
     named: list[ListedDocument]
     documents: int = 1
-    source: str = ""
     pair: ComparedTexts | SharedTexts | None = None
 
 
@@ -66,26 +85,23 @@ def rendered(groups: Sequence[Callable[[], ListedGroup]]) -> list[Markup]:
 
     Documents with sources stay in their order.
 
-    They are made one by one, so that few texts are in memory; and all are without long equal
-    passages, if they would be too large with these.
+    They are made one by one, so that few texts are in memory; and those that need more than their
+    part of the room are without long equal passages.
     """
-    whole, cut = list[Markup](), list[Markup]()
-    ranks: list[tuple[int, float]] = []
-    room = left = MOST_BYTES - _FRAME
-    for make in groups:
+    found: list[tuple[tuple[int, float], Markup]] = []
+    room = MOST_BYTES - _FRAME
+    for left, make in zip(range(len(groups), 0, -1), groups, strict=True):
         group = make()
-        if room >= 0:
-            whole.append(_render(group, whole=True))
-            room -= _size(whole[-1])
-        html = _render(group, whole=False)
+        html = _render(group, whole=True)
+        if _size(html) * left > room:
+            html = _render(group, whole=False)
         size = _size(html)
-        if size <= left:
-            left -= size
-            cut.append(html)
-            ranks.append((0, 0.0) if group.coloured else (group.kind == "identical", group.least))
+        if size <= room:
+            room -= size
+            rank = (0, 0.0) if group.coloured else (group.kind == "identical", group.least)
+            found.append((rank, html))
         elif size < _LARGE:
             break
-    found = zip(ranks, whole if room >= 0 else cut, strict=True)
     return [html for _, html in sorted(found, key=lambda each: each[0])]
 
 
@@ -147,14 +163,11 @@ def _body(group: ListedGroup, *, whole: bool) -> Iterator[Markup]:
     for number, each in enumerate(others, 1):
         content = [_MISSING]
         if pair := each.pair:
-            sources = [text.source[-_LONGEST_KEY:] for text in (first, each) if text.source]
-            details = {**pair.facts, "read at": ", ".join(sources)}
             rows = pair.drawn(whole=whole, both=False)
             style = "texts shared" if group.coloured else "texts"
             content = [
                 element("p", *pair.sentence, class_="facts"),
                 element("div", *rows, class_=style, data_lang=pair.languages[1]),
-                folded("Details", facts(details)),
             ]
         yield element("section", *content, data_text=number)
     if group.copied is not None:
@@ -193,3 +206,104 @@ def _names(role: str, text: ListedText, **more: object) -> Markup:
 
 
 _MISSING = element("p", "The texts weren't found in the sources, or have changed.", class_="warn")
+
+
+def write_report(
+    output: str | os.PathLike[str],
+    title: str,
+    subtitle: str,
+    top: Iterable[Markup],
+    groups: Sequence[Markup],
+    *,
+    kinds: Mapping[str, str],
+    every: int,
+    none: str,
+    noun: str = "group",
+    orders: Mapping[str, str] = _ORDERS,
+    notes: Iterable[str] = (),
+    footer: str = "",
+) -> int:
+    """Write a page with content at its top and groups as they are rendered; return its bytes.
+
+    `kinds` are the kinds of groups, with the words for them, of which "open" are those without a
+    verdict, if they can have one. `every` counts also the groups that aren't there, and if there is
+    none, the page says `none`. With other `orders`, the given one is described otherwise.
+    """
+    program = program_of("page.js")
+    part = f"This page shows {len(groups):,} of {plural(every, noun)}."
+    counted = none if not every else part if len(groups) < every else ""
+    page = whole_page(
+        title,
+        element("header", element("h1", title), element("p", subtitle)),
+        element(
+            "main",
+            *top,
+            element("h2", f"{noun.capitalize()}s", id="groups"),
+            *(element("p", said, class_="note") for said in (counted, *notes) if said),
+            *([_sortable(groups, noun, kinds, orders)] if groups else []),
+        ),
+        element("footer", element("p", footer)),
+        element("script", Markup(program)),
+        policy=f"{page_policy(program)}; form-action 'none'",
+    )
+    with draft_file(output) as file:
+        return file.write(page)
+
+
+def _sortable(
+    groups: Sequence[Markup],
+    noun: str,
+    kinds: Mapping[str, str],
+    orders: Mapping[str, str],
+) -> Markup:
+    """Return a list of groups with what the program of the page needs."""
+    search, judged = "Search keys and titles", "open" in kinds
+    measure, limits = "similarity" if judged else "share", {"min": 0, "max": 100}
+    low, high = f"Least {measure} in percent", f"Largest {measure} in percent"
+    tools = [
+        entry("", "search", "", "search", placeholder=search, aria_label=search),
+        choice("Show", "kind", "", {"": "all", **kinds}),
+        entry(measure.capitalize(), "from", 0, "number", **limits, aria_label=low),
+        entry("to", "to", 100, "number", **limits, aria_label=high),
+        choice("Sort", "order", "given", orders),
+        *([_button("Save verdicts", id="save")] if judged else []),
+        _button("Save as CSV", id="csv"),
+        _button("Open all", id="every"),
+        element("span", class_="total", role="status"),
+    ]
+    return element(
+        "div",
+        element("noscript", element("p", f"The {noun}s are opened by a script of this page.")),
+        element("div", *tools, class_="tools"),
+        keyboard(_JUDGED if judged else ""),
+        element("div", *groups, id="list"),
+        element(
+            "p",
+            element("span", f"No {noun} fits: try fewer words, or wider limits."),
+            " ",
+            _button(f"Show all {noun}s"),
+            id="none",
+            hidden="",
+        ),
+        element("template", *_bar(noun, judged=judged), id="verdict"),
+        id="app",
+        data_name=hashlib.sha256("".join(groups).encode("utf-8", "replace")).hexdigest()[:16],
+        data_noun=noun,
+    )
+
+
+def _bar(noun: str, *, judged: bool) -> list[Markup]:
+    """Return the bar above each pair; the program of the page copies it."""
+    verdicts = ("same", "different", "unsure") if judged else ()
+    return [
+        element("span", class_="soft"),
+        *(_button(word.capitalize(), data_verdict=word) for word in verdicts),
+        element("span", class_="spread"),
+        _button("Show all", data_view="fold"),
+        _button("Side by side", data_view="beside"),
+        _button(f"Print this {noun}", data_view="print"),
+    ]
+
+
+def _button(text: str, **attributes: object) -> Markup:
+    return element("button", text, type="button", **attributes)

@@ -1,4 +1,4 @@
-"""A page: its frame, its style, the list of groups that its program sorts, and words for numbers.
+"""A page: its frame, its style, its controls, and words for numbers.
 
 The texts of documents are escaped. A policy in the page lets nothing run but its own program, and
 nothing be fetched.
@@ -8,14 +8,12 @@ import base64
 import hashlib
 import importlib.resources
 import json
-import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
 from fpdb.markup import Markup, element
-from fpdb.scratch import draft_file
 
 _SCRIPTS = {
     "ja": re.compile("[\u3040-\u30ff]"),
@@ -24,17 +22,10 @@ _SCRIPTS = {
 }
 _LOOKED_AT = 2000
 _TITLE_LENGTH = 120
-_ORDERS = {
-    "given": "least similar first",
-    "similar": "most similar first",
-    "large": "largest first",
-    "title": "by title",
-}
 _KEYS = (
     "j and k: the next and the previous group; o: open or close it; n and p: the next and the "
     "previous text in it{}; /: search."
 )
-_JUDGED = "; s, d and u: same, different, unsure, and the same key again takes it back"
 
 
 def language_of(text: str) -> str | None:
@@ -105,118 +96,6 @@ def cards(given: Iterable[tuple[str, str, str]]) -> Markup:
         head = element("p", element("b", number), " ", element("span", name), class_="number")
         found.append(element("div", head, element("p", sentence), class_="card"))
     return element("section", *found, class_="cards")
-
-
-def write_report(
-    output: str | os.PathLike[str],
-    title: str,
-    subtitle: str,
-    top: Iterable[Markup],
-    groups: Sequence[Markup],
-    *,
-    kinds: Mapping[str, str],
-    every: int,
-    none: str,
-    noun: str = "group",
-    orders: Mapping[str, str] = _ORDERS,
-    least: float = 0.0,
-    notes: Iterable[str] = (),
-    footer: str = "",
-) -> int:
-    """Write a page with content at its top and groups as they are rendered; return its bytes.
-
-    `kinds` are the kinds of groups, with the words for them, of which "open" are those without a
-    verdict, if they can have one. `every` counts also the groups that aren't there, and if there is
-    none, the page says `none`. With other `orders`, the given one is described otherwise.
-    """
-    program = program_of("page.js")
-    part = f"This page shows {len(groups):,} of {plural(every, noun)}."
-    counted = none if not every else part if len(groups) < every else ""
-    page = whole_page(
-        title,
-        element("header", element("h1", title), element("p", subtitle)),
-        element(
-            "main",
-            *top,
-            element("h2", f"{noun.capitalize()}s", id="groups"),
-            *(element("p", said, class_="note") for said in (counted, *notes) if said),
-            *([_sortable(groups, noun, kinds, orders, least)] if groups else []),
-        ),
-        element("footer", element("p", footer)),
-        element("script", Markup(program)),
-        policy=f"{page_policy(program)}; form-action 'none'",
-    )
-    with draft_file(output) as file:
-        return file.write(page)
-
-
-def _sortable(
-    groups: Sequence[Markup],
-    noun: str,
-    kinds: Mapping[str, str],
-    orders: Mapping[str, str],
-    least: float,
-) -> Markup:
-    """Return a list of groups with what the program of the page needs."""
-    search, lowest = "Search keys and titles", int(least * 100)
-    judged = "open" in kinds
-    measure = "similarity" if judged else "share"
-    low, high = f"Least {measure} in percent", f"Largest {measure} in percent"
-    tools = [
-        entry("", "search", "", "search", placeholder=search, aria_label=search),
-        choice("Show", "kind", "", {"": "all", **kinds}),
-        entry(
-            "Similarity" if judged else "Share",
-            "from",
-            lowest,
-            "number",
-            min=0,
-            max=100,
-            aria_label=low,
-        ),
-        entry("to", "to", 100, "number", min=0, max=100, aria_label=high),
-        choice("Sort", "order", "given", orders),
-        *([_button("Save verdicts", id="save")] if judged else []),
-        _button("Save as CSV", id="csv"),
-        _button("Open all", id="every"),
-        element("span", class_="total", role="status"),
-    ]
-    return element(
-        "div",
-        element("noscript", element("p", f"The {noun}s are opened by a script of this page.")),
-        element("div", *tools, class_="tools"),
-        keyboard(_JUDGED if judged else ""),
-        element("div", *groups, id="list"),
-        element(
-            "p",
-            element("span", f"No {noun} fits: try fewer words, or wider limits."),
-            " ",
-            _button(f"Show all {noun}s"),
-            id="none",
-            hidden="",
-        ),
-        element("template", *_bar(noun, judged=judged), id="verdict"),
-        id="app",
-        data_name=hashlib.sha256("".join(groups).encode("utf-8", "replace")).hexdigest()[:16],
-        data_noun=noun,
-    )
-
-
-def _bar(noun: str, *, judged: bool) -> list[Markup]:
-    """Return the bar above each pair; the program of the page copies it."""
-    verdicts = ("same", "different", "unsure") if judged else ()
-    return [
-        element("span", class_="soft"),
-        *(_button(word.capitalize(), data_verdict=word) for word in verdicts),
-        element("span", class_="spread"),
-        _button("Show all", data_view="fold"),
-        _button("Side by side", data_view="beside"),
-        _button(f"Print this {noun}", data_view="print"),
-    ]
-
-
-def _button(text: str, **attributes: object) -> Markup:
-    return element("button", text, type="button", **attributes)
 
 
 def whole_page(title: str, *content: Markup, policy: str = "") -> bytes:

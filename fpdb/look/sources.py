@@ -1,36 +1,239 @@
-"""What the sources of a report say of its documents: their names, texts, days and hosts."""
+"""The sources of documents: files, compared as columns, and the texts, titles, days and hosts.
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
-from datetime import date
+A database doesn't keep texts: they are in files, or where a crawler has them.
+"""
+
+import contextlib
+import os
+import sqlite3
+import zlib
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from itertools import chain
-from typing import NamedTuple
+from pathlib import Path
+from typing import Generic, TypeVar
+from urllib.parse import quote, urlsplit, urlunsplit
 
+import numpy as np
+
+from fpdb.arrays import Column, Places
 from fpdb.database import Database
-from fpdb.errors import InputError
-from fpdb.io.files import meter_of, read_parts, with_all_fields
-from fpdb.io.records import Record
-from fpdb.look.compared import ComparedFiles
+from fpdb.documents import layout
+from fpdb.documents.prepare import Preparer
+from fpdb.errors import FpdbError, InputError
+from fpdb.fingerprint import Recipe
+from fpdb.flow import Flow, Ingested, parse_key
+from fpdb.io.files import meter_of, read_parts, read_records, with_all_fields
+from fpdb.io.html import html_text, is_html
+from fpdb.io.records import Reading, Record
+from fpdb.joins import Clustering
+from fpdb.joins.clusters import clustering_of
+from fpdb.joins.columns import GrowingColumn, GrowingTexts, Room, TextColumns
+from fpdb.joins.pairs import TextsInColumns
 from fpdb.look.fields import ShownFields
-from fpdb.look.groups import NO_DAY, Origins
+from fpdb.look.groups import Origins
 from fpdb.look.listing import ListedDocument, ListedText
 from fpdb.look.page import first_line
-from fpdb.look.texts import Texts
-from fpdb.models import Key
+from fpdb.models import Document, Key
+from fpdb.scratch import new_file
+from fpdb.storage.format import Stored
+from fpdb.tables.bits import to_ints
 from fpdb.threads import mapped
 
+_SECONDS = 2.0
+_FIELD = "{key}"
 # The copies of a text that are named.
 MOST_NAMED = 20
 
 
-class _SourceNames(NamedTuple):
-    """What the sources say of a document that is shown."""
+class ComparedFiles:
+    """Documents under the numbers of their records, in the order of reading."""
 
-    key: str
-    source: str
-    title: str
-    url: str
+    keys = "integer"
+
+    def __init__(self, room: Room, recipe: str | Recipe, similarity: float | None) -> None:
+        self.recipe, header = layout.header_for(
+            recipe, similarity=similarity or "recipe", keys=self.keys
+        )
+        self.similarity = header.get("similarity")
+        self._preparer = Preparer(header, *layout.layout(header), self.recipe)
+        self._bits = self._preparer.index.plan.bits
+        self._texts = GrowingTexts(room, self._bits)
+        self._numbers = GrowingColumn(room, np.int64)
+
+    def fill(self, flow: Flow[Ingested], paths: Sequence[str]) -> None:
+        """Read the documents of files, and count them."""
+        for numbers, found in numbered_texts(flow, paths, self._preparer):
+            self._numbers.add(numbers)
+            self._texts.add(TextColumns.of(found, self._bits))
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def clustering(self, *, similarity: float | None = None) -> Clustering:
+        """Find all clusters, as a database does."""
+        bands = self._preparer.index.bands
+        least = similarity or self.similarity
+        if bands is None or least is None:
+            raise ValueError("clusters of texts have a similarity")
+        texts = self._texts.all
+        [usable] = (~texts.short).nonzero()
+        found = clustering_of(TextsInColumns(texts.side, bands.shape, usable), least)
+        return replace(
+            found, ids=self._numbers.values[found.ids.astype(np.int64)].astype(np.uint64)
+        )
+
+    def keys_of(self, ids: Column) -> list[Key | None]:
+        """Return the keys of documents."""
+        return list(ids.tolist())
+
+    def get(self, key: Key) -> Document | None:
+        """Return a document with its fingerprint and digest, without its text."""
+        place = int(np.searchsorted(self._numbers.values, key))
+        side = self._texts.all[place : place + 1].side
+        [fingerprint] = to_ints(side.fingerprints)
+        return Document(key, fingerprint=fingerprint, digest=side.digests.tobytes())
+
+
+def numbered_texts(
+    flow: Flow[Ingested], paths: Sequence[str], preparer: Preparer
+) -> Iterator[tuple[Places, list[Stored]]]:
+    """Yield the documents of files with the numbers of their records, and count them."""
+    first = 0
+    preparer = preparer.adapted(flow.reading.max_bytes)
+    for found in flow.prepared(flow.parts(paths), preparer, texts_only=True):
+        good = [isinstance(each, Record) for each in found.records]
+        short = sum(each.fingerprint is None for each in found.documents)
+        flow.counts.tally("short", short)
+        flow.counts.tally("added", len(found.documents) - short)
+        yield first + np.flatnonzero(good), found.documents
+        first += len(good)
+        flow.show()
+
+
+D = TypeVar("D", bound=Database | ComparedFiles)
+
+
+@dataclass
+class Texts(Generic[D]):
+    """Looks texts up by the keys of documents: at a URL, or in a file with all of them.
+
+    It is a file of SQLite with compressed texts by their names, of which a name may have several.
+    `packed` says whether it is complete.
+    """
+
+    database: D
+    reading: Reading
+    path: Path
+    files: Sequence[str] = ()
+    address: str = ""
+    packed: bool = False
+
+    @contextlib.contextmanager
+    def written(self) -> Iterator[Callable[[Key, str], None]]:
+        """Make the file; the block gets a function that adds the text of a key."""
+        self.path.unlink(missing_ok=True)  # of a try that failed
+        os.close(new_file(self.path))
+        with contextlib.closing(sqlite3.connect(self.path)) as file:
+            file.execute("PRAGMA journal_mode = OFF")
+            file.execute("CREATE TABLE texts (name BLOB, text BLOB)")
+
+            def add(key: Key, text: str) -> None:
+                row = _bytes(str(key)), zlib.compress(_bytes(text), 1)
+                file.execute("INSERT INTO texts VALUES (?, ?)", row)
+
+            yield add
+            file.execute("CREATE INDEX names ON texts (name)")
+            file.commit()
+        self.packed = True
+
+    def pack(self) -> Iterator[int]:
+        """Bring the texts of all files into one, and yield their numbers."""
+        if self.packed or not self.files:
+            return
+        with self.written() as add:
+            found = chain.from_iterable(read_records(path, self.reading) for path in self.files)
+            for number, record in enumerate(found):
+                yield number
+                if isinstance(record, Record) and (key := self.key_of(record)) is not None:
+                    add(key, record.text or "")
+
+    def key_of(self, record: Record) -> Key | None:
+        """Return the key of a document that a record would be, if it has one."""
+        with contextlib.suppress(InputError):
+            return None if record.key is None else parse_key(record.key, self.database.keys)
+        return None
+
+    def of(self, document: Document) -> tuple[str | None, str]:
+        """Return the text of a document, or None, and a note on it."""
+        if not self.address and not self.files:
+            return None, "No texts were given: fpdb doesn't store them."
+        if not self.address and not self.packed:
+            return None, "The texts are still being read."
+        try:
+            if self.files:
+                with self.opened() as stored:
+                    found = stored(document.key)
+            else:
+                found = self._fetched(document)
+        except (OSError, ValueError, HTTPException, FpdbError) as error:
+            return None, f"The text can't be read: {error}"
+        short, digest = document.short, document.digest
+        for text in found:
+            if digest is None or digest == self.database.recipe.digest(text, short=short):
+                return text, ""
+        if found:
+            return found[0], "The text has changed since it was stored."
+        return None, "The text isn't there."
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Callable[[Key], list[str]]]:
+        """Open the file; the block gets a function that returns the texts of a key, last first."""
+        query = "SELECT text FROM texts WHERE name = ? ORDER BY rowid DESC"
+        with contextlib.closing(sqlite3.connect(self.path)) as file:
+
+            def stored(key: Key) -> list[str]:
+                rows = file.execute(query, [_bytes(str(key))])
+                return [zlib.decompress(row[0]).decode("utf-8", "surrogatepass") for row in rows]
+
+            yield stored
+
+    def _fetched(self, document: Document) -> list[str]:
+        """Fetch a text, by HTTP alone and without going where an answer leads."""
+        address = urlsplit(self.address.replace(_FIELD, quote(str(document.key), safe="")))
+        kind = HTTPSConnection if address.scheme == "https" else HTTPConnection
+        most = self.reading.max_bytes
+        with contextlib.closing(kind(address.netloc, timeout=_SECONDS)) as connection:
+            connection.request("GET", urlunsplit(("", "", address.path, address.query, "")))
+            answer = connection.getresponse()
+            data = answer.read(most + 1)
+        if answer.status == 404:
+            return []
+        if answer.status != 200 or len(data) > most:
+            more = f"it has more than {most:,} bytes" if len(data) > most else answer.reason
+            raise InputError(f"HTTP status {answer.status}, {more}")
+        content = answer.headers.get("Content-Type") or ""
+        if is_html(content):
+            main = self.reading.html != "page"
+            return [html_text(data, content_type=content, main=main, max_bytes=most).text]
+        return [data.decode("utf-8", "replace")]
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def split_sources(given: list[str]) -> tuple[list[str], str]:
+    """Return the files among the sources of texts, or the address with the field {key}."""
+    addresses = [each for each in given if each.startswith(("http://", "https://"))]
+    if addresses and (len(given) > 1 or _FIELD not in addresses[0]):
+        raise InputError(
+            f"found the texts {', '.join(given)!r:.200}, expected files, or one URL with {_FIELD}",
+            hint=f"for instance http://localhost:8000/texts/{_FIELD}",
+        )
+    return ([], addresses[0]) if addresses else (given, "")
 
 
 @dataclass
@@ -45,7 +248,7 @@ class Sources:
     origins: Origins
     wanted: Collection[int]
     missing: set[int] = field(default_factory=set)
-    _named: dict[int, _SourceNames] = field(default_factory=dict)
+    _named: dict[int, tuple[str, ListedDocument]] = field(default_factory=dict)
 
     def read(self, fields: ShownFields, jobs: int) -> None:
         """Read the sources, whose documents go by their keys, or else by their numbers."""
@@ -85,24 +288,17 @@ class Sources:
             key = str(record.source if record.key is None else record.key)
             key = key.encode("utf-8", "replace").decode()
             title = first_line(fields.title_of(record.meta) or record.text or "")
-            self._named[row] = _SourceNames(key, record.source, title, fields.link(meta))
+            named = ListedDocument(key, fields.note(meta), fields.link(meta))
+            self._named[row] = title, named
 
     def listed(self, rows: Sequence[int]) -> ListedText:
         """Return documents with the same text, each with its day, host and link."""
-        found = [each for each in rows[:MOST_NAMED] if each in self._named]
-        named = dict.fromkeys(self._listed(each) for each in found)
-        source = self._named[found[0]].source if found else ""
-        return ListedText(list(named), len(rows), source)
-
-    def _listed(self, row: int) -> ListedDocument:
-        day, host = int(self.origins.days[row]), int(self.origins.hosts[row])
-        notes = [date.fromordinal(day).isoformat()] if day < NO_DAY else []
-        notes += [list(self.origins.names)[host]] if host >= 0 else []
-        return ListedDocument(self._named[row].key, ", ".join(notes), self._named[row].url)
+        named = [self._named[each][1] for each in rows[:MOST_NAMED] if each in self._named]
+        return ListedText(list(dict.fromkeys(named)), len(rows))
 
     def title(self, row: int) -> str:
         """Return the title of a document."""
-        return self._named[row].title if row in self._named else ""
+        return self._named[row][0] if row in self._named else ""
 
     def text(self, row: int) -> str | None:
         """Return a text as it was when it was stored, and count it if it isn't there."""

@@ -1,4 +1,4 @@
-"""A visit to a page of the explorer, the frame of the pages, and their links and forms."""
+"""A visit to a page of the explorer: the frame of the pages, their links, forms and documents."""
 
 import contextlib
 import time
@@ -9,23 +9,34 @@ from urllib.parse import urlencode
 
 from fpdb.database import Database
 from fpdb.errors import DocumentNotFoundError, InputError
-from fpdb.fingerprint import sketch_jaccard
+from fpdb.fingerprint import Recipe, distance, sketch_jaccard
+from fpdb.fingerprint.digits import format_fingerprint
 from fpdb.fingerprint.sketches import exact_shares
 from fpdb.flow import parse_key
-from fpdb.look.background import Background
-from fpdb.look.decisions import Decisions
+from fpdb.look.background import Background, Decisions
 from fpdb.look.groups import Groups
-from fpdb.look.page import first_line, language_of, page_policy, percent, program_of, whole_page
-from fpdb.look.pair import ComparedSide
-from fpdb.markup import Markup, element
+from fpdb.look.page import (
+    entry,
+    first_line,
+    folded,
+    language_of,
+    page_policy,
+    percent,
+    program_of,
+    whole_page,
+)
+from fpdb.look.pair import ComparedTexts, excerpt
+from fpdb.markup import Markup, element, table
 from fpdb.models import Document, Key
 
 ROWS = 50
 _LONGEST_KEY = 1_000
 # How long a page looks for words before it shows what it has.
 _SEARCH_SECONDS = 0.8
-# Characters of texts that are compared for one page.
-_COMPARED = 4_000_000
+# So that a page takes less than a second: the characters of texts that are compared for one page,
+# and of each of two beside each other; the shingles of a text whose features are shown, and these.
+_COMPARED, COMPARED_AT_ONCE = 4_000_000, 40_000
+_MOST_SHINGLES, _NAMED = 1_500, 12
 _PLACES = {
     "overview": "Overview",
     "groups": "Groups",
@@ -96,22 +107,28 @@ class Visit:
 
     def title(self, document: Document) -> str:
         """Return the title of a document: of its metadata, or the beginning of its text."""
-        title = self.work.fields.title_of(document.meta) or self.text(document)
-        return first_line(title or "") or str(document.key)
+        title = self.work.fields.title_of(document.meta) or self.quick_text(document)
+        return first_line(title) or str(document.key)
 
-    def text(self, document: Document) -> str | None:
-        """Return the text of a document, if it is at hand, and as it was when it was stored."""
-        if self.work.texts.address:
-            return None
-        text, note = self.work.texts.of(document)
-        return None if note else text
+    def text(self, document: Document) -> tuple[str | None, str]:
+        """Return the text of a document, or None, and a note on it; a pasted one has its own."""
+        if document.text is not None:
+            return document.text, ""
+        return self.work.texts.of(document)
 
-    def shares(self, first: ComparedSide, others: Sequence[Document]) -> list[str]:
+    def quick_text(self, document: Document) -> str:
+        """Return a text that is at hand, and as it was when it was stored; or else nothing."""
+        if document.text is None and self.work.texts.address:
+            return ""
+        text, note = self.text(document)
+        return "" if note else text or ""
+
+    def shares(self, first: Document, others: Sequence[Document]) -> list[str]:
         """Return how similar documents are to a first one: exactly if their texts are at hand."""
-        left, texts = _COMPARED, [first.text or ""]
+        left, texts = _COMPARED, [self.quick_text(first)]
         for each in others:
             left -= each.characters
-            texts.append((self.text(each) if first.text and left > 0 else "") or "")
+            texts.append(self.quick_text(each) if texts[0] and left > 0 else "")
         own, *shingled = self.database.recipe.shingles_many(texts)
         found = []
         for other, shingles in zip(others, shingled, strict=True):
@@ -121,12 +138,6 @@ class Visit:
                 share = max(sketch_jaccard(first.sketch, other.sketch), 0.0)
             found.append("–" if share is None else percent(share, exact=exact))
         return found
-
-    def side(self, document: Document) -> ComparedSide:
-        """Return a document to be compared."""
-        text, note = self.work.texts.of(document)
-        name = key_link(document.key)
-        return ComparedSide(name, text, document.fingerprint, document.sketch, note)
 
     def group(self) -> tuple[Groups, int]:
         """Return the groups, and which of them the document is in whose id is given."""
@@ -311,3 +322,135 @@ def button(text: str, **attributes: object) -> Markup:
 def moment(seconds: float | None) -> str:
     """Return a time, in UTC."""
     return f"{datetime.fromtimestamp(seconds or 0, UTC):%Y-%m-%d %H:%M}"
+
+
+def listed_documents(
+    visit: Visit,
+    label: str,
+    documents: Sequence[Document],
+    origin: Document | None = None,
+    *,
+    marked: bool = False,
+) -> Markup:
+    """Show documents, and how near they are to another one or to a text."""
+    near, apart = _apart(visit, origin, documents) if origin else (["fingerprint"], [])
+    apart = apart or [[digits_of(visit, each)] for each in documents]
+    rows, fields = list[list[str]](), visit.work.fields
+    for each, cells in zip(documents, apart, strict=True):
+        title, note = first_line(fields.title_of(each.meta)), fields.note(each.meta)
+        said = element("span", ", ".join(filter(None, [title, note])), class_="soft", dir="auto")
+        name = element("div", key_link(each.key), said)
+        mark = entry("", "key", each.key, "checkbox", aria_label=f"Mark {each.key}")
+        shown = [name, moment(each.added), f"{each.characters:,}", *cells]
+        rows.append([mark, *shown] if marked else shown)
+    return table([*["mark"] * marked, "key", "added", "characters", *near], rows, label)
+
+
+def _apart(
+    visit: Visit, first: Document, documents: Sequence[Document]
+) -> tuple[list[str], list[list[Markup | str]]]:
+    """Return the heads and cells that say how near documents are to another one."""
+    shares, digits = visit.shares(first, documents), first.fingerprint
+    by_bits = visit.database.similarity is None or set(shares) == {"–"}
+    cells: list[list[Markup | str]] = []
+    for each, share in zip(documents, shares, strict=True):
+        cell: list[Markup | str] = [share]
+        if by_bits:
+            known = digits is not None and each.fingerprint is not None
+            cell = [str(distance(digits or 0, each.fingerprint or 0)) if known else "–"]
+        if first.id is None:
+            cell.append(button("show", name="match", value=each.key))
+        elif first.key == each.key:
+            cell.append("the first")
+        else:
+            cell.append(link("compare", "compare", key=first.key, other=each.key))
+        cells.append(cell)
+    return ["distance" if by_bits else "similarity", "texts"], cells
+
+
+def digits_of(visit: Visit, document: Document) -> Markup:
+    """Return the fingerprint of a document."""
+    number = document.fingerprint
+    if number is None:
+        return Markup("short")
+    return element("code", format_fingerprint(number, visit.database.plan.bits))
+
+
+def delete_button(text: str, which: str) -> Markup:
+    """Return a button that asks whether documents are to be deleted."""
+    return button(text, name="which", value=which, class_="danger")
+
+
+def stored_pair(
+    visit: Visit, first: Document, second: Document, **place: object
+) -> Iterator[Markup]:
+    """Compare two stored documents, and let a user judge them, who then comes back to a place."""
+    yield comparison(visit, first, second)
+    if visit.may_write:
+        verdict = visit.decisions.verdict(first.key, second.key)
+        buttons = []
+        for text, value, same, key in (("Same", "1", True, "s"), ("Different", "0", False, "d")):
+            named = {"name": "same", "value": value, "data_key": key}
+            buttons.append(button(text, **named, aria_pressed=str(verdict is same).lower()))
+        said = "Are they the same?"
+        if verdict is not None:
+            said = f"Your verdict: {'same' if verdict else 'different'}"
+            buttons.append(button("Take it back", name="same", value="-"))
+        asked = element("span", said, class_="soft")
+        kept = hidden(key=first.key, other=second.key, **place)
+        yield visit.form("verdict", asked, *kept, *buttons)
+
+
+def comparison(visit: Visit, *documents: Document) -> Markup:
+    """Return the texts of two documents beside each other, and why they are near."""
+    recipe, names, texts = visit.database.recipe, [], []
+    for each in documents:
+        text, note = visit.text(each)
+        name = element("span", "What you pasted") if each.id is None else key_link(each.key)
+        said = element("p", note, class_="warn") if note else ""
+        names.append(element("div", element("b", name), said))
+        texts += [] if text is None else [text]
+    parts = [element("div", *names, class_="names")]
+    if len(texts) == 2:
+        found = ComparedTexts(recipe, *texts, most=COMPARED_AT_ONCE)
+        parts.append(element("p", *found.sentence, class_="facts"))
+        parts.append(element("div", *found.drawn()))
+    else:
+        parts += excerpt("".join(texts), COMPARED_AT_ONCE)
+    return element("section", *parts, _why(recipe, documents, texts))
+
+
+def _why(recipe: Recipe, documents: Sequence[Document], texts: Sequence[str]) -> Markup:
+    """Explain how near two documents are: by sketches, bits and features."""
+    facts = []
+    sketches = [each.sketch for each in documents if each.sketch]
+    if len(sketches) == 2:
+        said = percent(max(sketch_jaccard(*sketches), 0.0), exact=False)
+        facts.append(f"By their sketches, with which fpdb searches, they are {said} similar.")
+    numbers = [each.fingerprint for each in documents if each.fingerprint is not None]
+    if len(numbers) == 2:
+        apart = distance(*numbers)
+        facts.append(f"Their fingerprints differ in {apart} of {recipe.bits} bits.")
+    inner = [element("p", " ".join(facts))] if facts else []
+    inner += [element("p", element("code", format_fingerprint(n, recipe.bits))) for n in numbers]
+    if max(map(len, recipe.shingles_many(texts)), default=0) > _MOST_SHINGLES:
+        inner.append(element("p", "The texts are too long to show their features."))
+    elif len(texts) == 2:
+        inner.append(_features(*map(recipe.features, texts)))
+    return folded("Why: features and bits", *inner)
+
+
+def _features(first: dict[str, float], second: dict[str, float]) -> Markup:
+    lists, weights = [], second | first
+    for where, names in (
+        ("in both", first.keys() & second.keys()),
+        ("only in the first", first.keys() - second.keys()),
+        ("only in the second", second.keys() - first.keys()),
+    ):
+        items = []
+        for name in sorted(names, key=lambda name: (-weights[name], name))[:_NAMED]:
+            weight = element("span", f" × {weights[name]:.3g}", class_="soft")
+            items.append(element("li", element("bdi", name[:80]), weight))
+        title = element("h4", f"Features {where}: {len(names):,}")
+        lists.append(element("div", title, element("ul", *items)))
+    return element("div", *lists, class_="figures")

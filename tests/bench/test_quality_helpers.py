@@ -114,7 +114,7 @@ def test_answers_are_rated_by_the_similarity_of_their_shingles(helper, folder, m
 
 
 def test_rating_pairs_of_others_leaves_equal_ones_out(helper):
-    truth = fpdb.joins.truth.Truth(
+    truth = fpdb.joins.evaluation.Truth(
         5, np.array([1, 2, 8, 13]), np.array([0.9, 0.75, 0.6, 0.8]), np.array([0, 1, 2, 3, 0])
     )
     rated = helper("run").rate_pairs(truth, np.array([0, 2, 1, 0, 1]), np.array([1, 0, 3, 4, 2]))

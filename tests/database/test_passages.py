@@ -13,7 +13,7 @@ import pytest
 import fpdb
 from fpdb import Document
 from fpdb.documents import parts
-from fpdb.joins import parts as pairs_of_parts
+from fpdb.joins import pairs as pairs_of_parts
 from fpdb.tables import passages as tables
 
 WEB = fpdb.recipe("web")
@@ -227,8 +227,8 @@ def test_equal_upper_bits_alone_are_no_match(filled, texts, monkeypatch):
 @pytest.mark.parametrize("held", [1, 1 << 23])
 @pytest.mark.parametrize("least", [0.0, 0.3])
 def test_pairs_are_all_that_share_numbers(filled, texts, monkeypatch, held, least):
-    monkeypatch.setattr(pairs_of_parts, "_HELD", held)
-    monkeypatch.setattr(pairs_of_parts, "_READ", 7)
+    monkeypatch.setattr(pairs_of_parts, "_HELD_PARTS", held)
+    monkeypatch.setattr(pairs_of_parts, "_READ_PARTS", 7)
     pairs = list(filled.passage_pairs(least=least))
     keys = list(texts)
     own = {key: numbers(text) for key, text in texts.items()}

@@ -11,9 +11,9 @@ from tiers import examples
 
 import fpdb
 from fpdb.errors import InputError
-from fpdb.joins import exact, truth
+from fpdb.joins import evaluation, exact
+from fpdb.joins.evaluation import Truth, exact_truth
 from fpdb.joins.exact import Limit, sets_of, similar_sets
-from fpdb.joins.truth import Truth, exact_truth
 
 # Shares that pairs of small sets have exactly, and some next to them.
 SHARES = [Fraction(*pair) for pair in [(1, 9), (1, 3), (1, 2), (2, 3), (3, 4), (4, 5), (9, 10)]]
@@ -222,6 +222,6 @@ def test_a_pair_is_looked_up_in_either_order():
 
 
 def test_too_many_true_pairs_are_an_error(monkeypatch):
-    monkeypatch.setattr(truth, "MOST_PAIRS", 24)
+    monkeypatch.setattr(evaluation, "MOST_PAIRS", 24)
     with pytest.raises(InputError, match="found 25 similar pairs"):
         exact_truth(arranged([[1, 2, 3], [1, 2, 3, 4]] * 5), 0.5)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiers import examples
 
-from fpdb.look.differences import MOST_WORDS, differences
+from fpdb.look.pair import MOST_WORDS, differences
 
 STORY = (
     "Red kites nest above the quarry again: wardens counted eleven pairs in April, four more than "

@@ -248,7 +248,7 @@ def test_the_table_has_heads_in_the_language_of_the_page(explored, folder):
     explored.all("a[data-table]")[0].click()
     saved = folder / "groups.csv"
     explored.wait(lambda: saved.exists() and saved.stat().st_size)
-    assert saved.read_text("utf-8-sig").startswith("组,百分比,篇数,标题,编号,日期,来源,链接")
+    assert saved.read_text("utf-8-sig").startswith("组,百分比,篇数,标题,编号,日期和来源,链接")
     explored.window.execute_script("localStorage.clear()")
 
 

@@ -10,7 +10,7 @@ from outlines import groups_of
 
 import fpdb
 from fpdb.look.corpus import MOST_VERSIONS
-from fpdb.look.groups import host_of, parse_day
+from fpdb.look.fields import host_of, parse_day
 
 WORDS = [f"word{number}" for number in range(4000)]
 

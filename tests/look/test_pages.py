@@ -17,8 +17,7 @@ from outlines import Outline, Tree
 
 import fpdb
 from fpdb.io.tables import read_pairs
-from fpdb.look.pair import ComparedSide, comparison
-from fpdb.markup import Markup, visible
+from fpdb.markup import visible
 
 pytestmark = pytest.mark.process
 
@@ -262,13 +261,17 @@ def test_a_group_shows_what_differs(reader):
     assert "<del>" not in seen
 
 
-def test_long_texts_show_no_features(reader):
+def test_long_texts_show_no_features(reader, tmp_path):
     long = " ".join(f"{word}x{number}" for number in range(2) for word in WORDS)
     seen = reader.post("near", text=f"{' '.join(WORDS[:200])} {long}", kind="text", match="")
     assert "No other document is near." in seen
-    pair = [ComparedSide(Markup(), long, 0, None), ComparedSide(Markup(), f"new {long}", 1, None)]
-    shown = comparison(fpdb.recipe("web"), *pair)
-    assert "<ins>new </ins>" in shown
+    with fpdb.create(tmp_path / "long.fpdb") as database:
+        database.add("long", long)
+        texts = tmp_path / "long.jsonl"
+        texts.write_text(json.dumps({"key": "long", "text": long}))
+        with explored(database, texts=[str(texts)]) as explorer:
+            shown = Visitor(explorer).post("near", text=f"new {long}", kind="text")
+    assert "<del>new </del>" in shown
     assert "too long to show their features" in shown
     assert "Features in both" not in shown
 
@@ -441,7 +444,7 @@ def test_deleted_documents_can_be_brought_back(visitor, database, tmp_path):
 
 
 def test_many_documents_are_deleted_in_steps(visitor, database, tmp_path, monkeypatch):
-    monkeypatch.setattr("fpdb.look.pages._DELETED", 2)
+    monkeypatch.setattr("fpdb.look.explorer._DELETED", 2)
     keys = [f"https://c.example/{copy}" for copy in range(3)]
     group = str(database[keys[0]].id)
     more = {"of": group, "which": "others", "key": "https://a.example/story"}

@@ -11,8 +11,7 @@ import pytest
 
 import fpdb
 from fpdb.io.tables import read_pairs
-from fpdb.look.listing import ListedDocument, ListedGroup, ListedText, rendered
-from fpdb.look.page import write_report
+from fpdb.look.listing import ListedDocument, ListedGroup, ListedText, rendered, write_report
 from fpdb.look.pair import ComparedTexts
 
 pytestmark = [pytest.mark.browser, pytest.mark.process, pytest.mark.slow("it starts a browser")]

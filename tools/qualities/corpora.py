@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
+from fpdb.joins.evaluation import exact_truth
 from fpdb.joins.exact import sets_of
-from fpdb.joins.truth import exact_truth
 
 NAMES = ("news-zh", "laws-zh", "reuters-en", "manual-html-en", "javadoc-en")
 FLOOR = 0.5
