@@ -26,20 +26,22 @@ if not hasattr(fpdb, "kernels_available"):
 _UsageError: type[Any] = typer.BadParameter.mro()[1]
 # Commands that go on until they are ended, or whose output is that of another program.
 _WITHOUT_JSON = {"serve", "explore", "follow", "hold"}
-# The panels of the help, with their commands; a command's module has its name, if not another one.
+# The panels of the help, with their commands, and the module of one that hasn't its name.
 _PANELS = {
-    "Find": "ingest query dedupe pairs clusters copies",
-    "Look": "report explore compare eval",
-    "Connect": "serve follow load export",
-    "Maintain": "create get delete stats check backup hold compact swap merge repair",
-    "Recipes": "fingerprint plan recipes",
+    "Find": "ingest query dedupe pairs pairs.clusters copies",
+    "Look": "report explore compare evaluate.eval",
+    "Connect": "serve ingest.follow ingest.load documents.export",
+    "Maintain": "maintain.create documents.get documents.delete maintain.stats maintain.check "
+    "maintain.backup maintain.hold maintain.compact maintain.swap maintain.merge maintain.repair",
+    "Recipes": "recipes.fingerprint recipes.plan recipes",
 }
 # Only named at the end of the help; --help-all shows them.
 _RARE = {"load", "hold", "compact", "swap", "merge", "repair", "fingerprint", "plan", "recipes"}
-_COMMANDS = {name: panel for panel, names in _PANELS.items() for name in names.split()}
-_MODULES = {"clusters": "pairs", "eval": "evaluate", "delete": "get"} | dict.fromkeys(
-    ("stats", "check", "backup", "hold", "compact", "swap", "merge", "repair"), "maintain"
-)
+_COMMANDS = {
+    place.rpartition(".")[2]: (panel, place.partition(".")[0])
+    for panel, places in _PANELS.items()
+    for place in places.split()
+}
 
 
 def _print_version(wanted: bool) -> None:
@@ -104,14 +106,11 @@ def program(only: str | None = None) -> Any:
     for name in names:
         from fpdb.cli.options import with_common  # not for --version
 
-        module = importlib.import_module(f"fpdb.cli.{_MODULES.get(name, name)}")
+        panel, place = _COMMANDS[name]
+        module = importlib.import_module(f"fpdb.cli.{place}")
         function = getattr(module, "evaluate" if name == "eval" else name)
         command = with_common(function, json=name not in _WITHOUT_JSON)
-        app.command(
-            name,
-            rich_help_panel=_COMMANDS[name],
-            hidden=name in _RARE,
-        )(command)
+        app.command(name, rich_help_panel=panel, hidden=name in _RARE)(command)
     found: Any = typer.main.get_command(app)
     for each in found.params:
         each.hidden = each.hidden or each.name in ("install_completion", "show_completion")

@@ -1,19 +1,21 @@
-"""Add the documents of files to a database."""
+"""Bring documents into a database: from files, line by line from a crawler, or ready ones."""
 
 import contextlib
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import typer
 
 import fpdb
-from fpdb.cli import options, render
-from fpdb.cli.create import open_or_create
-from fpdb.cli.inputs import BadRecords, ProgressLine, is_terminal
-from fpdb.cli.options import require, takes
+from fpdb.cli import end_by_sigterm, options, render
+from fpdb.cli.inputs import BadRecords, ProgressLine, is_terminal, outcomes
+from fpdb.cli.maintain import open_or_create
+from fpdb.cli.options import argument, option, require, takes
 from fpdb.cli.output import likeness, near_dict, title_in
+from fpdb.ingest import Answer
 from fpdb.io.files import check_path, path_names
+from fpdb.io.follow import require_followable
 
 
 @takes(f"{options.READ} meta_field fingerprint_field base", reading=fpdb.Reading)
@@ -86,3 +88,105 @@ def _print_duplicate(added: fpdb.Added, *, bits: bool) -> None:
     except typer.Exit:
         # Nobody reads this output any more; the documents still are to be added.
         return
+
+
+@takes(
+    "key_field text_field meta_field html max_bytes",
+    reading=fpdb.Reading,
+    source=argument("DIR|-", "A directory of files that grow, or -."),
+)
+def follow(
+    path: Path,
+    source: str,
+    reading: fpdb.Reading,
+    skip_duplicates: bool = False,
+    similarity: float | None = None,
+    recipe: fpdb.Recipe | None = None,
+) -> None:
+    """Answer a crawler through a pipe or directory.
+
+    Example:
+      fpdb follow crawl.fpdb crawled/ --skip-duplicates
+
+    Reads JSON lines, and answers each with a JSON object once its document is
+    stored. It ends with standard input, with SIGTERM or with Ctrl-C.
+    """
+    require(skip_duplicates or similarity is None, "--similarity needs --skip-duplicates")
+    require(source != "-" or not is_terminal(), "standard input is a terminal; name a DIR")
+    require_followable(source)
+    counts = fpdb.Ingested()
+    # Ending between any two statements is safe: a line without an answer is sent again.
+    end_by_sigterm(typer.Exit)  # with 0, as a service should end
+    with contextlib.ExitStack() as ending:
+        ending.callback(lambda: render.summarise(None, outcomes(counts)))
+        render.now.left = "answered documents are stored"
+        for answer in fpdb.follow(
+            ending.enter_context(open_or_create(path, recipe)),
+            source,
+            reading,
+            skip_duplicates=skip_duplicates,
+            similarity=similarity,
+            on_note=render.note,
+        ):
+            counts.tally(answer.status)
+            counts.incomplete += not answer.matches.complete
+            render.record(_describe(answer))
+            render.deliver()
+
+
+def _describe(answer: Answer) -> dict[str, Any]:
+    """Return an answer as the protocol writes it."""
+    plain: dict[str, Any] = {"key": answer.key, "status": answer.status}
+    if not answer.matches.complete:
+        plain["complete"] = False
+    if answer.error:
+        plain["error"] = answer.error
+    if answer.matches:
+        nearest = answer.matches[0]
+        plain |= {"duplicate_of": nearest.key, "distance": nearest.distance}
+        if nearest.similarity is not None:
+            plain["similarity"] = nearest.similarity
+    return plain | {"source": answer.source}
+
+
+@takes(
+    "format key_field fingerprint_field base",
+    reading=fpdb.Reading,
+    source=argument("FILE|-", "What to load; - is standard input."),
+    k=options.NEW_K,
+    fingerprint_field=option("--fingerprint-field F", "Field of a ready fingerprint."),
+    format=option(
+        "--format FORMAT", "portable, jsonl, tsv, csv, parquet or arrow; else by suffix."
+    ),
+)
+def load(
+    path: Path,
+    source: str,
+    reading: fpdb.Reading,
+    recipe: fpdb.Recipe | None = None,
+    k: int | None = None,
+    key_type: options.KeyType | None = None,
+    bad: Literal["drop", "fail"] = "drop",
+) -> None:
+    """Load fingerprints or an exported database.
+
+    Example:
+      fpdb load crawl.fpdb prints.tsv --key-field 1 --fingerprint-field 4 --base decimal
+
+    A new database appears once everything is in it. Without --recipe, its
+    fingerprints count as made by another program, and texts are refused.
+    """
+    new: dict[str, Any] = {"recipe": recipe, "k": k, "keys": key_type}
+    progress, bad_records = ProgressLine("fingerprint"), BadRecords()
+    render.now.left = "a new database isn't there, an old one is intact; run it again"
+    counts = fpdb.load(
+        path,
+        source,
+        reading,
+        bad=bad,
+        on_bad=bad_records,
+        on_progress=progress,
+        **{name: value for name, value in new.items() if value is not None},
+    )
+    progress.summarise()
+    bad_records.settle(counts.read - counts.bad)

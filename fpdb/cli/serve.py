@@ -5,7 +5,7 @@ from pathlib import Path
 
 import fpdb
 from fpdb.cli import options, render
-from fpdb.cli.create import open_or_create
+from fpdb.cli.maintain import open_or_create
 from fpdb.cli.options import option, require, takes
 
 

@@ -116,7 +116,7 @@ MODULE = (sys.executable, "-m", "fpdb")
         ("typer", None, (-signal.SIGINT, b"", b"")),  # the command hasn't begun
         ("typer", MODULE, (-signal.SIGINT, b"", b"")),
         ("numpy", None, (130, b"", b"interrupted\n")),
-        ("fpdb.cli.fingerprint", MODULE, (130, b"", b"interrupted\n")),
+        ("fpdb.cli.recipes", MODULE, (130, b"", b"interrupted\n")),
         ("jieba", None, (130, b"", b"interrupted\n")),
     ],
 )
