@@ -51,7 +51,6 @@ from fpdb.fingerprint.digits import parse_fingerprint as parse_fingerprint
 from fpdb.fingerprint.presets import recipe as recipe
 from fpdb.flow import Ingested as Ingested
 from fpdb.ingest import documents_of as documents_of
-from fpdb.ingest import find_passages as find_passages
 from fpdb.ingest import follow as follow
 from fpdb.ingest import ingest as ingest
 from fpdb.ingest import query_files as query_files

@@ -14,7 +14,7 @@ from fpdb.documents.prepare import GATHERED, TRANSACTION_BYTES, bytes_of
 from fpdb.errors import InputError
 from fpdb.flow import Flow, Ingested, Prepared, RecordCounts
 from fpdb.io.arrow import table_columns
-from fpdb.io.files import Part, Paths, meter_of, path_names
+from fpdb.io.files import Paths, meter_of, path_names
 from fpdb.io.follow import follow_parts
 from fpdb.io.records import BadRecord, Reading, Record, picker
 from fpdb.io.warc import Passing
@@ -25,7 +25,6 @@ from fpdb.models import (
     Document,
     Key,
     Matches,
-    PartMatches,
     require_similarity,
 )
 from fpdb.storage.format import Stored
@@ -192,7 +191,7 @@ def query_files(
     similarity: float | None = None,
     jobs: int = 1,
     on_bad: Callable[[BadRecord], object] | None = None,
-) -> Generator[Asked[Matches]]:
+) -> Generator[Asked]:
     """Find the stored documents that resemble each record of files, directories or "-".
 
     Records need no key; one without goes by the place where it was read. Paths are checked at once.
@@ -227,63 +226,12 @@ def query_files(
     return _asked(flow.prepared(parts, preparer, texts_only=similarity is not None, answer=ask))
 
 
-def _asked(prepared: Iterable[Prepared]) -> Generator[Asked[Matches]]:
+def _asked(prepared: Iterable[Prepared]) -> Generator[Asked]:
     for found in prepared:
         good = (each for each in found.records if isinstance(each, Record))
         for record, document, near in zip(good, found.documents, found.answers, strict=True):
             name = record.source if record.key is None else record.key
             yield Asked(name, near, document.fingerprint is None, record.replaced)
-
-
-def find_passages(
-    database: Database,
-    paths: Paths,
-    reading: Reading | None = None,
-    *,
-    least: float = 0.0,
-    limit: int | None = None,
-    on_bad: Callable[[BadRecord], object] | None = None,
-) -> Generator[Asked[PartMatches]]:
-    """Find the stored documents that share passages with each record of files, as `passages` does.
-
-    Args:
-        database: Where to look; it keeps passages.
-        paths: Files, directories, and "-" for standard input, or one alone.
-        reading: How files become records; by default, their suffixes say it.
-        least: As in `Database.passages`.
-        limit: As in `Database.passages`.
-        on_bad: Called for each record that can't be used.
-
-    Returns:
-        An iterator of `Asked`: the key or place of a record, and what shares its passages.
-
-    Raises:
-        InputError: A path can't be read, or the database keeps no passages.
-        MissingExtraError: A format needs a package that isn't installed.
-    """
-    reading = dataclasses.replace(reading or Reading(), keyed=False)
-    names = path_names(paths)
-    flow = Flow(RecordCounts(), reading, on_bad=on_bad)
-    parts = flow.parts(names, progress=meter_of("query", names).add)
-    find = partial(database.passages, least=least, limit=limit)
-    find("")  # which raises an error at once
-    return _passages_of(flow, parts, find)
-
-
-def _passages_of(
-    flow: Flow[RecordCounts], parts: Iterable[Part], find: Callable[[str], PartMatches]
-) -> Generator[Asked[PartMatches]]:
-    for record in chain.from_iterable(part() for part in parts):
-        if isinstance(record, BadRecord):
-            flow.refuse(record)
-            continue
-        try:
-            found = find(record.text or "")
-        except InputError as error:
-            flow.refuse(BadRecord(record.source, str(error), error.hint, record.key))
-            continue
-        name = record.source if record.key is None else record.key
-        yield Asked(name, found, invalid_utf8=record.replaced)
 
 
 def documents_of(

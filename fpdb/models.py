@@ -5,7 +5,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -332,9 +332,6 @@ class PartMatches(list[PartMatch]):
     boilerplate: int = 0
 
 
-_Found = TypeVar("_Found", Matches, PartMatches)
-
-
 class PartPair(NamedTuple):
     """Two stored documents that share passages, as far as their numbers show.
 
@@ -349,15 +346,15 @@ class PartPair(NamedTuple):
     other_share: float
 
 
-class Asked(NamedTuple, Generic[_Found]):
-    """A record that the database was queried with, and what it matches or shares passages with.
+class Asked(NamedTuple):
+    """A record that the database was queried with, and what it matches.
 
     `name` is the record's key, or where it was read. `short` says that its text has too few
     features for a fingerprint, so that only equal texts match.
     """
 
     name: Key
-    matches: _Found
+    matches: Matches
     short: bool = False
     invalid_utf8: bool = False
 

@@ -1,7 +1,8 @@
 """Find the stored documents near others."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -11,10 +12,11 @@ import typer
 
 import fpdb
 from fpdb.cli import render
-from fpdb.cli.inputs import BadRecords, not_utf8, typed
+from fpdb.cli.inputs import BadRecords, not_utf8, records_of_files, typed
 from fpdb.cli.options import option, require, takes
 from fpdb.cli.output import Output, likeness, near_dict, title_in, typed_columns
 from fpdb.fingerprint.digits import Base
+from fpdb.io.records import BadRecord
 from fpdb.models import Asked, Key, Matches, PartMatches
 
 _COLUMNS = {
@@ -32,6 +34,8 @@ _PARTS = {
     "other_share": "double",
     "complete": "bool",
 }
+# The name of a query, its matches, whether its text is short, and whether bytes were replaced.
+_Answer = tuple[Key, Matches | PartMatches, bool, bool]
 _COUNTS = ("queries", "with a match", "matches", "incomplete")
 
 
@@ -78,10 +82,12 @@ def query(
     near: dict[str, Any] = {"k": k, "limit": limit, "similarity": similarity}
     with fpdb.open(path, readonly=True, recipe=recipe) as database:
         reading = typed(paths, reading)
-        answers: Iterator[Asked[Matches] | Asked[PartMatches]]
+        answers: Iterator[_Answer]
         if passages:
             columns, shown = _PARTS, tuple(_PARTS)[:5]
-            answers = _ask_parts(database, texts, paths, reading, bad, least or 0.0, limit)
+            find = partial(database.passages, least=least or 0.0, limit=limit)
+            find("")  # which raises an error at once
+            answers = _ask_parts(texts or (), paths, reading, bad, find)
         else:
             of_bits = k is not None or (similarity or database.similarity) is None
             columns, shown = _COLUMNS, ("query", "key", "distance" if of_bits else "similarity")
@@ -127,21 +133,22 @@ def _end(counts: Counter[str], bad: BadRecords, exit_code: bool, pace: str | Non
 
 
 def _ask_parts(
-    database: fpdb.Database,
-    texts: Iterable[str] | None,
+    texts: Iterable[str],
     paths: list[str],
     reading: fpdb.Reading,
     bad: BadRecords,
-    least: float,
-    limit: int | None,
-) -> Iterator[Asked[PartMatches]]:
+    find: Callable[[str], PartMatches],
+) -> Iterator[_Answer]:
     """Find documents that share passages with the given texts, or with the texts of files."""
-    for text in texts or ():
-        yield Asked("text", database.passages(text, least=least, limit=limit))
-    if paths:
-        yield from fpdb.find_passages(
-            database, paths, reading, least=least, limit=limit, on_bad=bad
-        )
+    for text in texts:
+        yield "text", find(text), False, False
+    own = replace(reading, keyed=False)
+    for record in records_of_files(paths, bad, lambda _: own) if paths else ():
+        name = record.source if record.key is None else record.key
+        try:
+            yield name, find(record.text or ""), False, record.replaced
+        except fpdb.InputError as error:
+            bad(BadRecord(record.source, str(error), error.hint, record.key))
 
 
 def _show_parts(name: Key, found: PartMatches, target: Output) -> None:
@@ -163,7 +170,7 @@ def _show_parts(name: Key, found: PartMatches, target: Output) -> None:
 
 def _ask_texts(
     database: fpdb.Database, texts: Iterable[str], near: dict[str, Any]
-) -> Iterator[Asked[Matches]]:
+) -> Iterator[Asked]:
     """Query with the texts that are given on the command line."""
     sketched = near["k"] is None and (near["similarity"] or database.similarity) is not None
     for number, text in enumerate(texts, 1):
@@ -175,7 +182,7 @@ def _ask_texts(
 
 def _ask_fingerprints(
     database: fpdb.Database, given: Iterable[str], base: Base, k: int | None, limit: int | None
-) -> list[Asked[Matches]]:
+) -> list[Asked]:
     """Query with the fingerprints that are given on the command line; an error comes first."""
     bits = database.plan.bits
     numbers = [(digits, fpdb.parse_fingerprint(digits, bits, base)) for digits in given]

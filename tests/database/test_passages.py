@@ -3,7 +3,6 @@
 import contextlib
 import gzip
 import itertools
-import json
 import random
 import warnings
 from pathlib import Path
@@ -268,17 +267,6 @@ def test_integer_keys(tmp_path, texts):
         # The largest key is in the last range of ids.
         db.add(2**64 - 1, next(iter(texts.values())))
         assert (0, 2**64 - 1, 1.0) in [(p.key, p.other, p.share) for p in db.passage_pairs()]
-
-
-def test_records_of_files_are_looked_up(filled, texts, tmp_path):
-    source = tmp_path / "asked.jsonl"
-    records = {"id": "x", "text": texts["text 9"]}, {"id": 7}
-    source.write_text("".join(json.dumps(record) + "\n" for record in records))
-    bad: list[fpdb.BadRecord] = []
-    [asked] = fpdb.find_passages(filled, source, on_bad=bad.append)
-    assert asked.name == "x"
-    assert asked.matches == filled.passages(texts["text 9"])
-    assert len(bad) == 1
 
 
 def test_a_text_of_all_kinds_has_an_answer(filled):
