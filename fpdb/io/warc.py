@@ -1,24 +1,18 @@
-"""Web archives: the pages of a WARC file; what is damaged costs only itself."""
+"""Web archives: the pages of a WARC file, unpacked; what is damaged costs only itself."""
 
 import base64
 import contextlib
 import hashlib
 import io
 import re
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import IO, Any, NamedTuple
 
 from fpdb.io.html import Page, is_html, media_type
 from fpdb.io.records import BadRecord, Reading, UnfitError
-from fpdb.io.responses import (
-    HEAD_END,
-    LARGEST_HEAD,
-    body_of,
-    header_fields,
-    parse_response,
-)
 from fpdb.io.streams import (
     ZSTD,
     Progress,
@@ -29,8 +23,14 @@ from fpdb.io.streams import (
     unpacked,
 )
 
-# An HTTP head is stored with the body, and chunks have ends of their own.
-_HEAD = 1 << 18
+# Of a head; one of HTTP is stored with the body, and chunks have ends of their own.
+_LARGEST_HEAD, _HEAD = 1 << 16, 1 << 18
+_HEAD_END = re.compile(rb"\r\n\r\n|\n\n")
+# A line that begins with white space goes on with the one before.
+_FOLD = re.compile(rb"\r?\n[ \t]+")
+_STATUS = re.compile(rb"HTTP/\d(?:\.\d)?[ \t]+(\d{3})\b")
+_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n]{0,1000})?\r?\n")
+_MOST_CODINGS = 2
 # No record that anybody needs is larger; a larger one may have been made never to end.
 _LARGEST_RECORD = 1 << 30
 _STEP = 1 << 16
@@ -48,7 +48,6 @@ _HOLDS = "holds other records: its length is wrong, or it quotes an archive"
 _KEPT = frozenset({"response", "resource", "conversion"})
 _REPORTED = frozenset({"revisit", "request", "metadata", "warcinfo"})
 _DIGESTS = frozenset({"md5", "sha1", "sha256", "sha512"})
-_LENGTH = re.compile(rb"\nContent-Length:[ \t]*(\d{1,18})[ \t]*\r?\n", re.IGNORECASE)
 # What a body of HTML that has no type begins with.
 _SNIFFED = 1 << 10
 _BEGINNING = re.compile(rb"<html|<!doctype html", re.IGNORECASE)
@@ -121,21 +120,20 @@ def read_captures(
     kept but has more than `largest` bytes is Broken.
     """
     archive = _Archive(file, progress)
-    reported = doubted = False
+    reported = False
     while True:
         start = archive.offset
         try:
             if not archive.skip_blank():
                 return
             start = archive.offset
-            found = _record(archive, largest, doubted=doubted)
+            found = _record(archive, largest)
         except (UnfitError, StreamError, OSError) as error:
             reason, origin = str(error), archive.origin(start)
         else:
             reported = False
             yield found
             continue
-        doubted |= reason == _REACHES
         if not reported:
             yield Broken(origin, reason)
         reported = True
@@ -231,8 +229,8 @@ class _Archive:
     def read_head(self) -> bytes:
         """Read the head of a record, with the empty line at its end."""
         if self.begins_record():
-            while not (found := HEAD_END.search(self._data)):
-                if len(self._data) > LARGEST_HEAD or not self._fill():
+            while not (found := _HEAD_END.search(self._data)):
+                if len(self._data) > _LARGEST_HEAD or not self._fill():
                     break
             else:
                 return self.read(found.end())
@@ -293,8 +291,7 @@ class _Archive:
         return True
 
 
-def _record(archive: _Archive, largest: int, *, doubted: bool) -> Capture | Broken:
-    """Read a record; its length is `doubted` where one before was wrong."""
+def _record(archive: _Archive, largest: int) -> Capture | Broken:
     origin = archive.origin(archive.offset)
     headers = header_fields(archive.read_head().rstrip())
     kind = headers.get("warc-type", "").lower()
@@ -321,14 +318,11 @@ def _record(archive: _Archive, largest: int, *, doubted: bool) -> Capture | Brok
     if kind in _KEPT and not kept:
         return Broken(origin, f"holds {length:,} bytes, expected at most {largest:,}")
     capture = Capture(origin, kind, headers, bytes(block))
-    held = _held_records(capture) if holds_another else None
-    if held is False and not doubted:
-        return Broken(origin, _HOLDS)
-    if held is None:
-        return capture
-    if archive.file.seekable():
+    agrees = not (holds_another and kept) or _agrees(capture)
+    if agrees is False and archive.file.seekable():
         raise UnfitError(_REACHES)
-    return Broken(origin, _REACHES)
+    # A page may quote an archive, and its author must not add records by that.
+    return capture if agrees else Broken(origin, _HOLDS if agrees is None else _REACHES)
 
 
 def _require_end(archive: _Archive) -> None:
@@ -342,52 +336,14 @@ def _require_end(archive: _Archive) -> None:
     raise UnfitError(_REACHES)
 
 
-def _held_records(capture: Capture) -> bool | None:
-    """Return whether records of the file are in a block, because its length is wrong.
-
-    Return None if none are, and False if nothing shows whether a page quotes them.
-    """
-    block = capture.block
-    first = _first_record(block)
-    if first is None:
+def _agrees(capture: Capture) -> bool | None:
+    """Return whether a block is what its digest says, or None if it has none."""
+    name, _, digest = capture.headers.get("warc-block-digest", "").lower().partition(":")
+    if name not in _DIGESTS:
         return None
-    name, _, digest = capture.headers.get("warc-block-digest", "").partition(":")
-    if name.lower() in _DIGESTS:
-        found = hashlib.new(name.lower(), block, usedforsecurity=False).digest()
-        known = {base64.b32encode(found).decode().rstrip("="), found.hex().upper()}
-        return None if digest.strip().rstrip("=").upper() in known else True
-    if capture.kind != "response":
-        return None if first == 0 else False
-    response = parse_response(block)
-    begins = len(block) - len(response.body)
-    length = response.headers.get("content-length", "")
-    if "transfer-encoding" not in response.headers and length.isascii() and length.isdigit():
-        if begins + int(length[:18]) == len(block):
-            return None
-        between = first - begins - int(length[:18])
-        if 0 <= between <= _MOST_BETWEEN:
-            return True
-    # All of the page is an archive.
-    return None if first == begins else False
-
-
-def _first_record(block: bytes) -> int | None:
-    """Return where the first of records begins that end, one after the other, with the block."""
-    first, after = None, {len(block)}
-    starts = [found.start() + 1 for found in re.finditer(_BEGINNING_OF_RECORD, block)]
-    if block.startswith(_BEGINNING_OF_RECORD[1:]):
-        starts.insert(0, 0)
-    for start in reversed(starts):
-        head = HEAD_END.search(block, start, start + LARGEST_HEAD)
-        length = head and _LENGTH.search(block, start, head.end())
-        if head and length:
-            end = head.end() + int(length[1])
-            rest = block[end : end + _MOST_BETWEEN]
-            end += len(rest) - len(rest.lstrip(b"\r\n"))
-            if end in after:
-                after.add(start)
-                first = start
-    return first
+    found = hashlib.new(name, capture.block, usedforsecurity=False).digest()
+    known = (base64.b32encode(found).decode().rstrip("=").lower(), found.hex())
+    return digest.strip().rstrip("=") in known
 
 
 def _page(capture: Capture, source: str, reading: Reading) -> Page | str:
@@ -436,3 +392,87 @@ def _page(capture: Capture, source: str, reading: Reading) -> Page | str:
 
 def _is_text(content_type: str) -> bool:
     return is_html(content_type) or media_type(content_type) == "text/plain"
+
+
+class Response(NamedTuple):
+    """The head of a response, and its body as it was sent."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+def parse_response(block: bytes) -> Response:
+    """Split a response into its head and its body."""
+    match = _STATUS.match(block)
+    if not match:
+        raise UnfitError("holds no HTTP response")
+    head, *body = _HEAD_END.split(block, maxsplit=1)
+    if len(head) > _LARGEST_HEAD:
+        raise UnfitError(f"has HTTP headers of {len(head):,} bytes, expected {_LARGEST_HEAD:,}")
+    return Response(int(match[1]), header_fields(head), b"".join(body))
+
+
+def header_fields(head: bytes) -> dict[str, str]:
+    """Return the fields of a head by their names in lower case; of equal ones, the first."""
+    fields: dict[str, str] = {}
+    for line in _FOLD.sub(b" ", head).split(b"\n")[1:]:
+        name, _, value = line.decode("utf-8", "replace").partition(":")
+        fields.setdefault(name.strip().lower(), value.strip())
+    return fields
+
+
+def body_of(response: Response, largest: int) -> bytes:
+    """Join the chunks of a body and unpack it; never more than `largest` bytes.
+
+    A body that isn't chunked or packed, against its headers, stays as it is.
+    """
+    from fastwarc.stream_io import ChunkedReader
+
+    body = response.body
+    chunked = "chunked" in response.headers.get("transfer-encoding", "").lower()
+    if chunked and _SIZE.match(body):
+        body = _unpacked(ChunkedReader, body, len(body))
+    codings = [
+        coding.strip()
+        for coding in response.headers.get("content-encoding", "").lower().split(",")
+        if coding.strip() not in {"", "identity", "none"}
+    ]
+    if len(codings) > _MOST_CODINGS:
+        raise UnfitError(f"is packed {len(codings)} times, expected at most {_MOST_CODINGS}")
+    for coding in reversed(codings) if body else ():
+        body = _decoded(body, coding, largest)
+    if len(body) > largest:
+        raise UnfitError(f"holds more than {largest:,} bytes in its body")
+    return body
+
+
+def _decoded(body: bytes, coding: str, largest: int) -> bytes:
+    from fastwarc.stream_io import BrotliReader, GzipReader
+
+    if coding in {"gzip", "x-gzip"}:
+        return _unpacked(GzipReader, body, largest) if body.startswith(b"\x1f\x8b") else body
+    if coding == "br":
+        return _unpacked(BrotliReader, body, largest)
+    if coding != "deflate":
+        raise UnfitError(f"is packed as {coding[:40]!r}, expected gzip, deflate or br")
+    # Some servers leave out the header of zlib.
+    has_header = len(body) > 1 and body[0] & 15 == 8 and not (body[0] << 8 | body[1]) % 31
+    try:
+        # One byte more than is allowed shows that there is more.
+        unpacker = zlib.decompressobj(wbits=15 if has_header else -15)
+        return unpacker.decompress(body, largest + 1)
+    except zlib.error as error:
+        raise UnfitError(f"has a body that can't be unpacked: {error}") from None
+
+
+def _unpacked(reader: Callable[[IO[bytes]], Any], body: bytes, largest: int) -> bytes:
+    """Return what a reader of FastWARC makes of a body, and at most one byte more than allowed."""
+    found = bytearray()
+    try:
+        source = reader(io.BytesIO(body))
+        while len(found) <= largest and (piece := source.read(largest + 1 - len(found))):
+            found += piece
+    except OSError as error:
+        raise UnfitError(f"has a body that can't be unpacked: {str(error)[:100]}") from None
+    return bytes(found)
