@@ -3,17 +3,16 @@
 segmentation cleans and cuts, features makes and weighs features, hashing hashes them, sketches
 estimates similarity, winnowing makes the numbers of passages; stages runs all of them over texts;
 recipe describes them and compares texts; passages finds what two texts share; presets has the
-recipes that come with fpdb, toml their form as a file; digits reads and writes fingerprints.
+recipes that come with fpdb, and their form as a file; digits reads and writes fingerprints.
 """
 
 from fpdb.fingerprint.features import Grams, IdfTable, Weights
 from fpdb.fingerprint.hashing import Hash, Secret
 from fpdb.fingerprint.passages import overlap
-from fpdb.fingerprint.presets import DESCRIPTIONS, PRESETS, preset
+from fpdb.fingerprint.presets import DESCRIPTIONS, PRESETS, preset, read_recipe, write_recipe
 from fpdb.fingerprint.recipe import WIDTHS, Recipe, canonical, compare, distance
 from fpdb.fingerprint.sketches import least_estimate, sketch_jaccard
 from fpdb.fingerprint.stages import to_int
-from fpdb.fingerprint.toml import read_recipe, write_recipe
 
 __all__ = [
     "DESCRIPTIONS",
