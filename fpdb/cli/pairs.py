@@ -9,7 +9,7 @@ from fpdb.cli import options, render
 from fpdb.cli.options import option, require, takes
 from fpdb.cli.output import Output, chosen, enough, likeness, title_of, typed_columns
 from fpdb.models import PartPair
-from fpdb.results import CLUSTERS, PAIRS, PART_PAIRS
+from fpdb.queries import CLUSTERS, PAIRS, PART_PAIRS
 
 
 @takes(

@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
+import numpy as np
+
+from fpdb import kernels
 from fpdb.errors import InputError, RecipeError
-from fpdb.fingerprint.hashing import expecting, read_bounded
+from fpdb.fingerprint.hashing import expecting, read_bounded, utf8
 from fpdb.fingerprint.segmentation import jieba_idf
 from fpdb.scratch import draft_file
 
@@ -186,3 +189,13 @@ class Weights:
 def _jieba_table() -> IdfTable:
     values = jieba_idf()
     return IdfTable(values, sorted(values.values())[len(values) // 2])
+
+
+def factor_table(table: IdfTable | None) -> "kernels.text.FactorTable | None":
+    """Return a table of inverse document frequencies for kernels."""
+    if table is None:
+        return None
+    features = list(map(utf8, table.values))
+    ends = np.cumsum(np.fromiter(map(len, features), np.int64, len(features)))
+    values = np.fromiter(table.values.values(), np.float64, len(features))
+    return kernels.text.FactorTable(b"".join(features), ends, values, table.missing)

@@ -19,9 +19,9 @@ from fpdb import kernels
 from fpdb.arrays import Column, each
 from fpdb.errors import InputError
 from fpdb.fingerprint import segmentation
-from fpdb.fingerprint.features import DAMPING, Grams, Weights
+from fpdb.fingerprint.features import DAMPING, Grams, Weights, factor_table
 from fpdb.fingerprint.hashing import Digests, Hash, utf8
-from fpdb.fingerprint.kernel_tables import KINDS, Cleaning, factor_table
+from fpdb.fingerprint.segmentation import KINDS, Cleaning
 from fpdb.fingerprint.sketches import (
     PlacedShingles,
     kernel_salts,
@@ -116,12 +116,6 @@ class Stages:
             np.concatenate(sketched) if sketched else None,
             [each for batch in batches for each in batch.passages or ()] if passages else None,
         )
-
-    def sketch_many(self, texts: Iterable[str]) -> NDArray[np.uint8]:
-        """Return the MinHash sketches of texts, uint8[n, 128]; one without a shingle has zeros."""
-        if self.sketch == "features":
-            return cast("NDArray[np.uint8]", self.batch(texts, sketches=True).sketches)
-        return np.concatenate([self._sketch(block) for block in self._blocks(texts)])
 
     def shingles(self, text: str) -> NDArray[np.uint64]:
         """Return the hashes of a text's distinct shingles, sorted; its sketch is of this set.
@@ -241,11 +235,6 @@ class Stages:
             sketches if sketched else None,
             passages,
         )
-
-    def _sketch(self, block: list[str]) -> NDArray[np.uint8]:
-        sketches = np.empty((len(block), SKETCH_BYTES), np.uint8)
-        self._sample(block, sketches, None)
-        return sketches
 
     def _sample(
         self, block: list[str], sketches: NDArray[np.uint8], passages: list[bytes] | None

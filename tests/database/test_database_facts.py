@@ -51,7 +51,7 @@ def test_a_new_document_is_added(db: Database, tiny: Recipe) -> None:
         added=document.added,
         digest=hashlib.blake2b(TEXT.encode(), digest_size=16).digest(),
         characters=len(TEXT),
-        sketch=tiny.sketch_many([TEXT])[0].tobytes(),
+        sketch=tiny.batch([TEXT], sketches=True).sketches[0].tobytes(),
     )
     assert before <= document.added <= time.time()
     assert (document.text, document.short) == (None, False)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import fpdb
-from fpdb.results import Results
+from fpdb.queries import Results
 
 BOAT = "Somebody repaired a wooden boat in winter, and it took as long as winters take there."
 TEXTS = [

@@ -219,7 +219,11 @@ class Machine(RuleBasedStateMachine):
     def kept(self, text: str, meta: Any) -> Kept:
         batch = self.recipe.batch([text])
         number = None if batch.short[0] else to_ints(batch.fingerprints)[0]
-        sketch = self.recipe.sketch_many([text])[0].tobytes() if self.similarity else b""
+        sketch = (
+            self.recipe.batch([text], sketches=True).sketches[0].tobytes()
+            if self.similarity
+            else b""
+        )
         digest = hashlib.sha256(text.encode()).hexdigest()
         if number is None:
             words = text.lower().split()

@@ -30,7 +30,7 @@ def by_sketches(records, least):
     sketches = dict(
         zip(
             [record["id"] for record in records],
-            recipe.sketch_many([record["text"] for record in records]),
+            recipe.batch([record["text"] for record in records], sketches=True).sketches,
             strict=True,
         )
     )

@@ -48,7 +48,7 @@ def forge_sketch(text, victim, tries=1 << 17):
     triples = [f"a{number:x} b{number:x} c{number:x}" for number in range(tries)]
     found = mix(np.concatenate(WEB.shingles_many(triples)) + salts(16, 1)[0])
     bins, values = found >> np.uint64(56), found & np.uint64((1 << 52) - 1)
-    packed = WEB.sketch_many([victim])[0]
+    packed = WEB.batch([victim], sketches=True).sketches[0]
     wanted = np.column_stack([packed & 15, packed >> 4]).reshape(BINS)
     right = np.flatnonzero(values & np.uint64(15) == wanted[bins])
     order = right[np.lexsort((values[right], bins[right]))]

@@ -19,7 +19,7 @@ from twins import defined
 
 import fpdb
 from fpdb import kernels
-from fpdb.fingerprint import kernel_tables, segmentation
+from fpdb.fingerprint import segmentation
 
 GOLDEN = json.loads(
     Path(__file__).parents[1].joinpath("fingerprint/golden.json").read_text("utf-8")
@@ -183,9 +183,9 @@ def test_presets(name):
 @pytest.mark.parametrize("sketch", ["shingles", "features"])
 def test_sketches_alone(sketch, texts):
     recipe = fpdb.recipe("char-4").replace(sketch=sketch)
-    found = recipe.sketch_many(texts)
+    found = recipe.batch(texts, sketches=True).sketches
     with defined():
-        np.testing.assert_array_equal(found, recipe.sketch_many(texts))
+        np.testing.assert_array_equal(found, recipe.batch(texts, sketches=True).sketches)
 
 
 @pytest.mark.slow("texts of up to two megabytes")
@@ -206,11 +206,11 @@ def test_long_texts(name, alphabet, size):
 def test_every_character_is_cleaned_as_defined(steps):
     shown = {}
     for number in (*range(0x400), 0xE00, 0xE01, 0x10FF):
-        entries = kernel_tables._entries(steps, "shingles", number).tolist()
+        entries = segmentation._entries(steps, "shingles", number).tolist()
         for code, entry in enumerate(entries[:256], number * 256):
-            if entry == kernel_tables._HARD:
+            if entry == segmentation._HARD:
                 continue
-            at = entry - kernel_tables._SEVERAL
+            at = entry - segmentation._SEVERAL
             parts = entries[at + 1 : at + 1 + entries[at]] if at >= 0 else [entry]
             shown[code] = "".join(chr(part & 0x1FFFFF) for part in parts)
     easy = list(shown)
@@ -229,7 +229,7 @@ def test_characters_that_combine_with_the_one_before_are_hard():
     second |= {*range(0x1161, 0x1176), *range(0x11A8, 0x11C3)}
     ordered = {code for code in range(sys.maxunicode + 1) if unicodedata.combining(chr(code))}
     for code in second | ordered:
-        assert kernel_tables._combines(chr(code)), hex(code)
+        assert segmentation._combines(chr(code)), hex(code)
 
 
 @pytest.mark.parametrize(

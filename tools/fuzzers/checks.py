@@ -22,7 +22,7 @@ from fpdb import kernels
 from fpdb.fingerprint import hashing, segmentation, to_int, toml
 from fpdb.fingerprint.hashing import utf8
 from fpdb.io import extraction
-from fpdb.io.content import main_content
+from fpdb.io.extraction import main_content
 from fpdb.io.files import FORMATS, read_parts, read_records
 from fpdb.io.records import BadRecord, Reading, Record
 from fpdb.maintenance import portable

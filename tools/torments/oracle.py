@@ -198,7 +198,9 @@ class Oracle:
         if self._similarity is None or number is None:
             return 0
         return int.from_bytes(
-            sketch_of(number) if text is None else self._recipe.sketch_many([text])[0].tobytes(),
+            sketch_of(number)
+            if text is None
+            else self._recipe.batch([text], sketches=True).sketches[0].tobytes(),
             "little",
         )
 
