@@ -12,7 +12,7 @@ import fpdb
 from fpdb.cli import options, render
 from fpdb.cli.inputs import BadRecords, documents_of_files
 from fpdb.cli.options import argument, choose_recipe, option, takes
-from fpdb.io.tables import read_pairs
+from fpdb.io.files import read_pairs
 from fpdb.models import Evaluation, Rating
 
 # Wrong pairs and missed pairs on a page, of each recipe.

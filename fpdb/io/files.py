@@ -57,6 +57,8 @@ _CURES = {
     ".xls": "save it as CSV",
     ".xlsx": "save it as CSV",
 }
+# The similarity of two documents in a table of pairs.
+_SHARE = re.compile(r"[01]?\.[0-9]{1,20}|[0-9](?:\.[0-9]{1,20})?e-?[0-9]{1,3}")
 # How an array of objects begins.
 _ARRAY = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*\{")
 
@@ -166,6 +168,27 @@ def read_texts(path: str, form: str | None = None, largest: int = LARGEST_TEXT) 
         if isinstance(found, BadRecord):
             raise InputError(f"{found.source} {found.reason}", hint=found.hint)
         yield found.text or ""
+
+
+def read_pairs(path: str, largest: int = LARGEST_TEXT) -> Iterator[tuple[str, str, float | bool]]:
+    """Yield the rows of a TSV or CSV file of pairs: two keys, and a similarity or a label.
+
+    The first row may name the columns instead. Standard input ("-") is TSV.
+    """
+    form = "csv" if streams.suffix_of(path) == ".csv" else "tsv"
+    reading = Reading(form, key_field="1", text_field="2", meta_field="3", max_bytes=largest)
+    for place, found in enumerate(read_records(path, reading)):
+        if isinstance(found, BadRecord):
+            raise InputError(f"{found.source}: {found.reason}", hint=found.hint)
+        written = str((found.meta or {}).get("3", "")).strip().lower()
+        is_share = _SHARE.fullmatch(written) and float(written) <= 1
+        if is_share or written in ("0", "1"):
+            yield str(found.key), found.text or "", float(written) if is_share else written == "1"
+        elif place or not found.meta:
+            raise InputError(
+                f"{found.source}: found {written[:40]!r}, expected a similarity, or 1 or 0",
+                hint="give key, key and a similarity such as 0.85, or 1 and 0",
+            )
 
 
 def read_parts(

@@ -1,4 +1,4 @@
-"""Rows of TSV and CSV: split, with their columns named or numbered; and tables of known pairs."""
+"""Rows of TSV and CSV: split, with their columns named or numbered."""
 
 import contextlib
 import csv
@@ -13,7 +13,6 @@ from fpdb.errors import InputError
 from fpdb.io import streams
 from fpdb.io.records import Reading, lacking, shorten
 from fpdb.io.streams import Line, StreamError, TooLong
-from fpdb.models import LARGEST_TEXT
 
 # A string is the reason why there is no row.
 Cells = tuple[int, list[str] | str, bool]
@@ -61,9 +60,6 @@ _OPEN = (
     "opens a quote that it doesn't close: a line is a record, so was a quoted text cut at its line "
     "end? Save it as CSV or as JSON lines"
 )
-_SAME = ("1", "true", "duplicate")
-_DIFFERENT = ("0", "false", "different")
-_SHARE = re.compile(r"[01]?\.[0-9]{1,20}|[0-9](?:\.[0-9]{1,20})?e-?[0-9]{1,3}")
 
 
 def numbered(reading: Reading) -> bool:
@@ -253,36 +249,3 @@ class _Feed:
             # Only a quote ends a record of several lines.
             if quotes % 2 or self.last == self.first:
                 return '"' * (quotes % 2)
-
-
-def read_pairs(path: str, largest: int = LARGEST_TEXT) -> Iterator[tuple[str, str, float | bool]]:
-    """Yield the rows of a TSV or CSV file of pairs: two keys, and a similarity or a label.
-
-    The first row may name the columns instead. Standard input ("-") is TSV.
-    """
-    rows_of = csv_rows if streams.suffix_of(path) == ".csv" else tsv_rows
-    with streams.named(path):
-        lines = streams.decoded(streams.raw_lines(streams.text_chunks(path), largest))
-        for place, (number, row, _) in enumerate(rows_of(lines, largest)):
-            pair = _pair(row)
-            if not isinstance(pair, str):
-                yield pair
-            elif place or isinstance(row, str) or len(row) != 3:
-                raise InputError(
-                    f"{path}:{number}: {pair}",
-                    hint="give key, key and a similarity such as 0.85, or 1 and 0",
-                )
-
-
-def _pair(row: list[str] | str) -> tuple[str, str, float | bool] | str:
-    if isinstance(row, str):
-        return row
-    if len(row) != 3:
-        return f"found {len(row)} columns, expected 3"
-    one, other, written = row
-    word = written.strip().lower()
-    if word in _SAME or word in _DIFFERENT:
-        return one, other, word in _SAME
-    if _SHARE.fullmatch(word) and 0 <= float(word) <= 1:
-        return one, other, float(word)
-    return f"found {written[:40]!r}, expected a similarity from 0.0 to 1.0, or a label"

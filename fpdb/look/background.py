@@ -14,7 +14,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 from fpdb.database import Database
-from fpdb.io.tables import read_pairs
+from fpdb.io.files import read_pairs
 from fpdb.look.fields import ShownFields
 from fpdb.look.groups import Groups
 from fpdb.look.sources import Texts

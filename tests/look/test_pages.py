@@ -16,7 +16,7 @@ import pytest
 from outlines import Outline, Tree
 
 import fpdb
-from fpdb.io.tables import read_pairs
+from fpdb.io.files import read_pairs
 from fpdb.markup import visible
 
 pytestmark = pytest.mark.process

@@ -10,7 +10,7 @@ import browsers
 import pytest
 
 import fpdb
-from fpdb.io.tables import read_pairs
+from fpdb.io.files import read_pairs
 from fpdb.look.listing import ListedDocument, ListedGroup, ListedText, rendered, write_report
 from fpdb.look.pair import ComparedTexts
 
