@@ -35,7 +35,7 @@ _PARTS = {
     "complete": "bool",
 }
 # The name of a query, its matches, whether its text is short, and whether bytes were replaced.
-_Answer = tuple[Key, Matches | PartMatches, bool, bool]
+_QueryResult = tuple[Key, Matches | PartMatches, bool, bool]
 _COUNTS = ("queries", "with a match", "matches", "incomplete")
 
 
@@ -82,12 +82,11 @@ def query(
     near: dict[str, Any] = {"k": k, "limit": limit, "similarity": similarity}
     with fpdb.open(path, readonly=True, recipe=recipe) as database:
         reading = typed(paths, reading)
-        answers: Iterator[_Answer]
         if passages:
             columns, shown = _PARTS, tuple(_PARTS)[:5]
             find = partial(database.passages, least=least or 0.0, limit=limit)
             find("")  # which raises an error at once
-            answers = _ask_parts(texts or (), paths, reading, bad, find)
+            answers: Iterator[_QueryResult] = _ask_parts(texts or (), paths, reading, bad, find)
         else:
             of_bits = k is not None or (similarity or database.similarity) is None
             columns, shown = _COLUMNS, ("query", "key", "distance" if of_bits else "similarity")
@@ -107,9 +106,7 @@ def query(
                     _show_parts(name, matches, target)
                 else:
                     _show(name, matches, target, of_bits=of_bits)
-                    if cut and not matches.complete:
-                        counts["incomplete"] += 1
-                        render.note(f"{name}: incomplete, because too many documents are that near")
+                    counts["incomplete"] += _is_cut(name, matches) if cut else 0
             if not counts["queries"]:
                 bad.settle(0)  # an error, before the file takes the place of an older one
     _end(counts, bad, exit_code, f"; {render.pace(counts['queries'], 'query')}" if paths else None)
@@ -138,7 +135,7 @@ def _ask_parts(
     reading: fpdb.Reading,
     bad: BadRecords,
     find: Callable[[str], PartMatches],
-) -> Iterator[_Answer]:
+) -> Iterator[_QueryResult]:
     """Find documents that share passages with the given texts, or with the texts of files."""
     for text in texts:
         yield "text", find(text), False, False
@@ -188,6 +185,12 @@ def _ask_fingerprints(
     numbers = [(digits, fpdb.parse_fingerprint(digits, bits, base)) for digits in given]
     find = partial(database.query_fingerprint, k=k, limit=limit)
     return [Asked(digits, find(number)) for digits, number in numbers]
+
+
+def _is_cut(name: Key, found: Matches) -> bool:
+    if not found.complete:
+        render.note(f"{name}: incomplete, because too many documents are that near")
+    return not found.complete
 
 
 def _show(name: Key, found: Matches, target: Output, *, of_bits: bool) -> None:
