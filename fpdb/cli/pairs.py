@@ -1,4 +1,4 @@
-"""Find near-duplicates among stored documents: pairs, and clusters of which one is kept."""
+"""Find near-duplicates: pairs and clusters of stored documents, and exact pairs of files."""
 
 from functools import partial
 from pathlib import Path
@@ -6,7 +6,8 @@ from typing import Any
 
 import fpdb
 from fpdb.cli import options, render
-from fpdb.cli.options import option, require, takes
+from fpdb.cli.inputs import BadRecords, documents_of_files
+from fpdb.cli.options import argument, option, require, takes
 from fpdb.cli.output import Output, chosen, enough, likeness, title_of, typed_columns
 from fpdb.models import PartPair
 from fpdb.queries import CLUSTERS, PAIRS, PART_PAIRS
@@ -113,3 +114,49 @@ def clusters(
 
 def _size(cluster: fpdb.Cluster) -> int:
     return len(cluster.duplicates)
+
+
+@takes(
+    "key_field text_field format encoding delimiter html output output_format",
+    reading=fpdb.Reading,
+    target=Output,
+    files=argument("FILE|DIR|-", "The texts; - is standard input."),
+    containment=option("--containment", "Compare by the share of the smaller text."),
+    sort=options.SORT,
+)
+def copies(
+    reading: fpdb.Reading,
+    target: Output,
+    files: list[str],
+    similarity: float | None = None,
+    containment: bool = False,
+    limit: int | None = None,
+    sort: bool = False,
+    recipe: fpdb.Recipe = options.WEB,
+) -> None:
+    """Find copies in files, exactly.
+
+    Example:
+      fpdb copies submissions --recipe submissions --similarity 0.7
+
+    Compares shingles, or the features of a recipe such as submissions. None is
+    missed, and nothing is estimated. Prints two keys and their similarity.
+    """
+    bad, count = BadRecords(), 0
+    found = fpdb.exact_pairs(
+        documents_of_files(files, reading, bad), similarity, recipe=recipe, containment=containment
+    )
+    names = {"key": "string", "other": "string", "similarity": "double"}
+    sizes = dict.fromkeys(("common", "size", "other_size"), "int64")
+    with target.opened(names | sizes, tuple(names)):
+        for pair in chosen(found, limit, (lambda pair: pair.similarity) if sort else None):
+            count += 1
+            target.write(pair, (pair.key, pair.other, f"{pair.similarity:.4f}"))
+        if not bad.good:
+            bad.settle()  # an error, before the file takes the place of an older one
+    render.summarise(
+        None,
+        f"pairs {count:,}{enough(count, limit)}; {render.elapsed()}",
+        render.counted("bad records", bad.count),
+    )
+    bad.settle()

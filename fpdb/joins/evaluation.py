@@ -101,7 +101,7 @@ def evaluate(
         truth = exact_truth(sets, thresholds.wrong_below)
     else:
         truth = listed_truth(keys, texts, pairs)
-    apart = ~truth.equal(*truth.pairs())
+    apart, sizes = ~truth.equal(*truth.pairs()), np.bincount(truth.classes)
     qualities = (
         rate(
             recipe,
@@ -119,7 +119,7 @@ def evaluate(
         documents=len(texts),
         exact=pairs is None,
         true=int((apart & (truth.jaccards >= thresholds.truth_from)).sum()),
-        equal=int((~apart).sum()) if listed_only else truth.equal_pairs(),
+        equal=int((~apart).sum() if listed_only else (sizes * (sizes - 1) // 2).sum()),
         thresholds=thresholds,
         recipes=tuple(qualities),
     )
@@ -332,11 +332,6 @@ class Truth:
         """Mark the pairs of equal documents."""
         same: Marks = self.classes[first] == self.classes[second]
         return same
-
-    def equal_pairs(self) -> int:
-        """Count the pairs of equal documents."""
-        sizes = np.bincount(self.classes)
-        return int((sizes * (sizes - 1) // 2).sum())
 
     def knows(self, first: Places, second: Places) -> Marks:
         """Mark the pairs whose similarity is known."""

@@ -41,18 +41,27 @@ from fpdb.scratch import Scratch, scratch_folder
 MOST_VERSIONS = 10
 # On one line, so that the list begins on the first screen.
 _NUMBERS = "Numbers and pictures"
-_KINDS = {
-    "edited": "edited",
-    "identical": "identical only",
-    "chain": "chains",
-    "open": "no verdict yet",
+# Of `write_report`.
+_GROUPS: dict[str, Any] = {
+    "kinds": {
+        "edited": "edited",
+        "identical": "identical only",
+        "chain": "chains",
+        "open": "no verdict yet",
+    },
+    "none": "No document is a near-duplicate of another one. A smaller similarity finds more; "
+    "copied parts of texts have a report of their own.",
 }
-_PART_KINDS = {"part": "a part is elsewhere", "whole": "nearly all is elsewhere"}
-_PART_ORDERS = {
-    "given": "longest copies first",
-    "similar": "largest share first",
-    "large": "most sources first",
-    "title": "by title",
+_PARTS: dict[str, Any] = {
+    "kinds": {"part": "a part is elsewhere", "whole": "nearly all is elsewhere"},
+    "none": "No document has a part of another one. A smaller least share finds more.",
+    "noun": "document",
+    "orders": {
+        "given": "longest copies first",
+        "similar": "largest share first",
+        "large": "most sources first",
+        "title": "by title",
+    },
 }
 _WHOLE = 0.8
 
@@ -297,16 +306,11 @@ class _ChosenGroups:
         return list(self._versions)
 
     def described(self, documents: int, numbers: Sequence[tuple[str, str, str]]) -> _Description:
-        """Return what the page says at its top, once all groups are listed."""
-        limit = self.groups.similarity or 0.0
+        """Return what the page says at its top."""
+        limit = percent(self.groups.similarity or 0.0)
         subtitle = f"{plural(self.every, 'group')} among {plural(documents, 'document')}, "
-        more = {
-            "kinds": _KINDS,
-            "none": "No document is a near-duplicate of another one. A smaller similarity finds "
-            "more; copied parts of texts have a report of their own.",
-        }
         pictures = overview(self.groups, documents, numbers, first=self._first)
-        return "Duplicates", f"{subtitle}with the limit {percent(limit)}", pictures, more
+        return "Duplicates", f"{subtitle}with the limit {limit}", pictures, _GROUPS
 
     def listed(self, group: int) -> ListedGroup:
         """Return a group, whose texts are compared with that of the kept document."""
@@ -362,13 +366,7 @@ class _ChosenParts:
         """Return what the page says at its top."""
         copies = plural(self.every, "document has", "documents have")
         subtitle = f"{copies} parts of earlier ones, among {documents:,}"
-        more = {
-            "kinds": _PART_KINDS,
-            "none": "No document has a part of another one. A smaller least share finds more.",
-            "noun": "document",
-            "orders": _PART_ORDERS,
-        }
-        return "Copied parts", subtitle, _parts_overview(self.parts, numbers), more
+        return "Copied parts", subtitle, _parts_overview(self.parts, numbers), _PARTS
 
     def listed(self, place: int) -> ListedGroup:
         """Return a copy with its sources, of which each has something that those before haven't."""

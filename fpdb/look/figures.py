@@ -54,12 +54,13 @@ def overview(
         )
         yield element("p", said, class_="soft")
     found = [_by_nearness(groups), _by_size(groups.sizes), *more]
-    if dated := groups.copies_by_day():
+    sources, copied = groups.copies()
+    if dated := groups.by_day(copied):
         said = f"{plural(dated.total(), 'document')} with a date, besides the first of each group."
         found.append(by_day("When copies appeared", said, dated, "copies"))
     yield element("section", *found, class_="figures")
     said = "The documents of a group are counted with its earliest, or else with its first one."
-    yield from by_host(groups.copies_by_host(), said)
+    yield from by_host(groups.by_host(sources, copied), said)
 
 
 def _by_nearness(groups: Groups) -> Markup:

@@ -213,16 +213,8 @@ class Groups(Origins):
         same[0] = np.append(stays, same[0][~np.isin(same[0], stays)])
         return same
 
-    def copies_by_day(self) -> Counter[date]:
-        """Count the documents that aren't the first of their group by their day."""
-        return self.by_day(self._sides()[1])
-
-    def copies_by_host(self) -> HostPairs:
-        """Count the documents that aren't the first of their group, by its host and theirs."""
-        return self.by_host(*self._sides())
-
-    def _sides(self) -> tuple[Places, Places]:
-        """Return the copies, and for each the first of its group: by date, and as it was read."""
+    def copies(self) -> tuple[Places, Places]:
+        """Return the first document of a group for each copy of it, by date, and the copies."""
         order = np.lexsort((self.days, self.firsts))
         sources = np.repeat(order[self.starts], self.sizes)
         later = sources != order
