@@ -21,7 +21,6 @@ SHORT: dict[str, tuple[int, dict[str, Any], int, list[str]]] = {
     "power": (2, {}, 2, ["acknowledged"]),
     "copies": (2, {"names": ["plain copy at the pace of a network", "backup", "hold cp"]}, 6, []),
     "swaps": (10, {}, 10, ["calls refused"]),
-    "mounts": (1, {}, 6, ["overlay, cp saved/*", "tmpfs, cp -r saved"]),
     "growth": (800, GROWTH, 2, ["text keys", "integer keys"]),
     "damage": (42, {}, 42, ["truncation"]),
     "mutations": (42, {}, 42, ["values", "meta pages"]),

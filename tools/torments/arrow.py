@@ -2,7 +2,6 @@
 
 import datetime
 import decimal
-import importlib.util
 import random
 import resource
 import signal
@@ -36,10 +35,6 @@ class Outcome(NamedTuple):
     stored: bool = False
     processor: float = 0
     memory: int = 0
-
-
-def missing() -> str:
-    return "" if importlib.util.find_spec("pyarrow") else "pyarrow isn't installed"
 
 
 class Ingesting:

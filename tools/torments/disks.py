@@ -16,7 +16,6 @@ from frame import command
 
 SHUT_DOWN, WITHOUT_FLUSH = 0x8004587D, 2  # XFS_IOC_GOINGDOWN, also of ext4
 IMAGES = ("ext4", "xfs")  # in a file
-KINDS = (*IMAGES, "overlay", "tmpfs")
 SIZES = {"xfs": 320}  # mebibytes
 
 
@@ -33,29 +32,18 @@ def missing(kind: str = "ext4") -> str:
 
 
 class Disk:
-    """A file system in an image file, in layers (as of a container), or in memory.
-
-    It is mounted until the end of a block.
-    """
+    """A file system in an image file, or in memory; it is mounted until the end of a block."""
 
     def __init__(self, work: Path, kind: str, mebibytes: int = 0) -> None:
-        self.place = work / kind
+        self.place, self._image, self._kind = work / kind, work / f"{kind}.image", kind
         mebibytes = mebibytes or SIZES.get(kind, 128)
-        self._image, self._size = work / f"{kind}.image", mebibytes << 20
-        self._layers = {f"{name}dir": work / name for name in ("lower", "upper", "work")}
-        self._kind = kind
-        layers = ",".join(f"{name}={folder}" for name, folder in self._layers.items())
-        options, source = {
-            "overlay": (["-o", layers], "fpdb-torture"),
-            "tmpfs": (["-o", f"size={mebibytes}m"], "fpdb-torture"),
-        }.get(kind, (["-o", "loop"], str(self._image)))
-        self._mount = ["mount", "-t", kind, *options, source, str(self.place)]
+        self._size = mebibytes << 20
+        source = [str(self._image)] if kind in IMAGES else [f"-osize={mebibytes}m", "fpdb-torture"]
+        options = ["-o", "loop"] * (kind in IMAGES)
+        self._mount = ["mount", "-t", kind, *options, *source, str(self.place)]
 
     def __enter__(self) -> Self:
         self.place.mkdir(exist_ok=True)
-        if self._kind == "overlay":
-            for folder in self._layers.values():
-                folder.mkdir(exist_ok=True)
         if self._kind in IMAGES:
             with self._image.open("wb") as image:
                 image.truncate(self._size)

@@ -89,15 +89,6 @@ KINDS: dict[str, Callable[[str, random.Random], bytes]] = {
 }
 
 
-def missing() -> str:
-    with socket.socket() as probe:
-        try:
-            probe.bind((GREEDY, 0))
-        except OSError:
-            return f"{GREEDY} is no address of this host"
-    return ""
-
-
 def run(
     figures: Figures, rounds: int, seed: int, work: Path, seconds: float = SECONDS,
     connections: int = CONNECTIONS, patience: float = 1.0,

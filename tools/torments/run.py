@@ -15,42 +15,36 @@ from frame import Figures, heed_interrupts
 
 
 class Torment(NamedTuple):
-    """A torment: what it does, its module, and the options of the module's function `run`."""
+    """A torment: what it does, its function, how many rounds, and the options of the function.
+
+    `missing` of the module that it `needs` says why it can't be done here.
+    """
 
     what: str
-    module: str
+    run: str
     rounds: int
     options: dict[str, Any] = {}  # noqa: RUF012 - nobody changes it
+    needs: str = ""
 
 
+CROWD = {"writers": 3, "readers": 2, "kinds": ["text"]}
 TORMENTS = {
-    "kills": Torment("kill -9 of one writer at random moments", "kills", 1000),
-    "processes": Torment(
-        "kill -9 among three writers and two readers",
-        *("kills", 1000, {"writers": 3, "readers": 2, "kinds": ["text"]}),
-    ),
-    "calls": Torment("a kill, EIO and ENOSPC at every storage system call", "calls", 1_000_000),
-    "interrupts": Torment("exceptions out of signal handlers at any moment", "interrupts", 100_000),
-    "full": Torment("a full disk, three ways, under every operation", "full", 5),
-    "power": Torment("power cuts", "power", 100),
-    "copies": Torment("copies of a database under load", "copies", 100),
-    "swaps": Torment("swaps, moves and removals of a database in use", "swaps", 300),
-    "mounts": Torment(
-        "torn copies in the place of a database, on several file systems", "mounts", 20
-    ),
-    "growth": Torment("a million replacements", "growth", 1_000_000),
-    "damage": Torment("damaged data files: read, checked, repaired", "damage", 2000),
-    "mutations": Torment(
-        "changes aimed at the structure of a data file: noticed when, or not",
-        *("damage", 384, {"aimed": True}),
-    ),
-    "arrow": Torment("Parquet and Arrow files with changed bytes", "arrow", 10_000),
-    "outputs": Torment("kill -9 of commands that write files", "outputs", 300),
-    "deliveries": Torment(
-        "kill -9 of dedupe with a database, and all ways to go on", "deliveries", 50
-    ),
-    "memory": Torment("commands with little address space", "memory", 300),
-    "greedy": Torment("clients of a server that send and take what they like", "greedy", 18),
+    "kills": Torment("kill -9 of one writer at random moments", "crashes.run", 1000),
+    "processes": Torment("kill -9 among several processes", "crashes.run", 1000, CROWD),
+    "calls": Torment("faults at every storage call", "calls.run", 10**6, needs="strace"),
+    "interrupts": Torment("exceptions out of signal handlers", "interrupts.run", 100_000),
+    "full": Torment("a full disk under every operation", "calls.run_without_room", 5),
+    "power": Torment("power cuts", "crashes.run_cuts", 100, needs="disks"),
+    "copies": Torment("copies of a database under load", "copies.run", 100),
+    "swaps": Torment("swaps, moves and removals of a database in use", "swaps.run", 300),
+    "growth": Torment("a million replacements", "growth.run", 10**6),
+    "damage": Torment("damaged data files: read, checked, repaired", "damage.run", 2000),
+    "mutations": Torment("changed structure of data files", "damage.run", 384, {"aimed": True}),
+    "arrow": Torment("Parquet and Arrow files with changed bytes", "arrow.run", 10_000),
+    "outputs": Torment("kill -9 of commands that write files", "outputs.run", 300),
+    "deliveries": Torment("kill -9 of dedupe with a database", "deliveries.run", 50),
+    "memory": Torment("commands with little address space", "memory.run", 300),
+    "greedy": Torment("clients of a server that take what they like", "greedy.run", 18),
 }
 
 
@@ -81,13 +75,14 @@ def main() -> int:
 
 
 def missing(name: str) -> str:
-    module = importlib.import_module(TORMENTS[name].module)
-    return str(module.missing()) if hasattr(module, "missing") else ""
+    needs = TORMENTS[name].needs
+    return str(importlib.import_module(needs).missing()) if needs else ""
 
 
 def torment(name: str, rounds: int, seed: int, work: Path, **options: Any) -> Figures:
     own, figures = TORMENTS[name], Figures()
-    run = importlib.import_module(own.module).run
+    module, _, function = own.run.partition(".")
+    run = getattr(importlib.import_module(module), function)
     run(figures, rounds, seed, work, **{**own.options, **options})
     return figures
 

@@ -93,6 +93,11 @@ class Worker(Channel):
         """Begin a job, a function that is named as module.function and gets a channel first."""
         self.tell(job=job, given=given, named=named)
 
+    def ask(self, seconds: float) -> dict[str, Any] | None:
+        """Order the next step, and receive its message."""
+        self.tell(go=True)
+        return self.hear(seconds)
+
     def expect(self, **message: Any) -> None:
         """Receive a message that must be this one."""
         if (found := self.hear(60)) != message:

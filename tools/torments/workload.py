@@ -144,7 +144,7 @@ def perform(db: fpdb.Database, operation: Operation, *, split: bool = False) -> 
 
 def write(
     channel: Any, path: str, seed: int, *, start: int = 0, writer: int = 0, skip: str = "batches",
-    flaw: str = "", count: int | None = None, copies: bool = False,
+    flaw: str = "", copies: bool = False,
 ) -> None:  # fmt: skip
     """Write until killed: announce each operation, do it, acknowledge it.
 
@@ -157,8 +157,7 @@ def write(
         lmdb.open = lambda *given, **named: careful(*given, **{**named, "sync": False})
     makers = itertools.cycle(["backup", "build", "create"])
     with fpdb.open(path) as db:
-        script = Script(seed, db.keys, writer, skip, start)
-        for number, operation in enumerate(itertools.islice(script, count)):
+        for number, operation in enumerate(Script(seed, db.keys, writer, skip, start)):
             channel.tell(begin=operation)
             if flaw == "early":
                 channel.tell(done=None)
@@ -171,7 +170,6 @@ def write(
                 channel.tell(copying=copy.name)
                 make(name, db, copy)
                 channel.tell(copied=copy.name)
-    channel.tell(end=True)
 
 
 def make(name: str, db: fpdb.Database | None, copy: Path) -> None:
