@@ -5,22 +5,21 @@ import statistics
 import published
 
 TITLE = "What a query costs, against the number of documents"
-# panel -> the row, or that of prepared queries; how many queries a value is of
+# panel -> the row; how many queries a value is of
 PANELS = {
     "One query at a time, p50": ("single p50", 1),
     "100 k queries in a batch, each": ("batch 100k", 100_000),
 }
-# (side, cores, row in place of the panel's) -> label, colour and line
+# (side, cores) -> label, colour and line
 SERIES = {
-    ("fpdb", "one", "prepared p50"): ("fpdb, prepared", "#b3261e", "--"),
-    ("fpdb", "one", None): ("fpdb", "#b3261e", "-"),
-    ("sqlite", "one", None): ("SQLite, four block columns", "#8a6d00", "-"),
-    ("faiss", "one", None): ("FAISS (64,4,16)", "#1a5fb4", "-"),
-    ("faiss", "all", None): ("FAISS (64,4,16), all cores", "#1a5fb4", "--"),
-    ("faiss-flip", "one", None): ("FAISS (64,3,21), a flip", "#0b7a75", "-"),
-    ("faiss-flip", "all", None): ("FAISS (64,3,21), a flip, all cores", "#0b7a75", "--"),
-    ("pynear", "one", None): ("pynear", "#5e35b1", "-"),
-    ("simhash", "one", None): ("simhash", "#616161", "-"),
+    ("fpdb", "one"): ("fpdb", "#b3261e", "-"),
+    ("sqlite", "one"): ("SQLite, four block columns", "#8a6d00", "-"),
+    ("faiss", "one"): ("FAISS (64,4,16)", "#1a5fb4", "-"),
+    ("faiss", "all"): ("FAISS (64,4,16), all cores", "#1a5fb4", "--"),
+    ("faiss-flip", "one"): ("FAISS (64,3,21), a flip", "#0b7a75", "-"),
+    ("faiss-flip", "all"): ("FAISS (64,3,21), a flip, all cores", "#0b7a75", "--"),
+    ("pynear", "one"): ("pynear", "#5e35b1", "-"),
+    ("simhash", "one"): ("simhash", "#616161", "-"),
 }
 
 
@@ -42,11 +41,10 @@ def draw(records):
         ):
             axes.set(title=title, xscale="log", yscale="log", xlabel="documents", ylabel="µs")
             axes.grid(visible=True, which="both", alpha=0.3)
-            for (side, cores, own_row), (label, colour, line) in SERIES.items():
-                if own_row is None or each == 1:
-                    points = costs(records, side, cores, own_row or row)
-                    x, y = [n for n, _ in points], [1e6 * cost / each for _, cost in points]
-                    [named[label]] = axes.plot(x, y, line, color=colour, marker="o", label=label)
+            for (side, cores), (label, colour, line) in SERIES.items():
+                points = costs(records, side, cores, row)
+                x, y = [n for n, _ in points], [1e6 * cost / each for _, cost in points]
+                [named[label]] = axes.plot(x, y, line, color=colour, marker="o", label=label)
         figure.legend(named.values(), named, loc="outside lower center", ncols=3)
 
     return published.svg(panels, figsize=(11, 6.5))

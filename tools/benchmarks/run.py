@@ -19,7 +19,6 @@ import published
 import serving
 import similarity
 import store
-import tables
 import texts
 
 DOCS = Path(__file__).parents[2] / "docs" / "explanation"
@@ -61,7 +60,7 @@ def machine():
 
 
 def body(raw, *, page=False):
-    found = tables.Table(raw["records"]).tables(page=page) if "records" in raw else raw["tables"]
+    found = store.tables(raw["records"], page=page) if "records" in raw else raw["tables"]
     if page:
         found = ([row for row in rows if next(iter(row.values())) not in UNSHOWN] for rows in found)
     shown = (published.table(rows) for rows in found if rows)

@@ -1,44 +1,38 @@
 """Measure the store beside its peers: the same fingerprints for all, answers checked, in turn.
 
-Each side runs all of its rows in a process of its own, and every side before the next round, so
-that what disturbs the machine disturbs all of them. A side with other answers isn't timed.
+Each phase of a side runs in a process of its own. A side with other answers isn't timed.
 """
 
+import itertools
 import json
-import os
-import select
 import shutil
-import signal
-import subprocess
+import statistics
 import tempfile
-import time
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import paired
-import tables
 import workloads
-from paired import QUIET, SIDES, MissingError, say
+from paired import QUIET, MissingError, say, written
 
 SIZES, KINDS = [1_000_000, 10_000_000], ["uniform", "clustered"]
 RESERVE = 1 << 30
 LARGE = 10_000_000
-PATIENCE = {False: 600, True: 1_800}  # seconds for one row, up to LARGE and above
+PATIENCE = 3_600  # seconds for one phase
 SLOW = 120  # a side whose rows took N seconds runs once
 CHECKS = {False: 1_000, True: 200}
 
 
-@dataclass(frozen=True)
-class Contender:
+class Contender(NamedTuple):
     """A side of the bench; `cap` is the largest number of documents that it gets."""
 
     name: str
     script: str
     package: str | None = None
     cap: int = 1 << 62
-    phases: tuple[str, ...] = ("build", "reopen", "cold", "adds")
+    phases: tuple[str, ...] = ("build", "reopen", "adds")
     options: Any = None
 
 
@@ -48,112 +42,116 @@ CONTENDERS = [
     Contender("faiss", "with_faiss.py", "faiss-cpu==1.15.1", options=(4, 16, 0)),
     Contender("faiss-flip", "with_faiss.py", "faiss-cpu==1.15.1", options=(3, 21, 1)),
     # It takes all fingerprints at once and none later.
-    Contender(
-        "pynear", "with_pynear.py", "pynear==2.6.0", LARGE, phases=("build", "reopen", "cold")
-    ),
+    Contender("pynear", "with_pynear.py", "pynear==2.6.0", LARGE, phases=("build", "reopen")),
     Contender("simhash", "with_simhash.py", "simhash==2.1.2", LARGE // 10),
     Contender("pybind", "with_simhash_pybind.py", "simhash-pybind==0.0.3", LARGE, ("build",)),
 ]
 
 
-class Records(list):
-    def add(self, where, row, side, cores="one", *, values=(), stopped=None):
-        name = {**where, "row": row, "side": side, "cores": cores}
-        record = next((each for each in self if name.items() <= each.items()), None)
-        if record is None:
-            record = {**name, "values": []}
-            self.append(record)
-        record["values"] += [
-            float(f"{value:.5g}") if isinstance(value, float) else value for value in values
-        ]
-        if stopped:
-            say(f"{side}, {row}: {stopped}")
-            record["stopped"] = stopped
-        return record
+class Row(NamedTuple):
+    """A row: its name, and how a cost becomes a figure; the smaller cost is always better.
+
+    A figure is `scale` times the cost or, of a rate, its inverse, for `each` of what the cost
+    is for; 0: the number of documents stored. Rows of all cores aren't on the page.
+    """
+
+    key: str
+    name: str
+    scale: float
+    each: int = 1
+    rate: bool = False
+    cores: str = "one"
+
+    def figure(self, cost, documents):
+        each = self.each or documents
+        return self.scale * (each / cost if self.rate else cost / each)
 
 
-class StoppedError(Exception):
-    """A side ended or gave other answers; the message says why."""
+ROWS = [
+    Row("load", "bulk load, M/s", 1e-6, 0, rate=True),
+    Row("load", "bulk load, all cores, M/s", 1e-6, 0, rate=True, cores="all"),
+    Row("adds", "adds by the 1,000, a second", 1, 1_000, rate=True),
+    Row("single p50", "query, p50, µs", 1e6),
+    Row("single p99", "query, p99, µs", 1e6),
+    Row("batch 1k", "each of a batch of 1,000, µs", 1e6, 1_000),
+    Row("batch 1k", "the same, all cores, µs", 1e6, 1_000, cores="all"),
+    Row("batch 100k", "each of a batch of 100,000, µs", 1e6, 100_000),
+    Row("join", "self-join, s", 1),
+    Row("disk", "bytes a document on disk", 1, 0),
+    Row("memory", "resident memory, MB", 1e-6),
+    Row("reopen", "reopen, ms", 1e3),
+]
+OTHERS = "best of the others, in memory"
+# The columns of peers: of several sides, the best figure is shown, of others with the name.
+PEERS = {
+    "SQLite": ("sqlite",),
+    "FAISS, in memory": ("faiss", "faiss-flip"),
+    OTHERS: ("pynear", "simhash", "pybind"),
+}
 
 
-def run_phase(side, phase, workload, records):
-    """Run one phase of a side and record its rows; return the version of its package."""
-    folder = workload.folder / side.name
-    options = workload.most if side.name == "pynear" else side.options
-    limit = max(free_memory() - RESERVE, RESERVE)
-    words = [
-        paired.python(side.package),
-        SIDES / side.script,
-        phase,
-        workload.folder,
-        folder,
-        limit,
-    ]
-    version, row, cores = "", "start", "one"
-    with (workload.answers_of(side.name) / "stderr.txt").open("w+") as errors:
-        process = subprocess.Popen(
-            [*map(str, words), json.dumps(options)],
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            env=paired.environment(**QUIET),
-            start_new_session=True,
+def run(options):
+    records, versions = measure(options.sizes or SIZES, KINDS, options.rounds, options.peers)
+    note = (
+        f"{', '.join(sorted(versions))}. Medians of {paired.rounds_of(options.rounds)}; "
+        f"a side that takes more than {SLOW} s runs once."
+    )
+    return {"note": note, "records": records}
+
+
+def measure(sizes, kinds, rounds, peers):
+    records, versions = {}, set()
+    with tempfile.TemporaryDirectory(prefix="fpdb-bench-") as folder:
+        for documents, data in itertools.product(sizes, kinds):
+            say(f"{documents:,} documents, {data}")
+            work = Path(folder) / "work"
+            workload = workloads.make(work, data, documents, checks=CHECKS[documents > LARGE])
+            pairs = workloads.truth_of_join(work)
+            sides = {
+                side.name: partial(run_side, side, workload, pairs)
+                for side in CONTENDERS
+                if side.name in ("fpdb", *peers) and documents <= side.cap
+            }
+            for side, results in paired.in_turn(sides, rounds, SLOW).items():
+                for version, rows in results:
+                    versions.add(version)
+                    for row in rows:
+                        where = {"data": data, "documents": documents, "row": row["row"]}
+                        where |= {"side": side, "cores": row["cores"]}
+                        record = records.setdefault(tuple(where.values()), where | {"values": []})
+                        record["values"] += [float(f"{value:.5g}") for value in row["values"]]
+            shutil.rmtree(work)
+    return list(records.values()), versions
+
+
+def run_side(side, workload, pairs):
+    """Run all phases of a side in a new folder; return the version of its package, and its rows."""
+    folder, answers = workload.folder / side.name, workload.answers_of(side.name)
+    for made in (folder, answers):
+        shutil.rmtree(made, ignore_errors=True)
+        made.mkdir()
+    options, rows = workload.most if side.name == "pynear" else side.options, []
+    for phase in side.phases:
+        words = phase, workload.folder, folder, free_memory() - RESERVE, json.dumps(options)
+        found = paired.answer_of(
+            side.script, *words, package=side.package, timeout=PATIENCE, **QUIET
         )
-        try:
-            while line := answer(process, PATIENCE[workload.documents > LARGE]):
-                fields = json.loads(line)
-                version = fields.get("version", version)
-                if "row" not in fields:
-                    continue
-                row, cores = fields.pop("row"), fields.pop("cores")
-                if fields:
-                    records.add(workload.where, row, side.name, cores, **fields)
-        except StoppedError as why:
-            records.add(workload.where, row, side.name, cores, stopped=str(why))
-            raise
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-            code = process.wait()
-            process.stdout.close()
-        if code:
-            errors.seek(0)
-            last = (errors.read().strip().splitlines() or ["no message"])[-1]
-            records.add(workload.where, row, side.name, cores, stopped=f"ended with {code}: {last}")
-            raise StoppedError(last)
-    return version
-
-
-def answer(process, patience):
-    """Return the next line of a side, or nothing at its end."""
-    if not select.select([process.stdout], [], [], patience)[0]:
-        raise StoppedError(f"stopped after {patience} s")
-    return process.stdout.readline()
+        for row in found["rows"]:
+            if stopped := row.get("stopped"):
+                say(f"{side.name}, {row['row']}: {stopped}")
+            else:
+                rows.append(row)
+        if phase == "build":
+            if why := wrong(answers, workload, pairs, distinct=side.name == "pybind"):
+                raise MissingError(why)
+            if size := sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()):
+                rows.append({"row": "disk", "cores": "one", "values": [size]})
+    return found["version"], rows
 
 
 def free_memory():
     lines = Path("/proc/meminfo").read_text().splitlines()
     return int(dict(line.split(":", 1) for line in lines)["MemAvailable"].split()[0]) * 1024
-
-
-def run_side(side, workload, pairs, records):
-    """Run all phases of a side in a new folder; return the version of its package."""
-    folder = workload.folder / side.name
-    answers = workload.answers_of(side.name)
-    for made in (folder, answers):
-        shutil.rmtree(made, ignore_errors=True)
-        made.mkdir()
-    for phase in side.phases:
-        if phase == "cold":
-            forget(folder)
-        version = run_phase(side, phase, workload, records)
-        if phase == "build":
-            if why := wrong(answers, workload, pairs, distinct=side.name == "pybind"):
-                records.add(workload.where, "all", side.name, stopped=why)
-                raise StoppedError(why)
-            sizes = [file.stat().st_size for file in folder.rglob("*") if file.is_file()]
-            if sum(sizes):
-                records.add(workload.where, "disk", side.name, values=[sum(sizes)])
-    return version
 
 
 def wrong(folder, workload, pairs, *, distinct):
@@ -171,51 +169,38 @@ def wrong(folder, workload, pairs, *, distinct):
     return ""
 
 
-def forget(folder):
-    for file in folder.rglob("*"):
-        if file.is_file():
-            with file.open("rb") as opened:
-                os.fsync(opened.fileno())
-                os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+def tables(records, *, page=False):
+    """Return a table for each kind of fingerprints and each number; the page has the random ones.
+
+    The best figures of peers that are better than fpdb's are bold.
+    """
+    costs = {
+        (each["data"], each["documents"], each["row"], each["cores"], each["side"]): (
+            statistics.median(each["values"])
+        )
+        for each in records
+    }
+    found = []
+    for data, documents in dict.fromkeys(key[:2] for key in costs):
+        rows = []
+        for row in ROWS:
+            where = data, documents, row.key, row.cores
+            own = costs.get((*where, "fpdb"))
+            if own is None or (page and row.cores == "all"):
+                continue
+            cells = {f"{short(documents)} documents": row.name}
+            cells["fpdb"] = written(row.figure(own, documents))
+            for heading, sides in PEERS.items():
+                some = [(costs[*where, side], side) for side in sides if (*where, side) in costs]
+                cost, side = min(some, default=(None, ""))
+                shown = written(row.figure(cost, documents)) if cost else "-"
+                shown = f"**{shown}**" if cost and cost < own else shown
+                cells[heading] = f"{shown} {side}".strip() if heading == OTHERS else shown
+            rows.append(cells)
+        if data == KINDS[0] or not page:
+            found.append(rows)
+    return found
 
 
-def run(options):
-    sizes = options.sizes or SIZES
-    records, versions = measure(sizes, KINDS, options.rounds, options.peers)
-    note = (
-        f"{', '.join(sorted(versions))}. Medians of {paired.rounds_of(options.rounds)}; "
-        f"a peer that takes more than {SLOW} s runs once."
-    )
-    return {"note": note, "versions": sorted(versions), "records": tables.Table(records).records}
-
-
-def measure(sizes, kinds, rounds, peers):
-    records, versions, sides = Records(), set(), []
-    for side in CONTENDERS:
-        if side.name in ("fpdb", *peers):
-            try:
-                paired.python(side.package)
-                sides.append(side)
-            except MissingError as why:
-                where = {"data": "any", "documents": 0}
-                records.add(where, "install", side.name, stopped=f"not installed: {why}")
-    with tempfile.TemporaryDirectory(prefix="fpdb-bench-") as folder:
-        for documents in sizes:
-            for data in kinds:
-                say(f"{documents:,} documents, {data}")
-                work = Path(folder) / "work"
-                workload = workloads.make(work, data, documents, checks=CHECKS[documents > LARGE])
-                pairs = workloads.truth_of_join(work)
-                taking = [side for side in sides if documents <= side.cap]
-                for _ in range(rounds):
-                    for side in list(taking):
-                        begun = time.perf_counter()
-                        try:
-                            versions.add(run_side(side, workload, pairs, records))
-                        except StoppedError:
-                            taking.remove(side)
-                            continue
-                        if time.perf_counter() - begun > SLOW and side.name != "fpdb":
-                            taking.remove(side)
-                shutil.rmtree(work)
-    return records, versions
+def short(documents):
+    return f"{documents // 10**6} M" if documents % 10**6 == 0 else f"{documents:,}"

@@ -1,4 +1,4 @@
-"""The rows of the store's bench: a side runs them in order and prints each as a line of JSON.
+"""The rows of the store's bench: a side runs those of a phase, and prints them as one JSON object.
 
 A side runs as a process of its own, in an environment of its own that holds its package, numpy
 and nothing else; so its memory and its cores can be counted. This file is all that sides share.
@@ -32,7 +32,6 @@ class Side:
     cannot = frozenset()
     distinct = False  # its self-join drops copies, so it gets none
     cores = frozenset()  # the rows that it runs with all cores too
-    ways = ("one",)  # the methods that answer a single query
 
     def __init__(self, folder, options):
         self.folder = folder
@@ -106,73 +105,63 @@ def spread(found):
 
 
 class Rows:
-    """Runs and prints the rows of one side."""
+    """Runs the rows of one side; the phases are methods, each run in a process of its own."""
 
-    def __init__(self, side, work, output):
-        self.side, self.work, self.output = side, work, output
+    def __init__(self, side, work):
+        self.side, self.work, self.found = side, work, []
         self.answers = work / f"answers of {side.folder.name}"
         self.all_cores = os.sched_getaffinity(0)
         self.seconds = {}
 
-    def print(self, **fields):
-        print(json.dumps(fields), file=self.output, flush=True)
+    def add(self, row, cores="one", **fields):
+        self.found.append({"row": row, "cores": cores, **fields})
 
-    def run(self, row, measure, *, rounds=1, estimate=0.0):
-        """Run a row with one core, and with all if the package uses them; print its seconds."""
+    def run(self, row, function, *arguments, rounds=1, estimate=0.0):
+        """Measure a row with one core, and with all if the package uses them."""
         for cores in ("one", "all"):
             if row in self.side.cannot or (cores == "all" and row not in self.side.cores):
                 continue
-            where = {"row": row, "cores": cores}
             if estimate > TOO_LONG:
-                self.print(**where, stopped=f"not begun: it would take {estimate / 60:,.0f} min")
+                self.add(row, cores, stopped=f"it would take {estimate / 60:,.0f} min")
                 continue
-            self.print(**where)
             pin(self.all_cores if cores == "all" else {min(self.all_cores)})
             self.side.threads(len(self.all_cores) if cores == "all" else 1)
             values = []
             try:
                 while len(values) < rounds and sum(values) < SLOW:
-                    values.append(measure())
-            except MemoryError:
-                self.print(**where, stopped="more memory than is left")
+                    values.append(timed(function, *arguments))
             except Exception as error:  # a row that fails is reported, the others go on
-                self.print(**where, stopped=f"{type(error).__name__}: {error}")
+                self.add(row, cores, stopped=f"{type(error).__name__}: {error}")
             else:
-                self.print(**where, values=values)
+                self.add(row, cores, values=values)
                 self.seconds[row] = min(values)
-
-    # The phases, each in a process of its own
 
     def build(self):
         side, stored, queries = self.side, self.array("stored"), self.array("queries")
-        data = side.prepared_data(stored)
-        self.run("load", lambda: timed(side.load, data)[0])
-
+        self.run("load", side.load, side.prepared_data(stored))
         if "load" not in side.cannot:
             self.check()
             self.singles(queries[:SINGLES])
             for row, count in BATCHES.items():
-                arguments = side.arguments(queries[:count])
                 before = self.seconds.get("batch 1k", 0) * count / BATCHES["batch 1k"]
-                self.run(
-                    row, lambda own=arguments: timed(side.many, own)[0],
-                    rounds=ROUNDS, estimate=before,
-                )  # fmt: skip
-            self.run("save", lambda: timed(side.save)[0])
+                arguments = side.arguments(queries[:count])
+                self.run(row, side.many, arguments, rounds=ROUNDS, estimate=before)
+            self.run("save", side.save)
         each = self.seconds.get("batch 100k", 0) / BATCHES["batch 100k"]
         own_join = type(side).join is not Side.join
-        self.run("join", self.join, estimate=0 if own_join else each * len(stored))
+        data = side.everything(self.array("distinct") if side.distinct else stored)
+        self.run("join", self.join, data, estimate=0 if own_join else each * len(stored))
 
     def array(self, name):
         return np.load(self.work / f"{name}.npy")
 
     def check(self):
         side, queries = self.side, self.array("check")
-        answers = {"many": side.hits(side.many(side.arguments(queries)))}
-        for way in side.ways:
-            ask = getattr(side, way)
-            numbers = queries[:CHECKED_ALONE].tolist()
-            answers[way] = spread([side.found(ask(side.argument(number))) for number in numbers])
+        numbers = queries[:CHECKED_ALONE].tolist()
+        answers = {
+            "many": side.hits(side.many(side.arguments(queries))),
+            "one": spread([side.found(side.one(side.argument(number))) for number in numbers]),
+        }
         for name, rows in answers.items():
             np.save(self.answers / f"by-{name}.npy", np.column_stack(rows).reshape(-1, 2))
 
@@ -180,38 +169,23 @@ class Rows:
         arguments = [self.side.argument(number) for number in queries.tolist()]
         pin({min(self.all_cores)})
         self.side.threads(1)
-        for way in self.side.ways:
-            ask, row = getattr(self.side, way), "single" if way == "one" else way
-            for _ in range(ROUNDS):
-                taken = [timed(ask, argument)[0] for argument in arguments]
-                for name, share in (("p50", 0.5), ("p99", 0.99)):
-                    value = float(np.quantile(taken, share))
-                    self.print(row=f"{row} {name}", cores="one", values=[value])
+        for _ in range(ROUNDS):
+            taken = [timed(self.side.one, argument) for argument in arguments]
+            for name, share in (("p50", 0.5), ("p99", 0.99)):
+                self.add(f"single {name}", values=[float(np.quantile(taken, share))])
 
-    def join(self):
-        fingerprints = self.array("distinct" if self.side.distinct else "stored")
-        seconds, count = timed(self.side.join, self.side.everything(fingerprints))
-        (self.answers / "pairs.txt").write_text(str(count))
-        return seconds
+    def join(self, data):
+        (self.answers / "pairs.txt").write_text(str(self.side.join(data)))
 
-    def reopen(self, row="reopen", warm=WARM):
-        """Open what was saved and answer a query; then print the memory after N more."""
-        queries = self.array("queries")[: warm + 1].tolist()
+    def reopen(self):
+        """Open what was saved and answer a query; then count the memory after N more."""
+        queries = self.array("queries")[: WARM + 1].tolist()
         query = self.side.argument(queries[0])
-
-        def first_answer():
-            self.side.open()
-            self.side.one(query)
-
-        self.run(row, lambda: timed(first_answer)[0])
-        if warm:
-            for number in queries:
-                self.side.one(self.side.argument(number))
-            gc.collect()
-            self.print(row="memory", cores="one", values=[memory()])
-
-    def cold(self):
-        self.reopen("reopen cold", warm=0)
+        self.run("reopen", lambda: (self.side.open(), self.side.one(query)))
+        for number in queries:
+            self.side.one(self.side.argument(number))
+        gc.collect()
+        self.add("memory", values=[memory()])
 
     def adds(self):
         self.side.open()
@@ -220,8 +194,7 @@ class Rows:
         for start in range(first, first + ADDS * SIZE, SIZE):
             ids = np.arange(start, start + SIZE, dtype=np.uint64)
             array = generator.integers(0, 1 << BITS, SIZE, dtype=np.uint64)
-            seconds, _ = timed(self.side.add, ids, array)
-            self.print(row="adds", cores="one", values=[seconds])
+            self.add("adds", values=[timed(self.side.add, ids, array)])
 
 
 def pin(cores):
@@ -238,18 +211,16 @@ def memory():
 
 def timed(function, *arguments):
     start = time.perf_counter()
-    result = function(*arguments)
-    return time.perf_counter() - start, result
+    function(*arguments)
+    return time.perf_counter() - start
 
 
 def main(kind):
     """Run a phase of one side: `with_NAME.py PHASE WORK FOLDER LIMIT OPTIONS`."""
     phase, work, folder, limit, options = sys.argv[1:]
     resource.setrlimit(resource.RLIMIT_DATA, (int(limit), int(limit)))
-    # A package that prints must not be taken for an answer.
-    output, sys.stdout = sys.stdout, sys.stderr
     side = kind(Path(folder), json.loads(options))
-    rows = Rows(side, Path(work), output)
-    rows.print(version=side.version)
+    rows = Rows(side, Path(work))
     getattr(rows, phase)()
     side.close()
+    print(json.dumps({"version": side.version, "rows": rows.found}))

@@ -2,7 +2,6 @@
 
 import shutil
 from array import array
-from contextlib import ExitStack
 from importlib.metadata import version
 
 import numpy as np
@@ -14,16 +13,9 @@ import fpdb
 class Fpdb(Side):
     version = f"fpdb {version('fpdb-store')}"
     cores = frozenset({"load", "batch 1k", "batch 100k", "join"})
-    ways = ("one", "prepared")
-    database = snapshot = None
-
-    def __init__(self, folder, options):
-        super().__init__(folder, options)
-        self.held = ExitStack()
-        self.loaded = (
-            fpdb.build,
-            fpdb.open,
-        )  # names load their modules, as other packages do at once
+    # Names load their modules, as other packages do at once.
+    loaded = fpdb.build, fpdb.open
+    database = None
 
     @property
     def path(self):
@@ -43,11 +35,6 @@ class Fpdb(Side):
 
     def one(self, argument):
         return self.database.query_fingerprint(argument)
-
-    def prepared(self, argument):
-        if self.snapshot is None:
-            self.snapshot = self.held.enter_context(self.database.snapshot())
-        return self.snapshot.query_fingerprint(argument)
 
     def found(self, result):
         return [match.id for match in result]
@@ -72,10 +59,9 @@ class Fpdb(Side):
         self.database.add_fingerprints(ids, fingerprints)
 
     def close(self):
-        self.held.close()
         if self.database is not None:
             self.database.close()
-        self.database = self.snapshot = None
+        self.database = None
 
 
 if __name__ == "__main__":
