@@ -25,7 +25,7 @@ import fpdb
 DOCUMENTS, TOGETHER = 10_000, 1_000
 # Of what waits for the disk each time, and of a peer that is slow.
 FEW, PEER = 1_000, 1_000
-CONNECTIONS = (1, 16, 64, 256)
+CONNECTIONS = (1, 64)
 KINDS = ("texts", "fingerprints")
 REDIS_PACKAGES = "datasketch==2.0.0 redis==7.0.1"
 REDIS = "datasketch on Redis, connections: 1"
@@ -121,9 +121,8 @@ def cases():
         for connections in CONNECTIONS:
             row = f"one in a request, connections: {connections}"
             yield row, kind, over_http, (kind, connections, 1)
-        for connections in (1, 8):
-            row = f"{TOGETHER:,} lines in a request, connections: {connections}"
-            yield row, kind, over_http, (kind, connections, TOGETHER)
+        row = f"{TOGETHER:,} lines in a request, connections: 1"
+        yield row, kind, over_http, (kind, 1, TOGETHER)
         yield "embedded, one in a call", kind, embedded, (kind, None, 1)
         yield f"embedded, {TOGETHER:,} in a call", kind, embedded, (kind, None, TOGETHER)
     yield REDIS, "texts", peer, ("texts", 1, 1)

@@ -1,4 +1,4 @@
-"""Measure texts: looked up and added beside peers, and as fingerprints alone; and a cold start.
+"""Measure texts: looked up and added beside peers, and as fingerprints alone.
 
 The texts are mixes of real sentences, from the folder that FPDB_CORPORA names, or of made ones. One
 text in five is an earlier one with some sentences replaced, and one of these is known to be similar
@@ -12,7 +12,6 @@ import os
 import random
 import re
 import statistics
-import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -24,7 +23,6 @@ from sides.texts_with import SIMILAR, shingles
 
 import fpdb
 from fpdb import kernels
-from fpdb.fingerprint.segmentation import jieba_tokenizer
 
 DOCUMENTS, LENGTH = 8_000, 3_000
 EDITED, MOST_EDITS, RECENT = 5, 6, 2_000
@@ -45,11 +43,9 @@ SIDES = {
     "simhash": ("simhash, k = 3", "simhash==2.1.2", True),
 }
 # Recipes, and whether texts are sketched, too.
-ALONE = [("web", False), ("web", True), ("char-4", False), ("web-128", False), ("words", False)]
+ALONE = [("web", False), ("web", True), ("char-4", False)]
 WAYS = ("in batches", "one by one", "with a thread for each core", "without kernels")
 ALONE_TEXTS = 1_000
-ENGLISH = "A short text about ten plain words that someone typed today"
-COLD_STARTS = ("fingerprint", "query")
 BOTH = "looked up, then added; English / Chinese"
 
 
@@ -64,23 +60,19 @@ def corpus(name):
 
 def _made_up(*, chinese):
     """Make texts whose words are as unevenly frequent as those of a language."""
-    generator = random.Random(7)
-    if chinese:
-        frequencies = jieba_tokenizer().FREQ
-        words = sorted((word for word in frequencies if frequencies[word]), key=frequencies.get)
-        words = words[:-30_000:-1]
-        space, stop = "", "。"
-    else:
-        syllables = [a + b for a in "bcdfghlmnprst" for b in ("a", "e", "i", "o", "u", "en", "or")]
-        words = ["".join(generator.choices(syllables, k=1 + n % 4)) for n in range(20_000)]
-        space, stop = " ", ". "
+    dice = random.Random(7)
+    letters = [chr(number) for number in range(0x4E00, 0x9FA5)] if chinese else "etaoinshrdlu"
+    words = [
+        "".join(dice.choices(letters, k=dice.randint(2, 3 + 6 * (not chinese))))
+        for _ in range(20_000)
+    ]
     weights = [1 / (rank + 3) for rank in range(len(words))]
+    space, stop = ("", "。") if chinese else (" ", ". ")
     texts = []
     for _ in range(4_000):
-        chosen = generator.choices(words, weights, k=generator.randrange(60, 500))
-        texts.append(
-            stop.join(space.join(chosen[at : at + 11]) for at in range(0, len(chosen), 11))
-        )
+        chosen = dice.choices(words, weights, k=dice.randrange(60, 500))
+        parts = (chosen[at : at + 11] for at in range(0, len(chosen), 11))
+        texts.append("".join(f"{space.join(part)}{stop}" for part in parts))
     return texts
 
 
@@ -223,32 +215,11 @@ def rows_alone(speeds):
     return rows
 
 
-def cold_starts(rounds):
-    rows = []
-    with tempfile.TemporaryDirectory(prefix="fpdb-bench-") as folder:
-        path = Path(folder) / "db"
-        with fpdb.create(path) as database:
-            database.add("page", ENGLISH)
-        for name in COLD_STARTS:
-            words = [path] if name == "query" else []
-            command = [sys.executable, "-m", "fpdb", name, *words, "--text", ENGLISH]
-
-            start = partial(paired.run, command)
-            start()
-            seconds = median([timed(start) for _ in range(rounds)])
-            rows.append({"cold start": f"fpdb {name} --text", "seconds": f"{seconds:.2f}"})
-    return rows
-
-
 def run(options):
     documents, rounds = (options.sizes or [DOCUMENTS])[0], options.rounds
     mixes = {language: Mixes(language, documents) for language in LANGUAGES}
-    cold = cold_starts(rounds)
     speeds = alone(mixes, rounds)
     answers = beside_peers(mixes, rounds)
-    figures = {
-        " ".join(where): [each["seconds"] for each in taken] for where, taken in answers.items()
-    } | {" ".join(map(str, work)): speed for work, speed in speeds.items()}
     versions = {each["version"] for taken in answers.values() for each in taken}
     named = ", ".join(sorted(version for version in versions if not version.startswith("fpdb")))
     similar = sum(len(mix.similar) for mix in mixes.values()) / documents / len(mixes)
@@ -258,5 +229,4 @@ def run(options):
         f"similar to an earlier one. {named}; kernels {'' if kernels.available else '**not** '}"
         f"built. Medians of {paired.rounds_of(rounds)}; what took {SLOW} s isn't repeated."
     )
-    found = [rows_of_peers(mixes, answers), rows_alone(speeds), cold]
-    return {"note": note, "tables": found, "figures": figures}
+    return {"note": note, "tables": [rows_of_peers(mixes, answers), rows_alone(speeds)]}

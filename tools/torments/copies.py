@@ -1,14 +1,12 @@
 """Copies under load: two processes write as fast as they can while a database is copied.
 
-What the writers do follows from their seeds, so that each state of the database is known: every
-transaction has its number in a document of its own, and the header counts all transactions. A
-copy that mixes two states can't go unnoticed.
+What the writers do follows from their seeds, so that each state of the database is known, and the
+header counts all transactions. A copy that mixes two states can't go unnoticed.
 """
 
 import contextlib
 import copy
 import os
-import random
 import shutil
 import signal
 import subprocess
@@ -21,15 +19,12 @@ from typing import Any
 from frame import ControlError, Figures, apart, command, going
 from oracle import Contents, contents, flaws
 from worker import Workers
-from workload import LARGEST_DELETION, TRANSACTION
+from workload import KEYS, Operation, Script, key_of, perform
 
 import fpdb
 from fpdb.storage.format import Counters
 
 WRITERS = 2
-KEYS = 5_000  # of each writer
-LARGEST_BATCH = 30
-LONGEST_META = 400
 LONGEST_REST = 3600.0  # seconds
 PAUSE = 0.1  # seconds of undisturbed writing before each copy
 PLAIN, SLOW = "plain cp", "plain copy at the pace of a network"
@@ -52,76 +47,49 @@ MISTAKEN, SERVED, DIED = "reported though whole", "served though broken", "kille
 BAD = {MISTAKEN, SERVED, DIED}
 _SHOWN = 5
 
-Step = tuple[list[fpdb.Document], list[str]]
 
-
-class Script:
+class States:
     """The states of one writer's documents, transaction by transaction, as its seed decides."""
 
     def __init__(self, seed: int, writer: int) -> None:
-        self._chance = random.Random(f"{seed} {writer}")
-        self._name = f"https://{writer}.example"
-        self.head = f"{self._name}/head"
-        self.done = 0
+        self._script = Script(seed, writer=writer, skip="never")
+        self._recipe = fpdb.recipe("web")
+        self._version, self.done = 0, 0
+        self.start = str(key_of("text", writer, 1))[:-1]
         self.documents: Contents = {}
+        self.first = [self._script.document(key_of("text", writer, n)) for n in range(2, KEYS)]
+        self._adopt({"documents": self.first})
 
-    def first(self) -> list[fpdb.Document]:
-        documents = [self._document(number) for number in range(KEYS)]
-        self._adopt(documents, [])
-        return documents
+    def step(self) -> Operation:
+        """Do the next transaction that changes something."""
+        while True:
+            operation = next(iter(self._script))
+            # A load may be several transactions.
+            if operation["op"] != "load" and self._adopt(operation):
+                self.done += 1
+                return operation
 
-    def step(self) -> Step:
-        self.done += 1
-        chance = self._chance
-        numbers = chance.sample(range(KEYS), chance.randint(1, LARGEST_BATCH))
-        if chance.random() < 0.25:
-            keys = [f"{self._name}/{number}" for number in numbers[:LARGEST_DELETION]]
-            # One that is stored: a transaction that changes nothing couldn't be detected.
-            while keys[0] not in self.documents:
-                keys[0] = f"{self._name}/{chance.randrange(KEYS)}"
-            self._adopt([], keys)
-            return [], keys
-        head = fpdb.Document(self.head, meta=self.done, fingerprint=chance.getrandbits(64))
-        documents = [head, *map(self._document, numbers)]
-        self._adopt(documents, [])
-        return documents, []
+    def reach(self, found: Contents) -> bool:
+        """Go on to the state that was found in a copy, if there ever was one."""
+        while self._version < max((meta["version"] for _, meta in found.values()), default=0):
+            self.step()
+        before = copy.deepcopy(self.__dict__)
+        # Only a transaction that deletes writes no version.
+        while self.documents != found:
+            if "documents" in self.step():
+                self.__dict__ = before
+                return False
+        return True
 
-    def _document(self, number: int) -> fpdb.Document:
-        fingerprint = self._chance.getrandbits(64)
-        meta = f"{self.done} {'-' * self._chance.randrange(LONGEST_META)}"
-        return fpdb.Document(f"{self._name}/{number}", meta=meta, fingerprint=fingerprint)
-
-    def _adopt(self, documents: list[fpdb.Document], keys: list[str]) -> None:
-        for document in documents:
-            self.documents[document.key] = document.fingerprint, document.meta
-        for key in keys:
-            self.documents.pop(key, None)
-
-
-class Follower:
-    """Knows the states that one writer's documents had, as far as copies have shown them."""
-
-    def __init__(self, seed: int, writer: int) -> None:
-        self._script = Script(seed, writer)
-        self._script.first()
-
-    def place(self, found: Contents, latest: int) -> int | None:
-        """Return the number of the transaction after which the documents were these, or None.
-
-        The writer has done `latest` by now, if not more.
-        """
-        script = self._script
-        said = found.get(script.head, (None, 0))[1]
-        while script.done < min(said, latest):
-            script.step()
-        before = copy.deepcopy(script)
-        # A transaction that deletes doesn't write its number.
-        while found != script.documents:
-            documents, _ = script.step()
-            if documents:
-                self._script = before
-                return None
-        return script.done
+    def _adopt(self, operation: Operation) -> bool:
+        for key, text, ready, meta in operation.get("documents", ()):
+            batch = self._recipe.batch([text]) if text else None
+            short = batch is not None and batch.short[0]
+            number = int(batch.fingerprints[0]) if batch and not short else ready
+            self.documents[key] = number, meta
+            self._version = max(self._version, meta["version"])
+        removed = [self.documents.pop(key, None) for key in operation.get("keys", ())]
+        return "documents" in operation or any(removed)
 
 
 def copy_by(name: str, path: Path, target: Path) -> None:
@@ -185,12 +153,12 @@ class Source:
 
     def __init__(self, workers: Workers, path: Path, seed: int) -> None:
         self._path, self._workers = path, workers
+        self._states = [States(seed, writer) for writer in range(WRITERS)]
         with fpdb.create(path.with_name(f"{path.name}-loaded")) as db:
-            for _ in db.add_many(d for n in range(WRITERS) for d in Script(seed, n).first()):
-                pass
+            for own in self._states:
+                perform(db, {"op": "add", "documents": own.first, "skip": False})
             # Where many pages are free, it takes long until one is used again.
             db.compact(path)
-        self._followers = [Follower(seed, writer) for writer in range(WRITERS)]
         with fpdb.open(path, readonly=True) as db:
             self._before = _writes(db)
         self._writers = [workers.take() for _ in range(WRITERS)]
@@ -221,9 +189,6 @@ class Source:
             if writer.errors():
                 raise RuntimeError(writer.errors())
             self._workers.drop(writer)
-        return self._latest()
-
-    def _latest(self) -> int:
         with fpdb.open(self._path, readonly=True) as db:
             return _writes(db) - self._before
 
@@ -243,13 +208,12 @@ class Source:
         return (SERVED if strange else WHOLE), strange
 
     def _compare(self, found: Contents, writes: int) -> list[str]:
-        latest, done, strange = self._latest(), 0, []
-        for writer, follower in enumerate(self._followers):
-            own = f"https://{writer}.example/"
-            place = follower.place({k: v for k, v in found.items() if k.startswith(own)}, latest)
-            if place is None:
-                strange.append(f"the documents of writer {writer} were never like that")
-            done += place or 0
+        strange = [
+            f"the documents of {own.start} were never like that"
+            for own in self._states
+            if not own.reach({key: at for key, at in found.items() if key.startswith(own.start)})
+        ]
+        done = sum(own.done for own in self._states)
         if not strange and writes - self._before != done:
             strange.append(f"{writes - self._before} transactions counted, {done} found")
         return strange
@@ -274,15 +238,9 @@ def _read(path: Path) -> tuple[list[str], Contents | None, int | None]:
 
 
 def write(channel: Any, path: str, seed: int, writer: int) -> None:
-    script = Script(seed, writer)
-    script.first()
+    states = States(seed, writer)
     # The other writer may be stopped with the lock for as long as a copy is judged.
     with fpdb.open(path, timeout=LONGEST_REST) as db:
         channel.tell(began=True)
         while True:
-            documents, keys = script.step()
-            if documents:
-                for _ in db.add_many(documents, transaction=TRANSACTION):
-                    pass
-            else:
-                db.delete_many(keys)
+            perform(db, states.step())

@@ -89,7 +89,8 @@ class Script:
         return [[key, None, self._fingerprint(), {"version": version}] for key in keys]
 
     def _one(self) -> Operation:
-        return {"op": "add", "documents": [self.document()], "skip": self._random.random() < 0.4}
+        skip = self._skip != "never" and self._random.random() < 0.4
+        return {"op": "add", "documents": [self.document()], "skip": skip}
 
     def _batch(self) -> Operation:
         skip = self._skip == "batches" and self._random.random() < 0.3
