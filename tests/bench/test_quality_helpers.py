@@ -118,7 +118,7 @@ def test_rating_pairs_of_others_leaves_equal_ones_out(helper):
         5, np.array([1, 2, 8, 13]), np.array([0.9, 0.75, 0.6, 0.8]), np.array([0, 1, 2, 3, 0])
     )
     rated = helper("run").rate_pairs(truth, np.array([0, 2, 1, 0, 1]), np.array([1, 0, 3, 4, 2]))
-    assert rated == {"reported": 4, "right": 2, "similar": 1, "found": [1, 1]}
+    assert rated == {"reported": 4, "right": 2, "found": [1, 1]}
 
 
 def test_the_page_has_the_tables_of_the_kept_figures(helper):

@@ -50,15 +50,12 @@ class SimHash:
     def __init__(self, k=3):
         self._k = k
         self._instead = fpdb.recipe("simhash-py")
-        self._fingerprints = np.empty(0, np.uint64)
-        self.failed = 0
 
     def store(self, documents):
-        values = [self._fingerprint(text) for text, _ in documents]
-        self._fingerprints = np.array(values, np.uint64)
+        self._stored = np.array([self._fingerprint(text) for text, _ in documents], np.uint64)
 
     def ask(self, document):
-        apart = np.bitwise_count(self._fingerprints ^ np.uint64(self._fingerprint(document[0])))
+        apart = np.bitwise_count(self._stored ^ np.uint64(self._fingerprint(document[0])))
         return np.flatnonzero(apart <= self._k).tolist()
 
     def _fingerprint(self, text):
@@ -67,5 +64,4 @@ class SimHash:
         try:
             return Simhash(text).value
         except OverflowError:
-            self.failed += 1
             return self._instead.fingerprint(text)

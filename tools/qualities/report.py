@@ -24,8 +24,6 @@ ALONE = (
     "grow; at k = 3 words find more, but one pair in ten of the newswire is wrong."
 )
 DEFAULT, DEFAULT_KS = "**web**", {3, 7, 9}
-# The recipes that are presets, and what they would be with plain counts; the file has all.
-SHOWN = (DEFAULT, "words, 1", "words, count", "windows of 4 characters, count")
 
 
 def body(raw):
@@ -114,7 +112,7 @@ def edit_rows(copies):
 
 
 def answer_rows(found):
-    """Write what fpdb finds of the pairs of each corpus; the file has all packages."""
+    """Write what fpdb finds of the pairs of each corpus."""
     pairs, answers = {"": "pairs"}, {"": named("fpdb")}
     for name, own in found.items():
         answer = own["answers"]["fpdb"]
@@ -130,8 +128,6 @@ def answer_rows(found):
 def recipe_rows(found):
     rows = []
     for label in next(iter(found.values()))["recipes"]:
-        if not label.startswith(SHOWN):
-            continue
         more = DEFAULT_KS if label.startswith(DEFAULT) else set()
         for k in sorted({max(3, precise_to(found, label)), *more}):
             ratings = {name: own["recipes"][label][k] for name, own in found.items()}
