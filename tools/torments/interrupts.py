@@ -9,14 +9,16 @@ import _thread
 import contextlib
 import dis
 import functools
+import itertools
 import random
 import signal
 import sys
 import threading
 import time
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -117,13 +119,12 @@ def run(figures: Figures, rounds: int, seed: int, work: Path) -> None:
     for name, tenths in shares.items():
         path = work / name.replace(",", "").replace(" ", "-")
         result = _watch(path, name, seed, rounds * tenths // 10)
-        lost, problems = _judge(path, result)
+        lost, problems = _judge(path, result.pop("documents"))
         figures.rounds += result["interrupts"]
         figures.acknowledged += result["acknowledged"]
         figures.lost += lost
         figures.inconsistent += result["stuck"] + len(result["errors"]) + len(problems)
-        told = ("interrupts", "operations", "places", "stuck", "errors")
-        figures.notes[name] = {each: result[each] for each in told} | {"problems": problems[:5]}
+        figures.notes[name] = result | {"problems": problems[:5]}
 
 
 def _watch(path: Path, how: str, seed: int, rounds: int, flaw: str = "") -> dict[str, Any]:
@@ -146,93 +147,67 @@ def _watch(path: Path, how: str, seed: int, rounds: int, flaw: str = "") -> dict
     raise RuntimeError(f"the interrupted process says nothing: {victim.errors()}")
 
 
-def _judge(path: Path, result: dict[str, Any]) -> tuple[int, list[str]]:
+def _judge(path: Path, documents: dict[str, int | None]) -> tuple[int, list[str]]:
     """Return how many acknowledged documents aren't as they should be, and what a check finds."""
     with fpdb.open(path) as db:
         lost = 0
-        for key, number in result["documents"].items():
+        for key, number in documents.items():
             stored = db.get(key)
-            if number is None:
-                lost += stored is not None
-            else:
-                wanted = int(db.recipe.batch([_text(number)]).fingerprints[0])
-                lost += stored is None or stored.fingerprint != wanted
+            wanted = None if number is None else db.recipe.fingerprint(_text(number))
+            lost += (stored and stored.fingerprint) != wanted
         return lost, [f"{problem.where}: {problem.what}" for problem in db.check()]
 
 
 def suffer(channel: Channel, path: str, how: str, seed: int, rounds: int, flaw: str) -> None:
     if flaw:
         lock.WriteLock._dropped = lambda *_: None  # type: ignore[method-assign]
-    victim = _Victim(channel, path, seed, SHORT if flaw else TIMEOUT)
-    with raising(), victim.threads(THREADS if how.endswith("threads") else 0):
-        if how == "every place":
-            victim.go_through_places(rounds)
-        else:
-            victim.wait_for_timers(rounds)
-    victim.report()
+    _Victim(channel, path, seed, SHORT if flaw else TIMEOUT).suffer(how, rounds)
 
 
 class _Victim:
     """The interrupted process: what it does, and what was acknowledged to it."""
 
     def __init__(self, channel: Channel, path: str, seed: int, timeout: float) -> None:
-        self._channel, self._path, self._timeout = channel, path, timeout
-        self._db = fpdb.open(path, timeout=timeout)
-        self._chance = random.Random(seed)
+        self._channel = channel
+        self._open = partial(fpdb.open, path, timeout=timeout)
+        self._db, self._chance = self._open(), random.Random(seed)
         self._documents: dict[str, int | None] = {}  # the versions, None of deleted ones
-        self._counts = dict.fromkeys(("interrupts", "operations", "acknowledged", "places"), 0)
-        self._stuck, self._errors, self._last = 0, list[str](), False
+        self._doubtful, self._last = "", False
+        self._counts, self._errors = Counter[str](), list[str]()
         self._kept: BaseException | None = None
-        self._stop = threading.Event()
 
-    def go_through_places(self, rounds: int) -> None:
-        """Interrupt each act at each place where a signal is heeded, again and again."""
-        acts = (self._add, self._delete, self._query, self._open, self._snapshot)
-        place = dict.fromkeys(acts, 0)
-        while self._counts["interrupts"] < rounds and not self._last:
-            for act in acts:
-                if self._counts["interrupts"] == rounds or self._last:
-                    break
+    def suffer(self, how: str, rounds: int) -> None:
+        """Interrupt acts at each place where a signal is heeded, or after random times."""
+        acts: list[Act] = [self._add, self._delete, self._query, self._read, self._snapshot]
+        place, usual = dict.fromkeys(acts, 0), dict.fromkeys(acts, 0.001)
+        with raising():
+            signal.signal(signal.SIGALRM, signal.getsignal(SIGNAL))
+            for number in range(THREADS if how.endswith("threads") else 0):
+                threading.Thread(target=self._work, args=(number,), daemon=True).start()
+            while self._counts["interrupts"] < rounds and not self._last:
+                if how != "every place":
+                    act, began = self._chance.choice(acts), time.perf_counter()
+                    delay = self._chance.uniform(5e-6, 1.2 * usual[act])
+                    if not self._interrupt(partial(_timed, act, delay)):
+                        took = min(time.perf_counter() - began, 0.1)
+                        usual[act] += (took - usual[act]) / 8
+                    continue
+                act = acts[self._counts["operations"] % len(acts)]
                 place[act] += 1
                 wire = Tripwire(place[act])
-                if not self._interrupt(lambda wire=wire, act=act: wire.run(act)):
+                if not self._interrupt(partial(wire.run, act)):
                     self._counts["places"] = max(self._counts["places"], wire.places)
                     place[act] = 0  # it has fewer places than that
-
-    def wait_for_timers(self, rounds: int) -> None:
-        signal.signal(signal.SIGALRM, signal.getsignal(SIGNAL))
-        acts = (self._add, self._add, self._delete, self._query, self._open, self._snapshot)
-        usual = dict.fromkeys(acts, 0.001)
-        while self._counts["interrupts"] < rounds and not self._last:
-            act = self._chance.choice(acts)
-            began = time.perf_counter()
-            delay = self._chance.uniform(5e-6, 1.2 * usual[act])
-            if not self._interrupt(lambda act=act, delay=delay: _timed(act, delay)):
-                took = time.perf_counter() - began
-                usual[act] += (min(took, 0.1) - usual[act]) / 8
-
-    @contextlib.contextmanager
-    def threads(self, count: int) -> Iterator[None]:
-        """Have other threads of this process write and read meanwhile."""
-        with ThreadPoolExecutor(max(count, 1)) as pool:
-            for number in range(count):
-                pool.submit(self._work, number)
-            try:
-                yield
-            finally:
-                self._stop.set()
-
-    def report(self) -> None:
+            self._last = True
         self._kept = None
-        self._db.close()
-        self._channel.tell(
-            **self._counts, stuck=self._stuck, errors=self._errors, documents=self._documents
-        )
+        names = ("interrupts", "operations", "acknowledged", "places", "stuck")
+        counts = {name: self._counts[name] for name in names}
+        self._channel.tell(**counts, errors=self._errors, documents={**self._documents})
 
     def _interrupt(self, run: Act) -> bool:
         """Run an act; return whether it was interrupted, after both processes wrote."""
         self._counts["operations"] += 1
-        self._doubtful: str | None = None
+        self._doubtful = ""
         try:
             run()
         except SignalError as error:
@@ -243,8 +218,7 @@ class _Victim:
         else:
             return False
         self._counts["interrupts"] += 1
-        if self._doubtful is not None:
-            self._documents.pop(self._doubtful, None)
+        self._documents.pop(self._doubtful, None)
         if self._kept is not None:
             self._write()
         self._channel.tell(wrote=self._counts["interrupts"])
@@ -260,7 +234,7 @@ class _Victim:
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        self._stuck += isinstance(error, fpdb.LockTimeoutError)
+        self._counts["stuck"] += isinstance(error, fpdb.LockTimeoutError)
         self._errors.append(f"{type(error).__name__}: {error}")
 
     def _change(self, kind: str, number: int | None) -> None:
@@ -271,7 +245,7 @@ class _Victim:
         else:
             self._db.add(key, _text(number))
         self._documents[key] = number
-        self._doubtful = None
+        self._doubtful = ""
         self._counts["acknowledged"] += 1
 
     def _add(self) -> None:
@@ -283,8 +257,8 @@ class _Victim:
     def _query(self) -> None:
         self._db.query(_text(self._chance.randrange(100)))
 
-    def _open(self) -> None:
-        with fpdb.open(self._path, timeout=self._timeout) as db:
+    def _read(self) -> None:
+        with self._open() as db:
             len(db)
 
     def _snapshot(self) -> None:
@@ -292,12 +266,14 @@ class _Victim:
             snapshot.query(_text(1))
 
     def _work(self, number: int) -> None:
-        keys, turn = [f"thread {number} {key}" for key in range(ASKS)], 0
+        """Write and read in another thread meanwhile."""
         try:
-            while not self._stop.is_set():
-                turn += 1
-                self._db.add(keys[turn % ASKS], _text(turn))
-                self._documents[keys[turn % ASKS]] = turn
+            for turn in itertools.count(1):
+                if self._last:
+                    return
+                key = f"thread {number} {turn % ASKS}"
+                self._db.add(key, _text(turn))
+                self._documents[key] = turn
                 self._db.query(_text(turn))
         except Exception as error:
             self._fail(error)
@@ -313,6 +289,4 @@ def _timed(act: Act, delay: float) -> None:
 
 
 def _text(number: int) -> str:
-    return (
-        f"Red kites nest above quarry {number} again: {number * number} pairs in April, they say."
-    )
+    return f"Red kites nest above quarry {number} again: {number**2} pairs in April, they say."
