@@ -25,7 +25,11 @@ def fuzz(*arguments):
 
 @pytest.mark.parametrize(
     ("target", "defect", "error"),
-    [("texts", "windows", "AssertionError"), ("readers", "reader", "KeyError")],
+    [
+        ("texts", "windows", "AssertionError"),
+        ("readers", "reader", "KeyError"),
+        ("columns", "columns", ""),  # by an error or by a signal
+    ],
 )
 def test_a_planted_defect_is_found(tmp_path, target, defect, error):
     done = fuzz(target, "--seconds", 60, "--keep", tmp_path, "--plant", defect)

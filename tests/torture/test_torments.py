@@ -24,13 +24,12 @@ SHORT: dict[str, tuple[int, dict[str, Any], int, list[str]]] = {
     "growth": (800, GROWTH, 2, ["text keys", "integer keys"]),
     "damage": (42, {}, 42, ["truncation"]),
     "mutations": (42, {}, 42, ["values", "meta pages"]),
-    "arrow": (2000, {}, 2000, ["files"]),
     "outputs": (16, {}, 16, ["files and folders left"]),
     "deliveries": (3, {}, 18, ["abandoned"]),
     "memory": (30, {}, 30, ["ingest"]),
     "greedy": (18, GREEDY, 18, ["bodies, with a token"]),
 }
-IN_THE_GATE = {"kills": 5, "processes": 5, "swaps": 5, "arrow": 60}
+IN_THE_GATE = {"kills": 5, "processes": 5, "swaps": 5}
 
 
 @pytest.mark.process

@@ -1,8 +1,10 @@
 """What must hold for any bytes at all, one function for each fuzz target, and their seeds."""
 
+import contextlib
 import dataclasses
 import gzip
 import os
+import random
 import re
 import struct
 import tempfile
@@ -14,14 +16,16 @@ from pathlib import Path
 import edges
 import msgpack
 import numpy as np
+import pyarrow as pa
 import xxhash
 import zstandard
+from pyarrow import ipc, parquet
 
 import fpdb
 from fpdb import kernels
 from fpdb.fingerprint import hashing, segmentation, to_int, toml
 from fpdb.fingerprint.hashing import utf8
-from fpdb.io import extraction
+from fpdb.io import arrow, decoding, extraction
 from fpdb.io.extraction import main_content
 from fpdb.io.files import FORMATS, read_parts, read_records
 from fpdb.io.records import BadRecord, Reading, Record
@@ -97,6 +101,20 @@ def check_packed(data):
     path = FOLDER / f"input.jsonl.{('gz', 'zst')[data[0] % 2]}"
     path.write_bytes(data[1:])
     read(str(path), max_bytes=LARGEST)
+
+
+def check_columns(data):
+    """Parquet and Arrow files with some changed bytes are records and bad records, too."""
+    choices = edges.Choices(data)
+    suffix, whole = choices.one(_tables())
+    changed = bytearray(whole)
+    for _ in range(1 + choices.number(3)):
+        place = choices.number(256) << 8 | choices.number(256)
+        changed[place % len(changed)] = choices.number(256)
+    path = FOLDER / f"input.{suffix}"
+    path.write_bytes(changed)
+    found = read_records(str(path), Reading(meta_field="*"))
+    require(all(isinstance(each, Record | BadRecord) for each in found))
 
 
 _LABELS = ("", "gbk", "utf-16", "latin-1")
@@ -265,6 +283,8 @@ def plant(defect):
             right_key(name, key, **more)
 
         records.check_key = check_key
+    elif defect == "columns":  # they are decoded in this process
+        arrow._decoded = decoding.file_blocks
     else:
         raise ValueError(defect)
 
@@ -327,7 +347,49 @@ _LINES = [
 _PORTABLE = (
     Path(__file__).parents[2].joinpath("tests", "format", "portable-1.fpdb.jsonl").read_bytes()
 )
+
+
+@cache
+def _tables():
+    """Write columns of kinds that Parquet has, and of others, as Parquet, Arrow and its stream."""
+    rows = range(4)
+    words = [f"word {row}" if row % 3 else None for row in rows]
+    lists = [[f"item {place}" for place in range(row)] for row in rows]
+    coded = pa.array(words).dictionary_encode()
+    moments = pa.array([row * 10**9 for row in rows], pa.timestamp("ns"))
+    kinds = [
+        {"n": pa.array(rows, "int8"), "f": [0.5] * 4, "b": [True] * 4, "m": moments},
+        {"large": pa.array(words, pa.large_string()), "fixed": [b"abcd"] * 4, "coded": coded},
+        {"list": lists, "struct": [{"a": row, "b": {"c": f"{row}"}} for row in rows]},
+        {"pair": pa.array([[row, row] for row in rows], pa.list_(pa.int64(), 2))},
+        {"map": pa.array([[("a", row)] for row in rows], pa.map_(pa.string(), pa.int64()))},
+        {"half": pa.array([1.5] * 4, "float16"), "nothing": pa.nulls(4)},
+        {"nested": pa.ListArray.from_arrays([*rows, 4], coded)},
+        {
+            "view": pa.array(words, pa.string_view()),
+            "views": pa.array(lists, pa.list_view(pa.string())),
+        },
+        {"runs": pa.RunEndEncodedArray.from_arrays([3, 4], ["a", "b"])},
+        {"union": pa.UnionArray.from_sparse(pa.array([0] * 4, "int8"), [pa.array(rows)])},
+    ]
+    found = []
+    for kind in kinds:
+        table = pa.table({"key": [f"k{n}" for n in rows], "text": ["some words"] * 4, **kind})
+        makers = (
+            (parquet.ParquetWriter, "parquet"),
+            (ipc.new_file, "arrow"),
+            (ipc.new_stream, "arrow"),
+        )
+        for make, suffix in makers:
+            sink = BytesIO()
+            with contextlib.suppress(NotImplementedError), make(sink, table.schema) as writer:
+                writer.write_table(table, 2)
+                found.append((suffix, sink))
+    return [(suffix, sink.getvalue()) for suffix, sink in found]
+
+
 SEEDS = {
+    "columns": [bytes([n, 2, *random.Random(n).randbytes(9)]) for n in range(len(_tables()))],
     "readers": [
         bytes([form, fields]) + lines
         for form in range(len(FORMATS))
@@ -361,6 +423,7 @@ CHECKS = {
     "readers": check_readers,
     "pages": check_pages,
     "packed": check_packed,
+    "columns": check_columns,
     "portable": check_portable,
     "recipes": check_recipes,
     "stored": check_stored,

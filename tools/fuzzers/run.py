@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 TARGETS = (
-    *("readers", "pages", "packed", "portable", "recipes", "stored", "texts", "kernels"),
+    *("readers", "pages", "packed", "columns", "portable", "recipes", "stored", "texts", "kernels"),
     *("commands", "visits"),
 )
 HERE = Path(__file__).parent

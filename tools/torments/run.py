@@ -40,10 +40,9 @@ TORMENTS = {
     "growth": Torment("a million replacements", "growth.run", 10**6),
     "damage": Torment("damaged data files: read, checked, repaired", "damage.run", 2000),
     "mutations": Torment("changed structure of data files", "damage.run", 384, {"aimed": True}),
-    "arrow": Torment("Parquet and Arrow files with changed bytes", "arrow.run", 10_000),
-    "outputs": Torment("kill -9 of commands that write files", "outputs.run", 300),
+    "outputs": Torment("kill -9 of commands that write files", "commands.run_killed", 300),
     "deliveries": Torment("kill -9 of dedupe with a database", "deliveries.run", 50),
-    "memory": Torment("commands with little address space", "memory.run", 300),
+    "memory": Torment("commands with little address space", "commands.run_short", 300),
     "greedy": Torment("clients of a server that take what they like", "greedy.run", 18),
 }
 
