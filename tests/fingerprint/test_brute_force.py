@@ -10,7 +10,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import xxhash
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from shingles import shingles_of, vote_hash
 from tiers import examples
@@ -118,104 +118,31 @@ def test_web_is_simhash_of_shingles_weighted_by_the_log_of_their_count(bits, tex
     assert sorted(recipe.features(text).values()) == sorted(weights.values())
 
 
-@pytest.mark.parametrize("bits", [32, 64, 128])
-@pytest.mark.parametrize("tie", [0, 1])
-@given(text=SENTENCES)
-def test_every_width_and_tie_is_the_majority_of_binary_weights(bits, tie, text):
-    recipe = Recipe("own", bits, (), "whitespace", Grams(minimum=0), Weights(by="binary"), tie=tie)
-    expected = majority(dict.fromkeys(text.split(), 1.0), bits, tie)
-    assert recipe.fingerprint(text) == expected
+CUTS = {
+    "whitespace": str.split,
+    "words": lambda text: re.findall(r"\w+", text),
+    "characters": list,
+}
 
 
-@pytest.mark.parametrize("by", ["count", "binary", "log", "sqrt"])
-@pytest.mark.parametrize("cap", [0, 3])
-@pytest.mark.parametrize("n", [1, 2, 3])
-@given(text=SENTENCES)
-@settings(max_examples=examples(25))
-def test_word_grams_are_weighted_by_every_damping_and_cap(by, cap, n, text):
-    recipe = Recipe(
-        "own", 64, (), "words", Grams(n=n, minimum=0), Weights(by=by, cap=cap, idf=None)
+def by_blake2b(feature, bits):
+    return int.from_bytes(
+        hashlib.blake2b(feature.encode(), digest_size=bits // 8).digest(), "little"
     )
-    weights = damped(Counter(grams(re.findall(r"\w+", text), n, " ")), by, cap)
-    assert recipe.features(text) == pytest.approx(weights)
-    assert recipe.fingerprint(text) == majority(weights, 64)
 
 
-@pytest.mark.parametrize("by", ["count", "log"])
-@pytest.mark.parametrize("n", [1, 2])
-@given(text=SENTENCES)
-@settings(max_examples=examples(40))
-def test_idf_tables_multiply_the_damped_counts(by, n, text):
-    recipe = Recipe("own", 64, (), "words", Grams(n=n, minimum=0), Weights(by=by, idf=IDF))
-    weights = {
-        feature: weight * IDF.values.get(feature, IDF.missing)
-        for feature, weight in damped(Counter(grams(re.findall(r"\w+", text), n, " ")), by).items()
-    }
-    assert recipe.features(text) == pytest.approx(weights)
-    assert recipe.fingerprint(text) == majority(weights, 64)
-
-
-@given(text=SENTENCES)
-def test_stop_words_and_short_words_are_dropped_before_grams_are_made(text):
-    choice = Grams(n=2, stop_words=("the", "新闻"), min_length=2, minimum=0)
-    recipe = Recipe("own", 64, (), "words", choice)
-    kept = [word for word in re.findall(r"\w+", text) if word not in {"the", "新闻", "a"}]
-    weights = Counter(grams(kept, 2, " "))
-    assert recipe.features(text) == weights
-    assert recipe.fingerprint(text) == majority(weights, 64)
-
-
-@given(text=st.text(st.sampled_from("abcde fg"), max_size=60))
-def test_stopped_characters_are_dropped_before_windows_are_made(text):
-    recipe = Recipe("own", 64, (), "characters", Grams(n=3, stop_words=("a", " "), minimum=0))
-    weights = Counter(grams(re.sub("[a ]", "", text), 3, ""))
-    assert recipe.fingerprint(text) == majority(weights, 64)
-
-
-@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 7])
-@pytest.mark.parametrize(("by", "cap"), [("count", 0), ("count", 2), ("log", 0), ("binary", 0)])
-@given(text=st.text(max_size=60))
-@settings(max_examples=examples(25))
-def test_character_windows_of_any_length_are_weighted_as_words_are(n, by, cap, text):
-    recipe = Recipe("own", 64, (), "characters", Grams(n=n, minimum=0), Weights(by=by, cap=cap))
-    weights = damped(Counter(grams(text, n, "")), by, cap)
-    assert recipe.fingerprint(text) == majority(weights, 64)
-    assert recipe.batch([text]).features[0] == len(weights)
-
-
-@pytest.mark.parametrize("bits", [32, 64, 128])
-@given(text=SENTENCES)
-def test_blake2b_gives_each_feature_a_digest_of_the_fingerprint_s_width(bits, text):
-    def hasher(feature, bits):
-        digest = hashlib.blake2b(feature.encode(), digest_size=bits // 8).digest()
-        return int.from_bytes(digest, "little")
-
-    recipe = Recipe("own", bits, (), "words", Grams(minimum=0), hash=Hash(by="blake2b"))
-    weights = Counter(re.findall(r"\w+", text))
-    assert recipe.fingerprint(text) == majority(weights, bits, hasher=hasher)
-
-
-@pytest.mark.parametrize(("bits", "offset"), [(32, 0), (32, 96), (64, 0), (64, 32), (128, 0)])
-@given(text=SENTENCES)
-def test_md5_takes_its_bits_from_the_offset_on(bits, offset, text):
+def by_md5(offset):
     def hasher(feature, bits):
         return int(hashlib.md5(feature.encode()).hexdigest(), 16) >> offset & ((1 << bits) - 1)
 
-    recipe = Recipe("own", bits, (), "words", Grams(minimum=0), hash=Hash(by="md5", offset=offset))
-    weights = Counter(re.findall(r"\w+", text))
-    assert recipe.fingerprint(text) == majority(weights, bits, hasher=hasher)
+    return hasher
 
 
-@pytest.mark.parametrize(("pad", "utf16"), [(0, False), (3, False), (3, True)])
-@given(text=st.lists(st.sampled_from([*WORDS, "😀", "𠀀a", "é"]), max_size=20).map(" ".join))
-def test_multiply_xor_pads_short_words_and_can_hash_code_units(pad, utf16, text):
+def by_multiply_xor(pad, utf16):
     def hasher(word, bits):
-        data = word.encode("utf-16-le")
-        units = (
-            [int.from_bytes(data[at : at + 2], "little") for at in range(0, len(data), 2)]
-            if utf16
-            else [ord(character) for character in word]
-        )
+        data = word.encode("utf-16-le" if utf16 else "utf-32-le")
+        size = 2 if utf16 else 4
+        units = [int.from_bytes(data[at : at + size], "little") for at in range(0, len(data), size)]
         while len(units) < pad:
             units.append(units[0])
         value = units[0] << 7
@@ -223,9 +150,66 @@ def test_multiply_xor_pads_short_words_and_can_hash_code_units(pad, utf16, text)
             value = (value * 1000003 ^ unit) % (1 << bits)
         return value ^ len(units)
 
-    choice = Hash(by="multiply-xor", pad=pad, utf16=utf16)
-    recipe = Recipe("own", 64, (), "whitespace", Grams(minimum=0), hash=choice, tie=1)
-    assert recipe.fingerprint(text) == majority(Counter(text.split()), 64, 1, hasher)
+    return hasher
+
+
+HASHERS = [(Hash(), xxh3), (Hash(by="blake2b"), by_blake2b)]
+HASHERS += [(Hash(by="md5", offset=offset), by_md5(offset)) for offset in (0, 32, 96)]
+HASHERS += [
+    (Hash(by="multiply-xor", pad=pad, utf16=utf16), by_multiply_xor(pad, utf16))
+    for pad, utf16 in ((0, False), (3, False), (3, True))
+]
+
+
+def weights_of(recipe, text):
+    """The weights of the features of a text without cleaning."""
+    parts, weights = recipe.grams, recipe.weights
+    kept = [
+        segment
+        for segment in CUTS[recipe.segment](text)
+        if segment not in parts.stop_words and len(segment) >= parts.min_length
+    ]
+    joiner = "" if recipe.segment == "characters" else " "
+    found = damped(Counter(grams(kept, parts.n, joiner)), weights.by, weights.cap)
+    if weights.idf:
+        return {each: found[each] * IDF.values.get(each, IDF.missing) for each in found}
+    return found
+
+
+@pytest.mark.parametrize("segment", CUTS)
+@settings(max_examples=examples(800))
+@given(
+    bits=st.sampled_from([32, 64, 128]),
+    parts=st.builds(
+        Grams,
+        n=st.integers(1, 7),
+        stop_words=st.sampled_from([(), ("the", "新闻"), ("a", " ")]),
+        min_length=st.sampled_from([1, 2]),
+        minimum=st.just(0),
+    ),
+    weights=st.builds(
+        Weights,
+        by=st.sampled_from(["count", "binary", "log", "sqrt"]),
+        cap=st.sampled_from([0, 2, 3]),
+        idf=st.sampled_from([None, IDF]),
+    ),
+    hashed=st.sampled_from(HASHERS),
+    tie=st.sampled_from([0, 1]),
+    text=SENTENCES
+    | st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
+    | st.lists(st.sampled_from([*WORDS, "😀", "𠀀a", "é"]), max_size=20).map(" ".join),
+)
+def test_features_of_all_parts_vote_as_the_papers_say(
+    segment, bits, parts, weights, hashed, tie, text
+):
+    choice, hasher = hashed
+    assume(choice.offset + bits <= 128)
+    recipe = Recipe("own", bits, (), segment, parts, weights, choice, tie=tie)
+    expected = weights_of(recipe, text)
+    assert recipe.features(text) == pytest.approx(expected)
+    batch = recipe.batch([text])
+    assert to_int(batch.fingerprints[0]) == majority(expected, bits, tie, hasher)
+    assert batch.features[0] == len(expected)
 
 
 def mersenne_twister(seed, count):
