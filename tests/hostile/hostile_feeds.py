@@ -30,9 +30,7 @@ from fpdb.storage.format import (
     seed_of,
     unpack,
     unpack_header,
-    unpack_record,
 )
-from fpdb.storage.number_pages import unpack_rows
 
 WATCHDOG_SECONDS = 60.0
 _MOST_DATA = 1 << 30
@@ -112,17 +110,8 @@ def toml(folder: Path) -> str:
 def stored(folder: Path, kind: str) -> str:
     """Read bytes whose checksum is right."""
     body = (folder / "bytes").read_bytes()
-
-    def digest(name: str, key: bytes = b"") -> bytes:
-        return xxhash.xxh3_64_digest(body, seed_of(name, key))
-
     try:
         match kind:
-            case "record":
-                unpack_record(digest("documents")[-4:] + body, 0, 64)
-            case "page":
-                page = digest("table-00")[-4:][::-1] + body
-                unpack_rows(memoryview(page), 2, seed_of("table-00"))
             case "meta":
                 unpack(body, "metadata")
             case "header":

@@ -76,7 +76,6 @@ def _jsonl(name: str, line: Callable[[], str | bytes], ends: str) -> None:
 
 
 _BAD = r"read 2, added 1, .*bad 1;"
-_FINE = r"read 2, added 2;"
 _SHORT = r"read 2, added 1, short 1;"
 
 
@@ -105,22 +104,14 @@ _jsonl(
     _SHORT,
 )
 _jsonl("a key of a megabyte", lambda: _record(key="k" * MIB, text="t"), _BAD)
-_jsonl("a key of half a character", lambda: '{"key": "\\ud800", "text": "t"}', _BAD)
 _jsonl(
     "a text of escaped halves",
     lambda: '{"key": "k", "text": "' + "\\ud800" * 300_000 + '"}',
     _SHORT,
 )
 _jsonl("escapes that shrink", lambda: '{"key": "k", "text": "' + "\\u0061" * 300_000 + '"}', _SHORT)
-_jsonl("control characters in a string", lambda: '{"key": "k", "text": "a\x00b\x1bc"}', _BAD)
-_jsonl("NaN and Infinity", lambda: '{"key": "k", "text": NaN}', _BAD)
 _jsonl("two megabytes of spaces", lambda: " " * (LARGEST - 10), r"read 1, added 1;")
 _jsonl("a million empty lines", lambda: "\n" * MIB, r"read 1, added 1;")
-_jsonl(
-    "bytes that are no UTF-8",
-    lambda: b'{"key": "k", "text": "' + b"\xff\xfe\xed\xa0\x80" * 100_000 + b'"}',
-    r"read 2, added 1, bad 1;",
-)
 _jsonl(
     "fifty thousand bad lines",
     lambda: "{\n" * 49_999 + "{",
@@ -172,7 +163,6 @@ _packed(
     "isn't text: it is packed by gzip",
 )
 _packed("a gzip bomb as a text", "input.txt.gz", lambda: _zeros(64 * MIB))
-_packed("a gzip header and no more", "input.jsonl.gz", lambda: b"\x1f\x8b\x08\x00")
 _packed(
     "zstd frames to skip",
     "input.jsonl.zst",
@@ -186,30 +176,12 @@ _stream(
     _BAD,
 )
 _stream(
-    "30,000 gzip members",
-    "input.jsonl.gz",
-    lambda: _gzipped(b"") * 30_000 + _gzipped(LAST.encode()),
-    r"added 1;",
-)
-_stream(
-    "a gzip file cut off",
-    "input.jsonl.gz",
-    lambda: _gzipped((LAST + "\n").encode() * 50 + os.urandom(5000).hex().encode())[:-900],
-    _NOT_READ.format(1),
-)
-_stream(
     "gzip with a name of a megabyte",
     "input.jsonl.gz",
     lambda: (
         b"\x1f\x8b\x08\x08" + bytes(6) + b"n" * (8 * MIB) + b"\0" + _gzipped(LAST.encode())[10:]
     ),
     r"added 1;",
-)
-_packed(
-    "a gzip file with a forged length",
-    "input.jsonl.gz",
-    lambda: _gzipped(LAST.encode())[:-4] + b"\xff\xff\xff\xff",
-    _UNREADABLE,
 )
 _packed("a zstd bomb of 128 MiB", "input.jsonl.zst", lambda: _zstd(bytes(128 * MIB)))
 _packed(
@@ -221,11 +193,6 @@ _packed(
     "a zstd frame with a window of 2 TiB",
     "input.jsonl.zst",
     lambda: b"\x28\xb5\x2f\xfd\x00\xf0\x02\x00\x00",
-)
-_packed(
-    "eight megabytes of empty zstd frames",
-    "input.jsonl.zst",
-    lambda: b"\x50\x2a\x4d\x18\0\0\0\0" * MIB,
 )
 
 
@@ -331,6 +298,49 @@ def _text(
     INPUTS[name] = Hostile(make, "text", ends, {"recipes": recipes or ("tags", "char-4")})
 
 
+# What cleaning may find hard; its tests give these to each step alone.
+HARD = {
+    "combining marks": "a" + "\u0301" * 400_000,
+    "marks that reorder": "a" + "\u0323\u0301" * 200_000,
+    "marks hidden in marks": "a" + "\u0f73" * 400_000,
+    "marks between invisible characters": "a" + "\u0301\u200b\u0323" * 130_000,
+    "marks after every letter": "a\u0301\u0323" * 130_000,
+    "voiced sound marks": "ｶ" + "ﾞ" * 400_000,
+    "hangul vowels": "\u1100" + "\u1161" * 400_000,
+    "growing ligatures": "\ufdfa" * 50_000,
+    "soft hyphens": "\u00ad" * 400_000,
+    "one letter": "x" * 400_000,
+    "one ideograph": "中" * 400_000,
+    "one emoji": "😀" * 400_000,
+    "one NUL": "\x00" * 400_000,
+    "one lone surrogate": "\ud800" * 400_000,
+    "less-than signs": "<" * 400_000,
+    "open tags": "<a " * 100_000,
+    "open comments": "<!--" * 100_000,
+    "closed comments": "-->" * 100_000,
+    "half-open comments": "<!-" * 100_000,
+    "open scripts": "<script" * 100_000,
+    "scripts in scripts": "<script>" * 60_000,
+    "closing scripts": "</script" * 60_000,
+    "one endless tag": "<a" + " x" * 200_000,
+    "quotes": '<a href="' * 50_000,
+    "ampersands": "&" * 400_000,
+    "a reference of many digits": "&#" + "9" * 400_000 + ";",
+    "a hexadecimal reference of many digits": "&#x" + "f" * 400_000 + ";",
+    "many references of many digits": ("&#" + "1" * 5_000 + ";") * 80,
+    "unknown references": "&abcdefghijklmnopqrstuvwxyzabcdefghijkl" * 10_000,
+    "references to references": "&amp;" * 80_000,
+    "white space": " \t\n" * 130_000,
+    "hyphens": "-" * 400_000,
+    "hyphens and spaces": "a-" + " " * 400_000 + "- " * 100_000,
+    "line ends": "a-\n" * 130_000,
+    "underscores": "_" * 400_000,
+    "comments": "// a\n" * 80_000 + "/",
+    "slashes and spaces": "/* */ " * 60_000 + " " * 100_000 + "/*" * 60_000,
+}
+for _name, _hard in HARD.items():
+    _text(_name, lambda hard=_hard: hard)
+
 _TOO_LARGE = r"error: found a text of [\d,]+ bytes.*, expected at most [\d,]+"
 _text("one word of 50 MB", lambda: "a" * 50_000_000, _TOO_LARGE)
 _text("a text just below the limit", lambda: _letters(LARGEST), "fine|short")
@@ -345,28 +355,12 @@ _text("windows as strings", lambda: _letters(LARGEST // 2), "fine|short", "simha
 _text("too many windows as strings", lambda: _letters(LARGEST // 2 + 1), _TOO_LARGE, "simhash-py")
 _text("windows of a hundred words", lambda: _words(LARGEST // 50), "fine", "n-100")
 _text("too many windows of a hundred words", lambda: _words(LARGEST), _TOO_LARGE, "n-100")
-_text("400,000 combining marks", lambda: "a" + "\u0301" * 400_000, "fine|short")
-_text("combining marks of two classes", lambda: "a" + "\u0301\u0316" * 200_000, "fine|short")
-_text("marks after every letter", lambda: ("a" + "\u0301\u0316" * 14) * 35_000, "fine|short")
-_text(
-    "U+FDFA, which grows 18 times",
-    lambda: "\ufdfa" * (LARGEST // 3),
-    r"short|error: found a cleaned text",
-    "char-4",  # normalising it takes 0.5 to 1 s for each recipe
-)
 _text("letters that grow when folded", lambda: "\u0390" * MIB, r"short|error: found a cleaned text")
-_text("Hangul in parts", lambda: "\u1100\u1161\u11a8" * (LARGEST // 9), "fine|short")
-_text("lone surrogates", lambda: "\ud800\udfff" * 300_000, "short|fine")
-_text("NULs", lambda: "\0" * LARGEST, "short|fine")
-_text("bidirectional controls", lambda: "a\u202e\u2066" * (LARGEST // 7), "short|fine")
-_text("zero-width characters", lambda: "\u200b\u200d\ufeff" * (LARGEST // 9), "short|fine")
 _text(
     "characters beyond the first plane",
     lambda: "".join(chr(0x20000 + n % 40_000) for n in range(LARGEST // 4)),
     "fine",
 )
-_text("<a 600,000 times", lambda: "<a " * 600_000, "fine|short")
-_text("<!-- 500,000 times", lambda: "<!--" * 500_000, "fine|short")
 _text(
     "a tag of 40,000 attributes",
     lambda: "<p " + " ".join(f'a{n}="{n}"' for n in range(40_000)) + ">text",
@@ -375,17 +369,6 @@ _text(
 _text(
     "elements 150,000 deep", lambda: "<div>" * 150_000 + "text" + "</div>" * 150_000, "fine|short"
 )
-_text("scripts that never end", lambda: "<script>" * 200_000, "fine|short")
-_text("tags that never end", lambda: "<" * LARGEST, "fine|short")
-_text("a tag of 2 MiB that never ends", lambda: "<a" + " b" * (MIB - 10), "fine|short")
-_text("ends of comments", lambda: "-->" * 600_000, "fine|short")
-_text(
-    "huge character references",
-    lambda: "&#" + "9" * MIB + ";" + "&#x" + "f" * 500_000 + ";",
-    "fine|short",
-)
-_text("references of references", lambda: "&amp;" * 400_000, "fine|short")
-_text("ampersands", lambda: "&" * LARGEST, "fine|short")
 _text(
     "a title of rare ideographs",
     lambda: _han(2_000),
@@ -500,17 +483,6 @@ def _stored(name: str, kind: str, body: Callable[[], bytes]) -> None:
     )
 
 
-_stored("a record that claims 2^32 fields", "record", lambda: b"\xdd\xff\xff\xff\xff")
-_stored("a record that claims a text of 4 GiB", "record", lambda: b"\xdb\xff\xff\xff\xff")
-_stored("a record of 65 KB of nested lists", "record", lambda: b"\x91" * 65_000)
-_stored("a record of nested array headers", "record", lambda: b"\xdc\xff\xff" * 21_000)
-_stored(
-    "a record of 8 MiB of empty lists",
-    "record",
-    lambda: b"\xdd" + struct.pack(">I", 8 * MIB) + b"\x90" * (8 * MIB),
-)
-_stored("a record with an extension type", "record", lambda: b"\xc7\x08\x01" + bytes(8))
-_stored("a record that is a number", "record", lambda: b"\x07")
 _stored("metadata of empty lists", "meta", lambda: b"\xdc\xff\xf0" + b"\x90" * 0xFFF0)
 for _mib in (3, 32):
     _stored(
@@ -522,11 +494,3 @@ _stored("a header whose feature is a list", "header", lambda: b"\x81\xa8features
 _stored(
     "a header of nested maps", "header", lambda: b"\x81\xa5magic" + b"\x81\xa1a" * 20_000 + b"\xc0"
 )
-_stored(
-    "a page that claims 65,535 rows", "page", lambda: struct.pack("<HH", 65_535, 0x88) + bytes(4000)
-)
-_stored(
-    "a page of 65,535 rows in no bytes", "page", lambda: struct.pack("<HH", 65_535, 0) + bytes(16)
-)
-_stored("a page with a width of 15", "page", lambda: struct.pack("<HH", 3, 0xFF) + bytes(200))
-_stored("a page of three bytes", "page", lambda: b"\1\2\3")
