@@ -21,7 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 RUN = {"python", "pycon", "console"}
-SHOWN = {"go", "json", "text", "toml"}  # a block of any other language is a mistake
+# A block of any other language is a mistake.
+SHOWN = {"go", "json", "text", "toml", "{eval-rst}", "{toctree}"}
 OPENING = re.compile(r"(?P<indent>\s*)(?P<ticks>`{3,}|~{3,})\s*(?P<language>\{?[\w-]*\}?)")
 NOT_RUN = re.compile(r"\s*<!--\s*not run\b:?\s*(?P<reason>.*?)\s*-->\s*")
 EXIT = re.compile(r"#\s*exit (\d+)\s*$", re.MULTILINE)
@@ -134,14 +135,8 @@ def blocks(markdown: str, name: str) -> Iterator[Block]:
     """Yield the blocks to run; refuse one that nobody would notice not being run."""
     lines = markdown.splitlines()
     before = ""  # the last line above that is not empty
-    directives = []  # how each directive around this line will close
     position = 0
     while position < len(lines):
-        if directives and directives[-1].fullmatch(lines[position]):
-            directives.pop()
-            before = ""
-            position += 1
-            continue
         opening = OPENING.match(lines[position])
         if not opening:
             before = lines[position].strip() or before
@@ -150,25 +145,17 @@ def blocks(markdown: str, name: str) -> Iterator[Block]:
         start = position + 1
         language = opening["language"]
         closing = re.compile(rf"\s*{opening['ticks']}{opening['ticks'][0]}*\s*")
-        if language.startswith("{") and not language.startswith(("{code", "{eval", "{source")):
-            # A directive such as a note holds ordinary Markdown, blocks included.
-            directives.append(closing)
-            before = ""
-            position = start
-            continue
         end = next((n for n in range(start, len(lines)) if closing.fullmatch(lines[n])), None)
         if end is None:
             raise ExampleError(f"{name}:{position + 1}", lines[position], "a closing fence", "none")
         skipped = NOT_RUN.fullmatch(before)
         if skipped and not skipped["reason"]:
             raise ExampleError(f"{name}:{position + 1}", before, "a reason", "none")
-        if language == "{eval-rst}" or language in SHOWN:
-            pass
-        elif language not in RUN:
+        if language not in RUN | SHOWN:
             known = ", ".join(sorted(RUN | SHOWN))
             place = f"{name}:{position + 1}"
             raise ExampleError(place, lines[position], f"one of {known}", language)
-        elif not skipped:
+        if language in RUN and not skipped:
             width = len(opening["indent"])
             text = "".join(line[min(width, indent(line)) :] + "\n" for line in lines[start:end])
             yield Block(language, text, start + 1)

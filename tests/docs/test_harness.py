@@ -50,9 +50,9 @@ WRONG = {
     "directive": (block("{code-block} python", "1 / 0"), ("page.md:1",)),
     "open fence": ("```python\n1\n", ("page.md:1", "a closing fence")),
     "no reason": ("<!-- not run: -->\n" + block("console", "$ false"), ("a reason",)),
-    "within a note": ("````{note}\n" + block("python", "1 / 0") + "````\n", ("page.md:3",)),
+    "within a note": ("````{note}\n" + block("python", "1 / 0") + "````\n", ("page.md:1",)),
     "second block": (block("text", "fine") + block("python", "1 / 0"), ("page.md:5",)),
-    "after a note": ("````{note}\nword\n````\n" + block("python", "1 / 0"), ("page.md:5",)),
+    "after a table": (block("{toctree}", "page") + block("python", "1 / 0"), ("page.md:5",)),
     "comment of another": (ONCE + block("text") + block("python", "1 / 0"), ("page.md:5",)),
 }  # fmt: skip
 
