@@ -13,6 +13,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+import sites
 
 import fpdb
 
@@ -31,56 +32,25 @@ STORIES, MIRRORED, PRINTED = 24, 8, 12
 # Every page has these, and so much of them that they outweigh most stories.
 STYLE = "".join(f".box-{n} {{ margin: {n}px; padding: {n % 7}em }}\n" for n in range(150))
 SCRIPT = "".join(f'track("event-{n}", {{page: {n}, kind: "view"}});\n' for n in range(150))
-MENU = "".join(f'<li><a href="/section/{n}">Section {n} of the paper</a></li>' for n in range(20))
-NOTICE = (
-    "Subscribe to our letter. We use cookies to count readers. All rights reserved by the paper."
-)
-
-
-def story(number):
-    """Return the paragraphs of a story, which has no sentence in common with another one."""
-    choose = random.Random(number)
-    words = [f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in ("n", "rt", "lim", "s")]
-    sentences = (" ".join(choose.choices(words, k=14)).capitalize() + "." for _ in range(99))
-    return [" ".join(next(sentences) for _ in range(3)) for _ in range(choose.randint(2, 6))]
-
-
-def shown(number, paragraphs):
-    """Return the page of a story, in the template of the site."""
-    text = "".join(f"<p>{each}</p>\n" for each in paragraphs)
-    copies = "".join(f'<a href="/{kind}/{number}.html">{kind}</a> ' for kind in ("mirror", "print"))
-    return (
-        f"<!doctype html><html><head><title>Story {number}</title><style>{STYLE}</style></head>"
-        f"<body><header><nav><ul>{MENU}</ul></nav></header><script>{SCRIPT}</script>"
-        f"<main><article><h1>Story {number}</h1>{text}</article></main>"
-        f"<aside><h2>Share</h2>{copies}</aside><footer><p>{NOTICE}</p></footer></body></html>"
-    )
-
-
-def printed(number, paragraphs):
-    """Return the print version of a story, with a header, styles and scripts of its own."""
-    text = "<br><br>\n".join(paragraphs)
-    return (
-        f"<html><head><title>Print: story {number}</title><style media=print>{STYLE[::-1]}</style>"
-        f"</head><body><div id=header>The Paper, printed for you<hr></div>"
-        f"<div class=story><b>Story {number}</b><br>\n{text}</div>"
-        f"<div id=footer>Source: the paper, page {number}</div>"
-        f"<script>{SCRIPT[::-1]}</script></body></html>"
-    )
 
 
 def pages_of_paper():
     """Return the pages of a site by their names: stories, mirrors, print versions, a first page."""
-    pages = {}
+    writer, pages = sites.Writer(random.Random(1)), {}
+
+    def add(kind, number, text, design):
+        content = f"<style>{STYLE}</style><script>{SCRIPT}</script><h1>Story {number}</h1>{text}"
+        pages[f"{kind}/{number}"] = sites.page(kind, content, sites.NEWS_NOTICE, design)
+
     for number in range(STORIES):
-        paragraphs = story(number)
-        pages[f"story/{number}"] = shown(number, paragraphs)
+        paragraphs = [writer.sentences(3, 3) for _ in range(writer.dice.randint(2, 6))]
+        add("story", number, sites.tagged(paragraphs, "p"), "semantic")
         if number < MIRRORED:
             added = "This text appeared on another site before it came here, a week ago."
-            pages[f"mirror/{number}"] = shown(number, [*paragraphs, added])
+            add("mirror", number, sites.tagged([*paragraphs, added], "p"), "semantic")
         if number < PRINTED:
-            pages[f"print/{number}"] = printed(number, paragraphs)
-    listed = "".join(f'<li><a href="/story/{n}.html">Story {n}</a></li>' for n in range(STORIES))
+            add("print", number, "<br><br>\n".join(paragraphs), "named")
+    listed = "".join(f'<li><a href="/{name}.html">{name}</a></li>' for name in pages)
     pages["index"] = f"<html><body><ul>{listed}</ul></body></html>"
     return pages
 
