@@ -281,23 +281,6 @@ def writes(arguments, words):
     return any(set(mode) <= set("rwaxbt+") and set(mode) & set("wax+") for mode in modes)
 
 
-def imports(name):
-    """Return the modules of the package that a module imports."""
-    found = set()
-    for node in ast.walk(tree(name)):
-        match node:
-            case ast.Import(names=names):
-                found |= {path_of(alias.name) for alias in names}
-            case ast.ImportFrom(module=str(origin), level=0, names=names):
-                found |= {path_of(origin)} | {path_of(f"{origin}.{each.name}") for each in names}
-    return found & MODULES.keys()
-
-
-def path_of(module):
-    path = module.replace(".", "/")
-    return f"{path}/__init__.py" if f"{path}/__init__.py" in MODULES else f"{path}.py"
-
-
 def types(module):
     """Yield the names of the classes and the type aliases at the top level of a module."""
     for node in module.body:

@@ -93,36 +93,6 @@ def test_lines_that_are_no_utf_8_are_bad(run, tmp_path):
     assert (done.code, done.rows[0][0]) == (0, hexadecimal(f"{TEXT} café"))
 
 
-def test_own_recipes_come_from_toml_files(run, tmp_path):
-    path = tmp_path / "own.toml"
-    path.write_text('base = "web"\nbits = 32\n', "utf-8")
-    expected = fpdb.recipe("web").with_bits(32).fingerprint(TEXT)
-    assert run("fingerprint", "--recipe", path, "-t", TEXT).rows == [[f"{expected:08x}", TEXT]]
-    path.write_text("bits = [", "utf-8")
-    done = run("fingerprint", "--recipe", path, "-t", TEXT)
-    assert done.code == 3
-    assert f"error: the recipe {path} can't be read: " in done.err
-
-
-def test_a_secret_is_never_printed(run, tmp_path):
-    (tmp_path / "my.key").write_bytes(b"correct horse battery staple")
-    (tmp_path / "my.key").chmod(0o600)
-    path = tmp_path / "keyed.toml"
-    path.write_text('base = "web"\n[hash]\nsecret_file = "my.key"\n', "utf-8")
-    keyed = run("fingerprint", "-r", path, "-t", TEXT)
-    assert keyed.code == 0
-    assert keyed.rows[0][0] != hexadecimal(TEXT)
-    shown = run("recipes", path)
-    as_json = run("recipes", path, "--json")
-    (tmp_path / "my.key").chmod(0o644)
-    refused = run("fingerprint", "-r", path, "-t", TEXT)
-    assert refused.code == 3
-    assert "chmod 600" in refused.err
-    for done in (keyed, shown, as_json, refused):
-        assert "horse" not in done.out + done.err
-        assert b"correct horse".hex() not in done.out + done.err
-
-
 @pytest.mark.parametrize("name", ["bigram-32", "web", "web-128"])
 def test_fingerprints_as_strings_of_0_and_1_and_signed(run, name):
     recipe = fpdb.recipe(name)

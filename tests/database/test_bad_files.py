@@ -1,7 +1,6 @@
-"""Files that are cut, lost or another program's, and limits; the file itself is never changed."""
+"""Files that are cut, lost or another program's are never changed; and the most tables."""
 
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -71,21 +70,6 @@ def test_a_lost_sub_database(closed: Path, name: str) -> None:
     with lmdb.open(str(closed), lib_version=0, max_dbs=80) as raw, raw.begin(write=True) as txn:
         txn.drop(raw.open_db(name.encode(), txn=txn, create=False))
     refused(closed, NotADatabaseError, f"no sub-database {name}")
-
-
-NO_ROOM = """
-import resource
-resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
-try:
-    fpdb.create(argv[0], recipe=TINY)
-except fpdb.FpdbError as error:
-    print(type(error).__name__, bool(error.hint))
-"""
-
-
-def test_a_disk_too_full_to_create_on(path: Path, run: Callable[..., str]) -> None:
-    assert run(NO_ROOM, path) == "DiskFullError True\n"
-    assert not path.exists()
 
 
 def test_the_most_tables_that_a_plan_can_have(path: Path, tiny: Recipe) -> None:

@@ -1,7 +1,6 @@
 """Batches of queries answer as single queries do, within their budgets and in bounded memory."""
 
 import tracemalloc
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -51,6 +50,13 @@ def rows(hits):
     return list(zip(hits.queries.tolist(), hits.distances.tolist(), hits.ids.tolist(), strict=True))
 
 
+def rows_alone(db, queries, **options):
+    """Ask for one fingerprint after the other; return the rows, and whether each has all."""
+    single = [db.query_fingerprint(query, **options) for query in queries]
+    found = [(place, m.distance, m.id) for place, each in enumerate(single) for m in each]
+    return found, [matches.complete for matches in single]
+
+
 def brute_force(stored, queries, k):
     return sorted(
         (place, (query ^ number).bit_count(), key)
@@ -68,10 +74,6 @@ def small_chunks(monkeypatch):
 @pytest.mark.usefixtures("small_chunks")
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 def test_batch_and_single_queries_and_brute_force_agree(tmp_path, plan):
-    require_agreement(tmp_path, plan)
-
-
-def require_agreement(tmp_path, plan):
     dice = np.random.default_rng(plan.bits + len(plan.tables))
     stored = crowd(dice, plan.bits, 700)
     with create(tmp_path / "db", plan) as db:
@@ -82,12 +84,7 @@ def require_agreement(tmp_path, plan):
             hits = db.query_fingerprints(to_array(queries, plan.bits), k=k)
             assert rows(hits) == expected
             assert hits.complete.all()
-            single = [
-                (place, match.distance, match.id)
-                for place, query in enumerate(queries)
-                for match in db.query_fingerprint(query, k=k)
-            ]
-            assert single == expected
+            assert rows_alone(db, queries, k=k)[0] == expected
 
 
 @settings(max_examples=examples(15))
@@ -126,13 +123,7 @@ def test_a_batch_has_the_budgets_of_single_queries(tmp_path, monkeypatch, bits, 
         queries = [*crowd(dice, bits, 30, bases=5), stored[0], stored[0], stored[1]]
         for limit in (None, 1, 30, 60):
             hits = db.query_fingerprints(queries, limit=limit)
-            single = [db.query_fingerprint(q, limit=limit) for q in queries]
-            assert hits.complete.tolist() == [matches.complete for matches in single]
-            assert rows(hits) == [
-                (place, match.distance, match.id)
-                for place, matches in enumerate(single)
-                for match in matches
-            ]
+            assert (rows(hits), hits.complete.tolist()) == rows_alone(db, queries, limit=limit)
 
 
 @pytest.mark.parametrize(("keys", "few"), [("text", 0), ("integer", 1000)])
@@ -221,27 +212,18 @@ def test_an_answer_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
 
 @pytest.mark.slow("a crowd has more near fingerprints than are held at once")
 @pytest.mark.parametrize(("bits", "limit"), [(64, 2), (128, None)])
-def test_a_crowd_is_asked_in_halves(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bits: int, limit: int | None
-) -> None:
+def test_a_crowd_is_asked_in_halves(tmp_path, monkeypatch, bits, limit):
     """Queries with more near fingerprints than are held at once get the same answers."""
     monkeypatch.setattr("fpdb.tables.batch._HELD", 500)
     monkeypatch.setattr(lookup, "FEW", 4)
     numbers = [number << 30 for number in range(256)] + [7 << 30] * 30
-    with fpdb.create(
-        tmp_path / "db", keys="integer", recipe=fpdb.recipe("web").with_bits(bits)
-    ) as db:
+    with create(tmp_path / "db", choose_plan(bits, 4)) as db:
         db.add_fingerprints(range(len(numbers)), numbers)
-        asked = to_array(numbers[:80], bits)
-        single = [db.query_fingerprint(number, k=4, limit=limit) for number in numbers[:80]]
-        assert sum(map(len, single)) > 500 or limit
-        hits = db.query_fingerprints(asked, k=4, limit=limit)
+        expected, _ = rows_alone(db, numbers[:80], k=4, limit=limit)
+        assert len(expected) > 500 or limit
+        hits = db.query_fingerprints(to_array(numbers[:80], bits), k=4, limit=limit)
         assert hits.complete.all()
-        expected = [
-            (place, match.distance, match.id) for place, each in enumerate(single) for match in each
-        ]
-        found = zip(hits.queries.tolist(), hits.distances.tolist(), hits.ids.tolist(), strict=True)
-        assert list(found) == expected
+        assert rows(hits) == expected
 
 
 def test_no_queries_and_no_documents_give_empty_columns(tmp_path):

@@ -143,20 +143,6 @@ def test_memory_is_about_what_was_asked_for(tmp_path: Path) -> None:
     assert count * 64 > 24 << 20
 
 
-def test_a_built_database_appears_with_everything(tmp_path: Path) -> None:
-    array = fingerprints(64, 3000)
-    with fpdb.build(tmp_path / "db", keys="integer", capacity=5) as db:
-        db.add_fingerprints(np.arange(3000), array)
-        db.add(5000, "a text that is short")
-        assert not (tmp_path / "db").exists()
-    with fpdb.open(tmp_path / "db") as db:
-        assert len(db) == 3001
-        assert db.stats().capacity == 5
-        assert list(db.check()) == []
-    with pytest.raises(fpdb.DatabaseExistsError), fpdb.build(tmp_path / "db"):
-        raise AssertionError
-
-
 def test_compact_refuses_what_doesnt_fit(tmp_path: Path) -> None:
     with fpdb.create(tmp_path / "db") as db:
         with pytest.raises(fpdb.PlanError):
@@ -164,15 +150,3 @@ def test_compact_refuses_what_doesnt_fit(tmp_path: Path) -> None:
         with pytest.raises(fpdb.DatabaseExistsError):
             db.compact(tmp_path / "db")
         assert not (tmp_path / "new").exists()
-
-
-def test_compact_copies_nothing_that_is_damaged(tmp_path: Path) -> None:
-    with fpdb.create(tmp_path / "db") as db:
-        db.add("key", "short")
-        with db._environment.write() as txn:
-            value = bytearray(txn.get("documents", bytes(8)) or b"")
-            value[-1] ^= 1
-            txn.put("documents", bytes(8), bytes(value))
-        with pytest.raises(fpdb.DamagedError):
-            db.compact(tmp_path / "new")
-    assert not (tmp_path / "new").exists()

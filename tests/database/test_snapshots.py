@@ -57,21 +57,17 @@ def test_it_sees_one_moment(db):
         assert len(snapshot.query_fingerprint(123456789, k=0)) == 1
 
 
-def uses(snapshot):
-    return [
+def test_it_ends_with_its_block(db):
+    with db.snapshot() as snapshot:
+        pass
+    for use in (
         lambda: snapshot.query(TEXT),
         lambda: list(snapshot.query_many([TEXT])),
         lambda: snapshot.query_fingerprint(1),
         lambda: snapshot.query_fingerprints([1]),
         lambda: snapshot.get(1),
         lambda: len(snapshot),
-    ]
-
-
-def test_it_ends_with_its_block(db):
-    with db.snapshot() as snapshot:
-        pass
-    for use in uses(snapshot):
+    ):
         with pytest.raises(fpdb.ClosedError, match="has ended") as caught:
             use()
         assert caught.value.hint

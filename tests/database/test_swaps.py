@@ -1,7 +1,6 @@
 """Databases that are exchanged, compacted in place, moved and removed under those who use them."""
 
 import os
-import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -103,16 +102,6 @@ def test_another_plan_asks_for_a_new_handle(db: Database, path: Path) -> None:
     assert keys_at(path) == {"a"}
 
 
-def test_a_swap_in_a_snapshot_leaves_it_what_it_was(db: Database, path: Path, tiny: Recipe) -> None:
-    add(db, "own")
-    other = made(path.with_name("other"), tiny, "other")
-    with db.snapshot() as snapshot:
-        db.swap(other)
-        shutil.rmtree(other)
-        assert set(snapshot) == {"own"}
-        assert snapshot.query(f"{TEXT} own")
-
-
 def test_what_a_hold_no_longer_protects_is_an_error(db: Database, path: Path) -> None:
     with pytest.raises(MovedError, match="while it was held"), db.hold():
         db.compact()
@@ -206,26 +195,6 @@ def move_to_the_place_of(path: Path, other: Path) -> Path:
     moved = path.rename(path.with_name("moved"))
     other.rename(path)
     return moved
-
-
-@pytest.mark.process
-def test_a_child_forked_after_another_database_took_the_place_adds_nothing(
-    replaced: tuple[Path, Path],
-) -> None:
-    path, _ = replaced
-    with fpdb.open(path) as db:
-        moved = move_to_the_place_of(*replaced)
-        child = os.fork()
-        if child == 0:
-            code = 1
-            try:
-                add(db, "intruder")
-            except fpdb.ClosedError as error:
-                code = "recipe web" not in str(error)
-            finally:
-                os._exit(code)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert (keys_at(path), keys_at(moved)) == ({"other"}, {"old"})
 
 
 def test_a_moved_database_that_a_reader_has_open_gets_what_is_added_to_it(

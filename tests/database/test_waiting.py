@@ -48,8 +48,11 @@ def test_opening_and_reading_dont_wait(filled: Path, stopped: int) -> None:
         assert [match.key for match in db.query(TEXT)] == ["a"]
         assert len(db) == 1
         assert db.stats().documents == 1
-        with pytest.raises(LockTimeoutError, match=rf"process {stopped} \(stopped\) holds it"):
+        holder = rf"process {stopped} \(stopped\) holds it"
+        with pytest.raises(LockTimeoutError, match=holder) as caught:
             db.add("b", TEXT)
+        assert caught.value.pid == stopped
+        assert f"`kill -CONT {stopped}` lets it go on" in caught.value.hint
         assert time.monotonic() - began < 20  # a writer waits 30 s, if nothing else is said
         os.kill(stopped, signal.SIGKILL)
         os.waitid(os.P_PID, stopped, os.WEXITED | os.WNOWAIT)

@@ -2,7 +2,6 @@
 
 import gc
 import os
-import stat
 import threading
 import time
 from collections.abc import Callable
@@ -14,7 +13,6 @@ import pytest
 from fpdb.errors import (
     ClosedError,
     LockTimeoutError,
-    ReadOnlyError,
     StorageError,
 )
 from fpdb.storage import Environment, environment, open_checks
@@ -31,21 +29,6 @@ def get(env: Environment, key: bytes) -> bytes | None:
         return None if value is None else bytes(value)
 
 
-def test_what_is_written_is_read_after_reopening(path: Path) -> None:
-    with Environment.create(path, ["header", "documents"], {"header": {b"h": b"1"}}) as env:
-        put(env, b"a", b"alpha")
-    with Environment.open(path) as env, env.read() as txn:
-        assert bytes(txn.get("header", b"h") or b"") == b"1"
-        assert txn.get("documents", b"nothing") is None
-        cursor = txn.cursor("documents")
-        assert cursor.set_range(b"\0")
-        assert (bytes(cursor.key()), bytes(cursor.value())) == (b"a", b"alpha")
-        assert txn.entries("documents") == 1
-        assert isinstance(cursor.value(), memoryview)
-        assert txn.raw.id() > 0
-    assert not environment._open
-
-
 def test_an_exception_undoes_the_transaction(env: Environment) -> None:
     def fail() -> None:
         with env.write() as txn:
@@ -59,26 +42,6 @@ def test_an_exception_undoes_the_transaction(env: Environment) -> None:
     with env.write() as txn:
         assert txn.delete("documents", b"kept")
         assert not txn.delete("documents", b"kept")
-
-
-@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
-def test_nobody_else_may_read_the_files(path: Path, umask: int) -> None:
-    before = os.umask(umask)
-    try:
-        with Environment.create(path, ["documents"]) as env:
-            put(env, b"a", b"1")
-    finally:
-        os.umask(before)
-    modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.iterdir()}
-    assert modes == dict.fromkeys(("data.mdb", "lock.mdb", "fpdb.lock", "fpdb.seal"), 0o600)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o700
-
-
-def test_a_failed_creation_leaves_nothing(path: Path) -> None:
-    with pytest.raises(StorageError):
-        Environment.create(path, ["documents"], {"documents": {b"": b"empty keys aren't allowed"}})
-    assert not path.exists()
-    Environment.create(path, ["documents"]).close()
 
 
 def test_handles_of_one_directory_share_it(env: Environment, path: Path, tmp_path: Path) -> None:
@@ -108,16 +71,6 @@ def test_a_forgotten_handle_is_closed(path: Path) -> None:
     Environment.create(path, ["documents"])
     gc.collect()
     lmdb.open(str(path), lib_version=0).close()
-
-
-def test_a_read_only_handle_doesnt_write(env: Environment, path: Path) -> None:
-    put(env, b"a", b"1")
-    with Environment.open(path, readonly=True) as reader:
-        assert get(reader, b"a") == b"1"
-        with pytest.raises(ReadOnlyError, match="was opened read-only"):
-            reader.write()
-        with pytest.raises(AttributeError), reader.read() as txn:
-            txn.put("documents", b"a", b"2")  # type: ignore[attr-defined]
 
 
 def test_it_cant_become_writable_under_a_reader_of_the_same_thread(closed: Path) -> None:

@@ -21,12 +21,26 @@ from fpdb.errors import (
 from fpdb.storage import Environment, open_checks
 from fpdb.storage.lmdb_file import require_intact
 
+FOREIGN = [
+    random.Random(1).randbytes(40_000),
+    b"SQLite format 3\0" + bytes(9000),
+    b"This is no database, only a long text. " * 500,
+    bytes(40_960),
+]
+
 
 def refused(path: Path, kind: type[FpdbError], message: str) -> None:
+    """Try to open it in both ways; what is there stays as it is."""
+    before = content(path)
     for readonly in (False, True):
         with pytest.raises(kind, match=message) as caught:
             Environment.open(path, readonly=readonly)
         assert caught.value.hint
+    assert content(path) == before
+
+
+def content(path: Path) -> dict[Path, bytes]:
+    return {file: file.read_bytes() for file in [path, *path.rglob("*")] if file.is_file()}
 
 
 def test_what_is_no_database(tmp_path: Path) -> None:
@@ -43,7 +57,7 @@ def test_a_file_of_another_kind(closed: Path) -> None:
     swapped = bytearray(data)  # the byte order
     for at in (16, 4096 + 16):
         swapped[at : at + 4] = data[at : at + 4][::-1]
-    for foreign in (b"SQLite format 3\0" + bytes(9000), swapped):
+    for foreign in (*FOREIGN, swapped):
         (closed / "data.mdb").write_bytes(foreign)
         refused(closed, NotADatabaseError, "isn't an LMDB file of format 1 and of this machine's")
     (closed / "data.mdb").write_bytes(data[:4096] + bytes(4096) + data[8192:])
@@ -103,8 +117,10 @@ def test_sound_files_may_end_early(tmp_path: Path) -> None:
 
 
 def test_create_refuses_what_is_there(closed: Path, tmp_path: Path) -> None:
+    before = content(closed)
     with pytest.raises(DatabaseExistsError, match="there is a database"):
         Environment.create(closed, ["header"])
+    assert content(closed) == before
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "notes.txt").touch()
     with pytest.raises(DatabaseExistsError, match="holds other files"):

@@ -2,7 +2,6 @@
 
 import signal
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -224,29 +223,6 @@ def test_two_processes_write_in_turns(closed: Path, start: Start, line: Line) ->
     with Environment.open(closed) as env, env.read() as txn:
         assert int.from_bytes(txn.get("documents", b"count") or b"") == sum(turns)
     assert min(turns) > max(turns) / 5
-
-
-def test_a_stopped_holder_is_named_and_a_killed_one_gone(
-    closed: Path, start: Start, line: Line
-) -> None:
-    with Environment.open(closed) as env:
-        holder = start(HOLD, closed)
-        line(holder)
-        holder.send_signal(signal.SIGSTOP)
-        started = time.monotonic()
-        with pytest.raises(
-            LockTimeoutError, match=rf"process {holder.pid} \(stopped\) holds it"
-        ) as caught:
-            env.write(timeout=0.3).__enter__()
-        assert 0.2 < time.monotonic() - started < 20
-        assert caught.value.pid == holder.pid
-        assert f"`kill -CONT {holder.pid}` lets it go on" in caught.value.hint
-        with env.read() as txn:
-            assert txn.get("documents", b"held") is None
-        holder.kill()
-        holder.wait()
-        with env.write() as txn:
-            txn.put("documents", b"a", b"1")
 
 
 def test_a_holder_elsewhere_is_named_as_such(closed: Path, start: Start, line: Line) -> None:

@@ -121,6 +121,12 @@ def test_records_of_other_ids(db: Database) -> None:
     assert refusing(db) >= {"scan", "gets"}
     with pytest.raises(DamagedError):
         db.compact(db.path.with_name("compacted"))
+    assert not db.path.with_name("compacted").exists()
+
+
+def test_ids_that_are_none(db: Database) -> None:
+    with db._environment.read() as txn, pytest.raises(DamagedError, match="64 bits"):
+        db._catalog.record(txn, 1 << 64)
 
 
 def test_keys_that_lead_elsewhere(tmp_path: Path) -> None:
