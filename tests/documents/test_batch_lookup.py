@@ -3,7 +3,6 @@
 import random
 from collections import Counter
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,8 +12,7 @@ import fpdb
 from fpdb import Document
 from fpdb.documents import batch_lookup, lookup
 from fpdb.storage.format import Stored
-from fpdb.tables import bands, batch, near_among
-from fpdb.tables.bits import distances, distinct, to_array
+from fpdb.tables import bands, batch
 
 KINDS = [(None, 3, "web"), (None, 3, "web-128"), (None, 5, "web"), (0.8, 3, "web")]
 
@@ -101,43 +99,6 @@ def test_a_batch_is_as_one_document_after_the_other(
         assert not list(db.check())
 
 
-def test_each_status_is_met(tmp_path):
-    dice = random.Random(1)
-    for similarity in (None, 0.8):
-        with fpdb.create(tmp_path / f"{similarity}", similarity=similarity, k=3) as db:
-            counts = Counter()
-            for _ in range(3):
-                some = documents(dice, 100, sketched=similarity is not None)
-                counts.update(own.status for own in db.add_prepared(some, skip_duplicates=True))
-                counts.update(own.status for own in db.add_prepared(some, skip_duplicates=True))
-        assert counts.keys() == {"added", "replaced", "unchanged", "duplicate", "short"}
-        assert min(counts.values()) > 5
-
-
-@pytest.mark.parametrize("similarity", [None, 0.8])
-def test_a_batch_of_short_texts_is_compared_with_itself(tmp_path, similarity):
-    short = [Stored(0, f"{n}", None, 1000, digest=bytes([n % 3]) * 16) for n in range(9)]
-    with fpdb.create(tmp_path / "db", similarity=similarity) as db:
-        added = db.add_prepared(short, skip_duplicates=True)
-    # The digest of zeros is that of texts that equal none.
-    expected = ["short" if n < 3 or n % 3 == 0 else "duplicate" for n in range(9)]
-    assert [each.status for each in added] == expected
-
-
-def test_a_crowded_band_makes_the_answers_of_a_batch_incomplete(tmp_path, monkeypatch):
-    """The documents agree in the first band alone, so as many are compared as of any band."""
-    dice = random.Random(3)
-    crowd = [
-        Stored(0, f"{n}", n, 1000, digest=dice.randbytes(16), sketch=bytes(8) + dice.randbytes(120))
-        for n in range(1, 7)
-    ]
-    monkeypatch.setattr(bands, "MOST_OF_A_BAND", 3)
-    with fpdb.create(tmp_path / "db") as db:
-        db.add_prepared(crowd[:4])
-        added = db.add_prepared(crowd[4:], skip_duplicates=True)
-    assert [(own.status, own.matches.complete) for own in added] == [("added", False)] * 2
-
-
 def test_a_budget_cuts_the_search_of_a_batch_as_that_of_a_document(tmp_path, monkeypatch):
     """What a cut search finds depends on the pages, but an equal fingerprint is always found."""
     monkeypatch.setattr(lookup, "CANDIDATES", 50)
@@ -149,35 +110,6 @@ def test_a_budget_cuts_the_search_of_a_batch_as_that_of_a_document(tmp_path, mon
     assert {each.status for each in added} == {"duplicate"}
     assert not any(each.matches.complete for each in added)
     assert all(own.key[6:] in [match.key for match in own.matches] for own in added)
-
-
-@pytest.mark.parametrize(("bits", "k"), [(64, 3), (64, 5), (128, 3), (32, 2)])
-@settings(max_examples=examples(10))
-@given(seed=st.integers(0, 2**32 - 1), count=st.integers(1, 300))
-def test_near_ones_of_a_batch_are_those_of_a_comparison_of_all(bits, k, seed, count):
-    dice = random.Random(seed)
-    index = fpdb.tables.Index(fpdb.tables.plans(bits, k, 1000)[0])
-    centres = [dice.getrandbits(bits) for _ in range(5)]
-    numbers = []
-    for _ in range(count):
-        number = dice.choice(centres)
-        for place in dice.sample(range(bits), dice.randrange(2 * k)):
-            number ^= 1 << place
-        numbers.append(number)
-    array = distinct(to_array(numbers, bits))
-    queries, others, apart = near_among(index, array, k)
-    every = distances(array[:, np.newaxis], array[np.newaxis], bits)
-    expected = {(*map(int, pair), int(every[tuple(pair)])) for pair in np.argwhere(every <= k)}
-    found = list(zip(queries.tolist(), others.tolist(), apart.tolist(), strict=True))
-    assert len(found) == len(set(found))
-    assert set(found) == expected
-
-
-def test_too_many_near_ones_are_not_held(monkeypatch):
-    index = fpdb.tables.Index(fpdb.tables.plans(64, 3, 1000)[0])
-    monkeypatch.setattr(batch, "_HELD", 70)
-    assert near_among(index, np.arange(4, dtype=np.uint64), 3) is not None
-    assert near_among(index, np.arange(8, dtype=np.uint64), 3) is None
 
 
 def test_equal_documents_of_a_large_batch_are_compared_with_one(tmp_path, monkeypatch):

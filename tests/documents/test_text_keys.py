@@ -125,19 +125,6 @@ def test_a_forged_page_is_read_as_defined_or_not_at_all(seed: int) -> None:
         kernels.text_pages.found(page, digest, entries[0][0])
 
 
-def test_a_changed_bit_is_seen() -> None:
-    page = page_of([(b"a", 1), (b"ab", 2), (b"b" * 300, 3)], 5)
-    assert unpack_texts(page, 5) == [(b"a", 1), (b"ab", 2), (b"b" * 300, 3)]
-    for bit in range(8 * len(page)):
-        broken = bytearray(page)
-        broken[bit // 8] ^= 1 << bit % 8
-        with pytest.raises(DamagedError):
-            unpack_texts(broken, 5)
-    for length in (0, 3, 7, len(page) - 1):
-        with pytest.raises(DamagedError):
-            unpack_texts(page[:length], 5)
-
-
 @pytest.mark.parametrize("compiled", [True, False])
 def test_keys_are_spliced_as_into_a_sorted_list(tmp_path: Path, *, compiled: bool) -> None:
     dice = random.Random(5)

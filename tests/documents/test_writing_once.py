@@ -111,21 +111,16 @@ def test_a_batch_touches_each_page_of_the_bands_once(
         assert list(db.check()) == []
 
 
-def test_records_come_back_and_every_flipped_bit_is_seen() -> None:
+def test_a_record_is_read_whole_and_as_its_own_only() -> None:
     record = Stored(
         5, "https://ü.example/" * 3, 1 << 56 | 9, 1_750_000_000, b"d" * 16, b"\x81\xa1a\1", 7
     )
     data = pack_record(record, 64)
     assert unpack_record(data, 5, 64) == unpack_record(memoryview(data), 5, 64) == record
-    for bit in range(8 * len(data)):
-        broken = bytearray(data)
-        broken[bit // 8] ^= 1 << bit % 8
-        with pytest.raises(DamagedError) as caught:
-            unpack_record(bytes(broken), 5, 64)
-        assert caught.value.hint
     for number in (4, 6, 5 + 2**32):
-        with pytest.raises(DamagedError):
+        with pytest.raises(DamagedError) as caught:
             unpack_record(data, number, 64)
+        assert caught.value.hint
     for length in (0, 3, 4, 5, len(data) - 1):
         with pytest.raises(DamagedError):
             unpack_record(data[:length], 5, 64)
@@ -192,19 +187,14 @@ def test_what_no_record_says_is_damage() -> None:
             unpack_record(broken(body), 0, 64)
 
 
-def test_counters_come_back_and_every_flipped_bit_is_seen() -> None:
+def test_the_bytes_of_counters_stay_what_they_are() -> None:
     counters = Counters(2**64 - 1, 3, 2, 7)
     data = counters.pack()
     assert len(data) == 40
     assert Counters.unpack(data) == Counters.unpack(memoryview(data)) == counters
     assert data[:32] == b"\xff" * 8 + b"\3" + bytes(7) + b"\2" + bytes(7) + b"\7" + bytes(7)
-    for bit in range(8 * len(data)):
-        broken = bytearray(data)
-        broken[bit // 8] ^= 1 << bit % 8
+    for cut in (None, b"", data[:-1], data + b"x", data[:-1] + b"x"):
         with pytest.raises(DamagedError, match="the counters are damaged"):
-            Counters.unpack(bytes(broken))
-    for cut in (None, b"", data[:-1], data + b"x"):
-        with pytest.raises(DamagedError):
             Counters.unpack(cut)
 
 

@@ -13,9 +13,7 @@ from twins import defined
 
 import fpdb
 from fpdb import kernels
-from fpdb.storage.format import Stored
 from fpdb.storage.number_pages import LARGEST, pack_rows, summed
-from fpdb.tables import batch
 from fpdb.tables.sorted_pages import NumberPages
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -296,68 +294,6 @@ def test_a_search_of_what_is_not_there_is_refused(name, value):
         kernels.number_pages.IdSearch(*fields.values(), 100)
     with pytest.raises(ValueError, match=r"there|in order|more bounds"):
         kernels.number_pages.RangeSearch(*fields.values(), 100, 1, 100)
-
-
-def crowd(dice, bits, count):
-    """Draw fingerprints, some of them near each other, and some with many documents."""
-    centres = [dice.getrandbits(bits) for _ in range(8)]
-    found = []
-    for _ in range(count):
-        number = dice.choice(centres)
-        for place in dice.sample(range(bits), dice.choice([0, 1, 2, 3, 7, bits // 2])):
-            number ^= 1 << place
-        found.append(number)
-    return found + [centres[0]] * (count // 2)
-
-
-@pytest.mark.parametrize("held", [20, 1 << 22])
-@pytest.mark.parametrize(("bits", "k"), [(32, 1), (64, 0), (64, 3), (128, 3)])
-@settings(max_examples=examples(4))
-@given(seed=SEEDS)
-def test_queries_of_bits_find_what_is_defined(tmp_path_factory, bits, k, held, seed):
-    dice = random.Random(seed)
-    recipe = fpdb.recipe("web").with_bits(bits)
-    options = {"recipe": recipe, "similarity": None, "k": k, "keys": "integer", "capacity": 3000}
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        fpdb.create(tmp_path_factory.mktemp("near") / "db", **options) as db,
-    ):
-        patch.setattr(batch, "_HELD", held)
-        numbers = crowd(dice, bits, 2000)
-        db.add_fingerprints(range(len(numbers)), numbers)
-        asked = [*numbers[-1:], *dice.sample(numbers, 10), *crowd(dice, bits, 20)]
-        for own_k in (k, k + 1):
-            alone = [db.query_fingerprint(number, k=own_k) for number in asked]
-            hits = db.query_fingerprints(asked * 2, k=own_k)
-            with defined():
-                assert alone == [db.query_fingerprint(number, k=own_k) for number in asked]
-                again = db.query_fingerprints(asked * 2, k=own_k)
-            assert all(map(np.array_equal, hits, again))
-            assert len(hits.ids) > 100
-
-
-@settings(max_examples=examples(2))
-@given(seed=SEEDS)
-def test_bands_find_what_is_defined(tmp_path_factory, seed):
-    dice = random.Random(seed)
-    sketches = [dice.randbytes(128) for _ in range(30)]
-    documents = []
-    for number in range(1500):
-        sketch = bytearray(dice.choice(sketches) if dice.random() < 0.5 else dice.randbytes(128))
-        for place in dice.sample(range(128), dice.randrange(60)):
-            sketch[place] = dice.randrange(256)
-        bits, digest = dice.getrandbits(64), dice.randbytes(16)
-        documents.append(Stored(number, number, bits, 1000, digest, sketch=bytes(sketch)))
-    options = {"similarity": 0.8, "keys": "integer", "capacity": 3000}
-    with fpdb.create(tmp_path_factory.mktemp("bands") / "db", **options) as db:
-        db.add_prepared(documents[:1000])
-        db.add_prepared(documents[1000:])
-        found = list(db.query_prepared(documents))
-        assert found[::40] == [next(db.query_prepared([each])) for each in documents[::40]]
-        assert sum(map(len, found)) > 1500
-        with defined():
-            assert found == list(db.query_prepared(documents))
-        assert not list(db.check())
 
 
 def test_pages_are_the_same_with_and_without_kernels(tmp_path):

@@ -1,13 +1,11 @@
 """The kernels of text give the bits that the Python code defines."""
 
 import itertools
-import json
 import random
 import sys
 import threading
 import time
 import unicodedata
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,9 +19,6 @@ import fpdb
 from fpdb import kernels
 from fpdb.fingerprint import segmentation
 
-GOLDEN = json.loads(
-    Path(__file__).parents[1].joinpath("fingerprint/golden.json").read_text("utf-8")
-)
 ANY_CHARACTER = st.characters(exclude_categories=())
 LETTERS = st.sampled_from(
     "ab _-.,中文字の１Ａ，。…“”ﬁß\u0301\u200b\u00ad\ud800\n\U0001f600\U00020000กข"
@@ -166,16 +161,6 @@ def test_one_feature_has_the_hash_of_the_package_xxhash(bits, secret):
         for word in reversed(range(bits // 64))
     ]
     assert recipe.batch(texts).fingerprints.ravel().tolist() == expected
-
-
-@pytest.mark.parametrize("name", sorted(fpdb.fingerprint.PRESETS.keys() - {"tagged-title"}))
-def test_presets(name):
-    texts = {
-        name: entry if isinstance(entry, str) else entry["piece"] * entry["times"]
-        for name, entry in GOLDEN["texts"].items()
-    }
-    chosen = GOLDEN["recipes"][name]["fingerprints"]
-    compare(fpdb.recipe(name), [texts[name] for name in chosen])
 
 
 @settings(max_examples=examples(40))

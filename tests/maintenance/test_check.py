@@ -13,7 +13,7 @@ import fpdb
 from fpdb import Database, Document, Grams, Recipe
 from fpdb.arrays import Rows
 from fpdb.documents.catalog import View, key_pages
-from fpdb.documents.layout import read_files, write_files
+from fpdb.documents.layout import database_names, read_files, write_files
 from fpdb.maintenance.check import check_view
 from fpdb.models import Key, Problem
 from fpdb.storage import WriteTransaction
@@ -367,7 +367,7 @@ def test_a_change_of_any_byte_is_reported(tmp_path: Path, keys: str) -> None:
             txn.put(name, key, value)
 
         with database._environment.write() as txn:
-            for name in (*database._catalog.names, *database._index.names):
+            for name in database_names(database._index, database._catalog):
                 with txn.cursor(name) as cursor:
                     entries = [(bytes(key), bytes(value)) for key, value in cursor]
                 for key, value in entries:

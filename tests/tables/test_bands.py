@@ -6,9 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from tiers import examples
 
 from fpdb.storage import Environment, ReadTransaction
 from fpdb.storage.format import Stored
@@ -16,7 +13,6 @@ from fpdb.tables import bands
 from fpdb.tables.bands import Bands, BandTable, Sketches
 
 SHAPES = [Bands(9, 6), Bands(6, 8), Bands(18, 14), Bands(19, 13), Bands(36, 7), Bands(256, 1)]
-TOP = 2**64 - 1
 PLENTY = 1 << 30
 
 
@@ -181,38 +177,6 @@ def test_runs_over_many_pages(undone: Any, tiny_pages: None) -> None:
         with undone() as txn:
             table.update(txn, stored, [])
             assert ask_both(txn, table, queries) == brute(table.shape, stored, queries)
-
-
-def test_an_empty_table_has_nothing(undone: Any) -> None:
-    table = BandTable(Bands(9, 6))
-    queries = [document(0, bytes(range(128))), document(0, b"", b"x" * 16), document(0)]
-    with undone() as txn:
-        table.update(txn, [], [])
-        table.load(txn, lambda: iter(()), 0, 1 << 20)
-        assert rows_of(txn, table) == []
-        assert ask_both(txn, table, queries) == [([], True)] * 3
-
-
-@settings(max_examples=examples(30), suppress_health_check=list(HealthCheck))
-@given(seed=st.integers(0, 2**32 - 1), shape=st.sampled_from([Bands(9, 6), Bands(3, 1)]))
-def test_any_changes_leave_the_rows_of_what_is_there(
-    seed: int, shape: Bands, undone: Any, tiny_pages: int
-) -> None:
-    table, dice = BandTable(shape), random.Random(seed)
-    held: dict[int, Stored] = {}
-    with undone() as txn:
-        if dice.random() < 0.5:
-            held = {each.id: each for each in drawn(dice, 150)}
-            ordered = sorted(held.values())
-            table.load(txn, lambda: blocks_of(ordered), len(held), 1 << 13)
-            assert rows_of(txn, table) == expected_rows(table, ordered)
-        for _ in range(6):
-            new = {each.id: each for each in drawn(dice, dice.choice([1, 3, 60]))}
-            gone = dice.sample(sorted(held), min(len(held), dice.choice([0, 2, 50])))
-            removed = [held[own] for own in held if own in new or own in gone]
-            table.update(txn, list(new.values()), removed)
-            held = {own: each for own, each in held.items() if own not in gone} | new
-            assert rows_of(txn, table) == expected_rows(table, list(held.values()))
 
 
 @pytest.mark.parametrize("memory", [1 << 12, 1 << 15, 1 << 30])

@@ -12,8 +12,7 @@ import pytest
 from fpdb.arrays import joined
 from fpdb.storage import Environment, ReadTransaction
 from fpdb.tables import Index, Plan, bulk_load
-from fpdb.tables import index as index_module
-from fpdb.tables.bits import as_words, order
+from fpdb.tables.bits import as_words
 from fpdb.tables.bulk_load import load_tables, source_of
 from fpdb.tables.plan import choose_plan, home_plan, nested_plan
 
@@ -72,29 +71,6 @@ def test_pages_are_full_whatever_the_ranges(tmp_path: Path) -> None:
             with environment.read() as txn:
                 counts.append([txn.entries(own) for own in index.names])
     assert counts[0] == counts[1]
-
-
-def test_memory_bounds_what_is_sorted_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sorted_at_once = []
-
-    def spy(array: Any, *ties: Any) -> Any:
-        sorted_at_once.append(len(array))
-        return order(array, *ties)
-
-    monkeypatch.setattr(index_module, "order", spy)
-    dice = np.random.default_rng(3)
-    array = dice.integers(0, 2**64, 40_000, np.uint64)
-    index = Index(choose_plan(64, 3))
-    ids = np.arange(len(array), dtype=np.uint64)
-    with (
-        Environment.create(tmp_path / "db", index.names) as environment,
-        environment.write() as txn,
-    ):
-        load_tables(txn, index, source_of(array, ids), len(ids), len(ids) * 96 // 10)
-    assert len(sorted_at_once) == 10
-    assert max(sorted_at_once) < 2 * len(array) / 10
 
 
 def test_no_thread_is_left_when_a_load_fails(

@@ -40,19 +40,6 @@ def fill(txn: WriteTransaction, index: Index, fingerprints: Fingerprints, ids: A
     load_tables(txn, index, source_of(fingerprints, ids), len(ids))
 
 
-def make(dice: np.random.Generator, bits: int, count: int, spread: int = 6) -> list[int]:
-    """Fingerprints near a few bases, and some anywhere."""
-    top = 2**bits - 1
-    bases = [*to_ints(words(dice, bits, 20)), 0, top]
-    found = []
-    for _ in range(count):
-        number = bases[int(dice.integers(len(bases)))]
-        for bit in dice.integers(0, bits, int(dice.integers(spread + 1))).tolist():
-            number ^= 1 << bit
-        found.append(number)
-    return [*found, *to_ints(words(dice, bits, count // 4)), 0, top, top - 1, 1]
-
-
 def words(dice: np.random.Generator, bits: int, count: int) -> Fingerprints:
     array = dice.integers(0, 2**64, (count, 2), np.uint64)
     return array if bits == 128 else array[:, 0] >> np.uint64(64 - bits)
@@ -71,54 +58,6 @@ def nothing(index: Index) -> tuple[Fingerprints, np.ndarray[Any, np.dtype[np.uin
 
 def count_rows(txn: ReadTransaction, pages: NumberPages) -> int:
     return sum(len(rows[0]) for rows in pages.scan(txn))
-
-
-@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
-@pytest.mark.parametrize("small", [False, True], ids=["pages", "small pages"])
-def test_near_is_what_brute_force_finds(
-    plan: Plan, small: bool, undone: Any, request: pytest.FixtureRequest
-) -> None:
-    if small:
-        request.getfixturevalue("tiny_pages")
-    dice = np.random.default_rng(plan.bits + len(plan.tables))
-    index = Index(plan)
-    stored = make(dice, plan.bits, 1200)
-    distinct = set(stored)
-    queries = [*stored[::60], *make(dice, plan.bits, 30), 0, 2**plan.bits - 1]
-
-    with undone() as txn:
-        fill(txn, index, *numbered(index, stored))
-        for k in range(plan.k + 3):
-            for query in queries:
-                found = index.near(txn, query, k, PLENTY)
-                expected = {n: (n ^ query).bit_count() for n in distinct}
-                assert found.distances == {n: d for n, d in expected.items() if d <= k}
-                assert found.complete
-
-
-@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
-def test_a_further_table_drops_a_fingerprint_with_its_last_document(
-    plan: Plan, undone: Any
-) -> None:
-    index = Index(plan)
-    number = 2**plan.bits - 2
-
-    def further(txn: WriteTransaction) -> set[int]:
-        return {count_rows(txn, pages) for pages in index.further}
-
-    with undone() as txn:
-        some = {1} if index.further else set()
-        index.update(txn, numbered(index, [number, number, number]), nothing(index))
-        assert further(txn) == some
-        index.update(txn, nothing(index), numbered(index, [number, number]))
-        assert further(txn) == some
-        # One document takes the fingerprint as the last one lays it down.
-        index.update(txn, numbered(index, [number], 9), numbered(index, [number], 2))
-        assert further(txn) == some
-        assert list(index.ids(txn, number, 1 << 20)) == [9]
-        index.update(txn, nothing(index), numbered(index, [number], 9))
-        assert not any(count_rows(txn, pages) for pages in index.tables)
-        assert index.near(txn, number, plan.k, PLENTY).distances == {}
 
 
 @pytest.mark.parametrize("bits", [32, 64, 128])
@@ -264,18 +203,6 @@ def test_a_document_is_located_by_its_id_and_the_highest_bits(bits: int, undone:
             assert index.locate(txn, high, own) is None
         # The right id under other bits isn't there.
         assert index.locate(txn, 0, int(ids[-1])) is None
-
-
-def test_nothing_is_located_or_near_in_empty_tables(undone: Any) -> None:
-    with undone() as txn:
-        for plan in PLANS.values():
-            index = Index(plan)
-            assert index.locate(txn, 5, 5) is None
-            assert list(index.ids(txn, 5, 1 << 20)) == []
-            assert index.near(txn, 5, plan.k, 0)[:2] == ({}, True)
-            fill(txn, index, *nothing(index))
-            index.update(txn, nothing(index), nothing(index))
-            assert not any(count_rows(txn, pages) for pages in index.tables)
 
 
 def test_a_wide_run_is_crossed_in_few_steps(undone: Any, monkeypatch: pytest.MonkeyPatch) -> None:
