@@ -29,7 +29,7 @@ _WITHOUT_JSON = {"serve", "explore", "follow", "hold"}
 # The panels of the help, with their commands, and the module of one that hasn't its name.
 _PANELS = {
     "Find": "ingest query dedupe pairs pairs.clusters pairs.copies",
-    "Look": "report explore compare evaluate.eval",
+    "Look": "report report.explore compare evaluate.eval",
     "Connect": "serve ingest.follow ingest.load documents.export",
     "Maintain": "maintain.create documents.get documents.delete maintain.stats maintain.check "
     "maintain.backup maintain.hold maintain.compact maintain.swap maintain.merge maintain.repair",

@@ -40,7 +40,6 @@ from fpdb.look.visit import (
     moment,
     sent_to,
     served,
-    stored_pair,
 )
 from fpdb.markup import Markup, element, table
 from fpdb.models import Document, Key
@@ -72,7 +71,7 @@ def overview_page(visit: Visit) -> ServedPage:
 def compare_page(visit: Visit) -> ServedPage:
     """Show two documents beside each other."""
     first, second = visit.document("key"), visit.document("other")
-    content = [*stored_pair(visit, first, second), *visit.group_link(first)]
+    content = [*comparison(visit, first, second), *visit.group_link(first)]
     return visit.framed("Two documents", *content)
 
 
@@ -197,7 +196,7 @@ def _answers(visit: Visit, kind: str, given: str) -> Iterator[Markup]:
     found = _near(visit, keys, own)
     yield visit.form("near", *hidden(text=given, kind=kind), found, class_="members")
     if keys:
-        yield comparison(visit, own, database[chosen])
+        yield from comparison(visit, own, database[chosen])
     elif kind == "html":
         yield from excerpt(text, EXCERPT)
     if text is not None:

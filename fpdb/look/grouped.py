@@ -17,12 +17,12 @@ from fpdb.look.visit import (
     Visit,
     address,
     button,
+    comparison,
     delete_button,
     hidden,
     key_link,
     link,
     listed_documents,
-    stored_pair,
 )
 from fpdb.markup import Markup, element
 from fpdb.models import Document
@@ -157,7 +157,7 @@ def _weakest(visit: Visit, groups: Groups, group: int) -> tuple[Sequence[Documen
 def _texts(visit: Visit, shown: Sequence[Document], **place: object) -> Iterator[Markup]:
     """Show the text of a group, or two of them beside each other."""
     if len(shown) > 1:
-        yield from stored_pair(visit, shown[0], shown[1], **place)
+        yield from comparison(visit, shown[0], shown[1], **place)
     elif shown:
         text, note = visit.text(shown[0])
         yield element("p", note, class_="soft")

@@ -328,44 +328,38 @@ def listed_documents(
     visit: Visit,
     label: str,
     documents: Sequence[Document],
-    origin: Document | None = None,
+    first: Document | None = None,
     *,
     marked: bool = False,
 ) -> Markup:
-    """Show documents, and how near they are to another one or to a text."""
-    near, apart = _apart(visit, origin, documents) if origin else (["fingerprint"], [])
-    apart = apart or [[digits_of(visit, each)] for each in documents]
+    """Show documents, and how near they are to a first one or to a text that isn't stored."""
     rows, fields = list[list[str]](), visit.work.fields
-    for each, cells in zip(documents, apart, strict=True):
+    shares = visit.shares(first, documents) if first else ["–"] * len(documents)
+    by_bits = visit.database.similarity is None or set(shares) == {"–"}
+    for each, share in zip(documents, shares, strict=True):
         title, note = first_line(fields.title_of(each.meta)), fields.note(each.meta)
         said = element("span", ", ".join(filter(None, [title, note])), class_="soft", dir="auto")
+        mark = [entry("", "key", each.key, "checkbox", aria_label=f"Mark {each.key}")] * marked
         name = element("div", key_link(each.key), said)
-        mark = entry("", "key", each.key, "checkbox", aria_label=f"Mark {each.key}")
-        shown = [name, moment(each.added), f"{each.characters:,}", *cells]
-        rows.append([mark, *shown] if marked else shown)
+        row = [*mark, name, moment(each.added), f"{each.characters:,}"]
+        if first is None:
+            row.append(digits_of(visit, each))
+        else:
+            known = None not in (first.fingerprint, each.fingerprint)
+            apart = f"{distance(first.fingerprint or 0, each.fingerprint or 0)}" if known else "–"
+            row += [apart if by_bits else share, _chosen_link(first, each)]
+        rows.append(row)
+    near = ["distance" if by_bits else "similarity", "texts"] if first else ["fingerprint"]
     return table([*["mark"] * marked, "key", "added", "characters", *near], rows, label)
 
 
-def _apart(
-    visit: Visit, first: Document, documents: Sequence[Document]
-) -> tuple[list[str], list[list[Markup | str]]]:
-    """Return the heads and cells that say how near documents are to another one."""
-    shares, digits = visit.shares(first, documents), first.fingerprint
-    by_bits = visit.database.similarity is None or set(shares) == {"–"}
-    cells: list[list[Markup | str]] = []
-    for each, share in zip(documents, shares, strict=True):
-        cell: list[Markup | str] = [share]
-        if by_bits:
-            known = digits is not None and each.fingerprint is not None
-            cell = [str(distance(digits or 0, each.fingerprint or 0)) if known else "–"]
-        if first.id is None:
-            cell.append(button("show", name="match", value=each.key))
-        elif first.key == each.key:
-            cell.append("the first")
-        else:
-            cell.append(link("compare", "compare", key=first.key, other=each.key))
-        cells.append(cell)
-    return ["distance" if by_bits else "similarity", "texts"], cells
+def _chosen_link(first: Document, other: Document) -> str:
+    """Return a way to see the texts of two documents beside each other."""
+    if first.id is None:
+        return button("show", name="match", value=other.key)
+    if first.key == other.key:
+        return "the first"
+    return link("compare", "compare", key=first.key, other=other.key)
 
 
 def digits_of(visit: Visit, document: Document) -> Markup:
@@ -381,30 +375,15 @@ def delete_button(text: str, which: str) -> Markup:
     return button(text, name="which", value=which, class_="danger")
 
 
-def stored_pair(
+def comparison(
     visit: Visit, first: Document, second: Document, **place: object
 ) -> Iterator[Markup]:
-    """Compare two stored documents, and let a user judge them, who then comes back to a place."""
-    yield comparison(visit, first, second)
-    if visit.may_write:
-        verdict = visit.decisions.verdict(first.key, second.key)
-        buttons = []
-        for text, value, same, key in (("Same", "1", True, "s"), ("Different", "0", False, "d")):
-            named = {"name": "same", "value": value, "data_key": key}
-            buttons.append(button(text, **named, aria_pressed=str(verdict is same).lower()))
-        said = "Are they the same?"
-        if verdict is not None:
-            said = f"Your verdict: {'same' if verdict else 'different'}"
-            buttons.append(button("Take it back", name="same", value="-"))
-        asked = element("span", said, class_="soft")
-        kept = hidden(key=first.key, other=second.key, **place)
-        yield visit.form("verdict", asked, *kept, *buttons)
+    """Show two texts beside each other, and why they are near, and ask whether they are the same.
 
-
-def comparison(visit: Visit, *documents: Document) -> Markup:
-    """Return the texts of two documents beside each other, and why they are near."""
+    Who says so comes back to a place. Pasted texts aren't judged.
+    """
     recipe, names, texts = visit.database.recipe, [], []
-    for each in documents:
+    for each in (first, second):
         text, note = visit.text(each)
         name = element("span", "What you pasted") if each.id is None else key_link(each.key)
         said = element("p", note, class_="warn") if note else ""
@@ -417,7 +396,19 @@ def comparison(visit: Visit, *documents: Document) -> Markup:
         parts.append(element("div", *found.drawn()))
     else:
         parts += excerpt("".join(texts), COMPARED_AT_ONCE)
-    return element("section", *parts, _why(recipe, documents, texts))
+    yield element("section", *parts, _why(recipe, (first, second), texts))
+    if visit.may_write and first.id is not None:
+        verdict = visit.decisions.verdict(first.key, second.key)
+        buttons = []
+        for word, value, same in (("Same", "1", True), ("Different", "0", False)):
+            named = {"name": "same", "value": value, "data_key": word[0].lower()}
+            buttons.append(button(word, **named, aria_pressed=str(verdict is same).lower()))
+        asked = "Are they the same?"
+        if verdict is not None:
+            asked = f"Your verdict: {'same' if verdict else 'different'}"
+            buttons.append(button("Take it back", name="same", value="-"))
+        kept = hidden(key=first.key, other=second.key, **place)
+        yield visit.form("verdict", element("span", asked, class_="soft"), *kept, *buttons)
 
 
 def _why(recipe: Recipe, documents: Sequence[Document], texts: Sequence[str]) -> Markup:

@@ -24,7 +24,7 @@ ELEMENTS = {
     "html", "head", "meta", "title", "style", "body", "header", "h1", "p", "main", "section", "div",
     "b", "span", "figure", "h3", "svg", "rect", "text", "path", "figcaption", "details", "summary",
     "table", "thead", "tbody", "tr", "th", "td", "h2", "noscript", "footer", "script",
-    "article", "button", "template", "del", "ins", "dl", "dt", "dd", "label", "input", "select",
+    "article", "button", "template", "del", "ins", "label", "input", "select",
     "option",
 }  # fmt: skip
 SCRIPTED = re.compile(r"on\w+|style|src|href|action|formaction|srcdoc")
