@@ -33,7 +33,7 @@ _PANELS = {
     "Connect": "serve ingest.follow ingest.load documents.export",
     "Maintain": "maintain.create documents.get documents.delete maintain.stats maintain.check "
     "maintain.backup maintain.hold maintain.compact maintain.swap maintain.merge maintain.repair",
-    "Recipes": "recipes.fingerprint recipes.plan recipes",
+    "Recipes": "recipes.fingerprint maintain.plan recipes",
 }
 # Only named at the end of the help; --help-all shows them.
 _RARE = {"load", "hold", "compact", "swap", "merge", "repair", "fingerprint", "plan", "recipes"}

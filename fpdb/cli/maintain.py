@@ -1,25 +1,33 @@
-"""Create, describe, check, repair, compact, merge and copy databases."""
+"""Plan, create, describe, check, repair, compact, merge and copy databases."""
 
 import contextlib
 import os
 import subprocess
 from collections.abc import Iterator
+from dataclasses import asdict
+from math import log2
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import typer
 
 import fpdb
 from fpdb.cli import options, render
-from fpdb.cli.options import argument, option, require, takes
+from fpdb.cli.options import argument, option, parse_count, parse_similarity, require, takes
 from fpdb.cli.output import settings, stats_dict
 from fpdb.errors import DatabaseExistsError, FpdbError
 from fpdb.fingerprint import WIDTHS
 from fpdb.models import Stats
+from fpdb.tables import Estimate, Plan, estimate_cost, plans
 
 # A copy that begins later than a hold has the newest state of that moment. So it needs the bytes
 # that were written until then, and expects at most this number.
 _RESERVE = 1 << 30
+# With this number of false matches a query or more, other bits or another k are better.
+_MANY_BY_CHANCE = 0.1
+# The recall of bands is shown at similarities that differ by these from the given one.
+_AROUND = (-0.05, 0, 0.05, 0.1, 0.15)
+_COSTS = ("bytes", "query", "insert")
 
 
 @takes(
@@ -62,7 +70,7 @@ def _warn_of_chance(stats: Stats) -> None:
     """Print a warning if questions of bits will often match unrelated documents by chance."""
     bits, k = stats.bits, stats.k
     chance = fpdb.chance_matches(bits, k, stats.capacity)
-    if stats.similarity is None and chance >= options.MANY_BY_CHANCE:
+    if stats.similarity is None and chance >= _MANY_BY_CHANCE:
         wider = f"take a recipe of {2 * bits} bits, or " if bits < max(WIDTHS) else ""
         render.warn(
             f"a query will match about {chance:.2g} unrelated documents by chance, at "
@@ -284,3 +292,87 @@ def hold(path: Path, command: list[str]) -> None:
             None, f"{path}: {render.size(grown)} larger; compact returns what isn't used"
         )
     raise typer.Exit(code if code >= 0 else 128 - code)
+
+
+@takes(
+    bits=option("--bits 32|64|128", "The width of fingerprints.", rare=True),
+    k=option("--k -k K", "The largest distance.", min=0),
+    documents=option(
+        "--documents -n N", "How many documents, e.g. 8e9 or 2**34.", parser=parse_count
+    ),
+    similarity=option(
+        "--similarity J", "Plan for texts; shows the recall.", parser=parse_similarity
+    ),
+)
+def plan(
+    bits: int = 64,
+    k: int = 3,
+    documents: int = 1_000_000,
+    similarity: float | None = None,
+) -> None:
+    """Show table plans and what they cost.
+
+    Example:
+      fpdb plan --bits 64 -k 3 --documents 8e9
+
+    An asterisk marks the plan that fpdb create takes. Times and bytes are
+    estimates.
+    """
+    asked = {"bits": bits, "k": k, "documents": documents}
+    listed = plans(bits, k, documents, similarity=similarity)
+    if similarity is not None:
+        del listed[1:]  # the bands are the same with other tables
+    found = [(each, estimate_cost(each, documents)) for each in listed]
+    facts, plain = _facts(*found[0], documents, k, similarity)
+    if render.now.json:
+        rows = [{"chosen": not place} | _plain(*each) for place, each in enumerate(found)]
+        render.record(asked | plain | {"plans": rows})
+        return
+    lines = []
+    for place, (each, cost) in enumerate(found):
+        counts = ("" if place else "*", f"{len(each.tables)}", f"{each.prefix}", f"{cost.probes:,}")
+        candidates = render.number(cost.candidates_per_probe), render.number(cost.candidates)
+        lines.append((*counts, *candidates, *_costs(cost)))
+    names = ("", "tables", "prefix", "probes", "candidates/probe", "candidates")
+    render.table((*names, *_COSTS), lines)
+    render.row("")
+    render.report({"documents": f"{documents:,}, 2**{log2(documents):.3g}"} | facts)
+
+
+def _facts(
+    plan: Plan, cost: Estimate, documents: int, k: int, similarity: float | None
+) -> tuple[dict[str, str], dict[str, Any]]:
+    """Return the matches by chance, and the recall of bands, in words and as plain data."""
+    if plan.bands is None or similarity is None:
+        chance = fpdb.chance_matches(plan.bits, k, documents)
+        false = f"{render.number(chance)} a query by chance, if fingerprints were random"
+        if chance >= _MANY_BY_CHANCE and plan.bits < max(WIDTHS):
+            fewer = render.number(fpdb.chance_matches(2 * plan.bits, k, documents))
+            false += f"; with {2 * plan.bits} bits {fewer}"
+        return {"false matches": false}, {"chance_matches": chance}
+    from fpdb.dedupe.run import SIZE, estimate_work  # it takes long to import
+
+    shown = (round(max(0, min(similarity + apart, 1)), 2) for apart in _AROUND)
+    recall = {f"{each:.2f}": round(plan.bands.recall(each), 4) for each in shown}
+    chance, work = plan.bands.chance(documents), estimate_work(documents)
+    total = cost.bytes + cost.key_bytes
+    facts = {
+        "bands": plan.bands.name,
+        "recall": ", ".join(f"{share:.1%} at {each}" for each, share in recall.items()),
+        "false matches": f"{render.number(chance)} a query by chance, compared by sketches",
+        "size": f"{total / documents:.0f} B a document with a text key, {render.size(total)}",
+        "dedupe": f"{render.duration(round(work.seconds))} on {work.jobs} processors for texts of "
+        f"{SIZE} B, {render.size(work.bytes)} of memory, or of the disk",
+    }
+    plain = {"bands": asdict(plan.bands), "recall": recall, "chance_candidates": chance}
+    plain["dedupe"] = work._asdict()
+    return facts, plain | {"similarity": similarity}
+
+
+def _plain(plan: Plan, cost: Estimate) -> dict[str, object]:
+    return {"name": plan.name, "tables": len(plan.tables), "prefix": plan.prefix} | asdict(cost)
+
+
+def _costs(cost: Estimate) -> tuple[str, ...]:
+    seconds = cost.similar_seconds or cost.seconds
+    return render.size(cost.bytes), render.duration(seconds), render.duration(cost.insert_seconds)

@@ -117,8 +117,6 @@ def require_page(given: Path | None) -> Path | None:
 
 # Recipes by their names, which typer parses like given ones.
 WEB: Any = "web"
-# With this number of false matches a query or more, other bits or another k are better.
-MANY_BY_CHANCE = 0.1
 KeyType = Literal["text", "integer"]
 # Options and arguments of several commands, by the names of their parameters.
 _SHARED: dict[str, Any] = {
