@@ -32,16 +32,6 @@ _WEB = Recipe(
 )
 _EVERY_TEXT = Grams(minimum=0)
 _of_bits = partial(Recipe, similarity=None)
-_TAGGED_TITLE = _of_bits(
-    "tagged-title",
-    clean=("lower", "tags", "special"),
-    segment="jieba-tags",
-    grams=_EVERY_TEXT,
-    weights=Weights(cap=6, tags=(("w", 0.0),)),
-    hash=Hash(by="multiply-xor", pad=3, utf16=True),
-    tie=1,
-    k=5,
-)
 
 _DESCRIBED: dict[Recipe, str] = {
     _WEB: "the default: shingles, as in sketches, weighted by 1 + log of their count",
@@ -110,10 +100,16 @@ _DESCRIBED: dict[Recipe, str] = {
     _of_bits(
         "news-md5", 64, (), "whitespace", _EVERY_TEXT, hash=Hash(by="md5", offset=32), tie=1, k=4
     ): "words between white space, counted; bits 32 to 95 of their md5",
-    _TAGGED_TITLE: "titles: words by part of speech, no punctuation, a word counts up to six times",
-    _TAGGED_TITLE.replace(
-        name="title-terms", clean=(), segment="terms"
-    ): "tagged-title for words that another program has cut: word/tag word/tag",
+    _of_bits(
+        "tagged-title",
+        clean=("lower", "tags", "special"),
+        segment="jieba-tags",
+        grams=_EVERY_TEXT,
+        weights=Weights(cap=6, tags=(("w", 0.0),)),
+        hash=Hash(by="multiply-xor", pad=3, utf16=True),
+        tie=1,
+        k=5,
+    ): "titles: words by part of speech, no punctuation, a word counts up to six times",
 }
 
 # Of fingerprints that another program made: texts are refused. It isn't among the presets, which

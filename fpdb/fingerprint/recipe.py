@@ -225,7 +225,7 @@ class Recipe(Stages):
 
     def _checked(self, segments: Segments) -> Segments:
         """Check segments; return those that are characters as the text that they make."""
-        _check_segments(segments, tagged=self.segment in segmentation.TAGGED)
+        _check_segments(segments, tagged=self._tagged)
         if self.segment == "characters":
             return "".join(cast("Sequence[str]", segments))
         return segments
@@ -324,7 +324,7 @@ def compare(first: str, second: str, *, recipe: str | Recipe = "web") -> Compari
 
 
 def _check_segments(segments: Segments, *, tagged: bool) -> None:
-    hint = "recipes with jieba-tags or terms take (word, tag) pairs, all others words alone"
+    hint = "recipes with jieba-tags take (word, tag) pairs, all others words alone"
     if isinstance(segments, str):
         raise InputError("found a string, expected a sequence of segments", hint=hint)
     expected = "a pair of a word and a tag" if tagged else "a text (str)"
@@ -377,13 +377,13 @@ def _faults(recipe: Recipe) -> Iterator[tuple[str, Iterable[Any]]]:
     yield from _unless_among("cap", weights.cap, range(_LARGEST_NUMBER))
     if not isinstance(weights.idf, IdfTable) and weights.idf not in (None, "jieba"):
         yield f"idf is {_shown(weights.idf)}", ["jieba", "an idf table"]
-    tagged = recipe.segment in segmentation.TAGGED
+    tagged = recipe.segment == "jieba-tags"
     if tagged and grams.n > 1:
         yield "grams of tagged segments", ["n = 1"]
     if recipe.segment == "shingles" and (grams.n > 1 or grams.stop_words or grams.min_length > 1):
         yield "grams of shingles", ["n = 1, min_length = 1 and no stop words"]
     if weights.tags and not tagged:
-        yield "tags with segments that have none", sorted(segmentation.TAGGED)
+        yield "tags with segments that have none", ["jieba-tags"]
     if not all(isinstance(tag, str) and 0 <= w <= LARGEST_FACTOR for tag, w in weights.tags):
         expected = f"a number from 0 to {LARGEST_FACTOR} for each tag"
         yield f"tags is {_shown(dict(weights.tags))}", [expected]

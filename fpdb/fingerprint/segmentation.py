@@ -279,23 +279,6 @@ def tagged_words(text: str) -> list[TaggedWord]:
     return [(word, _tag(word, tag)) for word, tag in tagger(text)]
 
 
-def terms(text: str) -> list[TaggedWord]:
-    """Split into words that another program has tagged: `word/tag word/tag`."""
-    pairs = [term.rpartition("/") for term in text.split()]
-    for _, slash, tag in pairs:
-        if not slash:
-            raise InputError(
-                f"found the term {tag!r:.60}, expected a word and its tag: word/tag",
-                hint="put a slash between each word and its tag, and spaces between the terms",
-            )
-    return [(word, tag) for word, _, tag in pairs]
-
-
-def words_of_terms(text: str) -> str:
-    """Return the words of terms without their tags."""
-    return " ".join(word for word, _ in terms(text))
-
-
 def _mixed_words(cut: Callable[[], _Words], text: str) -> list[str]:
     """Cut Han runs with a cut that is loaded when it is first needed, the rest into words."""
     pieces = [text] if text.isascii() else _HAN_RUN.split(text)
@@ -406,11 +389,9 @@ CUTS: dict[str, Callable[[str], Segments]] = {
     "jieba": partial(_mixed_words, _dictionary_cut),
     "jieba-hmm": partial(_mixed_words, partial(_jieba_cut, hmm=True)),
     "jieba-tags": tagged_words,
-    "terms": terms,
     "shingles": shingle_strings,
     "none": refuse,
 }
-TAGGED = frozenset({"jieba-tags", "terms"})
 # How much more than other characters Han costs, where it goes through jieba.
 HAN_COSTS = {"jieba": 2, "jieba-hmm": 8}
 
@@ -435,13 +416,12 @@ class Cleaning:
         most: int,
         *,
         cut: str = "shingles",
-        extra: Sequence[Step] = (),
     ) -> None:
         first = len(steps)
-        while first and steps[first - 1] in _BY_CHARACTER and not extra:
+        while first and steps[first - 1] in _BY_CHARACTER:
             first -= 1
-        self.steps = [*(STEPS[step] for step in steps), *extra]
-        self.before = self.steps[: first + len(extra)]
+        self.steps = [STEPS[step] for step in steps]
+        self.before = self.steps[:first]
         self._rest, self._cut, self._most = tuple(steps[first:]), cut, most
 
     @property

@@ -258,8 +258,7 @@ class Stages:
     def _sketch_cleaning(self) -> Cleaning:
         # Shingles need the white space between words, and drop everything else themselves.
         steps = [step for step in self.clean if step not in segmentation.JOINING]
-        extra = [segmentation.words_of_terms] if self.segment == "terms" else []
-        return Cleaning(steps, self._small, extra=extra)
+        return Cleaning(steps, self._small)
 
     @cached_property
     def _sketch_steps(self) -> list[segmentation.Step]:
@@ -384,7 +383,7 @@ class Stages:
 
     @cached_property
     def _tagged(self) -> bool:
-        return self.segment in segmentation.TAGGED
+        return self.segment == "jieba-tags"
 
     @cached_property
     def _seed(self) -> int:

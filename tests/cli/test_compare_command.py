@@ -90,23 +90,6 @@ def test_a_tiny_value_ratio_keeps_its_digits(run):
     assert "82 of 128 bits" in run("compare", *texts, "-r", "charikar").out
 
 
-def test_terms_of_another_program_are_queried(run, tmp_path):
-    titles = tmp_path / "titles.txt"
-    titles.write_text("有/v 哪些/r 养/v 猫/n\n有/v 哪些/r 养/v 狗/n ？/w\n", "utf-8")
-    asked = "有/v 哪些/r 养/v 猫/n ？/w"
-    texts = (asked, "有/v 哪些/r 养/v 狗/n ？/w")
-    recipe = fpdb.recipe("tagged-title")
-    terms = ([tuple(term.split("/")) for term in text.split()] for text in texts)
-    distance = fpdb.distance(*map(recipe.fingerprint_segments, terms))
-    done = run("compare", "-t", texts[0], "-t", texts[1], "-r", "title-terms")
-    assert done.out == f"distance  {distance} of 64 bits\n"
-    stored = ["ingest", tmp_path / "db", titles, "-r", "title-terms", "--format", "lines", "-q"]
-    assert run(*stored).code == 0
-    assert run("query", tmp_path / "db", "-t", asked, "--limit", 1).rows[0][2] == "0"
-    refused = run("ingest", tmp_path / "db", "-", "--format", "lines", stdin="猫\n".encode())
-    assert refused.err.startswith("-:1: found the term '猫', expected a word and its tag: word/tag")
-
-
 def test_show_prints_what_both_texts_have(run):
     first = "Nothing else today.\nThe ferry\tat Carrow \x1b[31mruns every hour"
     second = "the ferry at carrow [31mruns every hour, and more of it every year"

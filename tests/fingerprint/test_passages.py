@@ -111,7 +111,6 @@ def test_a_phrase_that_is_repeated_goes_on_with_its_passage():
         ("web", "the ferry ½ full", False),  # one becomes two words
         ("tagged-title", "<b>the ferry</b> at carrow runs", False),
         ("submissions", "int ferry = at(carrow); // runs", False),
-        ("title-terms", "the/r ferry/n at/p carrow/n runs/v", False),
     ],
 )
 def test_the_text_itself_is_shown_if_cleaning_keeps_its_words(recipe, first, kept):

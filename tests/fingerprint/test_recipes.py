@@ -30,7 +30,7 @@ EACH = pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name
 def test_presets_have_the_k_and_the_similarity_of_the_documentation():
     # The distances of the systems that they come from; tagged-title finds the pair of its article.
     own = {"ascii-mt": 2, "code": 7, "submissions": 7, "news-md5": 4, "tagged-title": 5}
-    own |= {"title-terms": 5, "web": 7, "web-128": 14}
+    own |= {"web": 7, "web-128": 14}
     assert {name: recipe.k for name, recipe in PRESETS.items()} == dict.fromkeys(PRESETS, 3) | own
     similar = {name: recipe.similarity for name, recipe in PRESETS.items() if recipe.similarity}
     own = {"noisy": 0.65, "title": 0.6, "code": 0.65, "submissions": 0.7}
@@ -70,7 +70,7 @@ def test_plain_data_builds_the_same_recipe(recipe):
     assert again.id == recipe.id
     assert again.name == recipe.name
     assert again.k == recipe.k
-    if recipe.name not in ("ascii-mt", "title-terms"):
+    if recipe.name != "ascii-mt":
         assert (
             again.batch([TEXT]).fingerprints.tolist() == recipe.batch([TEXT]).fingerprints.tolist()
         )
@@ -87,11 +87,11 @@ def test_pickles_build_the_same_recipe(recipe):
 
 
 def test_k_and_similarity_are_no_part_of_the_id_and_inherited():
-    web, terms = fpdb.recipe("web"), fpdb.recipe("title-terms")
+    web, tagged = fpdb.recipe("web"), fpdb.recipe("tagged-title")
     assert web.replace(k=9, similarity=0.7).id == web.replace(similarity=None).id == web.id
-    assert terms.to_dict()["k"] == 5
-    assert terms.with_bits(128).k == 10
-    again = Recipe.from_dict(terms.to_dict())
+    assert tagged.to_dict()["k"] == 5
+    assert tagged.with_bits(128).k == 10
+    again = Recipe.from_dict(tagged.to_dict())
     assert (again.k, again.similarity) == (5, None)
     for wrong in (-1, 65, True, 3.0, "3", None):
         with pytest.raises(RecipeError, match="k is "):

@@ -134,21 +134,3 @@ def test_jieba_s_own_idf_table_weighs_chinese_words():
     features = recipe.features("中国新闻 qwertyuiop")
     assert features["中国"] == table["中国"]
     assert features["qwertyuiop"] == sorted(table.values())[len(table) // 2]
-
-
-def test_terms_are_words_with_the_tags_of_another_program():
-    recipe = fpdb.recipe("title-terms")
-    tagged = fpdb.recipe("tagged-title")
-    terms = [("有", "v"), ("哪些", "r"), ("A/B", "x"), ("/", "w"), ("猫", "n"), ("？", "w")]
-    text = " 有/v  哪些/r\tA/B/x //w\n猫/n ？/w "
-    assert recipe.fingerprint(text) == tagged.fingerprint_segments(terms)
-    assert recipe.features(text) == {"有": 1, "哪些": 1, "A/B": 1, "猫": 1}
-    # Tags are no part of the text that is sketched.
-    plain = recipe.replace(segment="whitespace", weights=fpdb.Weights())
-    assert recipe.shingles(text).tolist() == plain.shingles("有 哪些 A/B / 猫 ？").tolist()
-
-
-@pytest.mark.parametrize("text", ["猫", "猫/n 狗", "a b/n"])
-def test_a_term_without_a_tag_is_an_error(text):
-    with pytest.raises(InputError, match="expected a word and its tag: word/tag"):
-        fpdb.recipe("title-terms").fingerprint(text)
