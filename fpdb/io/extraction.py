@@ -11,15 +11,16 @@ text that isn't beside the content.
 """
 
 import codecs
+import contextlib
 import functools
 import gc
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 
-from fpdb.io.encodings import WIDER, likely
+from fpdb.io.encodings import UTF8, WIDER, likely
 from fpdb.models import HtmlText
 from fpdb.processes import CallError, limit
 
@@ -148,15 +149,21 @@ def decode(data: bytes, label: str) -> tuple[str, str, bool]:
     for mark, name in _MARKS:
         if data.startswith(mark):
             return _forced(data[len(mark) :], name)
-    said = [name for name in (label, _declared(data[:_HEAD])) if name]
-    names = [known for known in map(_known, said) if known]
-    for name in (*names, "utf-8", _detected(data)):
-        try:
+    first = ""
+    for name in _candidates(data, label):
+        first = first or name
+        with contextlib.suppress(ValueError):
             # A page that was cut may end in the middle of a character.
             return codecs.getincrementaldecoder(name)().decode(data), name, False
-        except ValueError:
-            continue
-    return _forced(data, names[0] if names else "utf-8")
+    return _forced(data, first)
+
+
+def _candidates(data: bytes, label: str) -> Iterator[str]:
+    for said in filter(None, (label, _declared(data[:_HEAD]))):
+        if known := _known(said):
+            yield known
+    yield UTF8
+    yield from likely(data)[:1]  # which takes as long as all else
 
 
 def _forced(data: bytes, name: str) -> tuple[str, str, bool]:
@@ -180,10 +187,6 @@ def _known(label: str) -> str:
     from resiliparse.parse.encoding import map_encoding_to_html5
 
     return _usable(map_encoding_to_html5(label.strip().lower(), fallback_utf8=False) or "")
-
-
-def _detected(data: bytes) -> str:
-    return next(iter(likely(data)), "utf-8")
 
 
 def _usable(name: str) -> str:
