@@ -9,7 +9,7 @@ import numpy as np
 
 from fpdb.arrays import Places, ranked
 from fpdb.documents.catalog import View
-from fpdb.fingerprint.winnowing import PlacedPassages, unpack_passages
+from fpdb.fingerprint.sketches import PlacedPassages, unpack_passages
 from fpdb.models import PASSAGE_BYTES, PartMatch, PartMatches
 from fpdb.storage.format import Stored
 from fpdb.storage.origin import unpack_meta

@@ -1,9 +1,9 @@
 """Text to bits: recipes, the stages they are made of, and sketches.
 
-segmentation cleans and cuts, features makes and weighs features, hashing hashes them, sketches
-estimates similarity, winnowing makes the numbers of passages; stages runs all of them over texts;
-recipe describes them and compares texts; passages finds what two texts share; presets has the
-recipes that come with fpdb, and their form as a file; digits reads and writes fingerprints.
+segmentation cleans and cuts, features makes and weighs features, hashing hashes them, sketches has
+what is kept of shingles; stages runs all of them over texts; recipe describes them and compares
+texts; passages finds what two texts share; presets has the recipes that come with fpdb, and their
+form as a file; digits reads and writes fingerprints.
 """
 
 from fpdb.fingerprint.features import Grams, IdfTable, Weights

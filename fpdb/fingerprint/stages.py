@@ -23,15 +23,18 @@ from fpdb.fingerprint.features import DAMPING, Grams, Weights, factor_table
 from fpdb.fingerprint.hashing import Digests, Hash, utf8
 from fpdb.fingerprint.segmentation import KINDS, Cleaning
 from fpdb.fingerprint.sketches import (
+    RUN,
+    PlacedPassages,
     PlacedShingles,
     kernel_salts,
+    pack_passages,
+    passage_numbers,
     placed_shingles,
     places_of,
     sketch,
     tokens_of,
     vote_hashes,
 )
-from fpdb.fingerprint.winnowing import RUN, PlacedPassages, pack_passages, passage_numbers
 from fpdb.models import LARGEST_TEXT, SKETCH_BYTES, Batch, Explanation, Voter
 from fpdb.threads import mapped
 

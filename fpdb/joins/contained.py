@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from fpdb.arrays import Column, Places, portions, spans
-from fpdb.fingerprint.winnowing import unpack_passages
+from fpdb.fingerprint.sketches import unpack_passages
 from fpdb.joins.columns import GrowingStrings, Room
 from fpdb.joins.selection import PLACE, number_rows, row_places
 from fpdb.models import PASSAGE_BYTES

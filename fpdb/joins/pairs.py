@@ -25,8 +25,7 @@ from fpdb.documents.catalog import View
 from fpdb.documents.lookup import Search
 from fpdb.documents.similarity import Known, Shares, Side, jaccard
 from fpdb.errors import DamagedError, IncompleteWarning
-from fpdb.fingerprint.sketches import least_estimate
-from fpdb.fingerprint.winnowing import WINDOW, unpack_passages
+from fpdb.fingerprint.sketches import WINDOW, least_estimate, unpack_passages
 from fpdb.joins.join import NearPairs, complete_buckets, near_pairs
 from fpdb.models import Key, Pair, PartPair
 from fpdb.progress import tracked

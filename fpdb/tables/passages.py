@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from fpdb.arrays import Column, Rows, joined, ranked
-from fpdb.fingerprint.winnowing import unpack_passages
+from fpdb.fingerprint.sketches import unpack_passages
 from fpdb.models import PASSAGE_BYTES
 from fpdb.storage import WriteTransaction
 from fpdb.storage.format import Stored

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tiers import examples
 
 import fpdb
-from fpdb.fingerprint.winnowing import unpack_passages
+from fpdb.fingerprint.sketches import unpack_passages
 from fpdb.joins.contained import LEAST_NUMBERS
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from shingles import mixed, shingle_hash, shingles_of
 
 import fpdb
-from fpdb.fingerprint.winnowing import RUN, WINDOW
+from fpdb.fingerprint.sketches import RUN, WINDOW
 from fpdb.models import PASSAGE_BYTES
 
 WEB = fpdb.recipe("web")
