@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import fpdb
-from fpdb.integrations.server.replies import HttpReply, ProblemError
+from fpdb.integrations.server.messages import HttpReply, ProblemError
 
 Role = Literal["read", "write"]
 

@@ -18,23 +18,21 @@ from fpdb.integrations.batcher import Outcome
 from fpdb.integrations.server.application import MANY_MATCHES, Application, Call, Request
 from fpdb.integrations.server.lines import at_once, encoded, is_lines, lines_reply
 from fpdb.integrations.server.messages import (
+    JSON,
     CheckAnswer,
     CheckBody,
     Content,
+    HttpReply,
+    ProblemError,
     QueryAnswer,
     QueryBody,
     StoredDocument,
     checked,
-    found,
-    parts_found,
-)
-from fpdb.integrations.server.replies import (
-    JSON,
-    HttpReply,
-    ProblemError,
     encode,
     encoded_line,
+    found,
     json_reply,
+    parts_found,
     status_of,
 )
 

@@ -11,8 +11,13 @@ import msgspec
 import fpdb
 from fpdb.integrations.server.application import Call, Request
 from fpdb.integrations.server.calls import CALLS
-from fpdb.integrations.server.messages import EXAMPLES, ProblemDetails, StoredDocument
-from fpdb.integrations.server.replies import JSON, HttpReply
+from fpdb.integrations.server.messages import (
+    EXAMPLES,
+    JSON,
+    HttpReply,
+    ProblemDetails,
+    StoredDocument,
+)
 
 _LINES = (
     " With the type application/x-ndjson, each line is such an object, and so is each line of the "

@@ -8,7 +8,7 @@ from http import HTTPStatus
 import msgspec
 
 from fpdb.integrations.server.application import WEIGHT, Request, Scope
-from fpdb.integrations.server.replies import HttpReply, ProblemError
+from fpdb.integrations.server.messages import HttpReply, ProblemError
 
 _TYPES = (b"application/x-ndjson", b"application/ndjson", b"application/jsonl")
 # Lines that are taken together, and what each is made into takes until it is answered.

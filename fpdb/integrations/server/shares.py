@@ -9,7 +9,7 @@ from http import HTTPStatus
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from fpdb.integrations.server.replies import ProblemError
+from fpdb.integrations.server.messages import ProblemError
 
 Result = TypeVar("Result")
 # Who holds no more may use the reserve of an account.
@@ -125,7 +125,11 @@ class Account:
 
 
 class Crew:
-    """Threads that peers share: one alone uses `threads`, all together less than twice as many."""
+    """Threads that peers share: one alone uses `threads`, all together less than twice as many.
+
+    A thread does one job after the other: with a pool of the standard library, to which each job
+    is handed by itself, a query takes twice the processor's time.
+    """
 
     def __init__(self, threads: int, name: str) -> None:
         self._places = Account(2 * threads)
