@@ -23,7 +23,7 @@ from pyarrow import ipc, parquet
 
 import fpdb
 from fpdb import kernels
-from fpdb.fingerprint import hashing, segmentation, to_int, toml
+from fpdb.fingerprint import hashing, presets, segmentation, to_int
 from fpdb.fingerprint.hashing import utf8
 from fpdb.io import arrow, decoding, extraction
 from fpdb.io.extraction import main_content
@@ -155,7 +155,7 @@ def check_recipes(data):
     path = FOLDER / "recipe.toml"
     path.write_bytes(data)
     try:
-        recipe = toml.read_recipe(path)
+        recipe = presets.read_recipe(path)
     except fpdb.RecipeError as error:
         require(error.hint and len(str(error)) < 10_000, error)
         return
@@ -169,8 +169,8 @@ def check_recipes(data):
         pass
     require(fpdb.Recipe.from_dict(recipe.to_dict(), secret=recipe.hash.secret).id == recipe.id)
     if recipe.idf_id in {None, "jieba"} and recipe.hash.secret is None:
-        path.write_text(toml.write_recipe(recipe), "utf-8")
-        require(toml.read_recipe(path).id == recipe.id, recipe)
+        path.write_text(presets.write_recipe(recipe), "utf-8")
+        require(presets.read_recipe(path).id == recipe.id, recipe)
 
 
 def check_stored(data):
@@ -402,7 +402,7 @@ SEEDS = {
     + [b"\0" + gzip.compress(_LINES[0]) * 2 + bytes(9)],
     "portable": [b"\1" + _PORTABLE, b"\0" + _PORTABLE.partition(b"\n")[2]],
     "recipes": [
-        toml.write_recipe(fpdb.recipe(recipe)).encode()
+        presets.write_recipe(fpdb.recipe(recipe)).encode()
         for recipe in ("web", "char-4", "simhash-py", "tagged-title", "ascii-mt")
     ]
     + [b'base = "web"\nname = "x"\n[grams]\nstop_words = ["a"]\n[weights]\nidf = "jieba"\n'],
