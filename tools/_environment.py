@@ -51,19 +51,11 @@ def ensure(*, groups=()):
 
 
 def use_a_recent_python():
-    """Start the running script again with a newer Python if this one is too old."""
-    if sys.version_info >= OLDEST:
-        return
-    for name in ("python3.13", "python3.12", "python3.11"):
-        found = shutil.which(name)
-        # A name on PATH may be no more than a version manager's signpost, so try it first.
-        probe = f"import sys; sys.exit(sys.version_info < {OLDEST})"
-        if found and run_quietly([found, "-c", probe]).returncode == 0:
-            os.execv(found, [found, *sys.argv])
-    oldest, this = (".".join(map(str, version[:3])) for version in (OLDEST, sys.version_info))
-    sys.exit(
-        f"error: fpdb needs Python {oldest} or newer; this is {this}, and PATH has no newer one"
-    )
+    if sys.version_info < OLDEST:
+        oldest, this = (".".join(map(str, each[:3])) for each in (OLDEST, sys.version_info))
+        found = [name for name in ("python3.13", "python3.12", "python3.11") if shutil.which(name)]
+        cure = f"; run {found[0]} {sys.argv[0]}" if found else ""
+        sys.exit(f"error: fpdb needs Python {oldest} or newer; this is {this}{cure}")
 
 
 @contextmanager

@@ -20,9 +20,9 @@ class Datasketch:
     The answers are what the index gives, as the package shows it: nothing is checked.
     """
 
-    def __init__(self, similarity):
+    def __init__(self, similarity, **options):
         self._package = importlib.import_module("datasketch")
-        self._index = self._package.MinHashLSH(threshold=similarity, num_perm=HASHES)
+        self._index = self._package.MinHashLSH(threshold=similarity, num_perm=HASHES, **options)
 
     def sketch(self, shingles):
         sketch = self._package.MinHash(num_perm=HASHES)

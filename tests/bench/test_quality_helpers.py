@@ -147,7 +147,7 @@ SMALL = {
         "BINS": [99],
     },
     "programs": {"SAMPLE": 3},
-    "rewording": {"CORPORA": [("reuters-en", 300, " ")], "STORED": 9},
+    "rewording": {"CORPORA": [("reuters-en", 300)], "STORED": 9},
     "submissions": {"ORIGINALS": 9, "COPIES": 2, "by_copydetect": lambda *_: {}},
 }
 

@@ -6,72 +6,50 @@ copy has all sentences of its text in another order.
 """
 
 import random
-import re
 import statistics
 import tempfile
 from pathlib import Path
 
+import copies
 import corpora
+import edits
 from published import table
 
 import fpdb
-from fpdb.fingerprint.segmentation import CUTS
 
-# Each corpus, the least number of characters of a text, and what joins its sentences.
-CORPORA = (("reuters-en", 600, " "), ("news-zh", 300, ""))
+# Each corpus, and the least number of characters of a text.
+CORPORA = (("reuters-en", 600), ("news-zh", 300))
 STORED = 500
 INTERVALS = (100, 50, 33, 25, 20, 10, 5)
-SENTENCE_END = re.compile(r"(?<=[.!?。！？\n])\s*")
 
 
 def measure(_):
-    for name, shortest, space in CORPORA:
-        rng = random.Random(7)
-        found = [each["text"] or "" for each in corpora.records(name, "documents")]
-        texts = [text for text in found if len(text) >= shortest]
-        rng.shuffle(texts)
-        stored, others = texts[:STORED], texts[STORED : STORED + 200]
-        words = [piece for text in others for piece in cut(text) if is_word(piece)]
-        copies = {
-            f"one word in {interval}": [reworded(text, interval, words, rng) for text in stored]
-            for interval in INTERVALS
-        } | {"sentences shuffled": [shuffled(text, space, rng) for text in stored]}
-        with tempfile.TemporaryDirectory() as folder, fpdb.create(Path(folder) / "db") as db:
-            list(db.add_many(fpdb.Document(str(n), text) for n, text in enumerate(stored)))
-            yield table([{name: row} | rated(db, stored, own) for row, own in copies.items()])
+    for name, shortest in CORPORA:
+        chance, chinese = random.Random(7), name.endswith("-zh")
+        texts = [text for text in corpora.load(name).texts if len(text) >= shortest]
+        chance.shuffle(texts)
+        stored, others = texts[:STORED], "".join(texts[STORED : STORED + 200])
+        words = [word for word in edits.cut(others or texts[0], chinese) if word.isalnum()]
+        editor = edits.Editor(edits.Source(chinese, [], words), chance)
+        edited = {
+            f"one word in {each}": [editor.changed([text], 1 / each) for text in stored]
+            for each in INTERVALS
+        } | {"sentences shuffled": [shuffled(text, chance) for text in stored]}
+        with tempfile.TemporaryDirectory() as folder:
+            database = copies.Database(Path(folder) / "db")
+            database.store([(text, None) for text in stored])
+            yield table([{name: row} | rated(database, stored, own) for row, own in edited.items()])
 
 
-def cut(text):
-    runs = re.findall(r"[\u4e00-\u9fff]+|[^\W\u4e00-\u9fff]+|\W+", text)
-    return [piece for run in runs for piece in (CUTS["jieba"](run) if is_word(run) else [run])]
+def shuffled(text, chance):
+    sentences = [f"{sentence} " for sentence in edits.sentences(text)]
+    chance.shuffle(sentences)
+    return "".join(sentences)
 
 
-def is_word(piece):
-    return re.search(r"\w", piece) is not None
-
-
-def reworded(text, interval, words, rng):
-    pieces = cut(text)
-    places = [place for place, piece in enumerate(pieces) if is_word(piece)]
-    for place in rng.sample(places, round(len(places) / interval)):
-        pieces[place] = rng.choice(words)
-    return "".join(pieces)
-
-
-def shuffled(text, space, rng):
-    sentences = [sentence for sentence in SENTENCE_END.split(text) if sentence.strip()]
-    rng.shuffle(sentences)
-    return space.join(sentences)
-
-
-def rated(db, stored, copies):
+def rated(database, stored, edited):
     """Return the median similarity of the copies to their texts, and the share that is found."""
-    similar = statistics.median(
-        fpdb.compare(text, copy, recipe=db.recipe).shingle_jaccard
-        for text, copy in zip(stored, copies, strict=True)
-    )
-    found = [
-        str(n) in {match.key for match in matches}
-        for n, matches in enumerate(db.query_many(copies))
-    ]
+    pairs = zip(stored, edited, strict=True)
+    similar = statistics.median(fpdb.compare(*pair).shingle_jaccard for pair in pairs)
+    found = [place in database.ask((copy, None)) for place, copy in enumerate(edited)]
     return {"similarity": f"{similar:.2f}", "found at .8": f"{sum(found) / len(found):.3f}"}

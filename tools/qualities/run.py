@@ -17,7 +17,6 @@ import noise
 import numpy as np
 import pages
 import passages
-import picture
 import programs
 import published
 import removed
@@ -87,15 +86,37 @@ def measure(name):
 
 
 def drawing(corpus):
-    """Draw precision and recall of the default recipe, and what is found by similarity."""
-    default = rate(DEFAULT, corpus.texts, corpus.truth, KS, LIMITS, similarity=SIMILARITY)
+    """Draw precision and recall of the default recipe and by similarity, distances, and bits."""
+    found = rate(DEFAULT, corpus.texts, corpus.truth, KS, LIMITS, similarity=SIMILARITY)
     true = int((corpus.truth.jaccards[apart(corpus.truth)] >= LIMITS.truth_from).sum())
-    counted = f"{corpus.name}: {len(corpus.texts):,} different texts, {true:,} true pairs"
-    limits = (
-        f"true from {LIMITS.truth_from:g}, right from {LIMITS.right_from:g}, wrong below "
-        f"{LIMITS.wrong_below:g}; {default.short:,} texts too short; similar: from {SIMILARITY:g}"
-    )
-    return picture.draw([counted, limits], default)
+
+    def panels(figure):
+        figure.suptitle(
+            f"{corpus.name}: {len(corpus.texts):,} different texts, {true:,} true pairs\n"
+            f"true from {LIMITS.truth_from:g}, right from {LIMITS.right_from:g}, wrong below "
+            f"{LIMITS.wrong_below:g}; {found.short:,} texts too short; similar: from "
+            f"{SIMILARITY:g}",
+            fontsize=10,
+        )
+        curves, distances, balance = figure.subplots(1, 3)
+        for name, colour in (("precision", "#1a5fb4"), ("recall", "#b3261e")):
+            curves.plot(KS, [getattr(each, name) for each in found.ratings], c=colour, label=name)
+            if (similar := getattr(found.similar, name)) is not None:  # it doesn't depend on k
+                curves.axhline(similar, color=colour, linestyle="--", label=f"similar {name}")
+        curves.set(xlabel="k", ylim=(0, 1.02))
+        curves.legend()
+        for name, counts in (
+            ("true pairs", found.true_distances),
+            ("other pairs, drawn at random", found.other_distances),
+        ):
+            shares = [count / max(sum(counts), 1) for count in counts]
+            distances.bar(range(len(shares)), shares, width=1, alpha=0.55, label=name)
+        distances.set(xlabel="distance")
+        distances.legend()
+        balance.bar(range(found.bits), found.bit_shares, width=1)
+        balance.set(xlabel="bit", ylim=(0, 1), title="share of fingerprints with the bit set")
+
+    return published.svg(panels, figsize=(12, 4.4))
 
 
 def apart(truth):

@@ -5,6 +5,7 @@ in an output that is in its place, or the next run says why it doesn't write it.
 """
 
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -15,7 +16,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Set
 from functools import partial
 from pathlib import Path
-from types import CodeType, FrameType
+from types import CodeType
 from typing import NamedTuple
 from unittest import mock
 
@@ -114,38 +115,29 @@ def _measure(
     first: Run, records: list[dict[str, str]], work: Path, steps: Set[CodeType] = _LAST_STEPS
 ) -> tuple[int, int]:
     """Count the calls of a run in a process of its own, and those until its last steps."""
-    last = 0
+    codes: list[CodeType] = []
 
-    def note(calls: int, frame: FrameType) -> None:
-        nonlocal last
-        if not last and frame.f_code in steps:
-            last = calls
+    def run() -> tuple[int, int]:
+        _profiled(lambda: first(folder), codes.append)
+        return len(codes), next(at for at, code in enumerate(codes, 1) if code in steps)
 
     with _folder(work, records) as folder:
-        return _forked(lambda: (_profiled(lambda: first(folder), note), last)).result
+        return _forked(run).result
 
 
-def _profiled(work: Callable[[], object], called: Callable[[int, FrameType], object]) -> int:
-    """Do something, and name each call of a function by its number; return how many there are."""
-    calls = 0
-
-    def count(frame: FrameType, event: str, _: object) -> None:
-        nonlocal calls
-        if event == "call":
-            calls += 1
-            called(calls, frame)
-
-    sys.setprofile(count)
+def _profiled(work: Callable[[], object], called: Callable[[CodeType], object]) -> None:
+    """Do something, and report each call of a function."""
+    sys.setprofile(lambda frame, event, _: called(frame.f_code) if event == "call" else None)
     work()
     sys.setprofile(None)
-    return calls
 
 
 def _killed(first: Run, folder: Path, moment: int) -> str:
     """Run a first run until a call; return how far it came."""
+    calls = itertools.count(1)
 
-    def end(calls: int, _: FrameType) -> None:
-        if calls == moment:
+    def end(_: CodeType) -> None:
+        if next(calls) == moment:
             os.kill(os.getpid(), signal.SIGKILL)
 
     _forked(lambda: _profiled(lambda: first(folder), end))
@@ -198,13 +190,12 @@ def _other_output(after: Delivery) -> tuple[int, list[str]]:
     return after.judged("other.jsonl", ended)
 
 
-def _renamed(after: Delivery) -> tuple[int, list[str]]:
+def _moved(after: Delivery) -> tuple[int, list[str]]:
     return _again(after._replace(folder=after.folder.rename(after.folder.with_name("renamed"))))
 
 
 def _copied(after: Delivery) -> tuple[int, list[str]]:
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as place:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as place:
         return _again(after._replace(folder=shutil.copytree(after.folder, Path(place) / "copy")))
 
 
@@ -255,7 +246,7 @@ def _abandoned(after: Delivery) -> tuple[int, list[str]]:
 # The run that is killed, and what is done then.
 WAYS = {
     "another output": (_by_file, _other_output),
-    "a renamed folder": (_by_file, _renamed),
+    "a renamed folder": (_by_file, _moved),
     "a copy on another device": (_by_file, _copied),
     "tables": (_by_table, partial(_in_memory, _by_table)),
     "records": (_by_records, partial(_in_memory, _by_records)),

@@ -5,6 +5,7 @@ keep snapshots, while other processes replace the database, some of which are ki
 """
 
 import contextlib
+import itertools
 import os
 import random
 import shutil
@@ -33,19 +34,14 @@ _refusal: type[fpdb.FpdbError] = fpdb.MovedError
 
 def serve(channel: Channel, path: str, name: str, flaw: str = "") -> None:
     """Open a database and fork workers that use it, without ever using it itself again."""
-    _blind(flaw)
-    db = fpdb.open(path)
-    channel.tell(ready=True)
-    children: set[int] = set()
-    for number in range(1 << 30):
+    db, children, server = _opened(channel, path, flaw), set[int](), os.getpid()
+    for number in itertools.count():
         while len(children) >= CHILDREN:
             pid, status = os.wait()
             children.remove(pid)
             if status:
                 raise RuntimeError(f"a child ended with {os.waitstatus_to_exitcode(status)}")
-        server = os.getpid()
-        pid = os.fork()
-        if pid:
+        if pid := os.fork():
             children.add(pid)
             continue
         for count in range(LIFE):
@@ -56,23 +52,19 @@ def serve(channel: Channel, path: str, name: str, flaw: str = "") -> None:
 
 
 def serve_threads(channel: Channel, path: str, name: str, flaw: str = "") -> None:
-    _blind(flaw)
-    db = fpdb.open(path)
-    channel.tell(ready=True)
+    db = _opened(channel, path, flaw)
 
     def work(thread: int) -> None:
         try:
-            for count in range(1 << 30):
+            for count in itertools.count():
                 _use(db, channel, f"{name}/{thread}/{count}")
         except BaseException as error:
             print(f"a thread ended: {error!r}", flush=True)
             os._exit(1)
 
-    threads = [threading.Thread(target=work, args=(thread,)) for thread in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    for thread in range(1, THREADS):
+        threading.Thread(target=work, args=(thread,)).start()
+    work(0)
 
 
 def replace(channel: Channel, path: str, other: str = "") -> None:
@@ -86,12 +78,15 @@ def replace(channel: Channel, path: str, other: str = "") -> None:
     channel.tell(done=True)
 
 
-def _blind(flaw: str) -> None:
-    """Make a process not compare what is at its path, as the control does."""
+def _opened(channel: Channel, path: str, flaw: str) -> fpdb.Database:
+    """Open a database; with a flaw, don't compare what is at its path, as the control does."""
     global _refusal  # noqa: PLW0603 - a process is blind or not
     if flaw:
         Environment.is_at_path = lambda *_: True  # type: ignore[method-assign]
         _refusal = fpdb.FpdbError
+    db = fpdb.open(path)
+    channel.tell(ready=True)
+    return db
 
 
 def _use(db: fpdb.Database, channel: Channel, key: str) -> None:
@@ -131,9 +126,9 @@ class Stage:
         self.acknowledged = self.refused = self.torn = self.kills = self.lost = 0
         self.problems: list[str] = []
         self.work.mkdir()
-        self.path, self.other = self.work / "db", self.work / "other"
+        names = ("db", "other", "stranger", "aside")
+        self.path, self.other, self.stranger, self.aside = (work / name for name in names)
         fpdb.create(self.path).close()
-        self.stranger = self.work / "stranger"
         with fpdb.create(self.stranger, recipe="char-4", k=5) as db:
             db.add("its own", "the only document that it may have")
         jobs = ["swaps.serve"] * FORKING + ["swaps.serve_threads"] * THREADED
@@ -203,31 +198,28 @@ class Stage:
 
     def moved(self) -> None:
         """Move the database away for a moment, without waiting for writers."""
-        aside = self.work / "aside"
-        self.path.rename(aside)
-        gone = time.monotonic()
-        time.sleep(SETTLING * self.chance.random())
-        back = time.monotonic()
-        aside.rename(self.path)
-        self.absent.append((gone, back))
-        self.judge()
+        self.path.rename(self.aside)
+        self._bring_back(time.monotonic())
 
     def removed(self) -> None:
         """Put a copy in the place of the database, remove it, and move the database back."""
-        aside = self.work / "aside"
         with fpdb.open(self.path, readonly=True) as db:
             db.compact(self.other)
-        self.path.rename(aside)
+        self.path.rename(self.aside)
         came = time.monotonic()
         self.other.rename(self.path)
         time.sleep(SETTLING * self.chance.random())
         (self.path / "data.mdb").unlink()
         gone = time.monotonic()
-        _remove(self.path)
+        while self.path.exists():  # somebody may be opening it, which makes a lock file
+            shutil.rmtree(self.path, ignore_errors=True)
+        self.excused.append((came, gone))
+        self._bring_back(gone)
+
+    def _bring_back(self, gone: float) -> None:
         time.sleep(SETTLING * self.chance.random())
         back = time.monotonic()
-        aside.rename(self.path)
-        self.excused.append((came, gone))
+        self.aside.rename(self.path)
         self.absent.append((gone, back))
         self.judge()
 
@@ -269,15 +261,6 @@ class Stage:
             db.compact()
         if left := [draft.name for draft in self.work.glob(".*")]:
             self.problems.append(f"left: {left}")
-
-
-def _remove(folder: Path) -> None:
-    # Somebody may be opening it, which makes a lock file.
-    for _ in range(100):
-        with contextlib.suppress(OSError):
-            shutil.rmtree(folder)
-            return
-    shutil.rmtree(folder)
 
 
 def run(figures: Figures, rounds: int, seed: int, work: Path) -> None:
