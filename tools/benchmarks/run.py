@@ -83,7 +83,6 @@ def main():
     parser.add_argument("--rounds", type=int, default=5, help="measurements of each row: 5")
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.name} and its picture")
     parser.add_argument("--again", action="store_true", help="tables from the figures kept before")
-    parser.add_argument("--json", type=Path, help="keep the raw seconds in this file")
     options = parser.parse_args()
     suites = options.suites or list(SUITES)
     if unknown := set(suites) - set(every):
@@ -92,8 +91,6 @@ def main():
     for suite in suites:
         raw = before.get(suite) or {"machine": machine(), **every[suite].run(options)}
         print(f"\n{raw['machine']}\n\n{body(raw)}\n", flush=True)
-        if options.json:
-            published.keep(options.json, {suite: raw})
         if options.write and suite in SUITES:
             write(suite, raw)
 

@@ -162,7 +162,6 @@ def main():
         "names", nargs="*", metavar="NAME", help="which corpora, all by default; or what other "
         f"pages quote: {', '.join(OTHERS)}",
     )  # fmt: skip
-    parser.add_argument("--copies", action="store_true", help="measure edited copies only")
     parser.add_argument("--half", action="store_true", help="only pages no rule was made on")
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.name} and its pictures")
     parser.add_argument("--again", action="store_true", help="tables from the figures kept before")
@@ -180,7 +179,7 @@ def main():
 
 
 def publish(names, options):
-    before = json.loads(RAW.read_text("utf-8")) if options.again or options.copies else {}
+    before = json.loads(RAW.read_text("utf-8")) if options.again else {}
     raw = {part: before.get(part, {}) for part in ("versions", "corpora", "copies")}
     if not options.again:
         raw["versions"] = [
@@ -190,7 +189,7 @@ def publish(names, options):
         for name in names:
             if name in copies.NAMES:
                 raw["copies"][name] = copies.measure(name, say)
-            if name in corpora.NAMES and not options.copies:
+            if name in corpora.NAMES:
                 raw["corpora"][name], drawn = measure(name)
                 if options.write:
                     (DOCS / f"quality-{name}.svg").write_text(drawn, "utf-8")

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 _SHOWN = 50
-_interrupts: list[int] = []
 
 
 @dataclass
@@ -69,21 +68,9 @@ def caught(what: str, rounds: int, attempt: Callable[[int], str]) -> str:
     raise ControlError(f"{what} wasn't caught in {rounds} rounds")
 
 
-def heed_interrupts() -> None:
-    """End a torment after its round at the first Ctrl-C, with the figures so far."""
-
-    def stop(number: int, _: Any) -> None:
-        _interrupts.append(number)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    signal.signal(signal.SIGINT, stop)
-
-
 def going(rounds: int) -> Iterator[int]:
-    """Count rounds up to N, or until an interrupt."""
+    """Count rounds up to N, and show how many are done."""
     for number in range(rounds):
-        if _interrupts:
-            return
         yield number
         if (number + 1) % _SHOWN == 0:
             print(f"{number + 1} of {rounds} rounds", file=sys.stderr, flush=True)

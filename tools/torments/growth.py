@@ -41,8 +41,6 @@ def run(
             for number in range(readers):
                 workers.take().begin("growth.read", str(churn.path), seed + number)
             sizes = churn.go_through(rounds)
-        if not sizes:  # an interrupt came
-            break
         churn.db.compact(work / f"{kind}-compacted")
         compacted = _bytes(work / f"{kind}-compacted")
         ratio = round(sizes[-1] / compacted, 2)

@@ -2,7 +2,6 @@
 
 import argparse
 import importlib
-import json
 import shutil
 import sys
 import tempfile
@@ -11,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from frame import Figures, heed_interrupts
+from frame import Figures
 
 
 class Torment(NamedTuple):
@@ -57,20 +56,13 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, help="rounds of each: as many as the docs speak of")
     parser.add_argument("--seed", type=int, help="what is random follows from it: the time")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="work there, and keep the files")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to this file")
     options = parser.parse_args()
     names = options.names or list(TORMENTS)
     if unknown := set(names) - set(TORMENTS):
         parser.error(f"found {', '.join(sorted(unknown))}, expected {', '.join(TORMENTS)}")
     seed = int(time.time()) if options.seed is None else options.seed
-    heed_interrupts()
-    results = {}
-    for name in names:
-        if result := _shown(name, seed, options.rounds, options.keep):
-            results[name] = result
-        if options.json:  # an hour of work shouldn't hang on the last minute
-            options.json.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
-    return 0 if all(result["good"] for result in results.values()) else 1
+    bad = [name for name in names if not _is_good(name, seed, options.rounds, options.keep)]
+    return int(bool(bad))
 
 
 def missing(name: str) -> str:
@@ -86,10 +78,11 @@ def torment(name: str, rounds: int, seed: int, work: Path, **options: Any) -> Fi
     return figures
 
 
-def _shown(name: str, seed: int, rounds: int | None, keep: Path | None) -> dict[str, Any] | None:
+def _is_good(name: str, seed: int, rounds: int | None, keep: Path | None) -> bool:
+    """Do a torment, print its figures, and return whether they are good."""
     if lack := missing(name):
         print(f"{name}: skipped, {lack}", flush=True)
-        return None
+        return True
     rounds = TORMENTS[name].rounds if rounds is None else rounds
     print(f"{name}: {TORMENTS[name].what}; {rounds} rounds, --seed {seed}", flush=True)
     if keep:
@@ -98,15 +91,14 @@ def _shown(name: str, seed: int, rounds: int | None, keep: Path | None) -> dict[
     # No context manager: what went wrong should be there to be looked at.
     work = Path(tempfile.mkdtemp(prefix=f"torture-{name}-", dir=keep))
     figures = torment(name, rounds, seed, work)
-    seconds = round(time.monotonic() - began, 1)
     if figures.good and not keep:
         shutil.rmtree(work)
     else:
         print(f"{name}: the files are in {work}", file=sys.stderr)
-    result = {**asdict(figures), "good": figures.good, "seed": seed, "seconds": seconds}
-    for what, value in result.items():
+    shown = {**asdict(figures), "good": figures.good, "seconds": round(time.monotonic() - began)}
+    for what, value in shown.items():
         print(f"{name}: {what} {value}", flush=True)
-    return result
+    return figures.good
 
 
 if __name__ == "__main__":

@@ -76,7 +76,6 @@ class Worker(Channel):
         try:
             for standard in (1, 2):
                 os.dup2(self._errors.fileno(), standard)
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # that is for the torment
             channel = Channel(end)
             message = channel.hear()
             if message is not None:
