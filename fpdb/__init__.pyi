@@ -60,10 +60,10 @@ from fpdb.joins import evaluate as evaluate
 from fpdb.joins import exact_pairs as exact_pairs
 from fpdb.kernels import kernels_available as kernels_available
 from fpdb.load import load as load
-from fpdb.look.assessment import report_evaluation as report_evaluation
 from fpdb.look.corpus import Reported as Reported
 from fpdb.look.corpus import report as report
 from fpdb.look.explorer import Explorer as Explorer
+from fpdb.look.listing import report_evaluation as report_evaluation
 from fpdb.maintenance.check import check as check
 from fpdb.maintenance.merge import merge as merge
 from fpdb.maintenance.repair import repair as repair
