@@ -332,7 +332,9 @@ def plan(
     for place, (each, cost) in enumerate(found):
         counts = ("" if place else "*", f"{len(each.tables)}", f"{each.prefix}", f"{cost.probes:,}")
         candidates = render.number(cost.candidates_per_probe), render.number(cost.candidates)
-        lines.append((*counts, *candidates, *_costs(cost)))
+        seconds = cost.similar_seconds or cost.seconds
+        costs = render.size(cost.bytes), *map(render.duration, (seconds, cost.insert_seconds))
+        lines.append((*counts, *candidates, *costs))
     names = ("", "tables", "prefix", "probes", "candidates/probe", "candidates")
     render.table((*names, *_COSTS), lines)
     render.row("")
@@ -371,8 +373,3 @@ def _facts(
 
 def _plain(plan: Plan, cost: Estimate) -> dict[str, object]:
     return {"name": plan.name, "tables": len(plan.tables), "prefix": plan.prefix} | asdict(cost)
-
-
-def _costs(cost: Estimate) -> tuple[str, ...]:
-    seconds = cost.similar_seconds or cost.seconds
-    return render.size(cost.bytes), render.duration(seconds), render.duration(cost.insert_seconds)

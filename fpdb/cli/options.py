@@ -74,18 +74,9 @@ def parse_similarity(given: str | float) -> float:
     return share
 
 
-def _parse_new_similarity(given: str | float) -> float:
-    """Parse a similarity, or "off" as 0, since typer takes None for a missing value."""
-    return 0.0 if given in ("off", 0.0) else parse_similarity(given)
-
-
 def choose_recipe(name: str) -> Recipe:
     """Return a preset by its name, or read a recipe from a file."""
     return fpdb.read_recipe(Path(name)) if name.endswith(".toml") else fpdb.recipe(name)
-
-
-def _presets(incomplete: str) -> list[str]:
-    return [name for name in PRESETS if name.startswith(incomplete)]
 
 
 Named = TypeVar("Named", str, Path, None)
@@ -127,7 +118,7 @@ _SHARED: dict[str, Any] = {
         "A preset, or a TOML file.",
         parser=str,  # typer would take a RecipeError of a parser for a usage error
         callback=lambda name: None if name is None else choose_recipe(name),
-        autocompletion=_presets,
+        autocompletion=lambda incomplete: [n for n in PRESETS if n.startswith(incomplete)],
     ),
     "texts": option("--text -t TEXT", "A text, in place of a file."),
     "fingerprints": option("--fingerprint DIGITS", "A fingerprint, in place of a text."),
@@ -218,7 +209,10 @@ SHOWN = "title_field date_field host_field url_field"
 NEW_PATH = option("--output -o NEW", "The directory of the new database.", callback=require_name)
 NEW_K = option("--k -k K", "The largest distance where bits are compared.", min=0, rare=True)
 NEW_SIMILARITY = option(
-    "--similarity J|off", "Least similarity; off: bits alone.", parser=_parse_new_similarity
+    "--similarity J|off",
+    "Least similarity; off: bits alone.",
+    # "Off" is 0, since typer takes None for a missing value.
+    parser=lambda given: 0.0 if given in ("off", 0.0) else parse_similarity(given),
 )
 SORT = option("--sort", "Print the nearest pairs first; all are found before.")
 TEXTS = option("--texts FILE|URL", "Where texts are: files with their keys, or a URL with {key}.")

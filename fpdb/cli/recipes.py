@@ -70,7 +70,9 @@ def fingerprint(
     paths = files or ([] if texts else ["-"])
     reading = typed(paths, reading)
     read = partial(_reading_of, reading=reading)
-    own: Iterator[Record] = map(_labelled, texts or ())
+    # Texts that are given go under their beginnings.
+    labels = (text if len(text) <= _LABEL else text[: _LABEL - 1] + "…" for text in texts or ())
+    own = (Record(label, None, text) for label, text in zip(labels, texts or (), strict=True))
     records = chain(own, records_of_files(paths, bad, read)) if paths else own
     if explain:
         for place, record in enumerate(records):
@@ -150,11 +152,6 @@ def _vote(found: Explanation, bit: int) -> str:
 
 def _fingerprint(recipe: fpdb.Recipe, records: Sequence[Record]) -> fpdb.models.Batch:
     return recipe.batch(record.text or "" for record in records)
-
-
-def _labelled(text: str) -> Record:
-    """Return a text that is given, under its beginning."""
-    return Record(text if len(text) <= _LABEL else text[: _LABEL - 1] + "…", None, text)
 
 
 def _reading_of(path: str, reading: fpdb.Reading) -> fpdb.Reading:

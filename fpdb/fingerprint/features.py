@@ -14,7 +14,6 @@ import numpy as np
 from fpdb import kernels
 from fpdb.errors import InputError, RecipeError
 from fpdb.fingerprint.hashing import expecting, read_bounded, utf8
-from fpdb.fingerprint.segmentation import jieba_idf
 from fpdb.scratch import draft_file
 
 # The weights of a text add up to less, so that their sums are exact (see stages.UNITS).
@@ -187,7 +186,11 @@ class Weights:
 
 @cache
 def _jieba_table() -> IdfTable:
-    values = jieba_idf()
+    import importlib.resources  # few recipes need it
+
+    table = importlib.resources.files("jieba").joinpath("analyse/idf.txt").read_text("utf-8")
+    rows = (line.split(" ") for line in table.splitlines())
+    values = {word: float(value) for word, value in rows}
     return IdfTable(values, sorted(values.values())[len(values) // 2])
 
 

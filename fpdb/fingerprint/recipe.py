@@ -298,6 +298,7 @@ def compare(first: str, second: str, *, recipe: str | Recipe = "web") -> Compari
     batch = recipe.batch([first, second], sketches=True)
     left, right = map(to_int, batch.fingerprints)
     features, others = recipe.features(first), recipe.features(second)
+    union = features.keys() | others
     equal = features == others
     if equal and not features:  # texts without features may still differ
         equal = first.split() == second.split()
@@ -311,8 +312,8 @@ def compare(first: str, second: str, *, recipe: str | Recipe = "web") -> Compari
         bits_equal=1 - apart / recipe.bits,
         angle=math.degrees(turn),
         cosine_estimate=math.cos(turn),
-        cosine=_cosine(features, others) if features or others else float(equal),
-        jaccard=_jaccard(features, others) if features or others else float(equal),
+        cosine=_cosine(features, others) if union else float(equal),
+        jaccard=len(features.keys() & others) / len(union) if union else float(equal),
         value_ratio=min(left, right) / max(left, right) if left != right else 1.0,
         shingle_jaccard=exact,
         containment=containment,
@@ -431,7 +432,3 @@ def _cosine(first: Mapping[str, float], second: Mapping[str, float]) -> float:
     product = math.fsum(first[shared] * second[shared] for shared in first.keys() & second.keys())
     scale = math.hypot(*first.values()) * math.hypot(*second.values())
     return min(product / scale, 1.0) if scale else 0.0
-
-
-def _jaccard(first: Mapping[str, float], second: Mapping[str, float]) -> float:
-    return len(first.keys() & second.keys()) / len(first.keys() | second.keys())

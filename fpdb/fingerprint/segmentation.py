@@ -364,15 +364,6 @@ def jieba_tokenizer() -> Any:
     return tokenizer
 
 
-def jieba_idf() -> dict[str, float]:
-    """Read the inverse document frequencies that come with jieba."""
-    import importlib.resources
-
-    table = importlib.resources.files("jieba").joinpath("analyse/idf.txt")
-    rows = (line.split(" ") for line in table.read_text("utf-8").splitlines())
-    return {word: float(value) for word, value in rows}
-
-
 def refuse(text: str) -> Segments:
     """Raise InputError, as there is no cut where fingerprints come from another program."""
     raise InputError(

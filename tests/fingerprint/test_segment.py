@@ -130,7 +130,7 @@ def test_fpdb_s_dictionary_can_t_be_changed_through_jieba():
 
 def test_jieba_s_own_idf_table_weighs_chinese_words():
     recipe = fpdb.Recipe("own", weights=fpdb.Weights(idf="jieba"))
-    table = segmentation.jieba_idf()
+    table = recipe.weights.idf_table().values
     features = recipe.features("中国新闻 qwertyuiop")
     assert features["中国"] == table["中国"]
     assert features["qwertyuiop"] == sorted(table.values())[len(table) // 2]
