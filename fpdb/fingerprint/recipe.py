@@ -5,7 +5,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
@@ -23,7 +23,7 @@ from fpdb.fingerprint.features import (
     IdfTable,
     Weights,
 )
-from fpdb.fingerprint.hashing import Hash, Secret
+from fpdb.fingerprint.hashing import Hash, Secret, utf8
 from fpdb.fingerprint.segmentation import Segments
 from fpdb.fingerprint.sketches import exact_shares, plain_text, sketch_jaccard, standard_error
 from fpdb.fingerprint.stages import Stages, to_int
@@ -43,6 +43,10 @@ _LARGEST_PAD = 32
 _LARGEST_NUMBER = 1 << 31
 _EXAMPLE = "fpdb recipes web prints a recipe with all its parts"
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+
+
+def _hash(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()
 
 
 @dataclass(frozen=True)
@@ -124,14 +128,14 @@ class Recipe(Stages):
         """
         return self.digests([text], [short])[0]
 
-    def digests(self, texts: Iterable[str], short: Iterable[bool]) -> list[bytes]:
-        """Return the digest of each text, given which ones are short."""
+    def digests(
+        self, texts: Iterable[str], short: Iterable[bool], hashed: Callable[[bytes], bytes] = _hash
+    ) -> list[bytes]:
+        """Return the digest of each text, or another hash, given which ones are short."""
         found: list[bytes] = []
         for text, is_short in zip(texts, short, strict=True):
             plain = self._plain(text) if is_short else text
-            data = plain.encode("utf-8", "surrogatepass")
-            digest = hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()
-            found.append(bytes(DIGEST_BYTES) if is_short and not plain else digest)
+            found.append(hashed(utf8(plain)) if plain or not is_short else bytes(DIGEST_BYTES))
         return found
 
     def _plain(self, text: str) -> str:

@@ -231,9 +231,8 @@ def _json_fields(
 def _parsed_together(parse: Callable[[Any], Any], lines: Sequence[Any]) -> list[Any] | None:
     """Parse lines, or return None if one of them is unusual."""
     try:
-        data = b"".join(lines)
-        if not data.isascii():
-            data.decode()  # a field that isn't parsed may have other bytes
+        if not all(map(bytes.isascii, lines)):
+            b"".join(lines).decode()  # a field that isn't parsed may have other bytes
         return list(map(parse, lines))
     except (ValueError, TypeError, RecursionError):
         return None

@@ -17,6 +17,7 @@ from fpdb.io.encodings import UTF8, restored
 from fpdb.io.files import Source
 from fpdb.io.streams import Line, StreamError
 from fpdb.io.tables import header_reason, numbered, rows_of
+from fpdb.threads import overlapped
 
 _MARK = b"\xef\xbb\xbf"  # the byte order mark
 _NEWLINE, _RETURN = b"\n\r"
@@ -91,16 +92,23 @@ def write_rows(
         arrow.write_batches(file, header.form, header.schema, header.packing, batches)
         return
     with streams.packed(file, path) as target:
-        names = {source.reading.encoding or UTF8 for source, _, _ in parts}
-        name = names.pop() if len(names) == 1 else UTF8
-        last = header.line
-        target.write(restored(last, name))
-        for source, firsts, marks in parts:
-            for data in _marked_lines(source, firsts, marks):
-                # Only the last line of a file may have no end.
-                whole = b"\n" + data if last and not last.endswith(b"\n") else data
-                target.write(restored(whole, name))
-                last = data
+        overlapped(target.write, _marked_chunks(header, parts))
+
+
+def _marked_chunks(
+    header: TableHead, parts: Sequence[tuple[Source, Places, Marks]]
+) -> Iterator[bytes]:
+    """Yield a header, and the lines of the marked rows of files."""
+    names = {source.reading.encoding or UTF8 for source, _, _ in parts}
+    name = names.pop() if len(names) == 1 else UTF8
+    last = header.line
+    yield restored(last, name)
+    for source, firsts, marks in parts:
+        for data in _marked_lines(source, firsts, marks):
+            # Only the last line of a file may have no end.
+            whole = b"\n" + data if last and not last.endswith(b"\n") else data
+            yield restored(whole, name)
+            last = data
 
 
 def _marked_batches(parts: Iterable[tuple[Source, Places, Marks]]) -> Iterator[Any]:
@@ -110,7 +118,7 @@ def _marked_batches(parts: Iterable[tuple[Source, Places, Marks]]) -> Iterator[A
 
 
 def _marked_lines(source: Source, firsts: Places, marks: Marks) -> Iterator[bytes]:
-    """Yield the lines of the marked rows, those of a chunk in a row together.
+    """Yield the lines of the marked rows, those of a chunk together.
 
     A row of CSV goes on to the next one; empty lines between the two belong to none.
     """
@@ -134,8 +142,9 @@ def _marked_lines(source: Source, firsts: Places, marks: Marks) -> Iterator[byte
             before += len(starts)
             edges = np.diff(kept.astype(np.int8), prepend=0, append=0)
             [runs], [stops] = (edges == 1).nonzero(), (edges == -1).nonzero()
-            for start, end in zip(starts[runs].tolist(), ends[stops - 1].tolist(), strict=True):
-                yield data[start:end]
+            slices = zip(starts[runs].tolist(), ends[stops - 1].tolist(), strict=True)
+            if some := [data[start:end] for start, end in slices]:
+                yield b"".join(some)
     if len(firsts) and before < firsts[-1]:
         raise changed(source.path)
 

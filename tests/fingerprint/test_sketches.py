@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import xxhash
 from hypothesis import example, given
 from hypothesis import strategies as st
 from shingles import shingle_hash, shingles_of
@@ -153,8 +154,11 @@ def test_a_sketch_of_features_is_of_the_bits_with_which_they_vote(recipe):
     assert compared.shingle_jaccard == pytest.approx(compared.jaccard)
 
 
-def test_short_texts_of_the_same_features_have_one_digest():
+@pytest.mark.parametrize("hashed", [None, xxhash.xxh3_128_digest])
+def test_short_texts_of_the_same_features_have_one_digest(hashed):
     recipe = OWN["word sets"].replace(sketch="features")
-    one, same, other, nothing = recipe.digests(["a b", "A, b!", "a c", "…"], [True] * 4)
+    texts, given = ["a b", "A, b!", "a c", "…"], [hashed] if hashed else []
+    one, same, other, nothing = recipe.digests(texts, [True] * 4, *given)
     assert one == same != other
     assert nothing == bytes(16)
+    assert (one == recipe.digest("a b", short=True)) == (hashed is None)
