@@ -4,6 +4,7 @@ A reader gives the values of some fields as lists. Usual records are picked of t
 others one by one as everywhere, so that both ways give the same.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -232,7 +233,8 @@ def _parsed_together(parse: Callable[[Any], Any], lines: Sequence[Any]) -> list[
     """Parse lines, or return None if one of them is unusual."""
     try:
         if not all(map(bytes.isascii, lines)):
-            b"".join(lines).decode()  # a field that isn't parsed may have other bytes
+            # A field that isn't parsed may have other bytes. Joined, lines would take new memory.
+            deque(map(bytes.decode, lines), 0)
         return list(map(parse, lines))
     except (ValueError, TypeError, RecursionError):
         return None
