@@ -48,10 +48,10 @@ def jaccard(first: Side, own: Places, second: Side, other: Places) -> Shares:
 
     Equal texts are similar in any case.
     """
-    digests = first.digests[own]
-    same = (digests == second.digests[other]).all(axis=1) & digests.any(axis=1)
-    found = jaccard_of_rows(first.sketches, own, second.sketches, other)
-    found[same] = 1.0
+    digests = first.digests.take(own, axis=0)
+    same = (digests == second.digests.take(other, axis=0)).all(axis=1) & digests.any(axis=1)
+    found, [left] = np.ones(len(same)), (~same).nonzero()
+    found[left] = jaccard_of_rows(first.sketches, own[left], second.sketches, other[left])
     return found
 
 

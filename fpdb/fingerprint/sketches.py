@@ -68,6 +68,8 @@ _BIN_SHIFT = np.uint64(56)
 _EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)
 _LOWEST = np.uint64(0x1111111111111111)  # the lowest bit of each bin of a packed sketch
 _LOWEST_OF_ALL = int("1" * BINS, 16)
+LOW_WORDS = BINS // 64  # the lowest bits of all bins
+_LOW_SHIFTS = np.uint64(1) << np.arange(BITS, dtype=np.uint64)
 # They are part of the format: other ones make other numbers. Shorter runs are stock phrases that
 # many documents have, longer ones don't bear edits. 30 characters in a row are found for certain.
 RUN, WINDOW = 4, 23
@@ -216,6 +218,27 @@ def least_estimate(similarity: float) -> float:
     less than the standard error: this is two of their standard deviations.
     """
     return similarity - _MARGIN * standard_error(similarity)
+
+
+def most_apart(estimate: float) -> int:
+    """Return in how many bins two sketches differ at most, if the estimate is at least this."""
+    return int((_estimates(np.arange(BINS + 1), np.True_) >= estimate).sum()) - 1
+
+
+def low_bits(sketches: NDArray[np.uint8]) -> Column:
+    """Return the lowest bit of each bin, in four words of each sketch."""
+    words = np.ascontiguousarray(sketches).view(np.uint64).reshape(-1, BITS) & _LOWEST
+    return (words @ _LOW_SHIFTS).reshape(-1, LOW_WORDS)
+
+
+def low_bits_apart(first: Column, own: Places, second: Column, other: Places) -> Column:
+    """Return in how many of the lowest bits some rows differ: in at least as many bins.
+
+    Where all differ, the number may be 0.
+    """
+    apart = np.bitwise_count(second.take(other, axis=0) ^ first.take(own, axis=0))
+    # Four numbers up to 64 are added in the upper byte.
+    return apart.view(np.uint32)[:, 0] * np.uint32(0x01010101) >> np.uint32(24)
 
 
 def vote_hashes(hashes: Column, bits: int) -> NDArray[np.uint8]:

@@ -11,11 +11,19 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fpdb import kernels
 from fpdb.arrays import Column, Marks, Places, differs, joined, portions, spans, unique
 from fpdb.documents.lookup import CANDIDATES, Search
 from fpdb.documents.similarity import Shares, jaccard
 from fpdb.errors import DamagedError, InputError
-from fpdb.fingerprint.sketches import least_estimate, mix
+from fpdb.fingerprint.sketches import (
+    LOW_WORDS,
+    least_estimate,
+    low_bits,
+    low_bits_apart,
+    mix,
+    most_apart,
+)
 from fpdb.joins.columns import GrowingColumn, GrowingTexts, Room, TextColumns
 from fpdb.models import Key
 from fpdb.tables import Index
@@ -29,7 +37,7 @@ _MOST_PAIRS = 1 << 22
 # Rows that are merged at once.
 _MERGED = 1 << 20
 # Rows are looked up first in a copy that has one of as many: it stays in a cache.
-_STEP = 1 << 6
+_HEAD_ROWS = 64
 # A row is a word: the upper bits of a hash, and the place of a document. With more bits for places,
 # many documents of a large corpus are compared that have only these bits in common.
 PLACE = np.uint64((1 << 30) - 1)
@@ -72,37 +80,20 @@ class _SortedRows:
 
     def __init__(self, rows: Column) -> None:
         self.rows = rows
-        self._heads = rows[::_STEP].copy()
+        self._heads = rows[::_HEAD_ROWS].copy()
 
     def meeting(self, asked: Column) -> tuple[Places, Places]:
         """Return where the rows with each number begin, and how many these are.
 
         Rows that ask are sorted as well.
         """
-        numbers = asked & ~PLACE
-        [fresh] = differs(numbers).nonzero()
-        numbers = numbers[fresh]
-        starts = self._searched(numbers)
-        counts = np.zeros(len(numbers), np.int64)
-        if len(self.rows):  # most numbers are nowhere else, so their last row isn't looked up
-            [met] = (self.rows.take(starts, mode="clip") & ~PLACE == numbers).nonzero()
-            counts[met] = 1
-            following = self.rows.take(starts[met] + 1, mode="clip") & ~PLACE
-            met = met[following == numbers[met]]
-            counts[met] = self.rows.searchsorted(numbers[met] | PLACE, "right") - starts[met]
-        repeated = np.diff(fresh, append=len(asked))
-        return np.repeat(starts, repeated), np.repeat(counts, repeated)
-
-    def _searched(self, numbers: Column) -> Places:
-        """Return `rows.searchsorted(numbers)`, which in a large array waits for memory longer."""
-        if len(self._heads) < _STEP:
-            return self.rows.searchsorted(numbers)
-        found: Places = np.maximum(self._heads.searchsorted(numbers) - 1, 0) * _STEP
-        step = _STEP
-        while step := step >> 1:
-            found += step * (self.rows.take(found + (step - 1), mode="clip") < numbers)
-        found += self.rows.take(found, mode="clip") < numbers
-        return np.minimum(found, len(self.rows))
+        if not kernels.enabled:
+            numbers = asked & ~PLACE
+            starts = self.rows.searchsorted(numbers)
+            return starts, self.rows.searchsorted(numbers | PLACE, "right") - starts
+        starts, counts = (np.empty(len(asked), np.int64) for _ in range(2))
+        kernels.number_pages.meeting(self.rows, self._heads, asked, PLACE, starts, counts)
+        return starts, counts
 
 
 class _KeptRows:
@@ -181,6 +172,10 @@ class Selection:
         # With a similarity, it is needed from the first document on that has no text.
         self._prints = _KeptRows(room, CANDIDATES, None) if self._least is None else None
         self._kept = GrowingColumn(room, np.int64)
+        # Most kept documents that have a number in common with another are alike by chance. The
+        # lowest bits of their bins show it, a quarter of their sketches, which stays in memory.
+        self._apart = None if self._least is None else most_apart(self._least)
+        self._low = GrowingColumn(room, np.uint64, LOW_WORDS)
 
     @property
     def kept(self) -> Places:
@@ -206,10 +201,15 @@ class Selection:
         kept = ~known
         asking = np.full(size, key_of is not None) | kept
         before: list[_Alike] = []
+        low = low_bits(block.side.sketches)
         for table, asked, _ in tables:
             for own, met in table.near(_only(asked, asking), crowded):
                 left = asking[own] if key_of else kept[own]
-                before.append(self._similar(block, own[left], every, met[left], self.kept))
+                own, met = own[left], met[left]
+                if table is self._texts and self._apart is not None:
+                    near = low_bits_apart(low, own, self._low.values, met) <= self._apart
+                    own, met = own[near], met[near]
+                before.append(self._similar(block, own, every, met, self.kept))
                 kept[before[-1].own] = False
         asking = np.full(size, key_of is not None) | kept
         sought = [(_only(asked, asking), _only(held, kept)) for _, asked, held in tables]
@@ -230,6 +230,7 @@ class Selection:
             # Ids are in the order of the places, so the rows stay sorted.
             table.add(rows & ~PLACE | ids[row_places(rows)])
         self._kept.add(numbers[kept])
+        self._low.add(low[kept])
         choice = Chosen(
             kept, crowded, np.full(size, -1), np.full(size, np.nan), np.zeros(size, np.uint8)
         )

@@ -28,6 +28,11 @@ cdef enum:
     SKETCH_WORDS = 16
     # Rows that are put into a page at once.
     MOST_ROWS = 256
+    # A copy that has one of as many rows is searched first.
+    HEAD_ROWS = 64
+
+cdef extern from *:
+    void __builtin_prefetch(const void *) nogil
 
 cdef uint64_t MOST = 0xFFFFFFFFFFFFFFFF
 
@@ -592,6 +597,54 @@ def bins_apart(
             found[pair] = <int64_t>(sums * <uint64_t>0x0001000100010001 >> 48)
             if not every or not others:
                 found[pair] = -1
+
+
+def meeting(
+    const uint64_t[::1] rows not None, const uint64_t[::1] heads not None,
+    const uint64_t[::1] asked not None, uint64_t rest,
+    int64_t[::1] starts not None, int64_t[::1] counts not None,
+):
+    """Find where the rows of each number begin, and how many these are, besides some lower bits.
+
+    Rows and those that ask are sorted; `heads` has each 64th row.
+    """
+    cdef Py_ssize_t size = rows.shape[0], every = heads.shape[0], count = asked.shape[0]
+    cdef Py_ssize_t first, i, line, at = 0, after, middle, step, low
+    cdef uint64_t number
+    if (size + HEAD_ROWS - 1) // HEAD_ROWS != every or not starts.shape[0] == counts.shape[0] == count:
+        raise ValueError("a row isn't there")
+    with nogil:
+        for first in range(0, count, 16):  # which wait for memory together
+            for i in range(first, min(first + 16, count)):
+                number = asked[i] & ~rest
+                after, step = at + 1, 1
+                while after < every and heads[after] < number:
+                    at, after, step = after, after + step, 2 * step
+                after = min(after, every)
+                while after - at > 1:
+                    middle = (at + after) // 2
+                    if heads[middle] < number:
+                        at = middle
+                    else:
+                        after = middle
+                starts[i] = at * HEAD_ROWS
+                for line in range(at * HEAD_ROWS, min((at + 1) * HEAD_ROWS, size), 8):
+                    __builtin_prefetch(&rows[line])
+            for i in range(first, min(first + 16, count)):
+                number, low, step = asked[i] & ~rest, starts[i], HEAD_ROWS
+                while step:
+                    if low + step <= size and rows[low + step - 1] < number:
+                        low += step
+                    step >>= 1
+                starts[i], step = low, 1
+                number |= rest
+                while low + step <= size and rows[low + step - 1] <= number:
+                    low, step = low + step, 2 * step
+                while step:
+                    if low + step <= size and rows[low + step - 1] <= number:
+                        low += step
+                    step >>= 1
+                counts[i] = low - starts[i]
 
 
 def runs(PageCursor at not None, list numbers not None):

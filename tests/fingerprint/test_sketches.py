@@ -122,6 +122,22 @@ def test_the_estimate_counts_the_half_bytes_that_differ(left, right):
         assert np.isnan(found)
 
 
+@given(st.integers(0, 2**32), st.integers(0, 256), st.sampled_from([0.0, 0.5, 0.8, 0.95, 1.0]))
+def test_no_similar_pair_differs_in_more_low_bits_than_similar_ones_may(seed, edited, similarity):
+    chance = np.random.default_rng(seed)
+    one, two = chance.integers(0, 16, (2, 20, sketches.BINS), np.uint8)
+    same = chance.permuted(np.arange(sketches.BINS) >= edited)
+    two[:, same] = one[:, same]
+    packed = [rows[:, ::2] | rows[:, 1::2] << 4 for rows in (one, two)]
+    every = np.arange(20)
+    low = [sketches.low_bits(rows) for rows in packed]
+    apart = sketches.low_bits_apart(low[0], every, low[1], every)
+    assert apart.tolist() == ((one ^ two) & 1).sum(axis=1).tolist()
+    least = sketches.least_estimate(similarity)
+    similar = sketches.sketch_jaccard(*packed) >= least
+    assert similar.tolist() == ((one != two).sum(axis=1) <= sketches.most_apart(least)).tolist()
+
+
 def test_exact_shares_of_shingles():
     first, second = WEB.shingles("a b c d e"), WEB.shingles("x b c d e")
     assert sketches.exact_shares(first, second) == (2 / 4, 2 / 3)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tiers import examples
 
 import fpdb
+from fpdb import kernels
 from fpdb.documents.layout import header_for, layout
 from fpdb.documents.lookup import Search
 from fpdb.documents.prepare import Preparer
@@ -135,9 +136,26 @@ def test_what_is_kept_is_what_the_definition_keeps(texts, size, most, memory, ho
         patch.setattr(selection, "_MOST_PAIRS", most)
         patch.setattr(selection, "_PAIRS", min(most, 5))
         patch.setattr(selection, "_MERGED", min(most, 7))
-        patch.setattr(selection, "_STEP", min(most, 4))
         found = by_join(preparer.index, search, documents, size, memory)
     assert found == by_definition(preparer.index, search, documents)
+
+
+@given(
+    held=st.lists(st.integers(0, 40), max_size=300),
+    asked=st.lists(st.integers(0, 44), max_size=60),
+    most=st.sampled_from([1, 40]),
+)
+def test_rows_are_found_without_kernels_as_with_them(held, asked, most):
+    held, asked = (
+        selection.number_rows(np.array(numbers, np.uint64) % np.uint64(most), np.arange(len(numbers)))
+        for numbers in (held, asked)
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        found = [each.tolist() for each in selection._SortedRows(held).meeting(asked)]
+        patch.setattr(kernels, "enabled", False)
+        assert found == [each.tolist() for each in selection._SortedRows(held).meeting(asked)]
+    rows, numbers = held & ~selection.PLACE, asked & ~selection.PLACE
+    assert found == [[(rows < n).sum() for n in numbers], [(rows == n).sum() for n in numbers]]
 
 
 def test_what_is_known_to_be_removed_isnt_compared_with():
