@@ -222,13 +222,15 @@ def least_estimate(similarity: float) -> float:
 
 def most_apart(estimate: float) -> int:
     """Return in how many bins two sketches differ at most, if the estimate is at least this."""
-    return int((_estimates(np.arange(BINS + 1), np.True_) >= estimate).sum()) - 1
+    estimates = _estimates(np.arange(BINS + 1), np.ones(1, np.bool_))
+    return int(np.count_nonzero(estimates >= estimate)) - 1
 
 
 def low_bits(sketches: NDArray[np.uint8]) -> Column:
     """Return the lowest bit of each bin, in four words of each sketch."""
     words = np.ascontiguousarray(sketches).view(np.uint64).reshape(-1, BITS) & _LOWEST
-    return (words @ _LOW_SHIFTS).reshape(-1, LOW_WORDS)
+    packed: Column = words @ _LOW_SHIFTS
+    return packed.reshape(-1, LOW_WORDS)
 
 
 def low_bits_apart(first: Column, own: Places, second: Column, other: Places) -> Column:
@@ -238,7 +240,8 @@ def low_bits_apart(first: Column, own: Places, second: Column, other: Places) ->
     """
     apart = np.bitwise_count(second.take(other, axis=0) ^ first.take(own, axis=0))
     # Four numbers up to 64 are added in the upper byte.
-    return apart.view(np.uint32)[:, 0] * np.uint32(0x01010101) >> np.uint32(24)
+    sums: Column = apart.view(np.uint32)[:, 0] * np.uint32(0x01010101) >> np.uint32(24)
+    return sums
 
 
 def vote_hashes(hashes: Column, bits: int) -> NDArray[np.uint8]:

@@ -71,6 +71,8 @@ class Room:
             # Pages that no disk has room for would end the process when they are written.
             getattr(os, "posix_fallocate", _extend)(file, 0, size)
             data = mmap.mmap(file, size)
+            # Else the system reads up to megabytes around each row of a few bytes.
+            data.madvise(mmap.MADV_RANDOM)
         finally:
             os.close(file)
         return np.frombuffer(data, kind, math.prod(shape)).reshape(shape)
@@ -99,11 +101,13 @@ def free_memory() -> int:
 class GrowingColumn:
     """An array to whose end rows are added."""
 
+    _count: int
+    _rows: NDArray[Any]
+
     def __init__(self, room: Room, kind: Any, *width: int) -> None:
         self._room, self._kind, self._width = room, kind, width
         self._file = ""
-        self._count = 0
-        self._rows = self._grown(_LEAST_ROWS)
+        self.clear()
 
     def __len__(self) -> int:
         return self._count
@@ -117,9 +121,16 @@ class GrowingColumn:
         """Append rows."""
         count = self._count + len(rows)
         if count > len(self._rows):
-            self._rows = self._grown(count + count // 2)
+            self._rows = self._grown(max(count + count // 2, _LEAST_ROWS))
         self._rows[self._count : count] = rows
         self._count = count
+
+    def clear(self) -> None:
+        """Remove all rows, and what they take of memory or of the disk."""
+        if self._file:
+            os.unlink(self._file, dir_fd=self._room.scratch.descriptor)
+        self._file, self._count = "", 0
+        self._rows = np.empty((0, *self._width), self._kind)
 
     def _grown(self, rows: int) -> NDArray[Any]:
         shape = rows, *self._width

@@ -36,7 +36,7 @@ _PAIRS = 1 << 15
 _MOST_PAIRS = 1 << 22
 # Rows that are merged at once.
 _MERGED = 1 << 20
-# Rows are looked up first in a copy that has one of as many: it stays in a cache.
+# The kernel's.
 _HEAD_ROWS = 64
 # A row is a word: the upper bits of a hash, and the place of a document. With more bits for places,
 # many documents of a large corpus are compared that have only these bits in common.
@@ -75,25 +75,24 @@ class _Alike(NamedTuple):
         return _Alike(own[marks], other[marks], shares[marks], apart[marks])
 
 
-class _SortedRows:
-    """Sorted rows, which are looked up by numbers."""
+class _SortedRows(GrowingColumn):
+    """Sorted rows, of which there is a copy of some, to be searched first: it stays in a cache."""
 
-    def __init__(self, rows: Column) -> None:
-        self.rows = rows
-        self._heads = rows[::_HEAD_ROWS].copy()
+    heads: Column
 
-    def meeting(self, asked: Column) -> tuple[Places, Places]:
-        """Return where the rows with each number begin, and how many these are.
-
-        Rows that ask are sorted as well.
-        """
-        if not kernels.enabled:
-            numbers = asked & ~PLACE
-            starts = self.rows.searchsorted(numbers)
-            return starts, self.rows.searchsorted(numbers | PLACE, "right") - starts
-        starts, counts = (np.empty(len(asked), np.int64) for _ in range(2))
-        kernels.number_pages.meeting(self.rows, self._heads, asked, PLACE, starts, counts)
-        return starts, counts
+    def merge(self, other: Column) -> None:
+        """Add rows that are sorted, from the last ones on: so no other place is needed for them."""
+        start, left = len(self), len(other)
+        self.add(other)
+        rows = self.values
+        while left and start:
+            stop, end = start, left
+            start = max(stop - _MERGED, 0)
+            left = int(other.searchsorted(rows[start])) if start else 0
+            part = np.concatenate([rows[start:stop], other[left:end]])
+            part.sort(kind="stable")  # which finds both runs, and merges them
+            rows[start + left : stop + end] = part
+        self.heads = rows[::_HEAD_ROWS].copy()
 
 
 class _KeptRows:
@@ -107,12 +106,12 @@ class _KeptRows:
         """Add rows that are sorted."""
         parts = self._parts
         if len(rows):
-            parts.append(_SortedRows(rows))
-        while len(parts) > 1 and len(parts[-2].rows) < 4 * len(parts[-1].rows):
-            last, other = parts.pop().rows, parts.pop().rows
-            merged = self._room.array(np.uint64, len(last) + len(other))
-            _merge(other, last, merged)
-            parts.append(_SortedRows(merged))
+            parts.append(_SortedRows(self._room, np.uint64))
+            parts[-1].merge(rows)
+        while len(parts) > 1 and len(parts[-2]) < 4 * len(parts[-1]):
+            last = parts.pop()
+            parts[-1].merge(last.values)
+            last.clear()
 
     def near(self, asked: Column, crowded: Marks) -> Iterator[tuple[Places, Places]]:
         """Yield pairs: a document that asks, and a kept one with one of its numbers.
@@ -120,7 +119,7 @@ class _KeptRows:
         Marks those that aren't compared with all of them, because they are too many.
         """
         owners = row_places(asked)
-        found = [part.meeting(asked) for part in self._parts]
+        found = [_meeting(asked, part.values, part.heads) for part in self._parts]
         left = np.full(len(asked), self._most)
         for _, counts in found:
             crowded[owners[counts > left]] = True
@@ -135,14 +134,14 @@ class _KeptRows:
         for part, (starts, counts) in zip(self._parts, found, strict=True):
             for some in portions(counts, _PAIRS):
                 places = spans(starts[some], counts[some])
-                yield np.repeat(owners[some], counts[some]), row_places(part.rows[places])
+                yield np.repeat(owners[some], counts[some]), row_places(part.values[places])
 
     def _chosen(
         self, place: int, own: Marks, found: Sequence[tuple[Places, Places]], crowded: Marks
     ) -> tuple[Places, Places]:
         """Return the pairs of a document with many: those that have most numbers in common."""
         every = [
-            row_places(part.rows[spans(starts[own], counts[own])])
+            row_places(part.values[spans(starts[own], counts[own])])
             for part, (starts, counts) in zip(self._parts, found, strict=True)
         ]
         ids, often = np.unique_counts(np.concatenate(every))
@@ -205,15 +204,13 @@ class Selection:
         for table, asked, _ in tables:
             for own, met in table.near(_only(asked, asking), crowded):
                 left = asking[own] if key_of else kept[own]
-                own, met = own[left], met[left]
                 if table is self._texts and self._apart is not None:
-                    near = low_bits_apart(low, own, self._low.values, met) <= self._apart
-                    own, met = own[near], met[near]
-                before.append(self._similar(block, own, every, met, self.kept))
+                    left &= low_bits_apart(low, own, self._low.values, met) <= self._apart
+                before.append(self._similar(block, own[left], every, met[left], self.kept))
                 kept[before[-1].own] = False
         asking = np.full(size, key_of is not None) | kept
         sought = [(_only(asked, asking), _only(held, kept)) for _, asked, held in tables]
-        meetings = [_SortedRows(held).meeting(asked) for asked, held in sought]
+        meetings = [_meeting(asked, held, held[::_HEAD_ROWS].copy()) for asked, held in sought]
         if sum(int(counts.sum()) for _, counts in meetings) > _MOST_PAIRS and size > 1:
             parts = [slice(0, size // 2), slice(size // 2, size)]
             halves = [self.choose(numbers[part], known[part], key_of) for part in parts]
@@ -230,7 +227,8 @@ class Selection:
             # Ids are in the order of the places, so the rows stay sorted.
             table.add(rows & ~PLACE | ids[row_places(rows)])
         self._kept.add(numbers[kept])
-        self._low.add(low[kept])
+        if self._apart is not None:
+            self._low.add(low[kept])
         choice = Chosen(
             kept, crowded, np.full(size, -1), np.full(size, np.nan), np.zeros(size, np.uint8)
         )
@@ -347,16 +345,15 @@ class Selection:
         return _Alike(own, met, shares, apart).only(alike)
 
 
-def _merge(first: Column, second: Column, into: Column) -> None:
-    """Merge sorted rows, some at a time, so that little memory is needed besides."""
-    start = other = 0
-    while start < len(first):
-        stop = min(start + _MERGED, len(first))
-        end = int(second.searchsorted(first[stop - 1])) if stop < len(first) else len(second)
-        part = into[start + other : stop + end]
-        part[: stop - start], part[stop - start :] = first[start:stop], second[other:end]
-        part.sort(kind="stable")  # which finds both runs, and merges them
-        start, other = stop, end
+def _meeting(asked: Column, rows: Column, heads: Column) -> tuple[Places, Places]:
+    """Return where the rows with each number begin, and how many these are; all are sorted."""
+    if not kernels.enabled:
+        numbers = asked & ~PLACE
+        starts = rows.searchsorted(numbers)
+        return starts, rows.searchsorted(numbers | PLACE, "right") - starts
+    starts, counts = (np.empty(len(asked), np.int64) for _ in range(2))
+    kernels.number_pages.meeting(rows, heads, asked, PLACE, starts, counts)
+    return starts, counts
 
 
 def number_rows(numbers: Column, places: Places) -> Column:

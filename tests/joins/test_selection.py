@@ -147,13 +147,14 @@ def test_what_is_kept_is_what_the_definition_keeps(texts, size, most, memory, ho
 )
 def test_rows_are_found_without_kernels_as_with_them(held, asked, most):
     held, asked = (
-        selection.number_rows(np.array(numbers, np.uint64) % np.uint64(most), np.arange(len(numbers)))
-        for numbers in (held, asked)
+        selection.number_rows(np.array(each, np.uint64) % np.uint64(most), np.arange(len(each)))
+        for each in (held, asked)
     )
     with pytest.MonkeyPatch.context() as patch:
-        found = [each.tolist() for each in selection._SortedRows(held).meeting(asked)]
+        sorted_rows = asked, held, held[::64].copy()
+        found = [each.tolist() for each in selection._meeting(*sorted_rows)]
         patch.setattr(kernels, "enabled", False)
-        assert found == [each.tolist() for each in selection._SortedRows(held).meeting(asked)]
+        assert found == [each.tolist() for each in selection._meeting(*sorted_rows)]
     rows, numbers = held & ~selection.PLACE, asked & ~selection.PLACE
     assert found == [[(rows < n).sum() for n in numbers], [(rows == n).sum() for n in numbers]]
 

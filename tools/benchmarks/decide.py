@@ -48,7 +48,7 @@ def measured(records):
 
 
 def decide(records, folder):
-    """Make and decide records; return seconds and processor time of the second, and what is removed."""
+    """Make and decide records; return the time of the second and the removed share."""
     from fpdb.documents.layout import header_for, layout
     from fpdb.documents.lookup import Search
     from fpdb.documents.similarity import Side
