@@ -583,6 +583,9 @@ def bins_apart(
         raise ValueError("a sketch isn't there")
     with nogil:
         for pair in range(count):
+            if pair + 16 < count:  # memory is waited for together
+                __builtin_prefetch(&second[other[pair + 16], 0])
+                __builtin_prefetch(&second[other[pair + 16], SKETCH_WORDS - 1])
             every = others = sums = 0
             for word in range(SKETCH_WORDS):
                 one, two = first[own[pair], word], second[other[pair], word]
