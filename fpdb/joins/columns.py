@@ -5,10 +5,8 @@ short, and reads them again.
 """
 
 import contextlib
-import math
 import mmap
 import os
-import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -35,25 +33,12 @@ class Room:
         self._left = free_memory() // 2 if memory is None else memory
         self._files = 0
 
-    def array(self, kind: Any, *shape: int) -> NDArray[Any]:
-        """Return a new array with any values."""
-        array = self.in_memory(kind, *shape)
-        if array is None:
-            name = self.file()
-            array = self.mapped(name, kind, *shape)
-            # The mapped pages stay until the array goes.
-            os.unlink(name, dir_fd=self.scratch.descriptor)
-        return array
-
-    def in_memory(self, kind: Any, *shape: int) -> NDArray[Any] | None:
-        """Return a new array in memory, or None if that has no room for it."""
-        array_bytes = _bytes_of(kind, shape)
-        if array_bytes > self._left:
-            return None
-        self._left -= array_bytes
-        array = np.empty(shape, kind)
-        weakref.finalize(array, self._free, array_bytes).atexit = False
-        return array
+    def take(self, size: int) -> bool:
+        """Take some bytes of memory, if there are as many; a negative number gives them back."""
+        if size > self._left:
+            return False
+        self._left -= size
+        return True
 
     def file(self) -> str:
         """Make a file, and return its name."""
@@ -62,27 +47,19 @@ class Room:
         self.scratch.file(name).close()
         return name
 
-    def mapped(self, name: str, kind: Any, *shape: int) -> NDArray[Any]:
-        """Return the content of a file as an array; extend the file to its size."""
-        size = max(_bytes_of(kind, shape), 1)
+    def mapped(self, name: str, size: int) -> mmap.mmap:
+        """Extend a file, and map it."""
         flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
         file = os.open(name, flags, dir_fd=self.scratch.descriptor)
         try:
             # Pages that no disk has room for would end the process when they are written.
             getattr(os, "posix_fallocate", _extend)(file, 0, size)
             data = mmap.mmap(file, size)
-            # Else the system reads up to megabytes around each row of a few bytes.
-            data.madvise(mmap.MADV_RANDOM)
         finally:
             os.close(file)
-        return np.frombuffer(data, kind, math.prod(shape)).reshape(shape)
-
-    def _free(self, size: int) -> None:
-        self._left += size
-
-
-def _bytes_of(kind: Any, shape: Sequence[int]) -> int:
-    return math.prod(shape) * int(np.dtype(kind).itemsize)
+        # Else the system reads up to megabytes around each row of a few bytes.
+        data.madvise(mmap.MADV_RANDOM)
+        return data
 
 
 def _extend(file: int, _: int, size: int) -> None:  # macOS
@@ -98,16 +75,25 @@ def free_memory() -> int:
     return pages * os.sysconf("SC_PAGE_SIZE") // 2
 
 
+def _memory(size: int) -> mmap.mmap:
+    data = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        data.madvise(mmap.MADV_HUGEPAGE)  # many rows are read at random
+    return data
+
+
 class GrowingColumn:
     """An array to whose end rows are added."""
 
     _count: int
-    _rows: NDArray[Any]
 
     def __init__(self, room: Room, kind: Any, *width: int) -> None:
-        self._room, self._kind, self._width = room, kind, width
-        self._file = ""
+        self._room, self._row = room, np.dtype((kind, width))
+        self._file, self._taken = "", 0
         self.clear()
+
+    def __del__(self) -> None:
+        self._room.take(-self._taken)
 
     def __len__(self) -> int:
         return self._count
@@ -121,7 +107,7 @@ class GrowingColumn:
         """Append rows."""
         count = self._count + len(rows)
         if count > len(self._rows):
-            self._rows = self._grown(max(count + count // 2, _LEAST_ROWS))
+            self._grow(max(count + count // 2, _LEAST_ROWS))
         self._rows[self._count : count] = rows
         self._count = count
 
@@ -129,21 +115,35 @@ class GrowingColumn:
         """Remove all rows, and what they take of memory or of the disk."""
         if self._file:
             os.unlink(self._file, dir_fd=self._room.scratch.descriptor)
-        self._file, self._count = "", 0
-        self._rows = np.empty((0, *self._width), self._kind)
+        self._room.take(-self._taken)
+        self._file, self._taken, self._count = "", 0, 0
+        self._show(_memory(mmap.PAGESIZE))
 
-    def _grown(self, rows: int) -> NDArray[Any]:
-        shape = rows, *self._width
-        if self._file:
-            # Views of the old map stay valid: both show the same file.
-            return self._room.mapped(self._file, self._kind, *shape)
-        grown = self._room.in_memory(self._kind, *shape)
-        if grown is None:
+    def _show(self, data: mmap.mmap) -> None:
+        self._data = data
+        self._rows = np.frombuffer(data, self._row, len(data) // self._row.itemsize)
+
+    def _grow(self, rows: int) -> None:
+        """Make place for rows. Views of the old place stay valid."""
+        size, before = rows * self._row.itemsize, self.values
+        if self._file:  # which both maps show
+            self._show(self._room.mapped(self._file, size))
+            return
+        if self._room.take(size - self._taken):
+            self._taken = size
+            self._rows = before = before[:0].copy()
+            with contextlib.suppress(BufferError, SystemError):  # there is a view; on macOS
+                self._data.resize(size)
+                self._show(self._data)
+                return
+            before = np.frombuffer(self._data, self._row, self._count)
+            self._show(_memory(size))
+        else:
             self._file = self._room.file()
-            grown = self._room.mapped(self._file, self._kind, *shape)
-        if self._count:
-            grown[: self._count] = self.values
-        return grown
+            self._show(self._room.mapped(self._file, size))
+            self._room.take(-self._taken)
+            self._taken = 0
+        self._rows[: self._count] = before
 
 
 class GrowingStrings:

@@ -6,7 +6,7 @@ import numpy as np
 
 from fpdb.arrays import Column, Places, portions, spans
 from fpdb.fingerprint.sketches import unpack_passages
-from fpdb.joins.columns import GrowingStrings, Room
+from fpdb.joins.columns import GrowingColumn, GrowingStrings, Room
 from fpdb.joins.selection import PLACE, number_rows, row_places
 from fpdb.models import PASSAGE_BYTES
 from fpdb.tables.passages import MOST_OF_A_PASSAGE
@@ -32,12 +32,10 @@ class ContainedRecords:
         self._sizes = passages.sizes[self._records] // PASSAGE_BYTES
         self._stays = np.ones(len(self._records), np.bool_)
         # The place of a row is that of its record among these.
-        self._rows = room.array(np.uint64, int(self._sizes.sum()))
-        at = 0
+        self._column = GrowingColumn(room, np.uint64)
         for part in portions(self._sizes, _ROWS):
-            rows = self._rows_of(part.start, part.stop)
-            self._rows[at : at + len(rows)] = rows
-            at += len(rows)
+            self._column.add(self._rows_of(part.start, part.stop))
+        self._rows = self._column.values
         self._rows.sort()
 
     def _rows_of(self, start: int, stop: int) -> Column:

@@ -75,6 +75,14 @@ class _Alike(NamedTuple):
         return _Alike(own[marks], other[marks], shares[marks], apart[marks])
 
 
+class _LowBits(NamedTuple):
+    """The lowest bits of the bins of a block, those of kept documents, and how many may differ."""
+
+    own: Column
+    other: Column
+    apart: int
+
+
 class _SortedRows(GrowingColumn):
     """Sorted rows, of which there is a copy of some, to be searched first: it stays in a cache."""
 
@@ -113,10 +121,13 @@ class _KeptRows:
             parts[-1].merge(last.values)
             last.clear()
 
-    def near(self, asked: Column, crowded: Marks) -> Iterator[tuple[Places, Places]]:
+    def near(
+        self, asked: Column, crowded: Marks, low: _LowBits | None
+    ) -> Iterator[tuple[Places, Places]]:
         """Yield pairs: a document that asks, and a kept one with one of its numbers.
 
-        Marks those that aren't compared with all of them, because they are too many.
+        With low bits, only some that may be similar. Marks those that aren't compared with all of
+        them, because they are too many.
         """
         owners = row_places(asked)
         found = [_meeting(asked, part.values, part.heads) for part in self._parts]
@@ -133,8 +144,7 @@ class _KeptRows:
             found = [(starts, counts * usual) for starts, counts in found]
         for part, (starts, counts) in zip(self._parts, found, strict=True):
             for some in portions(counts, _PAIRS):
-                places = spans(starts[some], counts[some])
-                yield np.repeat(owners[some], counts[some]), row_places(part.values[places])
+                yield _pairs(part.values, owners[some], starts[some], counts[some], low)
 
     def _chosen(
         self, place: int, own: Marks, found: Sequence[tuple[Places, Places]], crowded: Marks
@@ -200,12 +210,13 @@ class Selection:
         kept = ~known
         asking = np.full(size, key_of is not None) | kept
         before: list[_Alike] = []
-        low = low_bits(block.side.sketches)
+        low = None
+        if self._apart is not None:
+            low = _LowBits(low_bits(block.side.sketches), self._low.values, self._apart)
         for table, asked, _ in tables:
-            for own, met in table.near(_only(asked, asking), crowded):
+            among = low if table is self._texts else None
+            for own, met in table.near(_only(asked, asking), crowded, among):
                 left = asking[own] if key_of else kept[own]
-                if table is self._texts and self._apart is not None:
-                    left &= low_bits_apart(low, own, self._low.values, met) <= self._apart
                 before.append(self._similar(block, own[left], every, met[left], self.kept))
                 kept[before[-1].own] = False
         asking = np.full(size, key_of is not None) | kept
@@ -227,8 +238,8 @@ class Selection:
             # Ids are in the order of the places, so the rows stay sorted.
             table.add(rows & ~PLACE | ids[row_places(rows)])
         self._kept.add(numbers[kept])
-        if self._apart is not None:
-            self._low.add(low[kept])
+        if low:
+            self._low.add(low.own[kept])
         choice = Chosen(
             kept, crowded, np.full(size, -1), np.full(size, np.nan), np.zeros(size, np.uint8)
         )
@@ -354,6 +365,21 @@ def _meeting(asked: Column, rows: Column, heads: Column) -> tuple[Places, Places
     starts, counts = (np.empty(len(asked), np.int64) for _ in range(2))
     kernels.number_pages.meeting(rows, heads, asked, PLACE, starts, counts)
     return starts, counts
+
+
+def _pairs(
+    rows: Column, owners: Places, starts: Places, counts: Places, low: _LowBits | None
+) -> tuple[Places, Places]:
+    """Return each owner with the places of its rows; with low bits, if they may be alike."""
+    if low and kernels.enabled:
+        own, met = (np.empty(counts.sum(), np.int64) for _ in range(2))
+        found = kernels.number_pages.near_rows(rows, owners, starts, counts, PLACE, *low, own, met)
+        return own[:found], met[:found]
+    own, met = np.repeat(owners, counts), row_places(rows[spans(starts, counts)])
+    if low:
+        near = low_bits_apart(low.own, own, low.other, met) <= low.apart
+        own, met = own[near], met[near]
+    return own, met
 
 
 def number_rows(numbers: Column, places: Places) -> Column:

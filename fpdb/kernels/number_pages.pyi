@@ -1,6 +1,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from fpdb.arrays import Column, Places
 
 class PageCursor:
@@ -35,6 +37,18 @@ def bins_apart(
 def meeting(
     rows: Column, heads: Column, asked: Column, rest: np.uint64, starts: Places, counts: Places
 ) -> None: ...
+def near_rows(
+    rows: Column,
+    owners: Places,
+    starts: Places,
+    counts: Places,
+    rest: np.uint64,
+    first: Column,
+    second: Column,
+    most: int,
+    own: Places,
+    other: Places,
+) -> int: ...
 def heads(values: list[memoryview], size: int) -> bytearray: ...
 def packed(rows: list[Column], first: int, largest: int) -> tuple[bytearray, int]: ...
 def merged(rows: list[Column], insert: list[Column], keys: int) -> tuple[bytearray, int]: ...

@@ -26,6 +26,7 @@ cdef enum:
     CHECKSUM = 4
     MOST_COLUMNS = 4
     SKETCH_WORDS = 16
+    LOW_WORDS = 4
     # Rows that are put into a page at once.
     MOST_ROWS = 256
     # A copy that has one of as many rows is searched first.
@@ -648,6 +649,58 @@ def meeting(
                         low += step
                     step >>= 1
                 counts[i] = low - starts[i]
+
+
+cdef inline bint few_bits(const uint64_t *one, const uint64_t *two, uint64_t most) noexcept nogil:
+    """Return whether few bits of two rows differ; it is wrong only if all do."""
+    cdef uint64_t apart, sums = 0
+    cdef int word
+    for word in range(LOW_WORDS):
+        apart = one[word] ^ two[word]
+        apart -= apart >> 1 & <uint64_t>0x5555555555555555
+        apart = (apart & <uint64_t>0x3333333333333333) + (apart >> 2 & <uint64_t>0x3333333333333333)
+        sums += apart + (apart >> 4) & <uint64_t>0x0F0F0F0F0F0F0F0F
+    return sums * <uint64_t>0x0101010101010101 >> 56 <= most
+
+
+def near_rows(
+    const uint64_t[::1] rows not None, const int64_t[::1] owners not None,
+    const int64_t[::1] starts not None, const int64_t[::1] counts not None, uint64_t rest,
+    const uint64_t[:, ::1] first not None, const uint64_t[:, ::1] second not None, uint64_t most,
+    int64_t[::1] own not None, int64_t[::1] other not None,
+):
+    """Write the pairs of an owner and a place that its rows have in their lower bits; return how many.
+
+    Only those are written of which few bits differ.
+    """
+    cdef Py_ssize_t row, at, pair, count = owners.shape[0], end = 0, done = 0, found = 0
+    cdef int64_t every = 0
+    cdef bint there = starts.shape[0] == counts.shape[0] == count
+    there = there and first.shape[1] == second.shape[1] == LOW_WORDS
+    for row in range(count if there else 0):
+        there &= 0 <= owners[row] < first.shape[0] and 0 <= counts[row]
+        there &= 0 <= starts[row] <= rows.shape[0] - counts[row]
+        every += counts[row]
+    if not there or not own.shape[0] == other.shape[0] == every:
+        raise ValueError("a row isn't there")
+    with nogil:
+        for row in range(count):
+            if row + 16 < count and starts[row + 16] < rows.shape[0]:
+                __builtin_prefetch(&rows[starts[row + 16]])
+            for at in range(starts[row], starts[row] + counts[row]):
+                own[end], other[end] = owners[row], rows[at] & rest
+                there &= other[end] < second.shape[0]
+                __builtin_prefetch(&second[other[end], 0])
+                end += 1
+            # Memory is waited for together, by the pairs of several rows.
+            while there and done < (end - 16 if row + 1 < count else end):
+                if few_bits(&first[own[done], 0], &second[other[done], 0], most):
+                    own[found], other[found] = own[done], other[done]
+                    found += 1
+                done += 1
+    if not there:
+        raise ValueError("a place isn't there")
+    return found
 
 
 def runs(PageCursor at not None, list numbers not None):

@@ -125,14 +125,16 @@ def corpora(draw):
     most=st.sampled_from([1, 10, 1 << 22]),
     memory=st.sampled_from([0, 800_000, 1 << 30]),
     how=st.sampled_from([(0.8, 3), (0.5, 3), (0.95, 7), (None, 0), (None, 3), (None, 9)]),
+    compiled=st.booleans(),
 )
 @settings(max_examples=examples(60), deadline=None)
-def test_what_is_kept_is_what_the_definition_keeps(texts, size, most, memory, how):
+def test_what_is_kept_is_what_the_definition_keeps(texts, size, most, memory, how, compiled):
     """In blocks of any size, halved if they have many pairs; in memory, in files, or both."""
     similarity, k = how
     preparer, search = preparer_of(similarity=similarity, k=k), Search(k, None, similarity)
     documents = documents_of(texts, preparer)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "enabled", compiled and kernels.enabled)
         patch.setattr(selection, "_MOST_PAIRS", most)
         patch.setattr(selection, "_PAIRS", min(most, 5))
         patch.setattr(selection, "_MERGED", min(most, 7))
