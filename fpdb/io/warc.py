@@ -48,6 +48,7 @@ _HOLDS = "holds other records: its length is wrong, or it quotes an archive"
 _KEPT = frozenset({"response", "resource", "conversion"})
 _REPORTED = frozenset({"revisit", "request", "metadata", "warcinfo"})
 _DIGESTS = frozenset({"md5", "sha1", "sha256", "sha512"})
+_LENGTH = re.compile(rb"\nContent-Length:[ \t]*(\d{1,18})[ \t]*\r?\n", re.IGNORECASE)
 # What a body of HTML that has no type begins with.
 _SNIFFED = 1 << 10
 _BEGINNING = re.compile(rb"<html|<!doctype html", re.IGNORECASE)
@@ -120,20 +121,21 @@ def read_captures(
     kept but has more than `largest` bytes is Broken.
     """
     archive = _Archive(file, progress)
-    reported = False
+    reported = doubted = False
     while True:
         start = archive.offset
         try:
             if not archive.skip_blank():
                 return
             start = archive.offset
-            found = _record(archive, largest)
+            found = _record(archive, largest, doubted=doubted)
         except (UnfitError, StreamError, OSError) as error:
             reason, origin = str(error), archive.origin(start)
         else:
             reported = False
             yield found
             continue
+        doubted |= reason == _REACHES
         if not reported:
             yield Broken(origin, reason)
         reported = True
@@ -291,7 +293,8 @@ class _Archive:
         return True
 
 
-def _record(archive: _Archive, largest: int) -> Capture | Broken:
+def _record(archive: _Archive, largest: int, *, doubted: bool) -> Capture | Broken:
+    """Read a record; its length is `doubted` where one before was wrong."""
     origin = archive.origin(archive.offset)
     headers = header_fields(archive.read_head().rstrip())
     kind = headers.get("warc-type", "").lower()
@@ -318,11 +321,14 @@ def _record(archive: _Archive, largest: int) -> Capture | Broken:
     if kind in _KEPT and not kept:
         return Broken(origin, f"holds {length:,} bytes, expected at most {largest:,}")
     capture = Capture(origin, kind, headers, bytes(block))
-    agrees = not (holds_another and kept) or _agrees(capture)
-    if agrees is False and archive.file.seekable():
+    held = _held_records(capture) if holds_another else None
+    if held is False and not doubted:
+        return Broken(origin, _HOLDS)
+    if held is None:
+        return capture
+    if archive.file.seekable():
         raise UnfitError(_REACHES)
-    # A page may quote an archive, and its author must not add records by that.
-    return capture if agrees else Broken(origin, _HOLDS if agrees is None else _REACHES)
+    return Broken(origin, _REACHES)
 
 
 def _require_end(archive: _Archive) -> None:
@@ -336,14 +342,52 @@ def _require_end(archive: _Archive) -> None:
     raise UnfitError(_REACHES)
 
 
-def _agrees(capture: Capture) -> bool | None:
-    """Return whether a block is what its digest says, or None if it has none."""
-    name, _, digest = capture.headers.get("warc-block-digest", "").lower().partition(":")
-    if name not in _DIGESTS:
+def _held_records(capture: Capture) -> bool | None:
+    """Return whether records of the file are in a block, because its length is wrong.
+
+    Return None if none are, and False if nothing shows whether a page quotes them.
+    """
+    block = capture.block
+    first = _first_record(block)
+    if first is None:
         return None
-    found = hashlib.new(name, capture.block, usedforsecurity=False).digest()
-    known = (base64.b32encode(found).decode().rstrip("=").lower(), found.hex())
-    return digest.strip().rstrip("=") in known
+    name, _, digest = capture.headers.get("warc-block-digest", "").partition(":")
+    if name.lower() in _DIGESTS:
+        found = hashlib.new(name.lower(), block, usedforsecurity=False).digest()
+        known = {base64.b32encode(found).decode().rstrip("="), found.hex().upper()}
+        return None if digest.strip().rstrip("=").upper() in known else True
+    if capture.kind != "response":
+        return None if first == 0 else False
+    response = parse_response(block)
+    begins = len(block) - len(response.body)
+    length = response.headers.get("content-length", "")
+    if "transfer-encoding" not in response.headers and length.isascii() and length.isdigit():
+        if begins + int(length[:18]) == len(block):
+            return None
+        between = first - begins - int(length[:18])
+        if 0 <= between <= _MOST_BETWEEN:
+            return True
+    # All of the page is an archive.
+    return None if first == begins else False
+
+
+def _first_record(block: bytes) -> int | None:
+    """Return where the first of records begins that end, one after the other, with the block."""
+    first, after = None, {len(block)}
+    starts = [found.start() + 1 for found in re.finditer(_BEGINNING_OF_RECORD, block)]
+    if block.startswith(_BEGINNING_OF_RECORD[1:]):
+        starts.insert(0, 0)
+    for start in reversed(starts):
+        head = _HEAD_END.search(block, start, start + _LARGEST_HEAD)
+        length = head and _LENGTH.search(block, start, head.end())
+        if head and length:
+            end = head.end() + int(length[1])
+            rest = block[end : end + _MOST_BETWEEN]
+            end += len(rest) - len(rest.lstrip(b"\r\n"))
+            if end in after:
+                after.add(start)
+                first = start
+    return first
 
 
 def _page(capture: Capture, source: str, reading: Reading) -> Page | str:

@@ -207,8 +207,7 @@ def test_lies_in_one_member_are_read_again_from_its_beginning(monkeypatch):
 def test_a_record_may_hold_others(packing):
     # A page may quote an archive, and its author adds no records by that.
     for size in (0, 30_000):
-        block = http(b"".join(SOME) + b" " * size)
-        quoting = record("http://good.example/", block, headers=[digest_of(block)])
+        quoting = record("http://good.example/", http(b"".join(SOME) + b" " * size))
         found = captures(PACKINGS[packing]([quoting, *SOME, quoting]))
         assert uris(found) == ["http://good.example/", *ALL, "http://good.example/"]
         assert not broken(found)
@@ -217,9 +216,9 @@ def test_a_record_may_hold_others(packing):
         assert len(broken(found)) == 2
 
 
-def ending_with(records, first):
+def ending_with(records, first, **options):
     """A record whose length covers some of those that follow it, and ends where the last ends."""
-    block = http(page("bad")) + b"\r\n\r\n" + b"".join(records[:first])
+    block = http(page("bad"), **options) + b"\r\n\r\n" + b"".join(records[:first])
     return block[: -len(b"\r\n\r\n")]
 
 
@@ -231,19 +230,28 @@ def digest_of(block):
 @pytest.mark.parametrize("file", [io.BytesIO, Pipe])
 def test_a_length_that_ends_between_two_others(packing, file):
     own = http(page("bad"))
-    length = len(own) + len(b"".join(SOME[:3]))
-    lying = record("http://bad.example/", own, length=length, headers=[digest_of(own)])
-    found = captures(PACKINGS[packing]([SOME[5], lying, *SOME]), file=file)
-    assert [reason for _, reason in broken(found)] == [warc._REACHES]
-    # A pipe can't go back.
-    assert uris(found) == [ALL[5], *(ALL if file is io.BytesIO else ALL[3:])]
-    # A page with such a text may be written by anybody.
-    whole = ending_with(SOME, 3)
-    assert len(whole) == length
-    entire = record("http://good.example/", whole, headers=[digest_of(whole)])
-    found = captures(PACKINGS[packing]([entire, *SOME]), file=file)
-    assert uris(found) == ["http://good.example/", *ALL]
-    assert not broken(found)
+    lengths = [f"Content-Length: {len(page('bad'))}"]
+    known = http(page("bad"), headers=lengths)
+    for block, headers in ((own, [digest_of(own)]), (known, [])):
+        swallowed = [*SOME[:3]]
+        length = len(block) + 4 + len(b"".join(swallowed)) - 4
+        lying = record("http://bad.example/", block, length=length, headers=headers)
+        found = captures(PACKINGS[packing]([SOME[5], lying, *SOME]), file=file)
+        assert [reason for _, reason in broken(found)] == [
+            "has a length that reaches into the next record"
+        ]
+        # A pipe can't go back.
+        assert uris(found) == [ALL[5], *(ALL if file is io.BytesIO else ALL[3:])]
+        # A page with such a text may be written by anybody.
+        whole = ending_with(SOME, 3)
+        assert len(whole) == len(own) + length - len(block)
+        for sure in ([digest_of(whole)], []):
+            length = len(whole) - whole.index(b"\r\n\r\n") - 4
+            quoting = whole.replace(b"\r\n\r\n", b"\r\nContent-Length: %d\r\n\r\n" % length, 1)
+            entire = record("http://good.example/", whole if sure else quoting, headers=sure)
+            found = captures(PACKINGS[packing]([entire, *SOME]), file=file)
+            assert uris(found) == ["http://good.example/", *ALL]
+            assert not broken(found)
 
 
 @pytest.mark.parametrize("packing", PACKINGS)
@@ -255,6 +263,14 @@ def test_a_page_that_may_quote_an_archive_is_reported_and_adds_no_records(packin
     assert [reason for _, reason in broken(found)] == [
         "holds other records: its length is wrong, or it quotes an archive"
     ] * 2
+
+
+def test_where_a_length_was_wrong_another_one_is_doubted():
+    unsure = record("http://bad.example/", ending_with(SOME, 3))
+    wrong = record("http://bad.example/", length=5000)
+    found = captures(b"".join([wrong, *SOME, unsure, *SOME]))
+    assert uris(found) == [*ALL, *ALL[:3], *ALL]
+    assert [reason for _, reason in broken(found)] == [warc._REACHES] * 2
 
 
 def test_a_file_that_cannot_be_read_to_its_end():
