@@ -5,6 +5,7 @@ by slices as arrays of numpy, without importing them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,41 @@ Places = NDArray[np.int64]
 
 # Values of a column that are Python objects at the same time.
 _SLICE = 1000
+
+
+@dataclass(frozen=True, eq=False)
+class Strings:
+    """Strings of bytes, one after the other, and where each of them ends."""
+
+    data: NDArray[np.uint8]
+    ends: Places
+
+    @classmethod
+    def of(cls, strings: Sequence[bytes]) -> "Strings":
+        """Return strings as a column."""
+        sizes = np.fromiter(map(len, strings), np.int64, len(strings))
+        return cls(np.frombuffer(b"".join(strings), np.uint8), sizes.cumsum())
+
+    @classmethod
+    def empty(cls, count: int) -> "Strings":
+        """Return some empty strings."""
+        return cls(np.empty(0, np.uint8), np.zeros(count, np.int64))
+
+    def listed(self) -> list[bytes]:
+        """Return each string."""
+        data, ends = self.data.tobytes(), self.ends.tolist()
+        return [data[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+    def some(self, places: Places) -> "Strings":
+        """Return strings by their places."""
+        starts = np.where(places > 0, self.ends[places - 1], 0)
+        sizes = self.ends[places] - starts
+        return Strings(self.data[spans(starts, sizes)], sizes.cumsum())
+
+    def only(self, marks: Marks) -> "Strings":
+        """Return the strings that are marked; the others become empty."""
+        sizes = np.diff(self.ends, prepend=0)
+        return Strings(self.data[np.repeat(marks, sizes)], (sizes * marks).cumsum())
 
 
 def joined(blocks: Iterable[Sequence[NDArray[Any]]]) -> list[NDArray[Any]]:

@@ -2,20 +2,21 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime
-from itertools import repeat
+from itertools import chain, islice
 from typing import Any, Self
 
 import numpy as np
 import xxhash
-from numpy.typing import NDArray
 
-from fpdb.arrays import Places, among, unique
+from fpdb.arrays import Places, Strings, among, unique
 from fpdb.database import Database
-from fpdb.dedupe.prepare import RecordBlock, RecordColumns, unpack_key
+from fpdb.dedupe.prepare import NUMBER, RecordBlock, RecordColumns, unpack_key
 from fpdb.dedupe.run import BAD, KEPT, REMOVED, SHORT, Codes, Deduplication, Removed
 from fpdb.documents.lookup import Search
+from fpdb.documents.new_documents import NewDocuments
 from fpdb.documents.prepare import GATHERED
 from fpdb.documents.similarity import jaccard
 from fpdb.errors import InputError
@@ -26,15 +27,19 @@ from fpdb.joins.contained import ContainedRecords
 from fpdb.joins.selection import Chosen, Selection
 from fpdb.models import Key, now
 from fpdb.storage.format import Stored, StoredRun
-from fpdb.storage.origin import origin_of, pack_origin
-from fpdb.tables.bits import distances, to_ints
+from fpdb.storage.new_records import StoredColumns
+from fpdb.storage.origin import origin_of, pack_origin, pack_origins
+from fpdb.tables.bits import distances
+from fpdb.threads import made_ahead
 
 # Characters of the texts that are decided together: records in memory wait until they are.
 _CHARACTERS = 1 << 26
 # Records that are looked up in a database together, since a part of them reads most of its pages.
 LOOKED_UP = 1 << 18
-# Records that are packed for a database at once.
+# Records that are packed for a database at once, and how many times as many before their
+# transaction.
 STORED = 1 << 14
+_PACKED = 1 << 6
 
 
 class Decider:
@@ -74,11 +79,14 @@ class Decider:
         self.sizes: Counter[int] = Counter()  # of the inputs, in records
         self._same_sketch: list[int] = []  # as a document of the database
         self._content = 0
+        self._ending = ExitStack()
+        self._packed: Iterator[NewDocuments] = iter(())
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._ending.close()
         if self.lines:
             self.lines.close()
 
@@ -165,7 +173,7 @@ class Decider:
             good = ~self._is_bad.values[start:]
             found, crowded = self._database.nearest_prepared(texts.side, similarity)
             [asked] = ((texts.short | crowded) & good).nonzero()
-            documents, entries = self._stored(start + asked, named=False), list[bytes]()
+            documents, entries = self._questions(start + asked), list[bytes]()
             answers = self._database.query_prepared(documents, similarity=similarity, limit=1)
             for place, matches in zip(asked.tolist(), answers, strict=True):
                 self._run.counts.incomplete += not matches.complete
@@ -261,9 +269,21 @@ class Decider:
     # With a database
 
     def require_next(self) -> None:
-        """Raise InputError if the database has these records already, or awaits another run."""
-        if self._database is not None:
-            require_next(self._database, self._stored_run())
+        """Raise InputError if the database has these records already, or awaits another run.
+
+        Else a thread begins to pack the kept ones, while the outputs are written.
+        """
+        if self._database is None:
+            return
+        require_next(self._database, self._stored_run())
+        kept = self._selection.kept
+        kept = kept[~self._is_bad.values[kept]]
+        parts = (kept[start : start + STORED] for start in range(0, len(kept), STORED))
+        self._packed = map(self._new, parts)
+        if self._run.jobs != 1:
+            ahead = self._ending.enter_context(closing(made_ahead(self._packed, _PACKED)))
+            first = list(islice(ahead, 1))  # which begins
+            self._packed = chain(first, ahead)
 
     def begin(self) -> None:
         """Store in the database that the outputs are about to come to their places."""
@@ -274,10 +294,7 @@ class Decider:
         """Count the copies, and add the kept records to the database, in one step."""
         self._run.counts.copies = self._copies()
         if self._database is not None:
-            kept = self._selection.kept
-            kept = kept[~self._is_bad.values[kept]]
-            parts = (kept[start : start + STORED] for start in range(0, len(kept), STORED))
-            self._database.runs.finish(self._stored_run(), map(self._stored, parts))
+            self._database.runs.finish(self._stored_run(), self._packed)
 
     def _copies(self) -> int:
         """Count the removed records that have the text of another one."""
@@ -296,54 +313,47 @@ class Decider:
         content = xxhash.xxh3_128_digest(known.encode())
         return StoredRun(content, self._run.options(), now(), finished=False)
 
-    def _stored(self, numbers: Places, *, named: bool = True) -> list[Stored]:
-        """Return records as a database stores them, or as questions without names."""
-        texts, present = self._texts.all[numbers], now()
-        side, short = texts.side, texts.short.tolist()
-        keys: Iterable[str] = repeat("")
-        origins: Iterable[bytes] = repeat(b"")
-        passages: Iterable[bytes] = repeat(b"")
-        if named:
-            places = self._places(numbers)
-            found = map(unpack_key, self._keys.some(numbers))
-            read = [place if key is None else key for place, key in zip(places, found, strict=True)]
-            # For the database, the key is a text.
-            keys = map(str, read)
-            wholes = (key if isinstance(key, int) else None for key in read)
-            origins = map(pack_origin, places, wholes)
-            if self._preparer.catalog.passaged:
-                passages = self._passages.some(numbers)
-        rows = zip(
-            to_ints(side.fingerprints),
-            _rows_of(side.digests),
-            _rows_of(side.sketches),
-            self._characters.values[numbers].tolist(),
-            keys,
-            origins,
-            passages,
-            short,
-            strict=False,
+    def _questions(self, numbers: Places) -> list[Stored]:
+        """Return records as documents that are looked up."""
+        return self._columns(numbers, [b""] * len(numbers), [b""] * len(numbers)).listed()
+
+    def _new(self, numbers: Places) -> NewDocuments:
+        """Return records as the database adds them."""
+        places = [place.encode() for place in self._places(numbers)]
+        packed = self._keys.some(numbers)
+        # For the database, the key is a text.
+        keys = [key[1:] or place for key, place in zip(packed, places, strict=True)]
+        metas = pack_origins(places)
+        number = NUMBER.encode()
+        for at, key in enumerate(packed):
+            if key[:1] == number:
+                metas[at] = pack_origin(places[at].decode(), unpack_key(key))
+        columns = self._columns(numbers, keys, metas, passaged=self._preparer.catalog.passaged)
+        return NewDocuments.of(columns, self._preparer.index)
+
+    def _columns(
+        self,
+        numbers: Places,
+        keys: Sequence[bytes],
+        metas: Sequence[bytes],
+        *,
+        passaged: bool = False,
+    ) -> StoredColumns:
+        texts = self._texts.all[numbers]
+        passages = Strings.empty(len(numbers))
+        if passaged:
+            passages = self._passages.column.some(numbers).only(~texts.short)
+        return StoredColumns(
+            keys=Strings.of(keys),
+            fingerprints=texts.side.fingerprints,
+            short=texts.short,
+            digests=texts.side.digests,
+            sketches=texts.side.sketches,
+            characters=self._characters.values[numbers],
+            metas=Strings.of(metas),
+            passages=passages,
+            added=now(),
         )
-        return [
-            Stored(
-                id=0,
-                key=key,
-                fingerprint=None if is_short else number,
-                added=present,
-                digest=digest if is_short or any(digest) else b"",
-                meta=origin,
-                characters=characters,
-                sketch=sketch if any(sketch) else b"",
-                passages=b"" if is_short else packed,
-            )
-            for number, digest, sketch, characters, key, origin, packed, is_short in rows
-        ]
-
-
-def _rows_of(array: NDArray[Any]) -> list[bytes]:
-    """Return the bytes of each row."""
-    data, size = array.tobytes(), array.itemsize * array.shape[1]
-    return [data[start : start + size] for start in range(0, len(data), size)]
 
 
 def require_next(database: Database, own: StoredRun | None = None) -> None:

@@ -24,7 +24,7 @@ from fpdb.models import SKETCH_BYTES, Document, Key
 from fpdb.tables.bits import to_array
 
 # How the key of a record is packed: it had none, a text, or a whole number.
-_TEXT, _NUMBER = "t", "n"
+_TEXT, NUMBER = "t", "n"
 # A key that is shorter is valid wherever it was read.
 _USUAL_KEY = 100
 
@@ -167,13 +167,13 @@ def unpack_key(data: bytes) -> Key | None:
     text = data.decode()
     if not text:
         return None
-    return int(text[1:]) if text[0] == _NUMBER else text[1:]
+    return int(text[1:]) if text[0] == NUMBER else text[1:]
 
 
 def _packed(key: Key | None) -> bytes:
     if key is None:
         return b""
-    return f"{_NUMBER if isinstance(key, int) else _TEXT}{key}".encode()
+    return f"{NUMBER if isinstance(key, int) else _TEXT}{key}".encode()
 
 
 def _content(texts: TextColumns, keys: Sequence[bytes], good: Marks) -> int:

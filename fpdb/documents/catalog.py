@@ -15,7 +15,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.arrays import Column, Marks, Rows
+from fpdb.arrays import Column, Marks, Rows, Strings
 from fpdb.documents.similarity import Side
 from fpdb.errors import DamagedError, InputError
 from fpdb.models import DIGEST_BYTES, LATEST, Key
@@ -33,12 +33,13 @@ from fpdb.storage.format import (
     require_all_intact,
     unpack_record,
 )
-from fpdb.storage.text_pages import LONGEST_TEXT, TextEntry, find_text
+from fpdb.storage.new_records import bare_columns, entries_of
+from fpdb.storage.text_pages import LONGEST_TEXT, TextEntry
 from fpdb.tables import Index
-from fpdb.tables.bands import Sketches
-from fpdb.tables.bits import Fingerprints, to_ints
+from fpdb.tables.bands import NumberedTexts
+from fpdb.tables.bits import Fingerprints
 from fpdb.tables.index import HIGH_BITS
-from fpdb.tables.sorted_pages import NumberPages, SortedPages, TextPages, out_of_order, seek
+from fpdb.tables.sorted_pages import NumberPages, SortedPages, TextPages, out_of_order
 
 KEYS = "keys"
 key_pages = TextPages(KEYS)
@@ -59,13 +60,17 @@ _ROWS = 1 << 20
 
 
 def key_bytes(key: str) -> bytes:
-    """Return the bytes under which a key is found; a long one is cut, and a digest is appended."""
+    """Return the bytes under which a key is found."""
     try:
-        data = key.encode()
+        return shortened(key.encode())
     except UnicodeEncodeError:
         raise InputError(
             f"the key {key!r} holds half a surrogate pair", hint="keys are valid Unicode"
         ) from None
+
+
+def shortened(data: bytes) -> bytes:
+    """Return the bytes under which a key is found; a long one is cut, and a digest is appended."""
     if len(data) < LONGEST_TEXT:
         return data
     if len(data) > LARGEST_KEY:
@@ -79,11 +84,14 @@ def key_bytes(key: str) -> bytes:
 
 def find_key(txn: ReadTransaction, text: bytes) -> int | None:
     """Return the id that the bytes of a key lead to."""
-    cursor = txn.kept_cursor(KEYS)
-    if not seek(cursor, text):
-        return None
-    key, page = cursor.item()
-    return find_text(page, key_pages.seed_at(key), text)
+    return key_pages.find(txn, [text])[0]
+
+
+def numbers_of(txn: ReadTransaction, texts: Iterable[bytes]) -> dict[bytes, int]:
+    """Return the ids that the bytes of keys lead to, of those that are there."""
+    wanted = sorted(texts)
+    ids = zip(wanted, key_pages.find(txn, wanted), strict=True)
+    return {text: number for text, number in ids if number is not None}
 
 
 class Catalog(ABC):
@@ -187,11 +195,11 @@ class Catalog(ABC):
         records = self.records(txn)
         return iter(lambda: list(islice(records, SLICE)), [])
 
-    def _sketches(self, txn: ReadTransaction) -> Iterator[Sketches]:
+    def _sketches(self, txn: ReadTransaction) -> Iterator[NumberedTexts]:
         """Yield what the bands need of all records, which this transaction has written."""
         for ids, marks, _ in self._blocks(txn, "read the sketches"):
             digests = np.ascontiguousarray(marks[:, :DIGEST_BYTES]).view(np.uint64)
-            yield Sketches(ids, marks[:, DIGEST_BYTES:], digests)
+            yield NumberedTexts(ids, marks[:, DIGEST_BYTES:], digests, Strings.empty(len(ids)))
 
     def fingerprints(self, txn: ReadTransaction) -> Iterator[tuple[Fingerprints, Column]]:
         """Yield the fingerprints of all records with their ids, in blocks."""
@@ -271,27 +279,38 @@ class Catalog(ABC):
             raise DamagedError(f"the document {number} isn't there")
         return stored
 
-    def put_records(self, txn: WriteTransaction, documents: Iterable[Stored]) -> None:
+    def put_records(self, txn: WriteTransaction, documents: Sequence[Stored]) -> None:
         """Write records under their ids, and short texts under their digests as well."""
-        with txn.cursor("documents") as cursor:
-            last = int.from_bytes(cursor.key()) if cursor.last() else -1
-        # Appended records leave less room on the pages: a sixteenth of all that they take.
-        fresh: list[tuple[bytes, bytes]] = []
-        others: list[tuple[bytes, bytes]] = []
-        short: list[tuple[bytes, bytes]] = []
-        for stored in documents:
-            number = stored.id.to_bytes(8, "big")
-            entry = number, pack_record(stored, self._bits)
-            if stored.id > last:
-                fresh.append(entry)
-                last = stored.id
-            else:
-                others.append(entry)
-            if stored.fingerprint is None:
-                short.append((stored.digest + number, b""))
-        txn.put_many("documents", fresh, append=True)
-        txn.put_many("documents", others)
-        txn.put_many("short", short)
+        ids = [stored.id.to_bytes(8, "big") for stored in documents]
+        records = [
+            (own, pack_record(each, self._bits)) for own, each in zip(ids, documents, strict=True)
+        ]
+        short = (
+            each.digest + own
+            for own, each in zip(ids, documents, strict=True)
+            if each.fingerprint is None
+        )
+        put_entries(txn, records, short)
+
+
+def put_entries(
+    txn: WriteTransaction, records: Sequence[tuple[bytes, bytes]], short: Iterable[bytes]
+) -> None:
+    """Write records with their keys, and the keys of those that are of short texts."""
+    with txn.cursor("documents") as cursor:
+        last = bytes(cursor.key()) if cursor.last() else b""
+    # Appended records leave less room on the pages: a sixteenth of all that they take.
+    fresh: list[tuple[bytes, bytes]] = []
+    others: list[tuple[bytes, bytes]] = []
+    for entry in records:
+        if entry[0] > last:
+            fresh.append(entry)
+            last = entry[0]
+        else:
+            others.append(entry)
+    txn.put_many("documents", fresh, append=True)
+    txn.put_many("documents", others)
+    txn.put_many("short", [(key, b"") for key in short])
 
 
 class TextCatalog(Catalog):
@@ -312,8 +331,10 @@ class TextCatalog(Catalog):
 
     def find_many(self, txn: ReadTransaction, keys: Sequence[Key]) -> dict[Key, Stored | None]:
         found: dict[Key, Stored | None] = {}
-        for key in keys:
-            number = find_key(txn, key_bytes(str(key)))
+        texts = [key_bytes(str(key)) for key in keys]
+        ids = numbers_of(txn, texts)
+        for key, text in zip(keys, texts, strict=True):
+            number = ids.get(text)
             if number is None:
                 found[key] = None
                 continue
@@ -333,17 +354,18 @@ class TextCatalog(Catalog):
         key_pages.splice(txn, new, gone)
 
     def holds(self, txn: ReadTransaction, keys: Keys) -> Marks:
-        there = (find_key(txn, key_bytes(key)) is not None for key in keys.tolist())
-        return np.fromiter(there, np.bool_, len(keys))
+        texts = list(map(key_bytes, keys.tolist()))
+        ids = numbers_of(txn, texts)
+        return np.fromiter((text in ids for text in texts), np.bool_, len(texts))
 
     def fill(
         self, txn: WriteTransaction, keys: Keys, ids: Column, fingerprints: Fingerprints, added: int
     ) -> None:
-        for start in range(0, len(ids), SLICE):
-            some = slice(start, start + SLICE)
-            numbers = to_ints(fingerprints[some])
-            rows = zip(ids[some].tolist(), keys[some].tolist(), numbers, strict=True)
-            self.put_records(txn, (Stored(*row, added) for row in rows))
+        for start in range(0, len(ids), _BLOCK):
+            some = slice(start, start + _BLOCK)
+            names = [key.encode() for key in keys[some].tolist()]
+            records = bare_columns(names, fingerprints[some], added).pack(self._bits)
+            put_entries(txn, entries_of(records, ids[some]), ())
         named = sorted(zip(map(key_bytes, keys.tolist()), ids.tolist(), strict=True))
         key_pages.insert(txn, [named])
 

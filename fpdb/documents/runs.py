@@ -1,14 +1,15 @@
 """Runs that add what they keep of a delivery to a database, in one step at their end."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from fpdb.documents import layout
 from fpdb.documents.catalog import Catalog
+from fpdb.documents.new_documents import NewDocuments
 from fpdb.documents.writer import Writer, without_collector
 from fpdb.storage import Environment
-from fpdb.storage.format import Stored, StoredRun
+from fpdb.storage.format import StoredRun
 from fpdb.storage.lock import sole_run
 from fpdb.tables import Index
 
@@ -36,8 +37,8 @@ class Runs:
         with self.environment.write(self.timeout) as txn:
             layout.write_files(txn, [run])
 
-    def finish(self, run: StoredRun, parts: Iterable[Sequence[Stored]]) -> int:
-        """Add prepared documents and store that their run is finished, in one transaction.
+    def finish(self, run: StoredRun, parts: Iterable[NewDocuments]) -> int:
+        """Add new documents and store that their run is finished, in one transaction.
 
         Nothing is replaced: a document whose key is taken gets another one. Return how many there
         are. A run that adds nothing is forgotten: it could as well be run again.

@@ -11,7 +11,7 @@ from fpdb.arrays import Column, Places
 from fpdb.fingerprint.sketches import jaccard_of_rows
 from fpdb.models import DIGEST_BYTES, Key
 from fpdb.storage.format import Stored
-from fpdb.tables.bands import Sketches
+from fpdb.tables.bands import NumberedTexts
 from fpdb.tables.bits import Fingerprints, to_array
 
 Shares = NDArray[np.float64]
@@ -37,10 +37,10 @@ class Known:
     @classmethod
     def of(cls, documents: Sequence[Stored], bits: int) -> "Known":
         """Return what is known of documents."""
-        ids, sketches, digests = Sketches.of(documents)
+        texts = NumberedTexts.of(documents)
         keys, metas = [each.key for each in documents], [each.meta for each in documents]
         numbers = to_array((document.fingerprint or 0 for document in documents), bits)
-        return cls(ids, keys, metas, Side(numbers, digests, sketches))
+        return cls(texts.ids, keys, metas, Side(numbers, texts.digests, texts.sketches))
 
 
 def jaccard(first: Side, own: Places, second: Side, other: Places) -> Shares:

@@ -7,14 +7,25 @@ from itertools import count, islice
 
 import numpy as np
 
-from fpdb.arrays import Column, Rows
+from fpdb.arrays import Column
 from fpdb.documents.batch_lookup import BatchLookup
-from fpdb.documents.catalog import Catalog, Keys, View, find_key, key_bytes, key_pages
+from fpdb.documents.catalog import (
+    Catalog,
+    Keys,
+    View,
+    find_key,
+    key_bytes,
+    key_pages,
+    numbers_of,
+    put_entries,
+)
 from fpdb.documents.lookup import Search, answer, to_matches
+from fpdb.documents.new_documents import NewDocuments, NewRows
 from fpdb.documents.prepare import BATCH
 from fpdb.models import Added, Key, Matches
 from fpdb.storage import WriteTransaction
 from fpdb.storage.format import Stored
+from fpdb.storage.new_records import entries_of
 from fpdb.storage.origin import renamed
 from fpdb.tables import Index
 from fpdb.tables.bands import NumberTable
@@ -97,55 +108,59 @@ class Writer:
         self._next_id += len(keys)
         return np.arange(first, self._next_id, dtype=np.uint64)
 
-    def add_new(self, parts: Iterable[Sequence[Stored]]) -> int:
+    def add_new(self, parts: Iterable[NewDocuments]) -> int:
         """Add documents with text keys, some at a time; one whose key is taken gets another.
 
         Their keys and rows are spread over all pages of the tables, so those of very many are
         written together.
         """
         before, numbers = self._next_id, count(self._next_id)
-        named: dict[bytes, int] = {}
-        added: list[tuple[Fingerprints, Column]] = []
-        rows: list[list[Rows]] = [[] for _ in self._index.of_texts]
+        keys: list[bytes] = []  # of the last ids
+        added: list[NewRows] = []
         for part in parts:
-            documents: list[Stored] = []
-            for document in part:
-                free, data = document, key_bytes(str(document.key))
+            first, size = self._next_id, len(part.keys)
+            self._next_id += size
+            ids = np.arange(first, self._next_id, dtype=np.uint64)
+            short = (digest + (first + at).to_bytes(8, "big") for at, digest in part.short)
+            put_entries(self._txn, entries_of(part.records, ids), short)
+            keys += part.keys
+            added.append(part.rows.numbered(first))
+            self._count(size, len(part.short), part.sketches)
+            if len(keys) >= ADDED_TOGETHER:
+                self._add_rows(keys, added, numbers)
+        self._add_rows(keys, added, numbers)
+        return self._next_id - before
+
+    def _add_rows(self, keys: list[bytes], added: list[NewRows], numbers: Iterator[int]) -> None:
+        """Write the keys and the rows of new documents, and forget them."""
+        if not keys:
+            return
+        key_pages.splice(self._txn, self._named(keys, numbers), [])
+        keys.clear()
+        prints, ids, of_texts = zip(*added, strict=True)
+        added.clear()
+        new = np.concatenate(prints), np.concatenate(ids)
+        self._index.update(self._txn, new, self._rows([], {}))
+        for table, rows in zip(self._index.of_texts, zip(*of_texts, strict=True), strict=True):
+            table.insert(self._txn, rows)
+
+    def _named(self, keys: Sequence[bytes], numbers: Iterator[int]) -> list[tuple[bytes, int]]:
+        """Return the keys of the last documents with their ids, sorted.
+
+        A document whose key is taken gets another one, with the next number that makes it free.
+        """
+        taken = numbers_of(self._txn, keys)
+        named: dict[bytes, int] = {}
+        for own, key in enumerate(keys, self._next_id - len(keys)):
+            data = key
+            if data in taken or data in named:
+                document = free = self._catalog.named(self._txn, own)
                 while data in named or find_key(self._txn, data) is not None:
                     free = renamed(document, next(numbers))
                     data = key_bytes(str(free.key))
-                named[data] = self._next_id
-                documents.append(Stored(self._next_id, *free[1:]))
-                self._next_id += 1
-            self._catalog.put_records(self._txn, documents)
-            tabled = [each for each in documents if each.fingerprint is not None]
-            added.append(self._rows(tabled, {}))
-            for table, own in zip(self._index.of_texts, rows, strict=True):
-                own.append(table.made(tabled))
-            sketches = sum(bool(each.sketch) for each in documents)
-            self._count(len(documents), len(documents) - len(tabled), sketches)
-            if len(named) >= ADDED_TOGETHER:
-                self._add_rows(named, added, rows)
-        self._add_rows(named, added, rows)
-        return self._next_id - before
-
-    def _add_rows(
-        self,
-        named: dict[bytes, int],
-        added: list[tuple[Fingerprints, Column]],
-        rows: list[list[Rows]],
-    ) -> None:
-        """Write the keys and the rows of new documents, and forget them."""
-        if not named:
-            return
-        key_pages.splice(self._txn, sorted(named.items()), [])
-        prints, ids = (np.concatenate(column) for column in zip(*added, strict=True))
-        self._index.update(self._txn, (prints, ids), self._rows([], {}))
-        for table, own in zip(self._index.of_texts, rows, strict=True):
-            table.insert(self._txn, own)
-            own.clear()
-        named.clear()
-        added.clear()
+                self._catalog.put_records(self._txn, [free])
+            named[data] = own
+        return sorted(named.items())
 
     def add(self, documents: Sequence[Stored], duplicates: Search | None = None) -> list[Added]:
         """Add documents, or replace those with their keys.

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.arrays import Marks, Places
+from fpdb.arrays import Marks, Places, Strings
 from fpdb.documents.similarity import Known, Side
 from fpdb.fingerprint.sketches import has_sketch
 from fpdb.models import DIGEST_BYTES, SKETCH_BYTES
@@ -161,10 +161,12 @@ class GrowingStrings:
 
     def some(self, numbers: Places) -> list[bytes]:
         """Return strings by their numbers."""
-        ends = self._ends.values
-        bounds = np.where(numbers > 0, ends[numbers - 1], 0).tolist(), ends[numbers].tolist()
-        data = self._data.values
-        return [data[start:end].tobytes() for start, end in zip(*bounds, strict=True)]
+        return self.column.some(numbers).listed()
+
+    @property
+    def column(self) -> Strings:
+        """All strings."""
+        return Strings(self._data.values, self._ends.values)
 
     @property
     def sizes(self) -> Places:

@@ -40,6 +40,7 @@ if os.environ.get("FPDB_KERNELS", "1") != "0" and _usable():
     try:
         from fpdb.kernels import chinese as chinese
         from fpdb.kernels import number_pages as number_pages
+        from fpdb.kernels import records as records
         from fpdb.kernels import text as text
         from fpdb.kernels import text_pages as text_pages
 

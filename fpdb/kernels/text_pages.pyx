@@ -193,19 +193,33 @@ def unpacked(value, uint64_t digest):
     return entries if finished(&reader) else None
 
 
-def found(value, uint64_t digest, bytes text):
-    """Return the id that a text leads to, -1 if it isn't there, None for the definition."""
+def found(value, uint64_t digest, list texts not None, Py_ssize_t first):
+    """Return the ids that sorted texts lead to, from one on, None for one that isn't there.
+
+    It ends before those after the last text of the page, but the first is always among them. None
+    alone is for the definition.
+    """
     cdef Reader reader
-    cdef const uint8_t *wanted = <const uint8_t *>PyBytes_AsString(text)
-    cdef Py_ssize_t length = PyBytes_Size(text)
+    cdef Py_ssize_t place = first, count = len(texts)
+    cdef list ids = []
     cdef int order
+    if not 0 <= first < count:
+        raise ValueError("there are fewer texts")
     if not opened(&reader, value, digest):
         return None
-    while advanced(&reader):
-        order = compared(reader.text, reader.length, wanted, length)
-        if order >= 0:
-            return -1 if order else reader.number
-    return -1 if finished(&reader) else None
+    while place < count and advanced(&reader):
+        while place < count:
+            order = compared(
+                reader.text, reader.length, <const uint8_t *>PyBytes_AsString(texts[place]),
+                PyBytes_Size(texts[place]),
+            )
+            if order < 0:
+                break
+            ids.append(None if order else reader.number)
+            place += 1
+    if place < count and not finished(&reader):
+        return None
+    return ids or [None]
 
 
 def inserted(value, uint64_t digest, entries, Py_ssize_t first, Py_ssize_t after):

@@ -135,7 +135,7 @@ def seed_of(name: str, key: bytes | memoryview = b"") -> int:
 
 _HEADER_SEED = seed_of("header", b"header")
 _COUNTERS_SEED = seed_of("counters", b"counters")
-_RECORD_SEED = seed_of("documents")  # without the id
+RECORD_SEED = seed_of("documents")  # without the id
 READ_VERSION = 2  # the version that this code can read; an older fpdb must export its own
 WRITE_VERSION = 2  # the highest version that this code can write
 MINHASH = "minhash"  # records hold sketches
@@ -537,7 +537,7 @@ def intact_heads(cursor: Any, ids: Column, page: int, bits: int) -> bytearray | 
     if not kernels.enabled or page > mmap.PAGESIZE:
         return None
     digest, end = xxhash.xxh3_64_intdigest, _head_bytes(bits)
-    return kernels.number_pages.record_heads(cursor, ids, digest, _RECORD_SEED, page, end)
+    return kernels.number_pages.record_heads(cursor, ids, digest, RECORD_SEED, page, end)
 
 
 def _head_bytes(bits: int) -> int:
@@ -572,4 +572,4 @@ def marks_in(ids: Column, values: list[memoryview] | bytearray, bits: int) -> Ma
 
 
 def _record_checksum(body: memoryview | bytes, number: int) -> bytes:
-    return xxhash.xxh3_64_digest(body, _RECORD_SEED ^ number)[-_RECORD_CHECKSUM_BYTES:]
+    return xxhash.xxh3_64_digest(body, RECORD_SEED ^ number)[-_RECORD_CHECKSUM_BYTES:]

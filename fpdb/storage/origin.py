@@ -4,6 +4,7 @@ Of the latter the names are bytes, which no value of a caller holds; so the fiel
 mean anything to fpdb.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgpack
@@ -23,6 +24,13 @@ def pack_origin(source: str, key: Key | None = None) -> bytes:
     """Pack where a record was read, as metadata."""
     packed: bytes = msgpack.packb({b"source": source} | ({} if key is None else {b"key": key}))
     return packed
+
+
+def pack_origins(sources: Sequence[bytes]) -> list[bytes]:
+    """Pack where records were read whose keys are their own."""
+    sizes = set(map(len, sources))
+    heads = {size: pack_origin("x" * size).removesuffix(b"x" * size) for size in sizes}
+    return [heads[len(source)] + source for source in sources]
 
 
 def unpack_meta(meta: bytes) -> object:

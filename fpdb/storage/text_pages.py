@@ -3,6 +3,7 @@
 Part of the file format: docs/reference/format.md has the layout, and none of it may change.
 """
 
+from bisect import bisect_right
 from collections.abc import Sequence
 
 import xxhash
@@ -89,13 +90,21 @@ def _read_entries(data: bytes) -> tuple[list[TextEntry], int]:
     return entries, at
 
 
-def find_text(value: memoryview, seed: int, text: bytes) -> int | None:
-    """Return the id that a text leads to, if it is on a page."""
+def find_texts(
+    value: memoryview, seed: int, texts: list[bytes], first: int = 0
+) -> list[int | None]:
+    """Return the ids that sorted texts lead to, from one on, None for one that isn't on the page.
+
+    It ends before those after the last text of the page, but the first is always among them.
+    """
     if kernels.enabled:
-        found = kernels.text_pages.found(value, xxhash.xxh3_64_intdigest(value[4:], seed), text)
+        digest = xxhash.xxh3_64_intdigest(value[4:], seed)
+        found = kernels.text_pages.found(value, digest, texts, first)
         if found is not None:
-            return found if found >= 0 else None
-    return dict(unpack_texts(value, seed)).get(text)
+            return found
+    known = dict(unpack_texts(value, seed))
+    after = bisect_right(texts, max(known), first) if known else first
+    return [known.get(text) for text in texts[first : max(after, first + 1)]]
 
 
 def _checksum(value: memoryview | bytes, seed: int) -> int:

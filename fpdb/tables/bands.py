@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.arrays import Column, Marks, Rows, joined
+from fpdb.arrays import Column, Marks, Rows, Strings, joined
 from fpdb.errors import PlanError
 from fpdb.fingerprint.sketches import BINS, BITS
 from fpdb.models import DIGEST_BYTES, SKETCH_BYTES
@@ -40,22 +40,27 @@ MOST_BINS = 14
 _RECALL = 0.95
 
 
-class Sketches(NamedTuple):
-    """Documents as the bands need them: ids, sketches, and digests; what is missing is zeros."""
+class NumberedTexts(NamedTuple):
+    """Texts as their tables need them: ids of documents, sketches, digests and passages.
+
+    What is missing is zeros or empty.
+    """
 
     ids: Column
     sketches: NDArray[np.uint8]
     digests: Column
+    passages: Strings
 
     @classmethod
-    def of(cls, documents: Sequence[Stored]) -> "Sketches":
-        """Return what the bands need of documents."""
+    def of(cls, documents: Sequence[Stored]) -> "NumberedTexts":
+        """Return what the tables need of documents."""
         sketches = b"".join([document.sketch.ljust(SKETCH_BYTES, b"\0") for document in documents])
         digests = b"".join([document.digest.ljust(DIGEST_BYTES, b"\0") for document in documents])
         return cls(
             np.array([document.id for document in documents], np.uint64),
             np.frombuffer(sketches, np.uint8).reshape(-1, SKETCH_BYTES),
             np.frombuffer(digests, np.uint64).reshape(-1, DIGEST_BYTES // 8),
+            Strings.of([document.passages for document in documents]),
         )
 
 
@@ -139,12 +144,13 @@ class NumberTable(ABC):
         """Return the numbers of a document; a short text has none."""
 
     @abstractmethod
-    def made(self, documents: Sequence[Stored]) -> Rows:
-        """Return the rows of documents in any order."""
+    def made(self, texts: NumberedTexts) -> Rows:
+        """Return the rows of texts, none of which is short, in any order."""
 
     def rows(self, documents: Sequence[Stored]) -> Rows:
         """Return the rows of documents, sorted."""
-        return sorted_rows(self.made(documents))
+        texts = [document for document in documents if document.fingerprint is not None]
+        return sorted_rows(self.made(NumberedTexts.of(texts)))
 
     def insert(self, txn: WriteTransaction, parts: Sequence[Rows]) -> None:
         """Insert rows of new documents, which are in any order."""
@@ -183,11 +189,10 @@ class BandTable(NumberTable):
             return [base | bins >> shift & mask for shift, base in self._bases]
         return [self._last | int.from_bytes(digest[:8], "little") & mask] if any(digest) else []
 
-    def made(self, documents: Sequence[Stored]) -> Rows:
-        """Return the rows of documents in any order."""
-        block = Sketches.of([each for each in documents if each.fingerprint is not None])
-        numbers, marks = self.shape.columns(block.sketches, block.digests)
-        return [numbers[marks], block.ids[marks.nonzero()[0]]]
+    def made(self, texts: NumberedTexts) -> Rows:
+        """Return the rows of texts in any order."""
+        numbers, marks = self.shape.columns(texts.sketches, texts.digests)
+        return [numbers[marks], texts.ids[marks.nonzero()[0]]]
 
     def of(self, document: Stored) -> list[int]:
         """Return the numbers of a document; a short text has none."""
@@ -220,7 +225,7 @@ class BandTable(NumberTable):
     def load(
         self,
         txn: WriteTransaction,
-        source: Callable[[], Iterable[Sketches]],
+        source: Callable[[], Iterable[NumberedTexts]],
         count: int,
         memory: int,
     ) -> None:
@@ -235,12 +240,12 @@ class BandTable(NumberTable):
         self.pages.fill(txn, chain.from_iterable(made))
 
     def _part(
-        self, source: Callable[[], Iterable[Sketches]], low: int, high: int
+        self, source: Callable[[], Iterable[NumberedTexts]], low: int, high: int
     ) -> Iterator[Rows]:
         """Yield the sorted rows from a number to another one, band by band."""
         bands = range(low >> self._bits, (high >> self._bits) + 1)
         found: dict[int, list[Rows]] = {band: [] for band in bands}
-        for ids, sketches, digests in source():
+        for ids, sketches, digests, _ in source():
             numbers, marks = self.shape.columns(sketches, digests)
             for band, parts in found.items():
                 chosen, own = marks[:, band], numbers[:, band]

@@ -14,7 +14,7 @@ from fpdb.fingerprint.sketches import unpack_passages
 from fpdb.models import PASSAGE_BYTES
 from fpdb.storage import WriteTransaction
 from fpdb.storage.format import Stored
-from fpdb.tables.bands import NumberTable, sorted_rows
+from fpdb.tables.bands import NumberedTexts, NumberTable, sorted_rows
 
 # Of a number that more documents have, none is taken: it is of boilerplate.
 MOST_OF_A_PASSAGE = 1000
@@ -40,14 +40,12 @@ class PassageTable(NumberTable):
         found: list[int] = row_numbers(unpack_passages(document.passages)).tolist()
         return found
 
-    def made(self, documents: Sequence[Stored]) -> Rows:
-        """Return the rows of documents in any order."""
-        packed = [document.passages for document in documents]
-        sizes = np.array([len(each) // PASSAGE_BYTES for each in packed], np.int64)
-        ids = np.array([document.id for document in documents], np.uint64)
-        numbers = row_numbers(unpack_passages(b"".join(packed)))
+    def made(self, texts: NumberedTexts) -> Rows:
+        """Return the rows of texts in any order."""
+        sizes = np.diff(texts.passages.ends, prepend=0) // PASSAGE_BYTES
+        numbers = row_numbers(unpack_passages(texts.passages.data.tobytes()))
         # Two numbers of a text may have the same upper bits.
-        rows, _ = ranked([np.repeat(ids, sizes), numbers])
+        rows, _ = ranked([np.repeat(texts.ids, sizes), numbers])
         return rows[::-1]
 
     def load(
@@ -72,7 +70,7 @@ class PassageTable(NumberTable):
     ) -> Rows:
         found = [self.pages.empty()]
         for block in source():
-            numbers, ids = self.made(block)
+            numbers, ids = self.made(NumberedTexts.of(block))
             chosen = (numbers >= np.uint64(low)) & (numbers <= np.uint64(high))
             found.append([numbers[chosen], ids[chosen]])
         return sorted_rows(joined(found))

@@ -21,7 +21,7 @@ from fpdb.errors import DamagedError
 from fpdb.storage import Cursor, ReadTransaction, WriteTransaction
 from fpdb.storage.format import seed_of
 from fpdb.storage.number_pages import LARGEST, pack_rows, summed, unpack_rows
-from fpdb.storage.text_pages import TextEntry, pack_texts, unpack_texts
+from fpdb.storage.text_pages import TextEntry, find_texts, pack_texts, unpack_texts
 from fpdb.tables.bits import order
 
 # If a page would become more than this many, they are filled as in a load.
@@ -476,6 +476,15 @@ class TextPages(SortedPages[list[TextEntry]]):
     ) -> list[TextEntry]:
         """Return the entries of a page, or raise DamagedError."""
         return unpack_texts(value, seed)
+
+    def find(self, txn: ReadTransaction, texts: list[bytes]) -> list[int | None]:
+        """Return the number that each of some sorted texts leads to; None if it isn't there."""
+        cursor = txn.kept_cursor(self.name)
+        found: list[int | None] = []
+        while len(found) < len(texts) and seek(cursor, texts[len(found)]):
+            key, page = cursor.item()
+            found += find_texts(page, self.seed_at(key), texts, len(found))
+        return found or [None] * len(texts)
 
     def _count(self, rows: list[TextEntry]) -> int:
         return len(rows)

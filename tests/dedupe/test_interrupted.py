@@ -12,7 +12,6 @@ import fpdb
 from fpdb import scratch
 from fpdb.dedupe import decide, files
 from fpdb.documents import writer
-from fpdb.documents.catalog import Catalog
 from fpdb.documents.runs import Runs
 
 
@@ -73,7 +72,7 @@ def stop(patch, where):
     elif where == "when they are in their places":
         patch.setattr(Runs, "finish", fail)
     elif where == "in the last transaction":
-        real_write = Catalog.put_records
+        real_write = writer.put_entries
         calls = []
 
         def add(*arguments):
@@ -82,7 +81,7 @@ def stop(patch, where):
                 raise StoppedError
             return real_write(*arguments)
 
-        patch.setattr(Catalog, "put_records", add)
+        patch.setattr(writer, "put_entries", add)
 
 
 PLACES = (

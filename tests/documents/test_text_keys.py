@@ -18,7 +18,7 @@ from fpdb.errors import DamagedError
 from fpdb.storage.number_pages import LARGEST, summed
 from fpdb.storage.text_pages import (
     TextEntry,
-    find_text,
+    find_texts,
     pack_texts,
     unpack_texts,
 )
@@ -58,13 +58,20 @@ def test_pages_are_packed_and_read_as_defined(seed: int) -> None:
     assert unpack_texts(packed, seed) == kept
     asked = [text for text, _ in dice.sample(entries, min(len(entries), 20))]
     asked += [text + b"!" for text in asked]
-    found = [find_text(memoryview(packed), seed, text) for text in asked]
+    asked += dice.choices(asked, k=3)
+    asked.sort()
+    place = dice.randrange(len(asked))
+    found = find_texts(memoryview(packed), seed, asked, place)
     known = dict(kept)
-    assert found == [known.get(text) for text in asked]
+    end = place + len(found)
+    assert found == [known.get(text) for text in asked[place:end]]
+    assert end > place
+    assert all(text <= kept[-1][0] for text in asked[place + 1 : end])
+    assert all(text > kept[-1][0] for text in asked[end:])
     with defined():
         assert pack_texts(entries, first) == (page, after)
         assert unpack_texts(packed, seed) == kept
-        assert [find_text(memoryview(packed), seed, text) for text in asked] == found
+        assert find_texts(memoryview(packed), seed, asked, place) == found
 
 
 @pytest.mark.skipif(not kernels.available, reason="compares kernels with their definition")
@@ -122,7 +129,7 @@ def test_a_forged_page_is_read_as_defined_or_not_at_all(seed: int) -> None:
         entries = drawn(dice, 9)
         digest = xxhash.xxh3_64_intdigest(bytes(page[4:]), 0)
         kernels.text_pages.inserted(page, digest, entries, 0, len(entries))
-        kernels.text_pages.found(page, digest, entries[0][0])
+        kernels.text_pages.found(page, digest, [text for text, _ in entries], 0)
 
 
 @pytest.mark.parametrize("compiled", [True, False])

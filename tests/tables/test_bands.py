@@ -10,7 +10,7 @@ import pytest
 from fpdb.storage import Environment, ReadTransaction
 from fpdb.storage.format import Stored
 from fpdb.tables import bands
-from fpdb.tables.bands import Bands, BandTable, Sketches
+from fpdb.tables.bands import Bands, BandTable, NumberedTexts
 
 SHAPES = [Bands(9, 6), Bands(6, 8), Bands(18, 14), Bands(19, 13), Bands(36, 7), Bands(256, 1)]
 PLENTY = 1 << 30
@@ -80,11 +80,11 @@ def brute(
     return answers
 
 
-def blocks_of(documents: Sequence[Stored], size: int = 64) -> Iterator[Sketches]:
+def blocks_of(documents: Sequence[Stored], size: int = 64) -> Iterator[NumberedTexts]:
     """What a load reads of documents that aren't short, some at a time."""
     chosen = [each for each in documents if each.fingerprint is not None]
     for start in range(0, len(chosen), size):
-        yield Sketches.of(chosen[start : start + size])
+        yield NumberedTexts.of(chosen[start : start + size])
 
 
 def rows_of(txn: ReadTransaction, table: BandTable) -> list[tuple[int, int]]:
@@ -109,7 +109,7 @@ def test_columns_are_the_numbers_of_each(shape: Bands) -> None:
     table = BandTable(shape)
     dice = random.Random(shape.bins)
     documents = [*drawn(dice, 40), document(0), document(1, b"", bytes(8) + b"\1" + bytes(7))]
-    numbers, marks = table.shape.columns(*Sketches.of(documents)[1:])
+    numbers, marks = table.shape.columns(*NumberedTexts.of(documents)[1:3])
     assert numbers.shape == marks.shape == (42, shape.count + 1)
     for each, own, chosen in zip(documents, numbers, marks, strict=True):
         assert own[chosen].tolist() == table.numbers(each.sketch, each.digest)
@@ -187,7 +187,7 @@ def test_a_load_in_parts_is_a_load(shape: Bands, top: int, memory: int, undone: 
     stored = [each._replace(id=each.id + top * (n > 250)) for n, each in enumerate(stored)]
     reads = []
 
-    def source() -> Iterator[Sketches]:
+    def source() -> Iterator[NumberedTexts]:
         reads.append(1)
         return blocks_of(stored)
 

@@ -1,0 +1,63 @@
+"""New documents with text keys, made ready as far as their ids needn't be known.
+
+That is most of the work of adding many, and needs no transaction.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from fpdb.arrays import Column, Rows, Strings
+from fpdb.documents.catalog import shortened
+from fpdb.storage.new_records import StoredColumns
+from fpdb.tables import Index
+from fpdb.tables.bands import NumberedTexts
+from fpdb.tables.bits import Fingerprints
+
+
+class NewRows(NamedTuple):
+    """Rows of the tables, whose ids are counted from some first id on."""
+
+    fingerprints: Fingerprints
+    ids: Column
+    of_texts: list[Rows]
+
+    def numbered(self, first: int) -> "NewRows":
+        """Return these rows with their ids, given the first one."""
+        by = np.uint64(first)
+        of_texts = [[*rows[:-1], rows[-1] + by] for rows in self.of_texts]
+        return NewRows(self.fingerprints, self.ids + by, of_texts)
+
+
+@dataclass(frozen=True, eq=False)
+class NewDocuments:
+    """Packed records, the bytes under which their keys are found, and rows of the tables."""
+
+    keys: list[bytes]
+    records: Strings
+    rows: NewRows
+    short: list[tuple[int, bytes]]  # places and digests
+    sketches: int
+
+    @classmethod
+    def of(cls, columns: StoredColumns, index: Index) -> "NewDocuments":
+        """Make documents ready for a database with these tables."""
+        [printed], [short] = (~columns.short).nonzero(), columns.short.nonzero()
+        ids = printed.astype(np.uint64)
+        texts = NumberedTexts(
+            ids,
+            columns.sketches[printed],
+            columns.digests[printed],
+            columns.passages.some(printed),
+        )
+        digests = map(bytes, columns.digests[short])
+        return cls(
+            list(map(shortened, columns.keys.listed())),
+            columns.pack(index.plan.bits),
+            NewRows(
+                columns.fingerprints[printed], ids, [table.made(texts) for table in index.of_texts]
+            ),
+            list(zip(short.tolist(), digests, strict=True)),
+            int(np.count_nonzero(columns.sketches.any(axis=1))),
+        )

@@ -1,0 +1,140 @@
+"""Documents that are packed from columns: the same bytes as from one after the other."""
+
+import random
+from itertools import count, islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiers import examples
+from twins import defined
+
+import fpdb
+from fpdb import kernels
+from fpdb.arrays import Strings
+from fpdb.documents import writer
+from fpdb.documents.new_documents import NewDocuments
+from fpdb.storage.format import Stored, StoredRun, pack_record, unpack_record
+from fpdb.storage.new_records import StoredColumns, entries_of
+from fpdb.storage.origin import pack_origin, pack_origins, renamed
+
+SEEDS = st.integers(0, 2**32 - 1)
+RUN = StoredRun(b"c" * 16, b"o" * 16, 1, finished=False)
+
+
+def columns_of(documents: list[Stored], bits: int) -> StoredColumns:
+    prints = b"".join((each.fingerprint or 0).to_bytes(bits // 8, "big") for each in documents)
+    words = np.frombuffer(prints, ">u4" if bits == 32 else ">u8").astype(np.uint64)
+    digests = b"".join(each.digest.ljust(16, b"\0") for each in documents)
+    sketches = b"".join(each.sketch.ljust(128, b"\0") for each in documents)
+    return StoredColumns(
+        keys=Strings.of([str(each.key).encode() for each in documents]),
+        fingerprints=words.reshape(-1, 2) if bits == 128 else words,
+        short=np.array([each.fingerprint is None for each in documents], np.bool_),
+        digests=np.frombuffer(digests, np.uint64).reshape(-1, 2),
+        sketches=np.frombuffer(sketches, np.uint8).reshape(-1, 128),
+        characters=np.array([each.characters for each in documents], np.int64),
+        metas=Strings.of([each.meta for each in documents]),
+        passages=Strings.of([each.passages for each in documents]),
+        added=documents[0].added if documents else 0,
+    )
+
+
+def drawn(dice: random.Random, number: int, bits: int) -> list[Stored]:
+    added = dice.choice([0, 1_700_000_000, 1 << 32, (1 << 40) - 1])
+
+    def one() -> Stored:
+        short = dice.random() < 0.2
+        digest = dice.randbytes(16) if dice.random() < 0.7 else bytes(16) if short else b""
+        return Stored(
+            id=0,
+            key="k" * dice.choice([1, 30, 127, 128, 510, 511, 20_000]) + str(dice.randrange(9)),
+            fingerprint=None if short else dice.getrandbits(bits),
+            added=added,
+            digest=digest or (bytes(16) if short else b""),
+            meta=dice.randbytes(dice.choice([0, 0, 1, 127, 128, 300])),
+            characters=dice.choice([0, 1, 127, 128, 1 << 14, (1 << 63) - 1]),
+            sketch=dice.randbytes(128) if dice.random() < 0.6 else b"",
+            passages=b"" if short else dice.randbytes(6 * dice.choice([0, 0, 1, 30])),
+        )
+
+    return [one() for _ in range(number)]
+
+
+@settings(max_examples=examples(200))
+@given(seed=SEEDS, bits=st.sampled_from([32, 64, 128]))
+def test_records_are_packed_as_one_by_one(seed: int, bits: int) -> None:
+    dice = random.Random(seed)
+    documents = drawn(dice, dice.randrange(20), bits)
+    columns = columns_of(documents, bits)
+    assert columns.listed() == documents
+    ids = np.array([dice.getrandbits(dice.randint(1, 64)) for _ in documents], np.uint64)
+    found = entries_of(columns.pack(bits), ids)
+    expected = [each._replace(id=own) for each, own in zip(documents, ids.tolist(), strict=True)]
+    assert [(int.from_bytes(key), value) for key, value in found] == [
+        (each.id, pack_record(each, bits)) for each in expected
+    ]
+    with defined():
+        assert entries_of(columns.pack(bits), ids) == found
+
+
+@pytest.mark.skipif(not kernels.available, reason="of the kernels")
+def test_columns_of_other_records_are_refused() -> None:
+    columns = columns_of(drawn(random.Random(1), 3, 64), 64)
+    records = columns.pack(64)
+    other = StoredColumns(**vars(columns) | {"keys": Strings.of([b"k"])})
+    with pytest.raises(ValueError, match="string"):
+        other.pack(64)
+    other = StoredColumns(**vars(columns) | {"characters": np.zeros(2, np.int64)})
+    with pytest.raises(ValueError, match="columns"):
+        other.pack(64)
+    for ends in ([1, 2, len(records.data) + 1], [9, 8, 7]):
+        with pytest.raises(ValueError, match="string"):
+            entries_of(Strings(records.data, np.array(ends)), np.arange(3, dtype=np.uint64))
+    with pytest.raises(ValueError, match="record"):
+        entries_of(Strings(records.data, np.array([1, 2, 3])), np.arange(3, dtype=np.uint64))
+
+
+def test_origins_are_packed_as_one_by_one() -> None:
+    sources = ["", "a:1", "ä" * 20, "x" * 31, "x" * 32, "x" * 255, "x" * 256, "x" * 70_000]
+    packed = pack_origins([source.encode() for source in sources])
+    assert packed == list(map(pack_origin, sources))
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_taken_keys_are_those_of_the_definition(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, compiled: bool
+) -> None:
+    """One after the other: a key that is stored, or was given before, gets the next number."""
+    monkeypatch.setattr(kernels, "enabled", compiled and kernels.available)
+    monkeypatch.setattr(writer, "ADDED_TOGETHER", 25)
+    dice = random.Random(3)
+    known: dict[str, int] = {}
+    with fpdb.create(tmp_path / "db") as db:
+        for _ in range(4):
+            keys = [dice.choice(["k", "k #3", "k #9", f"{dice.random()}"]) for _ in range(60)]
+            keys[7] = f"k #{len(known) + 2}"  # a key that an earlier document is given
+            documents = [
+                Stored(0, key, dice.getrandbits(64), 5, dice.randbytes(16), pack_origin(key))
+                for key in keys
+            ]
+            parts = [documents[start : start + 10] for start in range(0, 60, 10)]
+            new = [NewDocuments.of(columns_of(part, 64), db._index) for part in parts]
+            numbers = count(len(known))
+            wanted = []
+            for own, document in enumerate(documents, len(known)):
+                free = document
+                while str(free.key) in known:
+                    free = renamed(document, next(numbers))
+                known[str(free.key)] = own
+                wanted.append(free._replace(id=own))
+            assert db.runs.finish(RUN, new) == 60
+            with db._transaction() as txn:
+                assert list(islice(db._catalog.records(txn), wanted[0].id, None)) == wanted
+                assert dict(db._catalog.key_entries(txn)) == {
+                    key.encode(): own for key, own in known.items()
+                }
+        assert not list(db.check())
+    assert unpack_record(pack_record(wanted[0], 64), wanted[0].id, 64) == wanted[0]
