@@ -25,7 +25,7 @@ default_role = "code"  # docstrings write `names` as Markdown does
 nitpick_ignore_regex = [
     ("py:.*", r"(?!fpdb\b).*"),
     ("py:.*", r"fpdb\.(documents|fingerprint|storage)\..*"),
-    ("py:.*", r"fpdb\.(results\.(_T|Columns)|models\._Found)"),
+    ("py:.*", r"fpdb\.(queries\.(_T|Columns)|models\._Found)"),
 ]
 
 html_theme = "furo"
