@@ -88,7 +88,7 @@ def find_key(txn: ReadTransaction, text: bytes) -> int | None:
 
 
 def numbers_of(txn: ReadTransaction, texts: Iterable[bytes]) -> dict[bytes, int]:
-    """Return the ids that the bytes of keys lead to, of those that are there."""
+    """Return the ids by the bytes of keys; keys of no document are left out."""
     wanted = sorted(texts)
     ids = zip(wanted, key_pages.find(txn, wanted), strict=True)
     return {text: number for text, number in ids if number is not None}
@@ -296,7 +296,7 @@ class Catalog(ABC):
 def put_entries(
     txn: WriteTransaction, records: Sequence[tuple[bytes, bytes]], short: Iterable[bytes]
 ) -> None:
-    """Write records with their keys, and the keys of those that are of short texts."""
+    """Write records under their ids, and the keys of short texts."""
     with txn.cursor("documents") as cursor:
         last = bytes(cursor.key()) if cursor.last() else b""
     # Appended records leave less room on the pages: a sixteenth of all that they take.

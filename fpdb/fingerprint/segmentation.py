@@ -391,7 +391,7 @@ _KIND_SHIFT = 21
 _LETTER, _SIGN = 1 << _KIND_SHIFT, 2 << _KIND_SHIFT
 _SEVERAL, _HARD = 1 << 23, 1 << 24
 _TABLE = 256
-# Each of these steps treats characters one by one, but for those that `_combines` finds.
+# Each of these steps treats characters one by one, except characters that `_combines` finds.
 _BY_CHARACTER = frozenset({"letters", "unicode", "word-characters"})
 # Scripts with characters that combine with the one before, though they aren't marks.
 _LONE_MARKS = range(0xFE00, 0xFE10)  # marks that combine with nothing, which follow many emoji

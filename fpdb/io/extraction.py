@@ -50,7 +50,7 @@ _TOKEN = re.compile(
     r"|<!--.*?-->|<[^>]*+>?|$)",
     re.DOTALL,
 )
-# Elements of a line, and those that have no end.
+# Elements of a line, and elements without an end tag.
 _INLINE = frozenset(
     """
     abbr acronym area b base bdi bdo big cite code col data del dfn em embed font i img
@@ -460,7 +460,7 @@ def _weight_of(block: _Block, tag: str, title: str) -> float:
 def _posts(
     elements: list[_Element], blocks: list[_Block], dated: list[int]
 ) -> tuple[set[int], set[int]]:
-    """Return the elements that are posts of a thread, and those that are comments.
+    """Return the posts of a thread, and the comments, as elements.
 
     Either are like elements beside each other, each with a date: comments if an article is before
     them, the content if not.

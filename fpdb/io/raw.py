@@ -118,7 +118,7 @@ def _marked_batches(parts: Iterable[tuple[Source, Places, Marks]]) -> Iterator[A
 
 
 def _marked_lines(source: Source, firsts: Places, marks: Marks) -> Iterator[bytes]:
-    """Yield the lines of the marked rows, those of a chunk together.
+    """Yield the lines of the marked rows, joined for each chunk.
 
     A row of CSV goes on to the next one; empty lines between the two belong to none.
     """
