@@ -34,8 +34,9 @@ from fpdb.threads import made_ahead
 
 # Characters of the texts that are decided together: records in memory wait until they are.
 _CHARACTERS = 1 << 26
-# Records that are looked up in a database together, since a part of them reads most of its pages.
-LOOKED_UP = 1 << 18
+# Records that are decided together at most, since a part of them searches most of the kept ones,
+# or reads most of the pages of a database.
+TOGETHER = 1 << 18
 # Records that are packed for a database at once, and how many times as many before their
 # transaction.
 STORED = 1 << 14
@@ -117,8 +118,8 @@ class Decider:
         if self._run.keep != "first":
             order = (-preferred).argsort(kind="stable")
         counts.stage, counts.done = "comparing", 0.0
-        for start in range(0, len(order), GATHERED):
-            numbers = order[start : start + GATHERED]
+        for start in range(0, len(order), TOGETHER):
+            numbers = order[start : start + TOGETHER]
             codes[numbers] = self._decide(numbers)
             counts.done = (start + len(numbers)) / len(order)
             self._run.show()
@@ -134,14 +135,15 @@ class Decider:
         read: list[RecordBlock] = []
         characters = 0
         stored = self._database is not None
-        together = LOOKED_UP if stored else GATHERED
         keyed = stored or self._told
         prepared = self._run.prepared(self._preparer, blocks, keyed=keyed, stored=stored)
         for block, columns in prepared:
             read.append(block._replace(read=RecordBatch))  # without what was read
             self._add(block, columns)
             characters += int(columns.characters.sum()) * bool(block.records)
-            if len(self._texts) - len(self._matched) >= together or characters >= _CHARACTERS:
+            waiting = len(self._texts) - len(self._matched)
+            together = max(GATHERED, min(TOGETHER, len(self._matched) // 4))
+            if waiting >= (TOGETHER if stored else together) or characters >= _CHARACTERS:
                 self._look_up()
                 yield read
                 read, characters = [], 0

@@ -34,6 +34,10 @@ from fpdb.tables.bits import Distances, as_words, distances
 _PAIRS = 1 << 15
 # Pairs of a block that are compared with each other; with more it is halved.
 _MOST_PAIRS = 1 << 22
+# Pairs that the kernel has room for, for each row that asks.
+_MOST_MET = 2
+# Numbers that are mixed at once.
+_MIXED = 1 << 15
 # Rows that are merged at once.
 _MERGED = 1 << 20
 # The kernel's.
@@ -106,8 +110,11 @@ class _SortedRows(GrowingColumn):
 class _KeptRows:
     """The rows of kept documents in sorted parts, each at most a quarter as large as the last."""
 
-    def __init__(self, room: Room, most: int, most_compared: int | None) -> None:
+    def __init__(
+        self, room: Room, most: int, most_compared: int | None = None, rows_each: int = 1
+    ) -> None:
         self._room, self._most, self._most_compared = room, most, most_compared
+        self._rows_each = rows_each
         self._parts: list[_SortedRows] = []
 
     def add(self, rows: Column) -> None:
@@ -129,6 +136,10 @@ class _KeptRows:
         With low bits, only some that may be similar. Marks those that aren't compared with all of
         them, because they are too many.
         """
+        fast = None if low is None else self._near_by_kernel(asked, low)
+        if fast is not None:
+            yield from fast
+            return
         owners = row_places(asked)
         found = [_meeting(asked, part.values, part.heads) for part in self._parts]
         left = np.full(len(asked), self._most)
@@ -145,6 +156,23 @@ class _KeptRows:
         for part, (starts, counts) in zip(self._parts, found, strict=True):
             for some in portions(counts, _PAIRS):
                 yield _pairs(part.values, owners[some], starts[some], counts[some], low)
+
+    def _near_by_kernel(self, asked: Column, low: _LowBits) -> list[tuple[Places, Places]] | None:
+        """Return the pairs of each part; None without kernels, or if there may be too many."""
+        if not kernels.enabled or not self._parts:
+            return None
+        most = self._most_compared or self._most
+        crowd = min(self._most, most // self._rows_each) // len(self._parts)
+        pairs = []
+        for part in self._parts:
+            own, met = (np.empty(_MOST_MET * len(asked), np.int64) for _ in range(2))
+            found = kernels.number_pages.near_rows(
+                part.values, part.heads, asked, PLACE, crowd, *low, own, met
+            )
+            if found is None:
+                return None
+            pairs.append((own[:found].copy(), met[:found].copy()))
+        return pairs
 
     def _chosen(
         self, place: int, own: Marks, found: Sequence[tuple[Places, Places]], crowded: Marks
@@ -176,10 +204,11 @@ class Selection:
         if self._least is not None and index.bands is None:
             raise DamagedError("a database without bands was queried for similar texts")
         self._shape = None if self._least is None or index.bands is None else index.bands.shape
-        self._texts = _KeptRows(room, MOST_OF_A_BAND, MOST_COMPARED)
+        each = 1 if self._shape is None else self._shape.count + 1
+        self._texts = _KeptRows(room, MOST_OF_A_BAND, MOST_COMPARED, each)
         self._routes = index.routes(search.k)
         # With a similarity, it is needed from the first document on that has no text.
-        self._prints = _KeptRows(room, CANDIDATES, None) if self._least is None else None
+        self._prints = _KeptRows(room, CANDIDATES) if self._least is None else None
         self._kept = GrowingColumn(room, np.int64)
         # Most kept documents that have a number in common with another are alike by chance. The
         # lowest bits of their bins show it, a quarter of their sketches, which stays in memory.
@@ -220,7 +249,12 @@ class Selection:
                 before.append(self._similar(block, own[left], every, met[left], self.kept))
                 kept[before[-1].own] = False
         asking = np.full(size, key_of is not None) | kept
-        sought = [(_only(asked, asking), _only(held, kept)) for _, asked, held in tables]
+        sought = []
+        for _, asked, held in tables:
+            later = _only(asked, asking)
+            if asked is held:  # then a row that is alone finds only itself
+                later = later[_repeated(later)]
+            sought.append((later, _only(later if asked is held else held, kept)))
         meetings = [_meeting(asked, held, held[::_HEAD_ROWS].copy()) for asked, held in sought]
         if sum(int(counts.sum()) for _, counts in meetings) > _MOST_PAIRS and size > 1:
             parts = [slice(0, size // 2), slice(size // 2, size)]
@@ -277,7 +311,7 @@ class Selection:
     def _tables(self, block: TextColumns) -> list[tuple[_KeptRows, Column, Column]]:
         """Return each table, with the rows under which a block looks there, and is found there."""
         if self._prints is None and block.ready.any():
-            self._prints = _KeptRows(self._room, CANDIDATES, None)
+            self._prints = _KeptRows(self._room, CANDIDATES)
             for start in range(0, len(self._kept), _MOST_PAIRS):
                 part = self._corpus.all[self.kept[start : start + _MOST_PAIRS]]
                 rows = self._prefixes(part, ~part.short, probed=False)
@@ -285,7 +319,7 @@ class Selection:
         side = block.side
         if self._shape:
             numbers, marks = self._shape.columns(side.sketches, side.digests)
-            rows = number_rows(numbers[marks], marks.nonzero()[0])
+            rows = number_rows(numbers.T[marks.T], marks.T.nonzero()[1])
         else:
             [short] = (block.short & side.digests.any(axis=1)).nonzero()
             rows = number_rows(side.digests[short, 0], short)
@@ -371,10 +405,6 @@ def _pairs(
     rows: Column, owners: Places, starts: Places, counts: Places, low: _LowBits | None
 ) -> tuple[Places, Places]:
     """Return each owner with the places of its rows; with low bits, if they may be alike."""
-    if low and kernels.enabled:
-        own, met = (np.empty(counts.sum(), np.int64) for _ in range(2))
-        found = kernels.number_pages.near_rows(rows, owners, starts, counts, PLACE, *low, own, met)
-        return own[:found], met[:found]
     own, met = np.repeat(owners, counts), row_places(rows[spans(starts, counts)])
     if low:
         near = low_bits_apart(low.own, own, low.other, met) <= low.apart
@@ -384,14 +414,24 @@ def _pairs(
 
 def number_rows(numbers: Column, places: Places) -> Column:
     """Return sorted rows: a hash of each number, and the place of its document."""
-    rows = mix(numbers) & ~PLACE | places.astype(np.uint64)
+    rows = places.astype(np.uint64)
+    for start in range(0, len(rows), _MIXED):  # which stay in a cache
+        some = slice(start, start + _MIXED)
+        rows[some] |= mix(numbers[some]) & ~PLACE
     rows.sort()
     return rows
 
 
 def row_places(rows: Column) -> Places:
     """Return the places of rows."""
-    return (rows & PLACE).astype(np.int64)
+    return (rows & PLACE).view(np.int64)
+
+
+def _repeated(rows: Column) -> Marks:
+    """Mark the sorted rows whose number another one has."""
+    first = np.append(differs(rows & ~PLACE), True)
+    marks: Marks = ~(first[:-1] & first[1:])
+    return marks
 
 
 def _only(rows: Column, marks: Marks) -> Column:

@@ -39,16 +39,16 @@ def meeting(
 ) -> None: ...
 def near_rows(
     rows: Column,
-    owners: Places,
-    starts: Places,
-    counts: Places,
+    heads: Column,
+    asked: Column,
     rest: np.uint64,
+    crowd: int,
     first: Column,
     second: Column,
     most: int,
     own: Places,
     other: Places,
-) -> int: ...
+) -> int | None: ...
 def heads(values: list[memoryview], size: int) -> bytearray: ...
 def packed(rows: list[Column], first: int, largest: int) -> tuple[bytearray, int]: ...
 def merged(rows: list[Column], insert: list[Column], keys: int) -> tuple[bytearray, int]: ...

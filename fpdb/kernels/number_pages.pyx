@@ -603,6 +603,45 @@ def bins_apart(
                 found[pair] = -1
 
 
+cdef inline Py_ssize_t head_before(
+    const uint64_t[::1] heads, Py_ssize_t at, uint64_t number
+) noexcept nogil:
+    """Return the last head from one on that is less than a number, or that one."""
+    cdef Py_ssize_t after = at + 1, step = 1, middle
+    while after < heads.shape[0] and heads[after] < number:
+        at, after, step = after, after + step, 2 * step
+    after = min(after, heads.shape[0])
+    while after - at > 1:
+        middle = (at + after) // 2
+        if heads[middle] < number:
+            at = middle
+        else:
+            after = middle
+    return at
+
+
+cdef inline Py_ssize_t likely_place(
+    const uint64_t[::1] heads, Py_ssize_t at, uint64_t number
+) noexcept nogil:
+    """Return about where a number is among the rows from a head on; hashes are evenly spread."""
+    cdef double share
+    if at + 1 >= heads.shape[0] or number <= heads[at]:
+        return at * HEAD_ROWS
+    share = <double>(number - heads[at]) / <double>(heads[at + 1] - heads[at])
+    return at * HEAD_ROWS + <Py_ssize_t>(share * (HEAD_ROWS - 1))
+
+
+cdef inline Py_ssize_t first_from(
+    const uint64_t[::1] rows, Py_ssize_t place, uint64_t number
+) noexcept nogil:
+    """Return the first row that isn't less than a number, which is near a place."""
+    while place > 0 and rows[place - 1] >= number:
+        place -= 1
+    while place < rows.shape[0] and rows[place] < number:
+        place += 1
+    return place
+
+
 def meeting(
     const uint64_t[::1] rows not None, const uint64_t[::1] heads not None,
     const uint64_t[::1] asked not None, uint64_t rest,
@@ -612,43 +651,30 @@ def meeting(
 
     Rows and those that ask are sorted; `heads` has each 64th row.
     """
-    cdef Py_ssize_t size = rows.shape[0], every = heads.shape[0], count = asked.shape[0]
-    cdef Py_ssize_t first, i, line, at = 0, after, middle, step, low
+    cdef Py_ssize_t size = rows.shape[0], count = asked.shape[0], i, at = 0, low, step
     cdef uint64_t number
-    if (size + HEAD_ROWS - 1) // HEAD_ROWS != every or not starts.shape[0] == counts.shape[0] == count:
+    check_heads(rows, heads)
+    if not starts.shape[0] == counts.shape[0] == count:
         raise ValueError("a row isn't there")
     with nogil:
-        for first in range(0, count, 16):  # which wait for memory together
-            for i in range(first, min(first + 16, count)):
-                number = asked[i] & ~rest
-                after, step = at + 1, 1
-                while after < every and heads[after] < number:
-                    at, after, step = after, after + step, 2 * step
-                after = min(after, every)
-                while after - at > 1:
-                    middle = (at + after) // 2
-                    if heads[middle] < number:
-                        at = middle
-                    else:
-                        after = middle
-                starts[i] = at * HEAD_ROWS
-                for line in range(at * HEAD_ROWS, min((at + 1) * HEAD_ROWS, size), 8):
-                    __builtin_prefetch(&rows[line])
-            for i in range(first, min(first + 16, count)):
-                number, low, step = asked[i] & ~rest, starts[i], HEAD_ROWS
-                while step:
-                    if low + step <= size and rows[low + step - 1] < number:
-                        low += step
-                    step >>= 1
-                starts[i], step = low, 1
-                number |= rest
-                while low + step <= size and rows[low + step - 1] <= number:
-                    low, step = low + step, 2 * step
-                while step:
-                    if low + step <= size and rows[low + step - 1] <= number:
-                        low += step
-                    step >>= 1
-                counts[i] = low - starts[i]
+        for i in range(count):
+            number = asked[i] & ~rest
+            at = head_before(heads, at, number)
+            low = starts[i] = first_from(rows, likely_place(heads, at, number), number)
+            number, step = number | rest, 1
+            while low + step <= size and rows[low + step - 1] <= number:
+                low, step = low + step, 2 * step
+            while step:
+                if low + step <= size and rows[low + step - 1] <= number:
+                    low += step
+                step >>= 1
+            counts[i] = low - starts[i]
+
+
+cdef int check_heads(const uint64_t[::1] rows, const uint64_t[::1] heads) except -1:
+    if (rows.shape[0] + HEAD_ROWS - 1) // HEAD_ROWS != heads.shape[0]:
+        raise ValueError("a row isn't there")
+    return 0
 
 
 cdef inline bint few_bits(const uint64_t *one, const uint64_t *two, uint64_t most) noexcept nogil:
@@ -664,43 +690,53 @@ cdef inline bint few_bits(const uint64_t *one, const uint64_t *two, uint64_t mos
 
 
 def near_rows(
-    const uint64_t[::1] rows not None, const int64_t[::1] owners not None,
-    const int64_t[::1] starts not None, const int64_t[::1] counts not None, uint64_t rest,
+    const uint64_t[::1] rows not None, const uint64_t[::1] heads not None,
+    const uint64_t[::1] asked not None, uint64_t rest, int64_t crowd,
     const uint64_t[:, ::1] first not None, const uint64_t[:, ::1] second not None, uint64_t most,
     int64_t[::1] own not None, int64_t[::1] other not None,
 ):
-    """Write the pairs of an owner and a place that its rows have in their lower bits; return how many.
+    """Write the pairs of a place that asks and one whose row has the same number; return how many.
 
-    Only those are written of which few bits differ.
+    Places are the lower bits of rows. Only those pairs are written of which few bits differ. None
+    is returned if a number has more rows than a crowd, or if there are too many pairs.
     """
-    cdef Py_ssize_t row, at, pair, count = owners.shape[0], end = 0, done = 0, found = 0
-    cdef int64_t every = 0
-    cdef bint there = starts.shape[0] == counts.shape[0] == count
-    there = there and first.shape[1] == second.shape[1] == LOW_WORDS
-    for row in range(count if there else 0):
-        there &= 0 <= owners[row] < first.shape[0] and 0 <= counts[row]
-        there &= 0 <= starts[row] <= rows.shape[0] - counts[row]
-        every += counts[row]
-    if not there or not own.shape[0] == other.shape[0] == every:
-        raise ValueError("a row isn't there")
+    cdef Py_ssize_t size = rows.shape[0], count = asked.shape[0], i, start, stop, at = 0, place
+    cdef Py_ssize_t found = 0, end, pair, room = min(own.shape[0], other.shape[0])
+    cdef Py_ssize_t[64] places
+    cdef uint64_t number
+    cdef int64_t left
+    cdef bint there = first.shape[1] == second.shape[1] == LOW_WORDS, fits = True
+    check_heads(rows, heads)
     with nogil:
-        for row in range(count):
-            if row + 16 < count and starts[row + 16] < rows.shape[0]:
-                __builtin_prefetch(&rows[starts[row + 16]])
-            for at in range(starts[row], starts[row] + counts[row]):
-                own[end], other[end] = owners[row], rows[at] & rest
-                there &= other[end] < second.shape[0]
-                __builtin_prefetch(&second[other[end], 0])
-                end += 1
-            # Memory is waited for together, by the pairs of several rows.
-            while there and done < (end - 16 if row + 1 < count else end):
-                if few_bits(&first[own[done], 0], &second[other[done], 0], most):
-                    own[found], other[found] = own[done], other[done]
+        for start in range(0, count if size and there else 0, 64):
+            stop = min(start + 64, count)  # memory is waited for together
+            for i in range(start, stop):
+                number = asked[i] & ~rest
+                at = head_before(heads, at, number)
+                place = places[i - start] = likely_place(heads, at, number)
+                __builtin_prefetch(&rows[place])
+                __builtin_prefetch(&rows[min(place + 7, size - 1)])
+            end = found
+            for i in range(start, stop):
+                number, left = asked[i] & ~rest, crowd
+                place = first_from(rows, places[i - start], number)
+                while place < size and rows[place] & ~rest == number:
+                    if not left or end == room:
+                        fits = False
+                        break
+                    own[end], other[end] = asked[i] & rest, rows[place] & rest
+                    there &= own[end] < first.shape[0] and other[end] < second.shape[0]
+                    __builtin_prefetch(&second[other[end], 0])
+                    place, end, left = place + 1, end + 1, left - 1
+            if not there or not fits:
+                break
+            for pair in range(found, end):
+                if few_bits(&first[own[pair], 0], &second[other[pair], 0], most):
+                    own[found], other[found] = own[pair], other[pair]
                     found += 1
-                done += 1
     if not there:
         raise ValueError("a place isn't there")
-    return found
+    return found if fits else None
 
 
 def runs(PageCursor at not None, list numbers not None):

@@ -23,7 +23,7 @@ class StoppedError(Exception):
 def small_batches(monkeypatch):
     for module, name in [
         (decide, "GATHERED"),
-        (decide, "LOOKED_UP"),
+        (decide, "TOGETHER"),
         (decide, "STORED"),
         (writer, "ADDED_TOGETHER"),
     ]:

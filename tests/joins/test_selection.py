@@ -161,6 +161,40 @@ def test_rows_are_found_without_kernels_as_with_them(held, asked, most):
     assert found == [[(rows < n).sum() for n in numbers], [(rows == n).sum() for n in numbers]]
 
 
+@given(
+    held=st.lists(st.integers(0, 9), max_size=120),
+    asked=st.lists(st.integers(0, 9), max_size=40),
+    compared=st.sampled_from([5, 1000]),
+    room=st.sampled_from([1, 200]),
+    seed=st.integers(0, 9),
+)
+@settings(max_examples=examples(40), deadline=None)
+def test_the_kernel_finds_the_pairs_that_the_definition_finds(held, asked, compared, room, seed):
+    """Also where it leaves off, because a number has a crowd or the pairs have no room."""
+    dice = np.random.default_rng(seed)
+    low = selection._LowBits(*(dice.integers(0, 2**64, (120, 4), np.uint64) for _ in range(2)), 128)
+    held, asked = (
+        selection.number_rows(np.array(each, np.uint64), np.arange(len(each)))
+        for each in (held, asked)
+    )
+    with scratch_folder() as scratch, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(selection, "_MOST_MET", room)
+        table = selection._KeptRows(Room(scratch, 1 << 20), 1000, compared, rows_each=2)
+        for start in range(0, len(held), 50):
+            table.add(held[start : start + 50])
+        found = []
+        for enabled in (kernels.enabled, False):
+            patch.setattr(kernels, "enabled", enabled)
+            crowded = np.zeros(120, np.bool_)
+            pairs = [
+                pair
+                for own, met in table.near(asked, crowded, low)
+                for pair in zip(own.tolist(), met.tolist(), strict=True)
+            ]
+            found.append((sorted(pairs), crowded.tolist()))
+    assert found[0] == found[1]
+
+
 def test_what_is_known_to_be_removed_isnt_compared_with():
     preparer = preparer_of(similarity=0.8, k=3)
     documents = documents_of([" ".join(WORDS[:40])] * 4, preparer)

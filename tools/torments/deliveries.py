@@ -150,7 +150,7 @@ def _killed(first: Run, folder: Path, moment: int) -> str:
 
 def _forked(work: Callable[[], object]) -> Ended:
     def run() -> object:
-        decide.GATHERED = decide.LOOKED_UP = decide.STORED = writer.ADDED_TOGETHER = TOGETHER
+        decide.GATHERED = decide.TOGETHER = decide.STORED = writer.ADDED_TOGETHER = TOGETHER
         return work()
 
     return apart(run)
