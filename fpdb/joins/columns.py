@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.arrays import Marks, Places, Strings
+from fpdb.arrays import Marks, Places, Strings, unique
 from fpdb.documents.similarity import Known, Side
 from fpdb.fingerprint.sketches import has_sketch
 from fpdb.models import DIGEST_BYTES, SKETCH_BYTES
@@ -31,11 +31,16 @@ class Room:
     def __init__(self, scratch: Scratch, memory: int | None = None) -> None:
         self.scratch = scratch
         self._left = free_memory() // 2 if memory is None else memory
+        self._spare = 2 * self._left // 5
         self._files = 0
 
-    def take(self, size: int) -> bool:
-        """Take some bytes of memory, if there are as many; a negative number gives them back."""
-        if size > self._left:
+    def take(self, size: int, *, searched: bool = False) -> bool:
+        """Take some bytes of memory, if there are as many; a negative number gives them back.
+
+        Columns that are searched can have all of it, others leave them two fifths, so that these
+        are the first to be in files.
+        """
+        if size > self._left - (0 if searched else self._spare):
             return False
         self._left -= size
         return True
@@ -87,8 +92,8 @@ class GrowingColumn:
 
     _count: int
 
-    def __init__(self, room: Room, kind: Any, *width: int) -> None:
-        self._room, self._row = room, np.dtype((kind, width))
+    def __init__(self, room: Room, kind: Any, *width: int, searched: bool = False) -> None:
+        self._room, self._row, self._searched = room, np.dtype((kind, width)), searched
         self._file, self._taken = "", 0
         self.clear()
 
@@ -99,6 +104,11 @@ class GrowingColumn:
         return self._count
 
     @property
+    def in_file(self) -> bool:
+        """Whether they are in a file."""
+        return bool(self._file)
+
+    @property
     def values(self) -> NDArray[Any]:
         """All rows."""
         return self._rows[: self._count]
@@ -107,9 +117,14 @@ class GrowingColumn:
         """Append rows."""
         count = self._count + len(rows)
         if count > len(self._rows):
-            self._grow(max(count + count // 2, _LEAST_ROWS))
+            self._grow(max(count + count // 4, _LEAST_ROWS))
         self._rows[self._count : count] = rows
         self._count = count
+
+    def expect(self, places: Places) -> None:
+        """Let the system read rows of a file that are about to be read, all at once."""
+        for page in unique(places * self._row.itemsize // mmap.PAGESIZE).tolist():
+            self._data.madvise(mmap.MADV_WILLNEED, page * mmap.PAGESIZE, mmap.PAGESIZE)
 
     def clear(self) -> None:
         """Remove all rows, and what they take of memory or of the disk."""
@@ -129,7 +144,7 @@ class GrowingColumn:
         if self._file:  # which both maps show
             self._show(self._room.mapped(self._file, size))
             return
-        if self._room.take(size - self._taken):
+        if self._room.take(size - self._taken, searched=self._searched):
             self._taken = size
             self._rows = before = before[:0].copy()
             with contextlib.suppress(BufferError, SystemError):  # there is a view; on macOS
@@ -220,11 +235,12 @@ class GrowingTexts:
 
     def __init__(self, room: Room, bits: int) -> None:
         words = (2,) if bits == 128 else ()
+        self._sketches = GrowingColumn(room, np.uint8, SKETCH_BYTES)
         self._columns = [
-            GrowingColumn(room, np.uint64, *words),
-            GrowingColumn(room, np.uint64, DIGEST_BYTES // 8),
-            GrowingColumn(room, np.uint8, SKETCH_BYTES),
-            GrowingColumn(room, np.bool_),
+            GrowingColumn(room, np.uint64, *words, searched=True),
+            GrowingColumn(room, np.uint64, DIGEST_BYTES // 8, searched=True),
+            self._sketches,
+            GrowingColumn(room, np.bool_, searched=True),
         ]
 
     def __len__(self) -> int:
@@ -234,6 +250,13 @@ class GrowingTexts:
     def all(self) -> TextColumns:
         """All documents."""
         return TextColumns.of_columns([column.values for column in self._columns])
+
+    def expect(self, first: Places, second: Places) -> None:
+        """Say that documents are about to be compared: by their sketches, unless they are equal."""
+        if self._sketches.in_file:
+            digests = self._columns[1].values
+            differ = (digests[first] != digests[second]).any(axis=1)
+            self._sketches.expect(second[differ])
 
     def add(self, texts: TextColumns) -> None:
         """Append documents."""

@@ -121,7 +121,7 @@ class _KeptRows:
         """Add rows that are sorted."""
         parts = self._parts
         if len(rows):
-            parts.append(_SortedRows(self._room, np.uint64))
+            parts.append(_SortedRows(self._room, np.uint64, searched=True))
             parts[-1].merge(rows)
         while len(parts) > 1 and len(parts[-2]) < 4 * len(parts[-1]):
             last = parts.pop()
@@ -209,11 +209,11 @@ class Selection:
         self._routes = index.routes(search.k)
         # With a similarity, it is needed from the first document on that has no text.
         self._prints = _KeptRows(room, CANDIDATES) if self._least is None else None
-        self._kept = GrowingColumn(room, np.int64)
+        self._kept = GrowingColumn(room, np.int64, searched=True)
         # Most kept documents that have a number in common with another are alike by chance. The
         # lowest bits of their bins show it, a quarter of their sketches, which stays in memory.
         self._apart = None if self._least is None else most_apart(self._least)
-        self._low = GrowingColumn(room, np.uint64, LOW_WORDS)
+        self._low = GrowingColumn(room, np.uint64, LOW_WORDS, searched=True)
 
     @property
     def kept(self) -> Places:
@@ -239,15 +239,18 @@ class Selection:
         kept = ~known
         asking = np.full(size, key_of is not None) | kept
         before: list[_Alike] = []
-        low = None
-        if self._apart is not None:
-            low = _LowBits(low_bits(block.side.sketches), self._low.values, self._apart)
+        bits = None if self._apart is None else low_bits(block.side.sketches)
         for table, asked, _ in tables:
-            among = low if table is self._texts else None
-            for own, met in table.near(_only(asked, asking), crowded, among):
-                left = asking[own] if key_of else kept[own]
-                before.append(self._similar(block, own[left], every, met[left], self.kept))
+            low = None
+            if bits is not None and table is self._texts:
+                low = _LowBits(bits, self._low.values, self._apart or 0)
+            for found in table.near(_only(asked, asking), crowded, low):
+                left = asking[found[0]] if key_of else kept[found[0]]
+                own, met = (places[left] for places in found)
+                self._corpus.expect(numbers[own], self.kept[met])
+                before.append(self._similar(block, own, every, met, self.kept))
                 kept[before[-1].own] = False
+            low = None  # the column can grow where it is if there is no view of it
         asking = np.full(size, key_of is not None) | kept
         sought = []
         for _, asked, held in tables:
@@ -272,8 +275,8 @@ class Selection:
             # Ids are in the order of the places, so the rows stay sorted.
             table.add(rows & ~PLACE | ids[row_places(rows)])
         self._kept.add(numbers[kept])
-        if low:
-            self._low.add(low.own[kept])
+        if bits is not None:
+            self._low.add(bits[kept])
         choice = Chosen(
             kept, crowded, np.full(size, -1), np.full(size, np.nan), np.zeros(size, np.uint8)
         )
