@@ -13,21 +13,20 @@ import atexit
 import contextlib
 import functools
 import os
+import pickle
 import resource
 import select
 import signal
 import socket
+import struct
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from fpdb import progress
 from fpdb.errors import InputError, WorkerError
-
-if TYPE_CHECKING:
-    from multiprocessing.connection import Connection
 
 _CODE = """
 import sys
@@ -44,13 +43,49 @@ _SINGLE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_
 _NO_MEMORY = 12
 
 
+class _Channel:
+    """Sends and receives objects over a socket; the buffers of arrays aren't copied for it.
+
+    Those of multiprocessing read large objects in many small pieces, and joins these.
+    """
+
+    def __init__(self, own: socket.socket) -> None:
+        self._socket = own
+
+    def send(self, value: object) -> None:
+        buffers: list[pickle.PickleBuffer] = []
+        data = pickle.dumps(value, 5, buffer_callback=buffers.append)
+        parts = [memoryview(data), *(each.raw() for each in buffers)]
+        sizes = [part.nbytes for part in parts]
+        self._socket.sendall(struct.pack(f"{1 + len(sizes)}Q", len(sizes), *sizes))
+        for part in parts:
+            self._socket.sendall(part)
+
+    def receive(self) -> Any:
+        """Receive an object; raise EOFError if the other end is closed."""
+        [count] = struct.unpack("Q", self._read(8))
+        data, *buffers = map(self._read, struct.unpack(f"{count}Q", self._read(8 * count)))
+        return pickle.loads(data, buffers=buffers)  # noqa: S301 - the other end is this package
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _read(self, size: int) -> bytearray:
+        data = bytearray(size)
+        left = memoryview(data)
+        while left:
+            if not (count := self._socket.recv_into(left)):
+                raise EOFError
+            left = left[count:]
+        return data
+
+
 class Worker:
     """A child process that runs a function, and the connection to it."""
 
     def __init__(self, work: Callable[[Any], Any], stderr: int | None = None) -> None:
         """Start the process; `stderr` is where its messages go, as for `subprocess.Popen`."""
         import subprocess
-        from multiprocessing.connection import Connection
 
         self._work = work
         # Of a process that was lost; the negative of the signal that killed it.
@@ -79,7 +114,7 @@ class Worker:
             ) from None
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        self._connection: Connection[Any, Any] = Connection(own.detach())
+        self._connection = _Channel(own)
 
     def __enter__(self) -> Self:
         return self
@@ -101,7 +136,7 @@ class Worker:
         self.busy = True
         self._exchange(self._connection.send, (self._work, item))
         while True:
-            kind, value = self._exchange(self._connection.recv)
+            kind, value = self._exchange(self._connection.receive)
             self.busy = kind in ("value", "step")
             if kind == "error":
                 raise value
@@ -268,22 +303,20 @@ def require_address_space(least: int) -> None:
 
 def serve(number: int) -> None:
     """Run a worker: answer calls until the socket is closed."""
-    from multiprocessing.connection import Connection
-
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_caller, args=[number], daemon=True).start()
-    connection: Connection[Any, Any] = Connection(number)
+    connection = _Channel(socket.socket(fileno=number))
     progress.listen(lambda step: connection.send(("step", step)))
     try:
         # The other end may be gone at any moment; then there is nothing left to do.
         with contextlib.suppress(EOFError, OSError):
             while True:
-                _answer(connection, *connection.recv())
+                _answer(connection, *connection.receive())
     except MemoryError:
         sys.exit(_NO_MEMORY)
 
 
-def _answer(connection: "Connection[Any, Any]", work: Callable[[Any], Any], item: object) -> None:
+def _answer(connection: _Channel, work: Callable[[Any], Any], item: object) -> None:
     try:
         result = work(item)
         if isinstance(result, Iterator):

@@ -24,12 +24,12 @@ LONGEST_FUNCTION = 60
 # What `import fpdb` must not load: libraries, dictionaries, the test tools.
 HEAVY = {"hypothesis", "jieba", "lmdb", "numpy", "opencc", "pytest", "rich", "typer"}
 # Modules and functions that read data as code.
-UNSAFE_IMPORTS = {"dill", "marshal", "pickle", "shelve", "yaml"}
+UNSAFE_IMPORTS = {"dill", "marshal", "shelve", "yaml"}
 UNSAFE_CALLS = {"__import__", "compile", "eval", "exec"}
 # A process and the workers that it started exchange pickles over a pair of sockets without a name.
 # They are functions, readers and errors of any class, so no plainer form would do; whoever could
 # write to the socket could also trace the processes.
-PICKLING = {"multiprocessing"}
+PICKLING = {"multiprocessing", "pickle"}
 MAY_PICKLE = {"fpdb/processes.py"}
 # Modules that make files otherwise than through fpdb/scratch.py, and how.
 MAY_MAKE_FILES = {
