@@ -142,7 +142,7 @@ class Decider:
             self._add(block, columns)
             characters += int(columns.characters.sum()) * bool(block.records)
             waiting = len(self._texts) - len(self._matched)
-            together = max(GATHERED, min(TOGETHER, len(self._matched) // 4))
+            together = max(GATHERED, min(TOGETHER, len(self._matched) // 8))
             if waiting >= (TOGETHER if stored else together) or characters >= _CHARACTERS:
                 self._look_up()
                 yield read

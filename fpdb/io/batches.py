@@ -4,22 +4,26 @@ A reader gives the values of some fields as lists. Usual records are picked of t
 others one by one as everywhere, so that both ways give the same.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from operator import attrgetter
-from typing import Any
+from typing import Any, cast
+
+import numpy as np
 
 from fpdb.io import arrow
 from fpdb.io.files import Source, json_rows, read_columns, read_parts
 from fpdb.io.records import BadRecord, Reading, Record, json_object, picker
-from fpdb.io.streams import StreamError
+from fpdb.io.streams import LineCutter, StreamError, line_ends
 from fpdb.io.tables import FieldColumns
 from fpdb.models import Document, Key
 
 # Types of the fields of usual records; a key may be a whole number, or missing if it isn't needed.
 _TEXT, _KEY, _ANY_KEY = {str}, {str, int}, {str, int, type(None)}
+# Bytes of JSON lines that are parsed together.
+_BLOCK = 1 << 20
+_OPEN, _CLOSE, _RETURN = b"{}\r"
 
 
 @dataclass
@@ -85,12 +89,11 @@ def read_batches(source: Source) -> Iterator[BatchPart]:
         except StreamError as error:
             yield partial(RecordBatch, damage=str(error))
         return
-    is_json = source.form == "jsonl" and not reading.all_html
+    if source.form == "jsonl" and not reading.all_html:
+        yield from _json_parts(source)
+        return
     for part in read_parts(source.path, reading, progress=source.progress, tell=source.tell):
-        if is_json and isinstance(part, Source):
-            yield partial(_json_batch, part)
-        else:
-            yield partial(_batch_of_part, part, source)
+        yield partial(_batch_of_part, part, source)
 
 
 def read_table(table: Any, reading: Reading) -> Iterator[BatchPart]:
@@ -195,23 +198,55 @@ def _batch_of_part(part: Callable[[], Iterable[Record | BadRecord]], source: Sou
 # JSON lines
 
 
-def _json_batch(source: Source) -> RecordBatch:
+def _json_parts(source: Source) -> Iterator[BatchPart]:
+    """Cut a file into blocks of whole lines, which threads cut into lines."""
+    held, size, room, first, damage = list[bytes](), 0, _BLOCK, 1, ""
+    try:
+        for chunk in source.chunks():
+            held.append(chunk)
+            size += len(chunk)
+            if size >= room:
+                data = b"".join(held)
+                end = data.rfind(b"\n") + 1
+                if block := data[:end]:
+                    yield partial(_json_batch, source, block, first)
+                    first += len(line_ends(block))
+                # A line that is too long stays so without its end.
+                held = [data[end:][: source.reading.max_bytes + 2]]
+                size = len(held[0])
+                room = max(_BLOCK, 2 * size)
+    except StreamError as error:
+        damage = str(error)
+    block = b"".join(held)
+    if damage:  # which the last line may have
+        block = block[: block.rfind(b"\n") + 1]
+    if block:
+        yield partial(_json_batch, source, block.removesuffix(b"\n") + b"\n", first)
+    if damage:
+        yield partial(RecordBatch, damage=damage)
+
+
+def _json_batch(source: Source, block: bytes, first: int) -> RecordBatch:
     """Return the records of some lines of JSON as columns."""
-    names = source.reading.needed()
-    parse = _parser(source.reading.keys, source.reading.kept, tuple(names))
-    lines, first = source.cut or (), source.first
+    reading = source.reading
+    names = reading.needed()
+    parser = _parser(reading.keys, reading.kept, tuple(names))
+    cutter = LineCutter(reading.max_bytes, begun=first > 1)
+    lines = cache(lambda: [*cutter.feed(block), *cutter.finish()])
     # The first line of a file may be that of a portable database, which is refused elsewhere.
-    parsed = _parsed_together(parse, lines) if first > 1 else None
+    parsed = _parsed_together(parser, block, reading.max_bytes) if first > 1 else None
     unusual: dict[int, tuple[Mapping[str, Any] | str, bool]] = {}
-    numbers: Sequence[int] = range(first, first + len(lines))
+    numbers: Sequence[int] = range(first, first + len(parsed or ()))
     if parsed is None:
         parsed, kept = [], list[int]()
-        for number, line in zip(numbers, lines, strict=True):
-            alone = _parsed_together(parse, [line]) if number > 1 else None
+        for number, line in enumerate(lines(), first):
+            alone = None
+            if number > 1 and isinstance(line, bytes):
+                alone = _parsed_together(parser, line + b"\n", reading.max_bytes)
             if alone is None:
                 for _, row, replaced in json_rows(replace(source, cut=[line], first=number)):
                     unusual[len(kept)] = row, replaced
-                    alone = [parse(b"{}")]
+                    alone = [parser.decode(b"{}")]
             # Empty lines are no records.
             kept += [number] * len(alone or ())
             parsed += alone or ()
@@ -219,31 +254,37 @@ def _json_batch(source: Source) -> RecordBatch:
     columns = {
         name: list(map(attrgetter(f"field_{place}"), parsed)) for place, name in enumerate(names)
     }
-    every = partial(_json_fields, lines, numbers, first)
-    return picked(_Fields(numbers, columns, unusual, every), source.reading)
+
+    def fields_of(place: int) -> Mapping[str, Any] | str:
+        return json_object(cast("bytes", lines()[numbers[place] - first]))
+
+    return picked(_Fields(numbers, columns, unusual, fields_of), reading)
 
 
-def _json_fields(
-    lines: Sequence[Any], numbers: Sequence[int], first: int, place: int
-) -> dict[str, Any] | str:
-    return json_object(lines[numbers[place] - first])
+def _parsed_together(parser: Any, block: bytes, largest: int) -> list[Any] | None:
+    """Parse lines, or return None if one of them is unusual.
 
-
-def _parsed_together(parse: Callable[[Any], Any], lines: Sequence[Any]) -> list[Any] | None:
-    """Parse lines, or return None if one of them is unusual."""
+    Lines that begin and end with a brace are as many objects as values are found in them.
+    """
+    data, ends = np.frombuffer(block, np.uint8), line_ends(block)
+    sizes = np.diff(ends, prepend=0)
+    if not len(ends) or sizes.min() < len(b"{}\n") or sizes.max() > largest:
+        return None
+    last = data[ends - 2]
+    last = np.where(last == _RETURN, data[ends - 3], last)
+    if (data[ends - sizes] != _OPEN).any() or (last != _CLOSE).any():
+        return None
     try:
-        if not all(map(bytes.isascii, lines)):
-            # A field that isn't parsed may have other bytes. Joined, lines would take new memory.
-            deque(map(bytes.decode, lines), 0)
-        return list(map(parse, lines))
+        if not block.isascii():
+            block.decode()  # a field that isn't parsed may have other bytes
+        found: list[Any] = parser.decode_lines(block)
     except (ValueError, TypeError, RecursionError):
         return None
+    return found if len(found) == len(ends) else None
 
 
 @cache
-def _parser(
-    keys: tuple[str, ...], kept: tuple[str, ...], names: tuple[str, ...]
-) -> Callable[[Any], Any]:
+def _parser(keys: tuple[str, ...], kept: tuple[str, ...], names: tuple[str, ...]) -> Any:
     """Return what parses the usual values of some fields of a JSON object.
 
     It refuses what json.loads refuses, and more; both make the same of what it takes.
@@ -256,4 +297,4 @@ def _parser(
     fields = [(place, types[name], None) for name, place in places.items()]
     renamed = {place: name for name, place in places.items()}
     form = msgspec.defstruct("Fields", fields, rename=renamed, gc=False)
-    return msgspec.json.Decoder(form).decode
+    return msgspec.json.Decoder(form)

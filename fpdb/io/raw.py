@@ -20,7 +20,7 @@ from fpdb.io.tables import header_reason, numbered, rows_of
 from fpdb.threads import overlapped
 
 _MARK = b"\xef\xbb\xbf"  # the byte order mark
-_NEWLINE, _RETURN = b"\n\r"
+[_RETURN] = b"\r"
 # The formats whose records can be copied.
 COPIED = ("jsonl", "tsv", "lines", "csv", "parquet", "arrow")
 
@@ -91,24 +91,27 @@ def write_rows(
         batches = _marked_batches(parts)
         arrow.write_batches(file, header.form, header.schema, header.packing, batches)
         return
-    with streams.packed(file, path) as target:
-        overlapped(target.write, _marked_chunks(header, parts))
-
-
-def _marked_chunks(
-    header: TableHead, parts: Sequence[tuple[Source, Places, Marks]]
-) -> Iterator[bytes]:
-    """Yield a header, and the lines of the marked rows of files."""
     names = {source.reading.encoding or UTF8 for source, _, _ in parts}
     name = names.pop() if len(names) == 1 else UTF8
-    last = header.line
-    yield restored(last, name)
+    with streams.packed(file, path) as target:
+
+        def write(pieces: Sequence[bytes | memoryview]) -> None:
+            target.write(restored(b"".join(pieces), name))
+
+        overlapped(write, _marked_pieces(header, parts))
+
+
+def _marked_pieces(
+    header: TableHead, parts: Sequence[tuple[Source, Places, Marks]]
+) -> Iterator[Sequence[bytes | memoryview]]:
+    """Yield a header, and the lines of the marked rows of files, some pieces at a time."""
+    last: bytes | memoryview = header.line
+    yield [last]
     for source, firsts, marks in parts:
-        for data in _marked_lines(source, firsts, marks):
+        for pieces in _marked_lines(source, firsts, marks):
             # Only the last line of a file may have no end.
-            whole = b"\n" + data if last and not last.endswith(b"\n") else data
-            yield restored(whole, name)
-            last = data
+            yield [b"\n", *pieces] if last and last[-1:] != b"\n" else pieces
+            last = pieces[-1]
 
 
 def _marked_batches(parts: Iterable[tuple[Source, Places, Marks]]) -> Iterator[Any]:
@@ -117,8 +120,8 @@ def _marked_batches(parts: Iterable[tuple[Source, Places, Marks]]) -> Iterator[A
             yield from arrow.marked_batches(source.form, source.path, marks, source.progress)
 
 
-def _marked_lines(source: Source, firsts: Places, marks: Marks) -> Iterator[bytes]:
-    """Yield the lines of the marked rows, joined for each chunk.
+def _marked_lines(source: Source, firsts: Places, marks: Marks) -> Iterator[list[memoryview]]:
+    """Yield the lines of the marked rows, those of a chunk together.
 
     A row of CSV goes on to the next one; empty lines between the two belong to none.
     """
@@ -143,8 +146,9 @@ def _marked_lines(source: Source, firsts: Places, marks: Marks) -> Iterator[byte
             edges = np.diff(kept.astype(np.int8), prepend=0, append=0)
             [runs], [stops] = (edges == 1).nonzero(), (edges == -1).nonzero()
             slices = zip(starts[runs].tolist(), ends[stops - 1].tolist(), strict=True)
-            if some := [data[start:end] for start, end in slices]:
-                yield b"".join(some)
+            view = memoryview(data)
+            if pieces := [view[start:end] for start, end in slices]:
+                yield pieces
     if len(firsts) and before < firsts[-1]:
         raise changed(source.path)
 
@@ -161,7 +165,7 @@ def _blocks(source: Source, *, several: bool) -> Iterator[tuple[bytes, Places, P
             continue
         data = b"".join(held)
         held = []
-        ends = np.flatnonzero(np.frombuffer(data, np.uint8) == _NEWLINE) + 1
+        ends = streams.line_ends(data)
         if not chunk and len(data) > (ends[-1] if len(ends) else 0):
             ends = np.append(ends, len(data))
         starts = np.append(0, ends[:-1])[: len(ends)]
@@ -170,7 +174,7 @@ def _blocks(source: Source, *, several: bool) -> Iterator[tuple[bytes, Places, P
             count = int(filled[-1]) + 1 if len(filled) else 0
             starts, ends = starts[:count], ends[:count]
         if len(ends):
-            yield data[: ends[-1]], starts, ends
+            yield data, starts, ends
         held.append(data[ends[-1] if len(ends) else 0 :])
 
 

@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import IO, Any, cast
 
+import numpy as np
+
+from fpdb.arrays import Places
 from fpdb.errors import InputError, MissingExtraError
 from fpdb.io.encodings import as_utf8, is_utf16
 from fpdb.progress import announce
@@ -35,6 +38,7 @@ _MAGIC = {
 BEGINNING = 8192
 # A byte order mark and a carriage return are no part of a line.
 _UNCOUNTED = 4
+[_LINE_FEED] = b"\n"
 
 # A compressed file may unpack to this many bytes and, beyond these, to this many times its size;
 # and to this much white space in a row, as part of which an empty member or frame counts.
@@ -239,6 +243,12 @@ def named(path: str, hint: str = "") -> Iterator[None]:
         yield
     except StreamError as error:
         raise InputError(f"{path} {error}", hint=error.hint or hint) from None
+
+
+def line_ends(data: bytes) -> Places:
+    """Return where lines end, after their line feeds."""
+    ends: Places = np.flatnonzero(np.frombuffer(data, np.uint8) == _LINE_FEED) + 1
+    return ends
 
 
 class LineCutter:

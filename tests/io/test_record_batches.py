@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tiers import examples
 
 import fpdb
-from fpdb.io import batches
+from fpdb.io import batches, streams
 from fpdb.io.files import Source, read_records
 from fpdb.io.records import BadRecord, Reading
 
@@ -33,6 +33,11 @@ LINES = [
     b"{" * 3000,
     b'{"text": "a", "n": ' + b"[" * 3000 + b"]" * 3000 + b"}",
     b'{"fpdb": 1, "text": "a"}',
+    b'{"text": "a"}\r',
+    b'{"text": "a"} {"text": "b"}',
+    b'{"text":\n"a"}',
+    b'{"text": "a"\n}',
+    b'{"text": "' + b"long " * 900 + b'"}',
 ]
 
 
@@ -86,18 +91,28 @@ READINGS = [
     Reading(keyed=False, text_field=("content", "text"), key_field="id"),
     Reading(keyed=False, fingerprint_field="key", base="decimal"),
     Reading(keyed=False, text_field="text", meta_field="text"),
+    Reading(keyed=False, max_bytes=4000),
 ]
 
 
-@given(rows=st.lists(lines(), max_size=12), reading=st.sampled_from(READINGS), usual=st.booleans())
-@example(rows=[b'{"text": "one"}', b'{"text": "two"}'], reading=READINGS[0], usual=True)
+@given(
+    rows=st.lists(lines(), max_size=12),
+    reading=st.sampled_from(READINGS),
+    usual=st.booleans(),
+    block=st.sampled_from([1, 80, 1 << 20]),
+    chunk=st.sampled_from([7, 100, 1 << 18]),
+)
+@example([b'{"text": "one"}', b'{"text": "two"}'], READINGS[0], True, 80, 100)
 @settings(max_examples=examples(150), deadline=None)
-def test_lines_of_json(tmp_path_factory, rows, reading, usual):
+def test_lines_of_json(tmp_path_factory, rows, reading, usual, block, chunk):
     path = tmp_path_factory.mktemp("lines") / "in.jsonl"
-    # The first line is read in another way, so that a row is second at the least.
-    rows = [b'{"text": "first", "key": "k", "id": 1, "content": "c"}'] * usual + rows
+    # The first block is read in another way, so that rows are in a later one.
+    rows = [b'{"text": "first", "key": "k", "id": 1, "content": "c"}'] * (2 * usual) + rows
     path.write_bytes(b"\n".join(rows))
-    require_same(path, "jsonl", reading)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batches, "_BLOCK", block)
+        patch.setattr(streams, "_CHUNK", chunk)
+        require_same(path, "jsonl", reading)
 
 
 def test_usual_lines_are_parsed_together(tmp_path, monkeypatch):
@@ -110,6 +125,8 @@ def test_usual_lines_are_parsed_together(tmp_path, monkeypatch):
         pick = picker(reading)
         return lambda *row: looked_at.append(row) or pick(*row)
 
+    monkeypatch.setattr(batches, "_BLOCK", 100)
+    monkeypatch.setattr(streams, "_CHUNK", 100)
     monkeypatch.setattr(batches, "picker", counted)
     found = list(in_columns(path, "jsonl", Reading(keyed=False)))
     assert [row[1] for row in found] == list(range(2500))

@@ -15,9 +15,10 @@ import numpy as np
 import paired
 
 SIZES = 1_000_000, 10_000_000
-MEMORY = 3 << 30
+# Of a run, of which 100 million records need more.
+MEMORY, MEMORY_EACH = 3 << 30, 150
 WORDS = 19  # of a record: a fingerprint, a digest and a sketch
-BLOCK = 1 << 15
+FIRST = 1 << 15  # records, of which none is a copy
 CHANGED = 12  # of 128 bytes, which leaves texts nine tenths similar
 
 
@@ -49,6 +50,7 @@ def measured(records):
 
 def decide(records, folder):
     """Make and decide records; return the time of the second and the removed share."""
+    from fpdb.dedupe.decide import TOGETHER
     from fpdb.documents.layout import header_for, layout
     from fpdb.documents.lookup import Search
     from fpdb.documents.similarity import Side
@@ -62,11 +64,11 @@ def decide(records, folder):
     index, _ = layout(header)
     seconds, worked, kept = 0.0, 0.0, 0
     with scratch_folder(Path(folder, "columns")) as scratch:
-        room = Room(scratch, MEMORY)
+        room = Room(scratch, max(MEMORY, MEMORY_EACH * records))
         texts = GrowingTexts(room, 64)
         selection = Selection(index, Search(3, None, 0.8), texts, room)
-        for start in range(0, records, BLOCK):
-            numbers = np.arange(start, min(start + BLOCK, records))
+        for start in range(0, records, TOGETHER):
+            numbers = np.arange(start, min(start + TOGETHER, records))
             side, none = Side(*made(numbers)), np.zeros(len(numbers), np.bool_)
             clock, processor = time.perf_counter(), time.process_time()
             texts.add(TextColumns(side, none))
@@ -81,7 +83,7 @@ def made(numbers):
     from fpdb.fingerprint.sketches import mix
 
     sources = numbers.copy()
-    copies = ((numbers % 5 == 4) & (numbers > BLOCK)).nonzero()[0]
+    copies = ((numbers % 5 == 4) & (numbers > FIRST)).nonzero()[0]
     earlier = mix(numbers[copies].astype(np.uint64)) % numbers[copies].astype(np.uint64)
     sources[copies] = earlier - earlier % np.uint64(5)  # which is no copy
     words = mix((sources[:, np.newaxis] * WORDS + np.arange(WORDS)).astype(np.uint64))
