@@ -160,7 +160,7 @@ class Writer:
                     data = key_bytes(str(free.key))
                 self._catalog.put_records(self._txn, [free])
             named[data] = own
-        return sorted(named.items())
+        return [(data, named[data]) for data in sorted(named)]
 
     def add(self, documents: Sequence[Stored], duplicates: Search | None = None) -> list[Added]:
         """Add documents, or replace those with their keys.

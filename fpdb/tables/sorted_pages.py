@@ -8,7 +8,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice, pairwise
-from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -301,12 +300,22 @@ class NumberPages(SortedPages[Rows]):
                     if after == first:
                         raise out_of_order(self.name)
                 rows = self._spliced(joined(parts), self._part(insert, first, after), remove)
-                pieces = [(self.first_key(piece), page) for piece, page in self._full(rows)]
-                for key in set(old).difference([key for key, _ in pieces]):
+                pieces = self._filled(rows)
+                for key in set(old).difference(pieces):
                     txn.delete(self.name, key)
-                for key, page in pieces:
+                for key, page in pieces.items():
                     txn.put(self.name, key, summed(page, self.seed_at(key)))
                 first = after
+
+    def _filled(self, rows: Rows) -> dict[bytes, bytearray]:
+        """Return what `_full` does by the keys of the pages, which are made together."""
+        starts, pages, after = list[int](), list[bytearray](), 0
+        while after < self._count(rows):
+            starts.append(after)
+            page, after = self._packed(rows, after)
+            pages.append(page)
+        keys = self.keys([column[starts] for column in rows[: self._keys]])
+        return dict(zip(keys, pages, strict=True))
 
     def _key_at(self, rows: Rows, place: int) -> bytes:
         return self.first_key(self._part(rows, place, place + 1))
@@ -513,19 +522,24 @@ class TextPages(SortedPages[list[TextEntry]]):
     def _inserting(
         self, txn: WriteTransaction, cursor: Cursor, insert: list[TextEntry]
     ) -> Callable[[int], int]:
-        return partial(self._insert, txn, cursor, insert)
+        return partial(self._insert, txn, cursor, insert, [text for text, _ in insert])
 
     def _insert(
-        self, txn: WriteTransaction, cursor: Cursor, insert: list[TextEntry], first: int
+        self,
+        txn: WriteTransaction,
+        cursor: Cursor,
+        insert: list[TextEntry],
+        texts: list[bytes],
+        first: int,
     ) -> int:
         while first < len(insert):
-            text = insert[first][0]
+            text = texts[first]
             old, upper = page_and_next(cursor, text)
             if old is None or old > text:  # a new first key of its page
                 break
             after = len(insert)
             if upper is not None:
-                after = bisect_left(insert, upper, first, key=itemgetter(0))
+                after = bisect_left(texts, upper, first)
             page, seed = cursor.value(), self.seed_at(old)
             digest = xxh3_64_intdigest(page[4:], seed)
             grown = kernels.text_pages.inserted(page, digest, insert, first, after)
