@@ -4,11 +4,12 @@ A reader gives the values of some fields as lists. Usual records are picked of t
 others one by one as everywhere, so that both ways give the same.
 """
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from operator import attrgetter
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -198,6 +199,13 @@ def _batch_of_part(part: Callable[[], Iterable[Record | BadRecord]], source: Sou
 # JSON lines
 
 
+class _Parser(NamedTuple):
+    """Decoders of JSON objects: of those that have no other fields, and of all."""
+
+    whole: Any
+    some: Any
+
+
 def _json_parts(source: Source) -> Iterator[BatchPart]:
     """Cut a file into blocks of whole lines, which threads cut into lines."""
     held, size, room, first, damage = list[bytes](), 0, _BLOCK, 1, ""
@@ -246,7 +254,7 @@ def _json_batch(source: Source, block: bytes, first: int) -> RecordBatch:
             if alone is None:
                 for _, row, replaced in json_rows(replace(source, cut=[line], first=number)):
                     unusual[len(kept)] = row, replaced
-                    alone = [parser.decode(b"{}")]
+                    alone = [parser.some.decode(b"{}")]
             # Empty lines are no records.
             kept += [number] * len(alone or ())
             parsed += alone or ()
@@ -261,7 +269,7 @@ def _json_batch(source: Source, block: bytes, first: int) -> RecordBatch:
     return picked(_Fields(numbers, columns, unusual, fields_of), reading)
 
 
-def _parsed_together(parser: Any, block: bytes, largest: int) -> list[Any] | None:
+def _parsed_together(parser: _Parser, block: bytes, largest: int) -> list[Any] | None:
     """Parse lines, or return None if one of them is unusual.
 
     Lines that begin and end with a brace are as many objects as values are found in them.
@@ -275,16 +283,22 @@ def _parsed_together(parser: Any, block: bytes, largest: int) -> list[Any] | Non
     if (data[ends - sizes] != _OPEN).any() or (last != _CLOSE).any():
         return None
     try:
-        if not block.isascii():
-            block.decode()  # a field that isn't parsed may have other bytes
-        found: list[Any] = parser.decode_lines(block)
+        found: list[Any] = _values_of(parser, block)
     except (ValueError, TypeError, RecursionError):
         return None
     return found if len(found) == len(ends) else None
 
 
+def _values_of(parser: _Parser, block: bytes) -> Any:
+    if not block.isascii():
+        with contextlib.suppress(ValueError):
+            return parser.whole.decode_lines(block)
+        block.decode()  # a field that isn't parsed may have bytes that aren't UTF-8
+    return parser.some.decode_lines(block)
+
+
 @cache
-def _parser(keys: tuple[str, ...], kept: tuple[str, ...], names: tuple[str, ...]) -> Any:
+def _parser(keys: tuple[str, ...], kept: tuple[str, ...], names: tuple[str, ...]) -> _Parser:
     """Return what parses the usual values of some fields of a JSON object.
 
     It refuses what json.loads refuses, and more; both make the same of what it takes.
@@ -296,5 +310,8 @@ def _parser(keys: tuple[str, ...], kept: tuple[str, ...], names: tuple[str, ...]
     types |= dict.fromkeys(kept, Any)
     fields = [(place, types[name], None) for name, place in places.items()]
     renamed = {place: name for name, place in places.items()}
-    form = msgspec.defstruct("Fields", fields, rename=renamed, gc=False)
-    return msgspec.json.Decoder(form)
+    whole, some = (
+        msgspec.defstruct("Fields", fields, rename=renamed, gc=False, forbid_unknown_fields=strict)
+        for strict in (True, False)
+    )
+    return _Parser(msgspec.json.Decoder(whole), msgspec.json.Decoder(some))
