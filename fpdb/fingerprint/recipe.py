@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import compress
 from typing import Any, cast
 
 import numpy as np
@@ -129,13 +130,13 @@ class Recipe(Stages):
         return self.digests([text], [short])[0]
 
     def digests(
-        self, texts: Iterable[str], short: Iterable[bool], hashed: Callable[[bytes], bytes] = _hash
+        self, texts: Sequence[str], short: Iterable[bool], hashed: Callable[[bytes], bytes] = _hash
     ) -> list[bytes]:
         """Return the digest of each text, or another hash, given which ones are short."""
-        found: list[bytes] = []
-        for text, is_short in zip(texts, short, strict=True):
-            plain = self._plain(text) if is_short else text
-            found.append(hashed(utf8(plain)) if plain or not is_short else bytes(DIGEST_BYTES))
+        found = list(map(hashed, map(utf8, texts)))
+        for place in compress(range(len(found)), short):
+            plain = self._plain(texts[place])
+            found[place] = hashed(utf8(plain)) if plain else bytes(DIGEST_BYTES)
         return found
 
     def _plain(self, text: str) -> str:
