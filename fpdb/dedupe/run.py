@@ -38,7 +38,7 @@ _RECIPE = "web"
 # of its columns, which have room to grow.
 SIZE, _SECONDS, _BYTES = 840, 22e-6, 350
 # Blocks that are prepared while others are compared with each other, or with a database.
-AHEAD, _AHEAD_OF_LOOKUP = 64, 256
+AHEAD, _AHEAD_OF_LOOKUP = 32, 256
 
 
 class Work(NamedTuple):
