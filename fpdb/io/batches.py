@@ -200,7 +200,7 @@ def _batch_of_part(part: Callable[[], Iterable[Record | BadRecord]], source: Sou
 
 
 class _Parser(NamedTuple):
-    """Decoders of JSON objects: of those that have no other fields, and of all."""
+    """Two decoders of JSON objects: `whole` refuses other fields, `some` skips them."""
 
     whole: Any
     some: Any
@@ -250,7 +250,7 @@ def _json_batch(source: Source, block: bytes, first: int) -> RecordBatch:
         for number, line in enumerate(lines(), first):
             alone = None
             if number > 1 and isinstance(line, bytes):
-                alone = _parsed_together(parser, line + b"\n", reading.max_bytes)
+                alone = _parsed_alone(parser, line)
             if alone is None:
                 for _, row, replaced in json_rows(replace(source, cut=[line], first=number)):
                     unusual[len(kept)] = row, replaced
@@ -287,6 +287,16 @@ def _parsed_together(parser: _Parser, block: bytes, largest: int) -> list[Any] |
     except (ValueError, TypeError, RecursionError):
         return None
     return found if len(found) == len(ends) else None
+
+
+def _parsed_alone(parser: _Parser, line: bytes) -> list[Any] | None:
+    """Parse a line, a tenth as slowly as a block of one, or return None if it is unusual."""
+    try:
+        if not line.isascii():
+            line.decode()
+        return [parser.some.decode(line)]
+    except (ValueError, TypeError, RecursionError):
+        return None
 
 
 def _values_of(parser: _Parser, block: bytes) -> Any:
