@@ -29,26 +29,21 @@ def simhash(title, content):
     return sum(1 << bit for bit in range(64) if votes[bit] >= 0)
 
 
-def articles(site, count, dice):
-    """Make articles, a third of them an older one with some words exchanged."""
-    made = []
-    for number in range(count):
-        words = [f"{dice.choice(WORDS)}{dice.randrange(40)}" for _ in range(60)]
-        if made and number % 3 == 0:
-            words = dice.choice(made)[2].split()
-            for _ in range(dice.randrange(4)):
-                words[dice.randrange(60)] = dice.choice(WORDS)
-        made.append((f"https://{site}.example/{number}", " ".join(words[:5]), " ".join(words)))
-    return made
+def article(url, older):
+    """Make an article of new words, or of those of an older one with up to three exchanged."""
+    words = [f"{DICE.choice(WORDS)}{DICE.randrange(40)}" for _ in range(60)]
+    if older and DICE.random() < 0.6:
+        words = DICE.choice(older)[2].split()
+        for _ in range(DICE.randrange(4)):
+            words[DICE.randrange(60)] = DICE.choice(WORDS)
+    return url, " ".join(words[:5]), " ".join(words)
 
 
 DICE = random.Random(9)
-LIBRARY = articles("library", 200, DICE)
-# New ones, of which a third was in the library.
-NEW = [
-    (f"https://wire.example/{number}", *(DICE.choice(LIBRARY) if number % 3 else row)[1:])
-    for number, row in enumerate(articles("wire", 60, DICE))
-]
+LIBRARY = []
+for number in range(200):
+    LIBRARY.append(article(f"https://library.example/{number}", LIBRARY[:100]))
+NEW = [article(f"https://wire.example/{number}", LIBRARY) for number in range(90)]
 
 
 def write_table(path, rows, *, header=()):

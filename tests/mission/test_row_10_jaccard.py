@@ -67,11 +67,7 @@ def test_twenty_thousand_texts_take_seconds(run, tmp_path):
     start = time.process_time()
     shown = run("copies", table, *COLUMNS)
     seconds = time.process_time() - start
-    expected = {
-        (f"u{number}", f"u{number + 1}")
-        for number in range(0, 20_000, 200)
-        if len(sets[number + 1]) / len(sets[number]) >= 0.8
-    }
-    assert {(one, other) for one, other, _ in shown.rows} == expected
-    assert len(expected) > 80
+    # Of n + 1 words, n from 5 on are shared.
+    pairs = {(f"u{number}", f"u{number + 1}") for number in range(0, 20_000, 200)}
+    assert {(one, other) for one, other, _ in shown.rows} == pairs
     assert seconds < 10
