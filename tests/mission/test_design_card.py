@@ -174,9 +174,10 @@ def texts_file(tmp_path_factory):
 
 def bits_file(path, bits):
     """Write random fingerprints, and near ones; return them by their keys."""
-    numbers = [DICE.getrandbits(bits) for _ in range(3000)]
+    dice = random.Random(bits)
+    numbers = [dice.getrandbits(bits) for _ in range(3000)]
     numbers += [
-        number ^ sum(1 << bit for bit in DICE.sample(range(bits), place % 5))
+        number ^ sum(1 << bit for bit in dice.sample(range(bits), place % 5))
         for place, number in enumerate(numbers[:600])
     ]
     stored = {f"key {place}": number for place, number in enumerate(numbers)}

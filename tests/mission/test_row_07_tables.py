@@ -14,7 +14,11 @@ from tiers import examples
 
 import fpdb
 
-NUMBERS = np.random.default_rng(7)
+
+@pytest.fixture
+def numbers():
+    """Random numbers, the same ones in each run of a test."""
+    return np.random.default_rng(7)
 
 
 def near(stored, queries, k):
@@ -27,20 +31,20 @@ def near(stored, queries, k):
     return sorted(rows)
 
 
-def flipped(fingerprints, bits, most):
+def flipped(numbers, fingerprints, bits, most):
     """Flip up to `most` of the bits of each fingerprint."""
     changed = fingerprints.copy()
     for row in changed.reshape(len(changed), -1):
-        for bit in NUMBERS.integers(0, bits, NUMBERS.integers(0, most + 1)):
+        for bit in numbers.integers(0, bits, numbers.integers(0, most + 1)):
             word = len(row) - 1 - bit // 64
             row[word] ^= np.uint64(1) << np.uint64(bit % 64)
     return changed
 
 
-def fingerprints_of(count, bits):
+def fingerprints_of(numbers, count, bits):
     if bits == 128:
-        return NUMBERS.integers(0, 2**64, (count, 2), np.uint64)
-    return NUMBERS.integers(0, 2**bits, count, np.uint64, endpoint=False)
+        return numbers.integers(0, 2**64, (count, 2), np.uint64)
+    return numbers.integers(0, 2**bits, count, np.uint64, endpoint=False)
 
 
 def answers(db, queries, k):
@@ -78,27 +82,27 @@ PLANS += [(128, 3, 4), (128, 5, None)]
 
 
 @pytest.mark.parametrize(("bits", "k", "tables"), PLANS)
-def test_queries_find_what_a_comparison_with_all_does(tmp_path, bits, k, tables):
+def test_queries_find_what_a_comparison_with_all_does(tmp_path, numbers, bits, k, tables):
     plans = fpdb.plans(bits, k, 1_000_000)
     plan = next(plan for plan in plans if tables in {None, len(plan.tables)})
     recipe = {32: "none-32", 64: "none", 128: "none-128"}[bits]
-    first = fingerprints_of(1500, bits)
-    stored = np.concatenate([first, flipped(first, bits, k + 1), first[:100]])
+    first = fingerprints_of(numbers, 1500, bits)
+    stored = np.concatenate([first, flipped(numbers, first, bits, k + 1), first[:100]])
     with fpdb.create(
         tmp_path / "db", recipe=recipe, similarity=None, k=k, keys="integer", plan=plan
     ) as db:
         db.add_fingerprints(range(len(stored)), stored)
-        queries = flipped(first[:150], bits, k)
+        queries = flipped(numbers, first[:150], bits, k)
         for radius in {0, k, k + 1}:
             assert answers(db, queries, radius) == near(stored, queries, radius)
         assert len(near(stored, queries, k)) > len(queries)
 
 
-def crowded():
+def crowded(numbers):
     """Return fingerprints of which many share a prefix, some at both ends of each table."""
     top = 2**64 - 1
-    shared = [0xABCD << 48 | int(low) for low in NUMBERS.integers(0, 2**20, 4000)]
-    shared += [0xABCD << 48 | int(high) << 36 for high in NUMBERS.integers(0, 2**12, 1000)]
+    shared = [0xABCD << 48 | int(low) for low in numbers.integers(0, 2**20, 4000)]
+    shared += [0xABCD << 48 | int(high) << 36 for high in numbers.integers(0, 2**12, 1000)]
     ends = [0, 1, top, top - 1, 0xABCD << 48, (0xABCE << 48) - 1, 0xABCC << 48, 0xABCE << 48]
     even = [step << 51 for step in range(1 << 13)]
     return np.array([*shared, *ends, *even, *[0x1234_5678_9ABC_DEF0] * 900], np.uint64)
@@ -106,16 +110,16 @@ def crowded():
 
 @pytest.mark.process
 @pytest.mark.parametrize("tables", [4, 16])
-def test_a_prefix_is_found_in_and_between_pages(tmp_path, tables):
+def test_a_prefix_is_found_in_and_between_pages(tmp_path, numbers, tables):
     plan = next(plan for plan in fpdb.plans(64, 3, 1_000_000) if len(plan.tables) == tables)
-    stored = crowded()
+    stored = crowded(numbers)
     with fpdb.create(tmp_path / "db", similarity=None, k=3, keys="integer", plan=plan) as db:
         # In pieces, so that pages are divided, and not only packed one behind the other.
-        for part in np.array_split(NUMBERS.permutation(len(stored)), 7):
+        for part in np.array_split(numbers.permutation(len(stored)), 7):
             db.add_fingerprints(part.astype(np.uint64), stored[part])
         assert next(fpdb.check(tmp_path / "db"), None) is None
         places = np.linspace(0, len(stored) - 1, 120).astype(int)
-        queries = np.concatenate([stored[places], flipped(stored[places], 64, 3)])
+        queries = np.concatenate([stored[places], flipped(numbers, stored[places], 64, 3)])
         wanted = near(stored, queries, 3)
         assert answers(db, queries, 3) == wanted
         for place, query in list(enumerate(queries))[::8]:
