@@ -1,6 +1,6 @@
-"""The door for what is temporary: exclusive, private, found again by the next, and whole files."""
+"""The door for what is temporary: private, removed by the next maker after a kill, whole files."""
 
-import contextlib
+import errno
 import os
 import pwd
 import signal
@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from fpdb.errors import ClosedError, FpdbError, LockTimeoutError
-from fpdb.scratch import CLAIM_FILE, Drafts, draft_file, scratch_folder
+from fpdb import scratch
+from fpdb.errors import ClosedError, FpdbError
+from fpdb.scratch import Drafts, draft_file, remove_abandoned, scratch_folder
 
-NOBODY = pwd.getpwnam("nobody").pw_uid
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root acts as another user")
+CLAIM, FOLDER = ".out.0123456789abcdef.fpdb-new", ".out.0123456789abcdef.fpdb-tmp"
 
 
 def names(folder: Path) -> list[str]:
@@ -36,32 +36,7 @@ def umask() -> Iterator[None]:
     os.umask(before)
 
 
-def as_nobody(act: Any) -> None:
-    """Do something as another user."""
-    child = os.fork()
-    if child == 0:
-        status = 1
-        with contextlib.suppress(BaseException):
-            os.setuid(NOBODY)
-            act()
-            status = 0
-        os._exit(status)
-    assert os.waitpid(child, 0)[1] == 0
-
-
-@pytest.fixture
-def public(tmp_path: Path) -> Path:
-    """Return a directory that all may write to, as /tmp."""
-    for folder in (tmp_path, *tmp_path.parents):
-        if folder.stat().st_uid == os.geteuid() and not folder.stat().st_mode & 0o001:
-            folder.chmod(0o711)
-    path = tmp_path / "public"
-    path.mkdir()
-    path.chmod(0o1777)
-    return path
-
-
-def killed_holder(code: str, *args: Path) -> None:
+def killed_holder(code: str, *args: Path | str) -> None:
     """Run code until it prints a line, then kill it."""
     program = "import sys\nfrom pathlib import Path\nfrom fpdb.scratch import *\n"
     program += textwrap.dedent(code)
@@ -74,17 +49,11 @@ def killed_holder(code: str, *args: Path) -> None:
 
 
 def test_a_folder_is_private_and_goes_with_its_block(tmp_path: Path) -> None:
-    with scratch_folder(tmp_path / "out") as scratch:
-        assert scratch.path.parent == tmp_path
-        assert mode(scratch.path) == 0o700
-        with scratch.file("one") as file:
-            file.write(b"data")
-        assert mode(scratch.path / "one") == 0o600
-        assert mode(scratch.path / "unfinished") == 0o600
-        with pytest.raises(FileExistsError):
-            scratch.file("one")
-        (scratch.path / "deep" / "deeper").mkdir(parents=True)
-        (scratch.path / "deep" / "link").symlink_to(tmp_path)
+    with scratch_folder(tmp_path / "out") as folder:
+        assert folder.parent == tmp_path
+        assert mode(folder) == 0o700
+        (folder / "deep" / "deeper").mkdir(parents=True)
+        (folder / "deep" / "link").symlink_to(tmp_path)
         (tmp_path / "kept").touch()
     assert names(tmp_path) == ["kept"]
 
@@ -93,184 +62,96 @@ def test_the_temporary_directory_is_the_place_without_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with scratch_folder() as scratch:
-        assert scratch.path.parent == tmp_path
+    with scratch_folder() as folder:
+        assert folder.parent == tmp_path
 
 
 @pytest.mark.process
-def test_what_a_killed_process_left_is_removed_by_the_next_of_its_name(tmp_path: Path) -> None:
+@pytest.mark.parametrize("what", ["folder", "draft"])
+def test_what_a_killed_process_left_is_removed_by_the_next_of_its_name(
+    tmp_path: Path, what: str
+) -> None:
     killed_holder(
         """
-        with scratch_folder(Path(sys.argv[1])) as scratch:
-            scratch.file("one").write(b"data")
-            (scratch.path / "folder").mkdir()
-            (scratch.path / "folder" / "link").symlink_to(sys.argv[2])
+        with scratch_folder(Path(sys.argv[1])) as folder, draft_file(sys.argv[1]) as file:
+            if sys.argv[3] == "folder":
+                (folder / "one").write_bytes(b"data")
+                (folder / "folder").mkdir()
+                (folder / "folder" / "link").symlink_to(sys.argv[2])
+            else:
+                folder.rmdir()
+                file.write(b"data")
+                file.flush()
             print("ready", flush=True)
-            sys.stdin.read(1)
             import time; time.sleep(60)
         """,
         tmp_path / "out",
         tmp_path / "elsewhere",
+        what,
     )
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "kept").touch()
-    [left, other] = sorted(tmp_path.iterdir())
-    with scratch_folder(tmp_path / "another"):
-        assert left.exists()
-    with scratch_folder(tmp_path / "out") as scratch:
-        assert sorted(tmp_path.iterdir()) == sorted([scratch.path, other])
+    left = set(names(tmp_path)) - {"elsewhere"}
+    assert len(left) == (3 if what == "folder" else 2)
+    with scratch_folder(tmp_path / "another"), draft_file(tmp_path / "o"):
+        assert left < set(names(tmp_path))
+    with scratch_folder(tmp_path / "out") as folder:
+        assert not left & set(names(tmp_path))
         with scratch_folder(tmp_path / "out"):  # one that is in use stays
-            assert scratch.path.exists()
+            assert folder.exists()
     assert names(tmp_path / "elsewhere") == ["kept"]
 
 
-def test_a_maker_that_has_to_be_alone_is_refused_beside_another(tmp_path: Path) -> None:
-    target, strange = tmp_path / "out.jsonl", tmp_path / f".out.jsonl.{'0' * 16}.new"
-    strange.mkdir()
-    os.mkfifo(strange / CLAIM_FILE)
-    with scratch_folder(target, alone=True), scratch_folder(tmp_path / "other", alone=True):
-        with (
-            pytest.raises(LockTimeoutError, match="another run is writing"),
-            scratch_folder(target, alone=True),
-        ):
-            pass
-        with scratch_folder(target):
-            pass
-    with scratch_folder(target, alone=True):
-        pass
-    assert list(tmp_path.iterdir()) == [strange]
-
-
-def test_a_worker_of_a_killed_process_makes_nothing_that_stays(
+def test_a_folder_stays_until_its_claim_can_go(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = tmp_path / ".out.0123456789abcdef.new"
-    folder.mkdir()
-    (folder / "unfinished").touch()
-    genuine = os.unlink
+    """A child of the killed process makes a file while the folder is removed."""
+    (tmp_path / CLAIM).touch()
+    (tmp_path / FOLDER).mkdir()
+    (tmp_path / FOLDER / "early").touch()
+    genuine = os.rmdir
 
     def late(*more: Any, **options: Any) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            (folder / "late").touch()
+        (tmp_path / FOLDER / "late").touch()
         genuine(*more, **options)
 
-    monkeypatch.setattr(os, "unlink", late)
-    with draft_file(tmp_path / "out"):
-        pass
-    assert names(tmp_path) == ["out"]
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rmdir", late)
+        remove_abandoned(tmp_path / "out")
+    assert names(tmp_path) == [CLAIM, FOLDER]
+    remove_abandoned(tmp_path / "out")
+    assert names(tmp_path) == []
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        ".out.0123456789abcdef.new",
-        ".out.precious.new",
-        ".out.01234567.new",
-        "out.part",
-        ".out.1.part",
-    ],
+    "name", [FOLDER, "out.part", ".out.0123456789abcdef.new", ".outer.fpdb-new"]
 )
 def test_what_fpdb_did_not_make_stays(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()
     (tmp_path / name / "thesis").write_text("precious")
-    if name != ".out.0123456789abcdef.new":
-        (tmp_path / name / "unfinished").touch()
     with draft_file(tmp_path / "out") as file:
         file.write(b"new")
     assert names(tmp_path) == sorted([name, "out"])
     assert (tmp_path / name / "thesis").read_text() == "precious"
 
 
-@pytest.mark.parametrize("kind", ["dangling", "link", "pipe"])
-def test_a_claim_that_is_no_file_opens_nothing(tmp_path: Path, kind: str) -> None:
-    folder = tmp_path / ".out.0123456789abcdef.new"
-    folder.mkdir()
-    (tmp_path / "target").touch()
-    claim = folder / "unfinished"
-    if kind == "pipe":
-        os.mkfifo(claim)
-    else:
-        claim.symlink_to(tmp_path / ("absent" if kind == "dangling" else "target"))
-    with draft_file(tmp_path / "out"):
-        pass
-    assert names(tmp_path) == sorted([folder.name, "out", "target"])
-    assert names(folder) == ["unfinished"]
-
-
-@needs_root
-@pytest.mark.process
-def test_a_folder_of_another_user_is_neither_used_nor_removed(public: Path) -> None:
-    folder = public / ".out.0123456789abcdef.new"
-
-    def prepare() -> None:
-        folder.mkdir(0o777)
-        (folder / "unfinished").touch()
-
-    as_nobody(prepare)
-    with draft_file(public / "out") as file:
-        file.write(b"secret")
-        assert names(folder) == ["unfinished"]
-    assert names(public) == sorted([folder.name, "out"])
-
-
-@needs_root
-@pytest.mark.process
-@pytest.mark.parametrize("kind", ["folder", "link"])
-def test_a_folder_that_another_user_swaps_is_refused(
-    public: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+def test_a_claim_that_another_maker_removes_before_it_is_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    public.chmod(0o777)
-    (public / "target").mkdir()
-    genuine, made = os.open, []
+    genuine, claims = scratch._lock, list[str]()
 
-    def swapped(path: Any, *more: Any, **options: Any) -> int:
-        if str(path).startswith(".out.") and not made:
-            made.append(public / path)
-
-            def swap() -> None:
-                made[0].rename(public / "away")
-                if kind == "link":
-                    made[0].symlink_to("target")
-                else:
-                    made[0].mkdir(0o700)
-                    (made[0] / "his").touch()
-
-            as_nobody(swap)
-        return genuine(path, *more, **options)
-
-    monkeypatch.setattr(os, "open", swapped)
-    reason = "Not a directory" if kind == "link" else "another user replaced"
-    with (
-        pytest.raises(FpdbError, match=f"can't be written: {reason}") as caught,
-        draft_file(public / "out"),
-    ):
-        raise AssertionError
-    assert caught.value.hint
-    assert names(public) == sorted([made[0].name, "away", "target"])
-    assert names(made[0]) == ([] if kind == "link" else ["his"])
-
-
-@pytest.mark.parametrize("claimed", [False, True])
-def test_a_folder_that_another_maker_removes_before_it_is_locked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, claimed: bool
-) -> None:
-    genuine, removed = os.open, []
-
-    def open_late(path: Any, *more: Any, **options: Any) -> int:
-        if path == "unfinished" and not removed:
-            opened = genuine(path, *more, **options) if claimed else None
-            removed.append(Path(os.readlink(f"/proc/self/fd/{options['dir_fd']}")))
+    def lock_late(claim: Any, **options: Any) -> bool:
+        claims.append(claim.name)
+        if len(claims) == 1:
             with draft_file(tmp_path / "out") as file:
                 file.write(b"quick")
-            assert not removed[0].exists()
-            if opened is not None:
-                return opened
-        return genuine(path, *more, **options)
+            assert not os.path.exists(claims[0])
+        return genuine(claim, **options)
 
-    monkeypatch.setattr(os, "open", open_late)
+    monkeypatch.setattr(scratch, "_lock", lock_late)
     with draft_file(tmp_path / "out") as file:
         file.write(b"slow")
-    assert len(removed) == 1
+    assert len(set(claims)) == 3  # the first one, that of the quick maker, and another one
     assert names(tmp_path) == ["out"]
     assert (tmp_path / "out").read_bytes() == b"slow"
 
@@ -278,17 +159,30 @@ def test_a_folder_that_another_maker_removes_before_it_is_locked(
 def test_a_file_appears_whole_with_the_mode_of_the_umask(tmp_path: Path, umask: None) -> None:
     with draft_file(tmp_path / "out") as file:
         file.write(b"new")
-        [scratch] = tmp_path.iterdir()
-        assert mode(scratch) == 0o700
-        assert {mode(each) for each in scratch.iterdir()} == {0o600}
+        assert "out" not in names(tmp_path)
     assert mode(tmp_path / "out") == 0o640
     assert names(tmp_path) == ["out"]
-    # A file of the user's own keeps its mode.
-    (tmp_path / "out").chmod(0o600)
+
+
+@pytest.mark.parametrize("before", [0o600, 0o444])
+def test_a_file_that_is_replaced_leaves_its_mode(tmp_path: Path, before: int) -> None:
+    (tmp_path / "out").touch()
+    (tmp_path / "out").chmod(before)
     with draft_file(tmp_path / "out") as file:
-        file.write(b"newer")
-    assert mode(tmp_path / "out") == 0o600
-    assert (tmp_path / "out").read_bytes() == b"newer"
+        file.write(b"new")
+        assert {mode(path) for path in tmp_path.iterdir()} == {before}
+    assert mode(tmp_path / "out") == before
+    assert (tmp_path / "out").read_bytes() == b"new"
+
+
+def test_of_two_writers_the_last_one_stays_whole(tmp_path: Path) -> None:
+    with draft_file(tmp_path / "out") as first:
+        first.write(b"first, and longer")
+        with draft_file(tmp_path / "out") as second:
+            second.write(b"second")
+        assert (tmp_path / "out").read_bytes() == b"second"
+    assert (tmp_path / "out").read_bytes() == b"first, and longer"
+    assert names(tmp_path) == ["out"]
 
 
 def test_all_is_on_the_disk_before_anything_moves(
@@ -296,25 +190,25 @@ def test_all_is_on_the_disk_before_anything_moves(
 ) -> None:
     (tmp_path / "folder").mkdir()
     done: list[str] = []
-    fsync, rename = os.fsync, os.rename
+    fsync, replace = os.fsync, os.replace
 
     def spy(act: str, genuine: Any) -> Any:
         def call(what: Any, *more: Any, **options: Any) -> None:
-            name = os.readlink(f"/proc/self/fd/{what}") if act == "sync" else more[0]
-            done.append(f"{act} {Path(name).name}")
+            path = Path(os.readlink(f"/proc/self/fd/{what}") if act == "sync" else more[0])
+            done.append(f"{act} {path.name.split('.')[1] if path.suffix else path.name}")
             genuine(what, *more, **options)
 
         return call
 
     monkeypatch.setattr(os, "fsync", spy("sync", fsync))
-    monkeypatch.setattr(os, "rename", spy("move", rename))
+    monkeypatch.setattr(os, "replace", spy("move", replace))
     with Drafts() as drafts:
         for target in (tmp_path / "a", tmp_path / "b", tmp_path / "folder" / "c"):
             with drafts.file(target) as file:
                 file.write(target.name.encode())
         done.append("all written")
     assert done == [
-        *(*["sync draft"] * 3, "all written", "move a", "move b", "move c"),
+        *("sync a", "sync b", "sync c", "all written", "move a", "move b", "move c"),
         *(f"sync {tmp_path.name}", f"sync {tmp_path.name}", "sync folder"),
     ]
     assert names(tmp_path) == ["a", "b", "folder"]
@@ -346,7 +240,7 @@ def test_a_link_is_followed(tmp_path: Path) -> None:
     assert (tmp_path / "made").read_bytes() == b"made"
     with draft_file(tmp_path / "link") as file:
         file.write(b"new")
-        assert any(name.endswith(".new") for name in names(tmp_path / "deep"))
+        assert len(names(tmp_path / "deep")) == 3
     assert (tmp_path / "deep" / "real").read_bytes() == b"new"
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "deep" / "other").is_symlink()
@@ -364,25 +258,13 @@ def test_a_link_that_leads_nowhere_is_an_error(tmp_path: Path, leads: str) -> No
     assert names(tmp_path) == ["link"]
 
 
-@needs_root
-@pytest.mark.process
-@pytest.mark.parametrize("dangling", [False, True])
-def test_a_strangers_link_in_a_directory_of_all_is_refused(public: Path, *, dangling: bool) -> None:
-    (public.parent / "private").mkdir(0o700)
-    target = public.parent / "private" / "file"
-    if not dangling:
-        target.write_bytes(b"precious")
-    as_nobody(lambda: (public / "out").symlink_to(target))
-    with (
-        pytest.raises(FpdbError, match=f"it is a symbolic link of user {NOBODY}"),
-        draft_file(public / "out"),
-    ):
-        raise AssertionError
-    assert names(target.parent) == ([] if dangling else ["file"])
-    assert (public / "out").is_symlink()
-
-
-def test_devices_pipes_and_descriptors_are_written_as_they_are(tmp_path: Path) -> None:
+def test_devices_pipes_and_descriptors_are_written_as_they_are(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    os.write(1, b"first, ")
+    with draft_file("/dev/stdout") as file:
+        file.write(b"more")
+    assert capfd.readouterr().out == "first, more"
     with draft_file("/dev/null") as file:
         file.write(b"nothing")
     with (
@@ -399,13 +281,12 @@ def test_devices_pipes_and_descriptors_are_written_as_they_are(tmp_path: Path) -
     os.close(reader)
     log = os.open(tmp_path / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.write(log, b"first, ")
-    (tmp_path / "shown").symlink_to(f"/proc/self/fd/{log}")
-    for path in (f"/dev/fd/{log}", tmp_path / "shown"):
+    for path in (f"/dev/fd/{log}", f"/proc/self/fd/{log}"):
         with draft_file(path) as file:
             file.write(b"more, ")
     os.close(log)
     assert (tmp_path / "log").read_bytes() == b"first, more, more, "
-    assert names(tmp_path) == ["link", "log", "pipe", "shown"]
+    assert names(tmp_path) == ["link", "log", "pipe"]
 
 
 @pytest.mark.parametrize("target", ["", "folder", "absent/file", "file/x", "a\0b", "x" * 256])
@@ -455,29 +336,60 @@ def test_a_child_that_is_forked_in_the_block_changes_nothing(tmp_path: Path) -> 
     assert names(tmp_path) == ["child", "out"]
 
 
-def test_a_folder_without_locks_is_used_but_never_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("number", [errno.ENOTSUP, errno.EINVAL])
+def test_a_file_system_that_neither_locks_nor_syncs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     def unable(*_: Any) -> None:
-        raise OSError(95, "Operation not supported")
+        raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr("fcntl.flock", unable)
-    with scratch_folder(tmp_path / "out") as scratch:
+    monkeypatch.setattr("os.fsync", unable)
+    with scratch_folder(tmp_path / "out") as folder:
         for _ in range(2):
             with draft_file(tmp_path / "out") as file:
                 file.write(b"new")
-        assert scratch.path.exists()
+        assert folder.exists()  # nobody can see whether it is in use
     assert names(tmp_path) == ["out"]
 
 
-@needs_root
+@pytest.mark.parametrize("place", ["file", "directory"])
+def test_a_disk_that_fails_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    genuine = os.fsync
+
+    def fail(descriptor: int) -> None:
+        if os.path.isdir(f"/proc/self/fd/{descriptor}") == (place == "directory"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        genuine(descriptor)
+
+    monkeypatch.setattr("os.fsync", fail)
+    with (
+        pytest.raises(FpdbError, match="out can't be written: Input/output error") as caught,
+        draft_file(tmp_path / "out") as file,
+    ):
+        file.write(b"new")
+    assert caught.value.hint
+    assert names(tmp_path) == ["out"] * (place == "directory")
+
+
 @pytest.mark.process
-def test_a_directory_that_can_be_written_but_not_listed(public: Path) -> None:
-    public.chmod(0o1733)
-
-    def write() -> None:
-        with draft_file(public / "out") as file:
-            file.write(b"new")
-
-    as_nobody(write)
-    assert names(public) == ["out"]
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root acts as another user")
+def test_a_directory_that_can_be_written_but_not_listed(tmp_path: Path) -> None:
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.stat().st_uid == os.geteuid() and not folder.stat().st_mode & 0o001:
+            folder.chmod(0o711)
+    (tmp_path / "public").mkdir()
+    (tmp_path / "public").chmod(0o1733)
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setuid(pwd.getpwnam("nobody").pw_uid)
+            with draft_file(tmp_path / "public" / "out") as file:
+                file.write(b"new")
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert names(tmp_path / "public") == ["out"]

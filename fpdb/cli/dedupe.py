@@ -102,7 +102,7 @@ def _placed(output: str | None, tmp: str | None) -> Iterator[str | None]:
         yield output
         return
     with scratch_folder(Path(tmp, "dedupe") if tmp else None) as folder:
-        path = folder.path / "output"
+        path = folder / "output"
         yield str(path)
         with render.opened("-") as stream, path.open("rb") as file:
             shutil.copyfileobj(file, stream)

@@ -127,9 +127,9 @@ def explore(
         # Without a desktop, a browser in the terminal would be opened.
         if sys.platform == "darwin" or os.environ.get("DISPLAY", os.environ.get("WAYLAND_DISPLAY")):
             # Arguments of a process are read by all users of the machine, this file by its owner.
-            with folder.file(_LEADING) as page:
-                page.write(f'<meta http-equiv="refresh" content="0; url={address}">\n'.encode())
-            webbrowser.open((folder.path / _LEADING).as_uri())
+            page = folder / _LEADING
+            page.write_text(f'<meta http-equiv="refresh" content="0; url={address}">\n')
+            webbrowser.open(page.as_uri())
         render.summarise(None, "Ctrl-C ends it")
 
     with (

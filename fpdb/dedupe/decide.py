@@ -56,7 +56,7 @@ class Decider:
     ) -> None:
         """Begin; if wanted, `lines` gets a line about each record that is removed."""
         self._run, self._database = run, database
-        self.lines = room.scratch.file("removed") if lined else None
+        self.lines = (room.folder / "removed").open("w+b") if lined else None
         self._told = lined or run.on_removed is not None
         self._preparer = run.preparer(database)
         index = self._preparer.index

@@ -30,7 +30,7 @@ from fpdb.io.raw import COPIED, TableHead, changed, write_rows
 from fpdb.io.records import Reading
 from fpdb.joins.columns import Room
 from fpdb.progress import announce
-from fpdb.scratch import Drafts, Scratch, scratch_folder
+from fpdb.scratch import Drafts, scratch_folder
 from fpdb.storage.open_checks import disk_named
 from fpdb.threads import made_ahead
 
@@ -95,10 +95,7 @@ class Corpus:
             with disk_named(self.output.parent):
                 self.output.mkdir(exist_ok=True, parents=True)
         beside = self.output / "dedupe" if self.into_folder else self.output
-        with (
-            disk_named(beside.parent),
-            scratch_folder(Path(os.path.realpath(beside)), alone=True) as scratch,
-        ):
+        with disk_named(beside.parent), scratch_folder(Path(os.path.realpath(beside))) as scratch:
             inputs = [
                 self._input(path, form, scratch, number)
                 for number, (path, form) in enumerate(zip(self.paths, forms, strict=True))
@@ -145,12 +142,12 @@ class Corpus:
             forms.append(form)
         return forms
 
-    def _input(self, path: str, form: str, scratch: Scratch, number: int) -> InputFile:
+    def _input(self, path: str, form: str, scratch: Path, number: int) -> InputFile:
         shown = os.fsencode(path).decode(errors="replace")
         reading = dataclasses.replace(self.run.reading, format=form)
         if path == "-" or not stat.S_ISREG(os.stat(path).st_mode):
             with streams.named(shown):
-                path = streams.saved(path, str(scratch.path / f"input-{number}"))
+                path = streams.saved(path, str(scratch / f"input-{number}"))
             return InputFile(Source(path, path, form, reading), shown)
         return InputFile(Source(path, path, form, reading), shown, _state(path))
 

@@ -25,7 +25,7 @@ from fpdb.io.records import BadRecord, Reading
 from fpdb.joins.clusters import newest_field
 from fpdb.joins.columns import Room
 from fpdb.models import DIGEST_BYTES, Key, require_choice, require_whole
-from fpdb.scratch import Scratch, scratch_folder
+from fpdb.scratch import scratch_folder
 from fpdb.storage.open_checks import is_vacant
 from fpdb.threads import count_jobs, mapped
 
@@ -142,7 +142,7 @@ class Deduplication:
         self.reading = dataclasses.replace(self.reading, keyed=False, meta_field=fields)
 
     @contextlib.contextmanager
-    def room(self, scratch: Scratch | None = None) -> Iterator[Room]:
+    def room(self, scratch: Path | None = None) -> Iterator[Room]:
         """Make room for the columns of the records, in files if they need more than the memory.
 
         The files are in the given folder, or else in a scratch folder that is there already.

@@ -19,7 +19,6 @@ from fpdb.arrays import Places
 from fpdb.errors import InputError, MissingExtraError
 from fpdb.io.encodings import as_utf8, is_utf16
 from fpdb.progress import announce
-from fpdb.scratch import new_file
 
 _CHUNK = 1 << 18
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -220,7 +219,7 @@ def saved(path: str, place: str) -> str:
     first = next(found, b"")
     packing = packing_of(first)
     place += packing.suffix if packing else ""
-    with open(new_file(place), "wb") as file:
+    with open(place, "wb") as file:
         file.writelines(itertools.chain([first], found))
     return place
 

@@ -10,6 +10,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,6 @@ from fpdb.arrays import Marks, Places, Strings, unique
 from fpdb.documents.similarity import Known, Side
 from fpdb.fingerprint.sketches import has_sketch
 from fpdb.models import DIGEST_BYTES, SKETCH_BYTES
-from fpdb.scratch import Scratch
 from fpdb.storage.format import Stored
 
 _LEAST_ROWS = 1 << 12
@@ -28,8 +28,8 @@ _LEAST_ROWS = 1 << 12
 class Room:
     """Where the columns of a run lie: in some bytes of memory, and beyond these in files."""
 
-    def __init__(self, scratch: Scratch, memory: int | None = None) -> None:
-        self.scratch = scratch
+    def __init__(self, folder: Path, memory: int | None = None) -> None:
+        self.folder = folder
         self._left = free_memory() // 2 if memory is None else memory
         self._spare = 2 * self._left // 5
         self._files = 0
@@ -45,23 +45,17 @@ class Room:
         self._left -= size
         return True
 
-    def file(self) -> str:
-        """Make a file, and return its name."""
+    def file(self) -> Path:
+        """Return the path of a new file."""
         self._files += 1
-        name = f"column-{self._files}"
-        self.scratch.file(name).close()
-        return name
+        return self.folder / f"column-{self._files}"
 
-    def mapped(self, name: str, size: int) -> mmap.mmap:
-        """Extend a file, and map it."""
-        flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
-        file = os.open(name, flags, dir_fd=self.scratch.descriptor)
-        try:
+    def mapped(self, path: Path, size: int) -> mmap.mmap:
+        """Extend a file, which may be new, and map it."""
+        with path.open("a+b") as file:
             # Pages that no disk has room for would end the process when they are written.
-            getattr(os, "posix_fallocate", _extend)(file, 0, size)
-            data = mmap.mmap(file, size)
-        finally:
-            os.close(file)
+            getattr(os, "posix_fallocate", _extend)(file.fileno(), 0, size)
+            data = mmap.mmap(file.fileno(), size)
         # Else the system reads up to megabytes around each row of a few bytes.
         data.madvise(mmap.MADV_RANDOM)
         return data
@@ -94,7 +88,8 @@ class GrowingColumn:
 
     def __init__(self, room: Room, kind: Any, *width: int, searched: bool = False) -> None:
         self._room, self._row, self._searched = room, np.dtype((kind, width)), searched
-        self._file, self._taken = "", 0
+        self._file: Path | None = None
+        self._taken = 0
         self.clear()
 
     def __del__(self) -> None:
@@ -106,7 +101,7 @@ class GrowingColumn:
     @property
     def in_file(self) -> bool:
         """Whether they are in a file."""
-        return bool(self._file)
+        return self._file is not None
 
     @property
     def values(self) -> NDArray[Any]:
@@ -129,9 +124,9 @@ class GrowingColumn:
     def clear(self) -> None:
         """Remove all rows, and what they take of memory or of the disk."""
         if self._file:
-            os.unlink(self._file, dir_fd=self._room.scratch.descriptor)
+            self._file.unlink()
         self._room.take(-self._taken)
-        self._file, self._taken, self._count = "", 0, 0
+        self._file, self._taken, self._count = None, 0, 0
         self._show(_memory(mmap.PAGESIZE))
 
     def _show(self, data: mmap.mmap) -> None:

@@ -20,7 +20,7 @@ from fpdb.look.groups import Groups
 from fpdb.look.sources import Texts
 from fpdb.models import Key
 from fpdb.processes import Worker
-from fpdb.scratch import draft_file, new_file
+from fpdb.scratch import draft_file
 
 # Documents between two lines about the progress.
 _STEP = 20_000
@@ -155,7 +155,8 @@ class Decisions:
         moment = f"{time.strftime('%Y%m%d-%H%M%S')}-{time.time_ns() % 10**6}"
         path = self._beside(f"deleted-{moment}.fpdb.jsonl")
         try:
-            with open(new_file(path), "wb") as file:
+            path.touch(0o600, exist_ok=False)  # as private as the database
+            with path.open("wb") as file:
                 return self._database.delete_many(keys, undo=file), path
         finally:
             if not path.stat().st_size:  # nothing was deleted

@@ -35,7 +35,7 @@ from fpdb.look.pair import ColouredText, ComparedTexts, SharedTexts
 from fpdb.look.sources import MOST_NAMED, ComparedFiles, Sources, Texts, numbered_texts
 from fpdb.markup import Markup, element
 from fpdb.models import require_similarity, require_whole
-from fpdb.scratch import Scratch, scratch_folder
+from fpdb.scratch import scratch_folder
 
 # Of a group, the different texts that are compared.
 MOST_VERSIONS = 10
@@ -165,7 +165,7 @@ def report(
                 + (f": none of {unusable} can be used" if flow.counts.bad else ""),
                 hint="name files with texts; are the format and the fields right?",
             )
-        texts = Texts(store, reading, scratch.path / "texts", paths)
+        texts = Texts(store, reading, scratch / "texts", paths)
         shown: _ChosenGroups | _ChosenParts
         if passages and isinstance(store, Database):
             found = Parts(store.passage_pairs(least=least), Room(scratch))
@@ -206,7 +206,7 @@ def _require_fit(
 def _compared(
     flow: Flow[Ingested],
     paths: list[str],
-    scratch: Scratch,
+    scratch: Path,
     recipe: str | Recipe,
     similarity: float | None,
     *,
@@ -214,7 +214,7 @@ def _compared(
 ) -> Database | ComparedFiles:
     """Return the documents of files under their numbers, ready to be compared."""
     if passages:
-        place = scratch.path / "passages.fpdb"
+        place = scratch / "passages.fpdb"
         database = Database.create(
             place, recipe=recipe, similarity=None, keys="integer", passages=True
         )

@@ -337,7 +337,7 @@ class Explorer:
         for path in files:
             check_path(path, reading)
         self._stack = contextlib.ExitStack()
-        packed = self._stack.enter_context(scratch_folder()).path / "texts"
+        packed = self._stack.enter_context(scratch_folder()) / "texts"
         found = Texts(database, reading, packed, files, url)
         self._work = Background(found, ShownFields.of(reading))
         self._decisions = Decisions(database)

@@ -4,7 +4,6 @@ A database doesn't keep texts: they are in files, or where a crawler has them.
 """
 
 import contextlib
-import os
 import sqlite3
 import zlib
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -37,7 +36,6 @@ from fpdb.look.groups import Origins
 from fpdb.look.listing import ListedDocument, ListedText
 from fpdb.look.page import first_line
 from fpdb.models import Document, Key
-from fpdb.scratch import new_file
 from fpdb.storage.format import Stored
 from fpdb.tables.bits import to_ints
 from fpdb.threads import mapped
@@ -135,7 +133,6 @@ class Texts(Generic[D]):
     def written(self) -> Iterator[Callable[[Key, str], None]]:
         """Make the file; the block gets a function that adds the text of a key."""
         self.path.unlink(missing_ok=True)  # of a try that failed
-        os.close(new_file(self.path))
         with contextlib.closing(sqlite3.connect(self.path)) as file:
             file.execute("PRAGMA journal_mode = OFF")
             file.execute("CREATE TABLE texts (name BLOB, text BLOB)")

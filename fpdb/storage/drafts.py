@@ -21,14 +21,13 @@ from pathlib import Path
 import lmdb
 
 from fpdb.errors import OpenError, StorageError
-from fpdb.scratch import new_file, scratch_folder
+from fpdb.scratch import require_process, scratch_folder, sync
 from fpdb.storage.lmdb_file import DATA_FILE
 from fpdb.storage.open_checks import (
     LMDB_LOCK_FILE,
     LOCK_FILE,
     SEAL_FILE,
     disk_named,
-    inode_of,
     open_file,
     open_lmdb,
     require_vacant,
@@ -62,7 +61,7 @@ def drafted(directory: Path, *, replace: bool = False) -> Iterator[Path]:
         _require_only_files(directory)
     else:
         require_vacant(directory)
-    place = directory.parent
+    place, maker = directory.parent, os.getpid()
     with contextlib.ExitStack() as stack:
         with disk_named(place):
             try:
@@ -72,10 +71,11 @@ def drafted(directory: Path, *, replace: bool = False) -> Iterator[Path]:
                     f"no directory can be made in {place}: {error.strerror}",
                     hint="choose another path",
                 ) from error
-            draft = scratch.folder(directory.name)
-            os.close(new_file(draft / LOCK_FILE))
+            draft = scratch / directory.name
+            draft.mkdir(0o700)
+            (draft / LOCK_FILE).touch(0o600)
         yield draft
-        scratch.require_owner()
+        require_process(maker)
         with disk_named(place):
             sync(draft / DATA_FILE)
             seal(draft)
@@ -84,13 +84,7 @@ def drafted(directory: Path, *, replace: bool = False) -> Iterator[Path]:
                 shutil.copymode(directory, draft)
                 shutil.copymode(directory / DATA_FILE, draft / DATA_FILE)
                 _require_only_files(directory)
-                made = inode_of(draft)
-                try:
-                    exchange(draft, directory)
-                except BaseException:
-                    # If the new one is in its place, but may not be on the disk, the old one stays.
-                    scratch.left = inode_of(draft) != made
-                    raise
+                exchange(draft, directory)
             else:
                 try:
                     draft.rename(directory)  # onto nothing, or an empty directory
@@ -139,7 +133,7 @@ def _require_only_files(directory: Path) -> None:
 def make_environment(draft: Path, names: Iterable[str], initial: Entries) -> None:
     """Make an environment in a draft, with its sub-databases and their first entries."""
     with disk_named(draft):
-        os.close(new_file(draft / DATA_FILE))
+        (draft / DATA_FILE).touch(0o600)
     made = open_lmdb(draft, readonly=False, sync=False)
     try:
         with made.begin(write=True) as transaction:
@@ -151,15 +145,6 @@ def make_environment(draft: Path, names: Iterable[str], initial: Entries) -> Non
         raise translate(error, draft) from error
     finally:
         made.close()
-
-
-def sync(path: Path) -> None:
-    """Wait until a file or a directory is on the disk."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def remove(directory: Path) -> None:

@@ -19,7 +19,6 @@ import lmdb
 from fpdb.errors import AccessError, ClosedError, DamagedError, FpdbError, MovedError
 from fpdb.models import Snapshots
 from fpdb.progress import log
-from fpdb.scratch import new_file
 from fpdb.storage.open_checks import disk_named, moved, translate
 
 if TYPE_CHECKING:
@@ -173,14 +172,13 @@ class ReadTransaction:
     def copy_to(self, path: Path) -> None:
         """Write this moment into a new data file, compacted."""
         with disk_named(path.parent):
-            descriptor = new_file(path)
-            try:
-                if self.shared.environment is not None:
-                    self.shared.environment.copyfd(descriptor, compact=True, txn=self.raw)
-            except lmdb.Error as error:
-                raise translate(error, path.parent) from error
-            finally:
-                os.close(descriptor)
+            path.touch(0o600, exist_ok=False)
+            with path.open("wb") as file:
+                try:
+                    if self.shared.environment is not None:
+                        self.shared.environment.copyfd(file.fileno(), compact=True, txn=self.raw)
+                except lmdb.Error as error:
+                    raise translate(error, path.parent) from error
 
     def _leave(self, error: BaseException | None) -> None:
         # If a fork took place in the block, to end the transaction here would unpin the snapshot

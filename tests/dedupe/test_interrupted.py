@@ -3,13 +3,14 @@
 import gzip
 import json
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import fpdb
-from fpdb import scratch
 from fpdb.dedupe import decide, files
 from fpdb.documents import writer
 from fpdb.documents.runs import Runs
@@ -57,9 +58,9 @@ def stop(patch, where):
     elif where == "before its outputs are moved":
         patch.setattr(Runs, "begin", fail)
     elif where == "when it begins to move them":
-        patch.setattr(scratch.Scratch, "move", fail)
+        patch.setattr(Path, "replace", fail)
     elif where == "when one was moved":
-        real = scratch.Scratch.move
+        real = Path.replace
         moved = []
 
         def move(*one):
@@ -68,7 +69,7 @@ def stop(patch, where):
                 raise StoppedError
             real(*one)
 
-        patch.setattr(scratch.Scratch, "move", move)
+        patch.setattr(Path, "replace", move)
     elif where == "when they are in their places":
         patch.setattr(Runs, "finish", fail)
     elif where == "in the last transaction":
@@ -265,18 +266,22 @@ def test_runs_stay_in_compacted_and_merged_databases(tmp_path, deliveries):
             fpdb.dedupe(path, tmp_path / "new.jsonl", database=tmp_path / "all.fpdb")
 
 
-def test_a_second_run_on_the_same_output_is_refused(tmp_path, deliveries):
+def test_of_two_runs_on_the_same_output_the_last_one_stays_whole(tmp_path, deliveries):
     out = tmp_path / "out.jsonl"
-    second = []
+    wanted, _ = expected(tmp_path / "first", deliveries[:1])
+    second, _ = expected(tmp_path / "second", deliveries[1:])
+    shutil.rmtree(tmp_path / "first")
+    shutil.rmtree(tmp_path / "second")
+    written = []
 
     def begin(_):
-        if not second:
-            with pytest.raises(fpdb.LockTimeoutError, match="another run is writing") as caught:
-                fpdb.dedupe(deliveries[1], out)
-            second.append(caught.value)
+        if not written:
+            written.append(out)
+            fpdb.dedupe(deliveries[1], out)
+            assert out.read_bytes() == second
 
     fpdb.dedupe(deliveries[0], out, on_progress=begin)
-    assert second[0].hint
+    assert (written, out.read_bytes()) == ([out], wanted)
     names = ["one.jsonl", "out.jsonl", "two.jsonl"]
     assert sorted(each.name for each in tmp_path.iterdir()) == names
 

@@ -113,7 +113,7 @@ class Place:
 
     def drafts(self) -> list[str]:
         """Return what is unfinished; Python tries out the temporary directory with other names."""
-        return [name for name in self.left() if name.endswith(".new")]
+        return [name for name in self.left() if name.endswith((".fpdb-new", ".fpdb-tmp"))]
 
     def clear(self) -> None:
         for path in [*self.folder.iterdir(), *self.temporary.iterdir()]:
@@ -169,7 +169,6 @@ def _killed(
         shutil.rmtree(target)
     process = place.start(words)
     if name == "explore":  # which runs until it is ended
-        # What is removed has another name meanwhile, which isn't that of the new draft.
         after, until = left, time.monotonic() + 20
         while process.poll() is None and time.monotonic() < until:
             after = [each for each in place.left(name) if each in left]
