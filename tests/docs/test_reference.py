@@ -1,10 +1,13 @@
 """The reference names every command, option, public name and error."""
 
+import importlib
 import inspect
 import re
 import shlex
 import types
+from functools import cached_property
 from pathlib import Path
+from types import FunctionType
 
 import cli_reference
 
@@ -144,6 +147,21 @@ def test_public_names_have_docstrings():
     docstrings = {name: getattr(fpdb, name).__doc__ or "" for name in DESCRIBED}
     bare = {name for name, found in docstrings.items() if not found or found.startswith(f"{name}(")}
     assert bare == set()
+
+
+def test_public_methods_have_docstrings():
+    on_page = re.findall(r"autoclass:: (\S+)\.(\w+)\n   :members:", read("python.md"))
+    assert on_page
+    public = [getattr(importlib.import_module(module), name) for module, name in on_page]
+    public += [getattr(fpdb, name) for name in DESCRIBED] + list(vars(fpdb.models).values())
+    kinds = FunctionType, classmethod, staticmethod, property, cached_property
+    assert [
+        f"{each.__qualname__}.{name}"
+        for each in public
+        if isinstance(each, type) and each.__module__.startswith("fpdb.")
+        for name, member in vars(each).items()
+        if not name.startswith("_") and isinstance(member, kinds) and not inspect.getdoc(member)
+    ] == []
 
 
 def test_errors_are_public_and_in_the_reference():
