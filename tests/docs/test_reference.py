@@ -156,10 +156,12 @@ def test_public_methods_have_docstrings():
     public += [getattr(fpdb, name) for name in DESCRIBED] + list(vars(fpdb.models).values())
     kinds = FunctionType, classmethod, staticmethod, property, cached_property
     assert [
-        f"{each.__qualname__}.{name}"
+        f"{base.__qualname__}.{name}"
         for each in public
-        if isinstance(each, type) and each.__module__.startswith("fpdb.")
-        for name, member in vars(each).items()
+        if isinstance(each, type)
+        for base in each.__mro__
+        if base.__module__.startswith("fpdb.")
+        for name, member in vars(base).items()
         if not name.startswith("_") and isinstance(member, kinds) and not inspect.getdoc(member)
     ] == []
 
