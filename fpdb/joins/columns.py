@@ -46,13 +46,15 @@ class Room:
         return True
 
     def file(self) -> Path:
-        """Return the path of a new file."""
+        """Make a file, and return its path."""
         self._files += 1
-        return self.folder / f"column-{self._files}"
+        path = self.folder / f"column-{self._files}"
+        path.touch(exist_ok=False)
+        return path
 
     def mapped(self, path: Path, size: int) -> mmap.mmap:
-        """Extend a file, which may be new, and map it."""
-        with path.open("a+b") as file:
+        """Extend a file, and map it."""
+        with path.open("r+b") as file:
             # Pages that no disk has room for would end the process when they are written.
             getattr(os, "posix_fallocate", _extend)(file.fileno(), 0, size)
             data = mmap.mmap(file.fileno(), size)
