@@ -415,6 +415,7 @@ def members(data: Iterable[bytes], packing: Packing) -> Iterator[tuple[int, int,
                         break
                     unpacker, failure = packing.start()
                     begun = read - len(piece)
+                    yield begun, read, b""  # so that an error is known to be in this one
                 try:
                     output = unpacker.decompress(piece)
                 except failure as error:

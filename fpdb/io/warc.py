@@ -1,9 +1,8 @@
-"""Web archives: the pages of a WARC file, unpacked; what is damaged costs only itself."""
+"""Web archives: the pages of a WARC file, unpacked; after damage, reading goes on."""
 
-import base64
 import contextlib
-import hashlib
 import io
+import itertools
 import re
 import zlib
 from collections import deque
@@ -34,21 +33,17 @@ _MOST_CODINGS = 2
 # No record that anybody needs is larger; a larger one may have been made never to end.
 _LARGEST_RECORD = 1 << 30
 _STEP = 1 << 16
-# What damage may cost in a file: a file may be made so that each record reaches to its end. One
-# that does is read twice.
-_MOST_REREAD = _LARGEST_RECORD + (1 << 28)
+# The bytes that are read or unpacked again because of damage: a file may be made so that each
+# record reaches to its end. Beyond these, reading goes on where damage was noticed.
+_MOST_REREAD = 1 << 30
 _VERSION = b"WARC/"
 _BEGINNING_OF_RECORD = b"\nWARC/1."
 # The frame that begins a .warc.zst if the others have a dictionary, which may be packed itself.
 _DICTIONARY, _LARGEST_DICTIONARY = b"\x5d\x2a\x4d\x18", 1 << 24
-# Two line ends, or a few more, follow a block.
+# Two line ends, or a few more, follow a block; more white space may be the middle of a record.
 _MOST_BETWEEN = 16
-_REACHES = "has a length that reaches into the next record"
-_HOLDS = "holds other records: its length is wrong, or it quotes an archive"
-_KEPT = frozenset({"response", "resource", "conversion"})
+_PAGES = frozenset({"response", "resource", "conversion"})
 _REPORTED = frozenset({"revisit", "request", "metadata", "warcinfo"})
-_DIGESTS = frozenset({"md5", "sha1", "sha256", "sha512"})
-_LENGTH = re.compile(rb"\nContent-Length:[ \t]*(\d{1,18})[ \t]*\r?\n", re.IGNORECASE)
 # What a body of HTML that has no type begins with.
 _SNIFFED = 1 << 10
 _BEGINNING = re.compile(rb"<html|<!doctype html", re.IGNORECASE)
@@ -95,13 +90,13 @@ def read_pages(
     progress: Progress | None = None,
 ) -> Iterator[Page | BadRecord]:
     """Yield the pages of an archive: responses with status 200, resources, and conversions."""
-    for found in read_captures(file, reading.max_bytes + _HEAD, progress):
-        source = f"{path}:{found.place}"
-        if isinstance(found, Broken):
-            yield BadRecord(source, found.reason)
+    for record in read_captures(file, reading.max_bytes + _HEAD, progress):
+        source = f"{path}:{record.place}"
+        if isinstance(record, Broken):
+            yield BadRecord(source, record.reason)
             continue
         try:
-            page = _page(found, source, reading)
+            page = _page(record, source, reading)
         except UnfitError as error:
             yield BadRecord(source, str(error))
             continue
@@ -115,53 +110,41 @@ def read_pages(
 def read_captures(
     file: io.BufferedReader, largest: int, progress: Progress | None = None
 ) -> Iterator[Capture | Broken]:
-    """Yield the records of an archive; after a damaged one, search for the next.
+    """Yield the records of an archive; after a damaged one, go on at the next.
 
-    A pipe can't be searched: what follows the first damage is lost. A record whose block would be
-    kept but has more than `largest` bytes is Broken.
+    A record whose block would be read but has more than `largest` bytes is Broken.
     """
     archive = _Archive(file, progress)
-    reported = doubted = False
+    damage: Exception | None = None
     while True:
-        start = archive.offset
+        place = None
         try:
+            if damage:
+                archive.skip_damage(in_member=isinstance(damage, StreamError))
             if not archive.skip_blank():
                 return
-            start = archive.offset
-            found = _record(archive, largest, doubted=doubted)
-        except (UnfitError, StreamError, OSError) as error:
-            reason, origin = str(error), archive.origin(start)
+            place = archive.begin_record()
+            record = _record(archive, place, largest)
+        except (UnfitError, StreamError) as error:
+            if not damage:
+                yield Broken(archive.place if place is None else place, str(error))
+            damage = error
+        except OSError as error:
+            yield Broken(archive.place, f"what follows isn't read: {error.strerror or error}")
+            return
         else:
-            reported = False
-            yield found
-            continue
-        doubted |= reason == _REACHES
-        if not reported:
-            yield Broken(origin, reason)
-        reported = True
-        problem = "a pipe can't be searched"
-        if file.seekable():
-            try:
-                if archive.find_after(start):
-                    continue
-                problem = "too much of it is damaged" if archive.reread > _MOST_REREAD else ""
-            except OSError as error:
-                problem = error.strerror or str(error)
-        if problem:
-            yield Broken(origin, f"what follows isn't read: {problem}")
-        return
+            damage = None
+            yield record
 
 
 class _Archive:
     """The bytes of an archive, unpacked, by their offsets, which go on from member to member.
 
-    A file that isn't packed is one member.
+    In a file that isn't packed, each record is a member.
     """
 
     def __init__(self, file: io.BufferedReader, progress: Progress | None) -> None:
-        self.file = file
-        self.reread = 0  # the bytes that were read or unpacked more than once
-        self._progress = progress
+        self._file, self._progress = file, progress
         self._packing, place = packing_of(file.peek(8)), 0
         if file.peek(8).startswith(_DICTIONARY):
             size = int.from_bytes(file.read(8)[4:], "little")
@@ -169,231 +152,190 @@ class _Archive:
             whole = unpacked([dictionary], packing_of(dictionary))
             self._packing = replace(ZSTD, dictionary=join_chunks(whole, _LARGEST_DICTIONARY))
             place = 8 + size
-        # How far the file was read, and unpacked.
-        self._read, self._unpacked = 0, place
-        self._begin(place, place)
+        # How far the file is read, and was read at most; and the bytes that were read again.
+        self._position = self._furthest = place
+        self._reread = 0
+        self._begin(place, place, next(self._chunks(), b""))
 
-    def _begin(self, offset: int, place: int) -> None:
-        """Begin a member; its place is that in the file, which is there already."""
-        # Of no record before the current one.
-        self._members = deque([(offset, place)])
-        self.offset, self._data = offset, b""
-        chunks = self._chunks(place)
-        self._pieces = ((place, chunk) for chunk in chunks)
-        if self._packing:
-            found = members(chunks, self._packing)
-            self._pieces = ((place + begun, piece) for begun, _, piece in found)
+    def _begin(self, offset: int, place: int, first: bytes) -> None:
+        """Begin a member at a place in the file, from where on the first bytes are read."""
+        self._members = deque([(offset, place)])  # the current one, and those begun behind it
+        self._offset, self._data = offset, b""
+        self._error: StreamError | None = None
+        chunks = itertools.chain([first], self._chunks()) if first else iter(())
+        if self._packing and first:
+            pieces = members(chunks, self._packing)
+            self._pieces = ((place + begun, piece) for begun, _, piece in pieces)
+        else:
+            self._pieces = ((self.place, chunk) for chunk in chunks)
 
-    def _chunks(self, place: int) -> Iterator[bytes]:
-        while chunk := self.file.read1(_STEP):
-            place += len(chunk)
-            if self._progress and place > self._read:
-                self._progress(place - self._read)
-            self._read = max(self._read, place)
+    def _chunks(self) -> Iterator[bytes]:
+        while chunk := self._file.read1(_STEP):
+            self._position += len(chunk)
+            if self._progress and self._position > self._furthest:
+                self._progress(self._position - self._furthest)
+            self._furthest = max(self._furthest, self._position)
             yield chunk
 
     def _fill(self) -> bool:
-        """Read more, and return whether there is any."""
-        end = self.offset + len(self._data)
-        for place, piece in self._pieces:
-            if place != self._members[-1][1]:
-                self._members.append((end, place))
-            if piece:
-                self.reread += max(0, min(self._unpacked, end + len(piece)) - end)
-                self._unpacked = max(self._unpacked, end + len(piece))
-                self._data += piece
-                return True
+        """Read more, and return whether there is any; an error is raised again each time."""
+        if self._error:
+            raise self._error
+        try:
+            for place, piece in self._pieces:
+                end = self._offset + len(self._data)
+                if place != self._members[-1][1]:
+                    if self._members[-1][0] == end:  # that one is empty
+                        self._members.pop()
+                    self._members.append((end, place))
+                if piece:
+                    self._data += piece
+                    return True
+        except StreamError as error:
+            self._error = error
+            raise
         return False
 
+    def _take(self, size: int) -> bytes:
+        taken, self._data = self._data[:size], self._data[size:]
+        self._offset += len(taken)
+        return taken
+
+    def _member(self) -> tuple[int, int]:
+        """Return the offset and the place of the current member."""
+        while len(self._members) > 1 and self._members[1][0] <= self._offset:
+            self._members.popleft()
+        return self._members[0]
+
+    @property
+    def place(self) -> int:
+        """Where the current member begins in the file."""
+        return self._member()[1]
+
+    def begin_record(self) -> int:
+        """Begin a record, and return where in the file it is, or its member."""
+        begun, place = self._member()
+        if not self._packing:
+            place += self._offset - begun
+            self._members[0] = self._offset, place
+        return place
+
     def read(self, size: int) -> bytes:
-        """Read N bytes, or fewer at the end."""
+        """Read up to N bytes of a member; none are at the end."""
         if not self._data:
             self._fill()
-        found, self._data = self._data[:size], self._data[size:]
-        self.offset += len(found)
-        return found
+        self._member()
+        if len(self._members) > 1:
+            size = min(size, self._members[1][0] - self._offset)
+        return self._take(size)
 
     def skip_blank(self) -> bool:
         """Skip white space, and return whether anything follows."""
         while True:
-            rest = self._data.lstrip()
-            self.offset += len(self._data) - len(rest)
-            self._data = rest
-            if rest or not self._fill():
-                return bool(rest)
+            self._take(len(self._data) - len(self._data.lstrip()))
+            if self._data or not self._fill():
+                return bool(self._data)
 
-    def begins_record(self) -> bool:
-        """Return whether a record begins here."""
+    def _begins_record(self) -> bool:
         while len(self._data) < len(_VERSION) and self._fill():
             pass
         return self._data.startswith(_VERSION)
 
+    def begins_member(self) -> bool:
+        """Return whether a packed member begins here, and with a record."""
+        begins = self._packing is not None and self._begins_record()
+        return begins and self._member()[0] == self._offset
+
+    def ends_block(self) -> bool:
+        """Return whether a few line ends follow, and then a record, the end, or damage."""
+        size = _MOST_BETWEEN + len(_VERSION)
+        with contextlib.suppress(StreamError):
+            while len(self._data) < size and self._fill():
+                pass
+        follows = self._data[:size].lstrip()
+        is_last = len(self._data) < size
+        return follows.startswith(_VERSION) or (is_last and _VERSION.startswith(follows))
+
     def read_head(self) -> bytes:
         """Read the head of a record, with the empty line at its end."""
-        if self.begins_record():
-            while not (found := _HEAD_END.search(self._data)):
+        if self._begins_record():
+            while not (end := _HEAD_END.search(self._data)):
                 if len(self._data) > _LARGEST_HEAD or not self._fill():
+                    self._take(len(_VERSION))
                     break
             else:
-                return self.read(found.end())
+                return self._take(end.end())
         raise UnfitError("no record begins here")
 
-    def origin(self, offset: int) -> int:
-        """Return where in the file a record is, or its member; no search goes to before it."""
-        while len(self._members) > 1 and self._members[1][0] <= offset:
-            self._members.popleft()
-        begun, place = self._members[0]
-        return place if self._packing else place + offset - begun
-
-    def find_after(self, offset: int) -> bool:
-        """Go to the first record that begins after an offset, and return whether there is one."""
-        if self.reread > _MOST_REREAD:
-            return False
-        begun, place = self._members[0]
-        if not self._packing:
-            begun, place = offset, place + offset - begun
-        self.file.seek(place)
-        self._begin(begun, place)
-        try:
-            while self.offset <= offset:
-                if not self.read(min(offset + 1 - self.offset, _STEP)):
-                    return False
-            return self._find()
-        except StreamError:
-            return self._find_member(self._members[-1][1] + 1)
-
-    def _find(self) -> bool:
-        while (at := self._data.find(_BEGINNING_OF_RECORD)) < 0:
+    def skip_damage(self, *, in_member: bool) -> None:
+        """Go to the next record, or to the next member where one can't be unpacked."""
+        if self._packing and not in_member:
+            self._find_record()
+            return
+        mark = self._packing.magic if self._packing else _BEGINNING_OF_RECORD
+        data = b"" if self._packing else self._data
+        end = self._offset + len(self._data)
+        # A wrong length may have led over records, and wrong bytes over members.
+        if self._file.seekable() and self._reread <= _MOST_REREAD:
+            begun, place = self._members[-1]
+            self._reread += max(end - begun, self._position - place)
+            self._position = self._file.seek(place + 1)
+            data = b""
+        chunks = self._chunks()
+        while (at := data.find(mark)) < 0:
             # The beginning of the mark may be at the end of what was read.
-            self.read(max(0, len(self._data) - len(_BEGINNING_OF_RECORD)))
-            count, end = len(self._members), self.offset + len(self._data)
-            if self.reread > _MOST_REREAD or not self._fill():
-                return False
-            first = self._data[end - self.offset :][: len(_VERSION)]
-            if len(self._members) > count and _VERSION.startswith(first):
-                at = end - self.offset - 1
+            data = data[1 - len(mark) :]
+            if not (chunk := next(chunks, b"")):
+                at = len(data)
                 break
-        self.read(at + 1)
-        return True
-
-    def _find_member(self, place: int) -> bool:
-        """Go to the next bytes, from a place in the file on, that begin as a member does."""
-        magic = self._packing.magic if self._packing else b""
-        self.file.seek(place)
-        data = b""
-        while (at := data.find(magic)) < 0:
-            place += max(0, len(data) - len(magic))
-            data = data[-len(magic) :]
-            if self.reread > _MOST_REREAD or not (chunk := self.file.read1(_STEP)):
-                return False
-            self.reread += len(chunk)
             data += chunk
-        self.file.seek(place + at)
-        self._begin(self._unpacked, place + at)
-        return True
+        data = data[at:] if self._packing else data[at + 1 :]
+        place = self._position - len(data)
+        self._begin(end if self._packing else place, place, data)
+
+    def _find_record(self) -> None:
+        while not self.begins_member():
+            at = self._data.find(_BEGINNING_OF_RECORD)
+            size = at + 1 if at >= 0 else len(self._data) - len(_BEGINNING_OF_RECORD)
+            if size > 0:
+                if len(self.read(size)) == at + 1:
+                    return
+            elif not self._fill():
+                self._take(len(self._data))
+                return
 
 
-def _record(archive: _Archive, largest: int, *, doubted: bool) -> Capture | Broken:
-    """Read a record; its length is `doubted` where one before was wrong."""
-    origin = archive.origin(archive.offset)
+def _record(archive: _Archive, place: int, largest: int) -> Capture | Broken:
     headers = header_fields(archive.read_head().rstrip())
     kind = headers.get("warc-type", "").lower()
     written = headers.get("content-length", "")
     if not (written.isascii() and written.isdigit() and len(written) <= 18):
         raise UnfitError(f"found the length {written[:40]!r}, expected a number")
     length = int(written)
-    kept = length <= largest
-    block, got, last, holds_another = bytearray(), 0, b"", False
-    while got < length and (piece := archive.read(min(length - got, _STEP))):
-        if kept:
+    fits = length <= largest
+    block, size = bytearray(), 0
+    # A member that begins with a record ends the one before, whatever its length.
+    while size < length and not archive.begins_member():
+        if not (piece := archive.read(min(length - size, _STEP))):
+            break
+        if fits:
             block += piece
-        elif got > _LARGEST_RECORD:
-            raise UnfitError(f"goes on for more than {_LARGEST_RECORD:,} bytes")
-        got += len(piece)
-        # It may begin in one piece and end in the next.
-        last += piece
-        holds_another |= _BEGINNING_OF_RECORD in last
-        last = last[1 - len(_BEGINNING_OF_RECORD) :]
-    if got < length:
-        raise UnfitError(f"ends after {got:,} of {length:,} bytes")
-    if holds_another:
-        _require_end(archive)
-    if kind in _KEPT and not kept:
-        return Broken(origin, f"holds {length:,} bytes, expected at most {largest:,}")
-    capture = Capture(origin, kind, headers, bytes(block))
-    held = _held_records(capture) if holds_another else None
-    if held is False and not doubted:
-        return Broken(origin, _HOLDS)
-    if held is None:
-        return capture
-    if archive.file.seekable():
-        raise UnfitError(_REACHES)
-    return Broken(origin, _REACHES)
-
-
-def _require_end(archive: _Archive) -> None:
-    """Raise UnfitError if a record neither begins nor ends the file where a block ends."""
-    end = archive.offset
-    with contextlib.suppress(StreamError, OSError):
-        ended = not archive.skip_blank()
-        # More white space may be the middle of a record.
-        if archive.offset - end <= _MOST_BETWEEN and (ended or archive.begins_record()):
-            return
-    raise UnfitError(_REACHES)
-
-
-def _held_records(capture: Capture) -> bool | None:
-    """Return whether records of the file are in a block, because its length is wrong.
-
-    Return None if none are, and False if nothing shows whether a page quotes them.
-    """
-    block = capture.block
-    first = _first_record(block)
-    if first is None:
-        return None
-    name, _, digest = capture.headers.get("warc-block-digest", "").partition(":")
-    if name.lower() in _DIGESTS:
-        found = hashlib.new(name.lower(), block, usedforsecurity=False).digest()
-        known = {base64.b32encode(found).decode().rstrip("="), found.hex().upper()}
-        return None if digest.strip().rstrip("=").upper() in known else True
-    if capture.kind != "response":
-        return None if first == 0 else False
-    response = parse_response(block)
-    begins = len(block) - len(response.body)
-    length = response.headers.get("content-length", "")
-    if "transfer-encoding" not in response.headers and length.isascii() and length.isdigit():
-        if begins + int(length[:18]) == len(block):
-            return None
-        between = first - begins - int(length[:18])
-        if 0 <= between <= _MOST_BETWEEN:
-            return True
-    # All of the page is an archive.
-    return None if first == begins else False
-
-
-def _first_record(block: bytes) -> int | None:
-    """Return where the first of records begins that end, one after the other, with the block."""
-    first, after = None, {len(block)}
-    starts = [found.start() + 1 for found in re.finditer(_BEGINNING_OF_RECORD, block)]
-    if block.startswith(_BEGINNING_OF_RECORD[1:]):
-        starts.insert(0, 0)
-    for start in reversed(starts):
-        head = _HEAD_END.search(block, start, start + _LARGEST_HEAD)
-        length = head and _LENGTH.search(block, start, head.end())
-        if head and length:
-            end = head.end() + int(length[1])
-            rest = block[end : end + _MOST_BETWEEN]
-            end += len(rest) - len(rest.lstrip(b"\r\n"))
-            if end in after:
-                after.add(start)
-                first = start
-    return first
+        elif size > _LARGEST_RECORD:
+            raise StreamError(f"goes on for more than {_LARGEST_RECORD:,} bytes")
+        size += len(piece)
+    if size < length:
+        raise UnfitError(f"ends after {size:,} of {length:,} bytes")
+    if (not fits or _BEGINNING_OF_RECORD in block) and not archive.ends_block():
+        raise UnfitError("has a length that reaches into the next record")
+    if kind in _PAGES and not fits:
+        return Broken(place, f"holds {length:,} bytes, expected at most {largest:,}")
+    return Capture(place, kind, headers, bytes(block))
 
 
 def _page(capture: Capture, source: str, reading: Reading) -> Page | str:
     """Return the page of a record, or why it has none."""
     headers = capture.headers
-    if capture.kind not in _KEPT:
+    if capture.kind not in _PAGES:
         return capture.kind if capture.kind in _REPORTED else "other"
     uri = headers.get("warc-target-uri", "").strip()
     if uri.startswith("<") and uri.endswith(">"):  # as wget once wrote them

@@ -22,7 +22,7 @@ def test_ingest_and_again(run, tmp_path, jobs):
     )
     done = run("ingest", path, archive, "--jobs", jobs)
     assert done.code == 4, done.err
-    offset = len(packed(*RECORDS))
+    offset = len(packed(*RECORDS, request))
     assert f"{archive}:{offset}: is no complete gzip file: " in done.err
     assert "read 42, added 41, bad 1;" in done.err
     assert "records of archives that hold no page: 1 of type request\n" in done.err
