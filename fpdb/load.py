@@ -50,7 +50,7 @@ def load(
     Args:
         path: The directory of the database.
         source: A file, or "-" for standard input: records with a key and a fingerprint (JSON lines,
-            CSV, TSV, Parquet, Arrow), what `dump` wrote (.fpdb.jsonl, or the format "portable"), or
+            CSV, TSV, Parquet), what `dump` wrote (.fpdb.jsonl, or the format "portable"), or
             the Parquet file or directory that `fpdb.integrations.spark` wrote. Or an open binary
             file, e.g. a pipe, with what `dump` wrote.
         reading: The format, and which fields of records mean what; "key" and "fingerprint".

@@ -222,7 +222,7 @@ class KeptWorkers:
         """Return a process that is idle, or a new one, whose messages are dropped."""
         if sys.platform != "linux":
             raise InputError(
-                f"HTML, Word, Parquet and Arrow are read on Linux only, found {sys.platform}: "
+                f"HTML, Word and Parquet are read on Linux only, found {sys.platform}: "
                 "elsewhere the memory of their readers can't be limited",
                 hint="give plain text or JSON lines, or use a container",
             )

@@ -63,8 +63,8 @@ def dedupe(
     Example:
       fpdb dedupe part-*.parquet -o clean.parquet --removed removed.jsonl
 
-    Copies JSON lines, CSV, TSV, Parquet and Arrow; what stays is unchanged, in
-    its order. With -o - it is printed. With --db, repeat a command that was
+    Copies JSON lines, CSV, TSV and Parquet; what stays is unchanged, in its order.
+    With -o - it is printed. With --db, repeat a command that was
     interrupted: other runs may be refused until then, or until --abandon, after
     which later runs aren't compared with its outputs.
     """

@@ -155,9 +155,7 @@ def _describe(answer: Answer) -> dict[str, Any]:
     source=argument("FILE|-", "What to load; - is standard input."),
     k=options.NEW_K,
     fingerprint_field=option("--fingerprint-field F", "Field of a ready fingerprint."),
-    format=option(
-        "--format FORMAT", "portable, jsonl, tsv, csv, parquet or arrow; else by suffix."
-    ),
+    format=option("--format FORMAT", "portable, jsonl, tsv, csv or parquet; else by suffix."),
 )
 def load(
     path: Path,

@@ -166,7 +166,7 @@ _SHARED: dict[str, Any] = {
     ),
     "format": option(
         "--format FORMAT",
-        "jsonl, tsv, csv, parquet, arrow, lines, text, html, docx, odt, warc; by suffix.",
+        "jsonl, tsv, csv, parquet, lines, text, html, docx, odt, warc; by suffix.",
     ),
     "encoding": option("--encoding NAME", "Of texts and tables; default what the bytes say."),
     "delimiter": option(

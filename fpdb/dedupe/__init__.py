@@ -50,7 +50,7 @@ def dedupe(
     source.
 
     Args:
-        source: Files of JSON lines, CSV, TSV, Parquet or Arrow, "-" for standard input; a table; or
+        source: Files of JSON lines, CSV, TSV or Parquet, "-" for standard input; a table; or
             records, each a `Document` or a dictionary of fields.
         output: One file for what stays, in the format of the inputs; its suffix says how it is
             compressed. It appears whole or not at all.

@@ -123,7 +123,7 @@ class Corpus:
             if form not in COPIED:
                 raise InputError(
                     f"{path} is {form or 'a directory'}, expected records in files of JSON lines, "
-                    "CSV, TSV, Parquet or Arrow",
+                    "CSV, TSV or Parquet",
                     hint="fpdb ingest reads all formats, and prints the duplicates that it skips"
                     if form
                     else "name the files themselves",

@@ -1,4 +1,4 @@
-"""Records of Parquet and Arrow: files, which a child process decodes, and tables in memory."""
+"""Records of Parquet files, which a child process decodes, and of tables in memory."""
 
 import importlib.util
 import os
@@ -30,16 +30,16 @@ def require() -> None:
     """Raise an error if pyarrow isn't installed, which isn't imported for that."""
     if importlib.util.find_spec("pyarrow") is None:
         raise MissingExtraError(
-            "Parquet and Arrow are read and written by the package pyarrow, which isn't installed",
+            "Parquet and tables need the package pyarrow, which isn't installed",
             hint="pip install 'fpdb-store[arrow]'",
         )
 
 
 def blocks_of_columns(
-    form: str, path: str, reading: Reading, progress: Progress | None
+    path: str, reading: Reading, progress: Progress | None
 ) -> Iterator[FieldColumns]:
     """Read the columns of a file that are needed, some rows at a time."""
-    return _shared(ColumnFile(os.path.abspath(path), form, decoding.columns, reading), progress)
+    return _shared(ColumnFile(os.path.abspath(path), decoding.columns, reading), progress)
 
 
 def _shared(file: ColumnFile, progress: Progress | None) -> Iterator[Any]:
@@ -65,45 +65,32 @@ def _decoded(file: ColumnFile) -> Iterator[Any]:
         raise file.failure(f"it {error}") from None
 
 
-def file_schema(form: str, path: str) -> tuple[Any, str]:
-    """Return the schema of a file and how it is packed; raise StreamError if it has none."""
-    [found] = _decoded(ColumnFile(os.path.abspath(path), form, decoding.table_schema))
+def file_schema(path: str) -> tuple[Any, str]:
+    """Return the schema of a file and its codec; raise StreamError if it has none."""
+    [found] = _decoded(ColumnFile(os.path.abspath(path), decoding.table_schema))
     return cast("tuple[Any, str]", found)
 
 
-def marked_batches(form: str, path: str, marks: Marks, progress: Progress | None) -> Iterator[Any]:
+def marked_batches(path: str, marks: Marks, progress: Progress | None) -> Iterator[Any]:
     """Yield the marked rows of a file, as batches of Arrow."""
     read = partial(decoding.marked, marks=np.packbits(marks).tobytes(), count=len(marks))
-    return _shared(ColumnFile(os.path.abspath(path), form, read), progress)
+    return _shared(ColumnFile(os.path.abspath(path), read), progress)
 
 
-def write_batches(
-    file: IO[bytes], form: str, schema: Any, packing: str, batches: Iterable[Any]
-) -> None:
+def write_batches(file: IO[bytes], schema: Any, codec: str, batches: Iterable[Any]) -> None:
     """Write batches to a file, in row groups of a bounded size."""
     import pyarrow
-    from pyarrow import ipc, parquet
+    from pyarrow import parquet
 
-    if form == "parquet":
-        opened = parquet.ParquetWriter(file, schema, compression=packing)
-    else:
-        new = ipc.new_file if packing == "file" else ipc.new_stream
-        opened = new(file, schema, options=ipc.IpcWriteOptions(compression="lz4"))
-    try:
-        with opened as writer:
+    with parquet.ParquetWriter(file, schema, compression=codec) as writer:
 
-            def write(some: list[Any]) -> None:
-                # The batches lack the metadata of their file.
-                table = pyarrow.Table.from_batches(some).replace_schema_metadata(schema.metadata)
-                writer.write_table(table)
+        def write(group: list[Any]) -> None:
+            # The batches lack the metadata of their file.
+            table = pyarrow.Table.from_batches(group).replace_schema_metadata(schema.metadata)
+            writer.write_table(table)
 
-            # One group is packed while the next one is decoded.
-            overlapped(write, _row_groups(batches))
-    except pyarrow.ArrowInvalid as error:  # e.g. another dictionary, which only a stream can have
-        raise InputError(
-            f"what stays can't be one {form.capitalize()} file: {error}",
-            hint="write a file for each input, into a folder",
-        ) from None
+        # One group is packed while the next one is decoded.
+        overlapped(write, _row_groups(batches))
 
 
 def _row_groups(batches: Iterable[Any]) -> Iterator[list[Any]]:
@@ -242,7 +229,7 @@ def spark_files(source: str) -> tuple[list[str], SparkSchema] | None:
         return None
     paths = list(map(str, files))
     with named(source):
-        for found in _decoded(ColumnFile(os.path.abspath(paths[0]), "parquet", decoding.schema)):
+        for found in _decoded(ColumnFile(os.path.abspath(paths[0]), decoding.schema)):
             return paths, found
     return None
 
@@ -250,4 +237,4 @@ def spark_files(source: str) -> tuple[list[str], SparkSchema] | None:
 def fingerprint_blocks(path: str, *, sketched: bool) -> Iterator[FingerprintBlock]:
     """Yield the columns of such a file in blocks; with sketches, all of them as documents."""
     read = partial(decoding.fingerprints, sketched=sketched)
-    return _decoded(ColumnFile(os.path.abspath(path), "parquet", read))
+    return _decoded(ColumnFile(os.path.abspath(path), read))

@@ -1,4 +1,4 @@
-"""What decodes Parquet and Arrow files, in a child process that may be ended.
+"""What decodes Parquet files, in a child process that may be ended.
 
 pyarrow trusts much of what a file says: changed bytes can end the process, and a few kilobytes can
 unfold to any size. So each file has its memory and its processor time, and its rows leave the
@@ -55,10 +55,9 @@ _SPARK = ("key", "fingerprint", "digest", "characters", "sketch", "problem")
 
 @dataclass(frozen=True)
 class ColumnFile:
-    """A file of columns, and the function of this module that reads it, block by block."""
+    """A Parquet file, and the function of this module that reads it, block by block."""
 
     path: str
-    form: str  # "parquet" or "arrow"
     read: "Callable[[ColumnFile], Iterator[Any]]"
     reading: Reading = field(default_factory=Reading)
 
@@ -74,7 +73,7 @@ class ColumnFile:
 
     def failure(self, reason: str) -> StreamError:
         """Return the error that the rest of the file can't be read."""
-        return StreamError(f"can't be read as a complete {self.form.capitalize()} file: {reason}")
+        return StreamError(f"can't be read as a complete Parquet file: {reason}")
 
 
 class FingerprintBlock(NamedTuple):
@@ -133,7 +132,7 @@ def columns(file: ColumnFile) -> Iterator[tuple[FieldColumns, float]]:
     def choose(names: list[str]) -> list[str]:
         return names if "*" in needed else [name for name in names if name in needed]
 
-    opened = (_parquet if file.form == "parquet" else _arrow)(file, choose)
+    opened = _opened(file, choose)
     if reason := header_reason(tuple(opened.schema.names), file.reading):
         raise StreamError(reason)
     read = 0
@@ -148,55 +147,20 @@ Choice = Callable[[list[str]], list[str]]
 
 
 class _Opened(NamedTuple):
-    """The schema of a file, its chosen columns, how it is packed, and its rows; 0 if unknown.
-
-    Parquet has a codec. An Arrow file is in the format of a "file" or of a "stream".
-    """
+    """The schema of a file, its chosen columns, its codec, and how many rows it has."""
 
     schema: "pyarrow.Schema"
     batches: Batches
-    packing: str
-    rows: int = 0
-
-
-def _arrow(file: ColumnFile, choose: Choice) -> _Opened:
-    import pyarrow
-    from pyarrow import ipc
-
-    # If it is cut meanwhile, that ends this process; but batches may be larger than its memory.
-    source = pyarrow.memory_map(file.path)
-
-    def opened(**options: Any) -> Any:
-        settings = ipc.IpcReadOptions(use_threads=False, **options)
-        source.seek(0)
-        try:
-            return ipc.open_file(source, options=settings)
-        except pyarrow.ArrowInvalid:
-            source.seek(0)
-            return ipc.open_stream(source, options=settings)
-
-    schema = opened().schema
-    chosen = set(choose(list(schema.names)))
-    fields = [place for place, name in enumerate(schema.names) if name in chosen]
-    # Packed columns that aren't needed take no memory.
-    reader = opened(included_fields=fields)
-    if isinstance(reader, ipc.RecordBatchFileReader):
-        batches = map(reader.get_batch, range(reader.num_record_batches))
-        return _Opened(schema, _counted(file, batches), "file")
-    return _Opened(schema, _counted(file, reader), "stream")
+    codec: str
+    rows: int
 
 
 def _counted(file: ColumnFile, batches: Batches) -> Batches:
-    """Yield batches; raise StreamError before one that says that it has far too many rows.
-
-    Of an Arrow file, raise an error of pyarrow if what it says of a batch can't be right.
-    """
+    """Yield batches; raise StreamError before one that says that it has far too many rows."""
     count = 0
     for batch in batches:
         count += batch.num_rows
         _require_plausible(file, count)
-        for column in batch.columns if file.form == "arrow" else ():
-            _as_bytes(column).validate(full=True)
         yield batch
 
 
@@ -206,8 +170,8 @@ def _require_plausible(file: ColumnFile, rows: int) -> None:
         raise file.failure(f"it says that it has {rows:,} rows, too many for its size")
 
 
-def _parquet(file: ColumnFile, choose: Choice, most: int = _ROWS) -> _Opened:
-    """Open a Parquet file, to read N rows at a time at most."""
+def _opened(file: ColumnFile, choose: Choice, most: int = _ROWS) -> _Opened:
+    """Open a file, to read N rows at a time at most."""
     from pyarrow import parquet
 
     reader = parquet.ParquetFile(file.path, buffer_size=_BUFFER, pre_buffer=False)
@@ -218,8 +182,8 @@ def _parquet(file: ColumnFile, choose: Choice, most: int = _ROWS) -> _Opened:
     batches = (batch for group in groups for batch in _group(reader, group, chosen, most))
     filled = about.num_row_groups and about.num_columns
     codec = about.row_group(0).column(0).compression if filled else "SNAPPY"
-    packing = "NONE" if codec == "UNCOMPRESSED" else codec
-    return _Opened(reader.schema_arrow, _counted(file, batches), packing, about.num_rows)
+    codec = "NONE" if codec == "UNCOMPRESSED" else codec
+    return _Opened(reader.schema_arrow, _counted(file, batches), codec, about.num_rows)
 
 
 def _group(file: Any, number: int, names: list[str], most: int) -> Batches:
@@ -406,16 +370,16 @@ def schema(file: ColumnFile) -> Iterator[SparkSchema]:
 
 def _whole(file: ColumnFile) -> _Opened:
     """Open a file with all of its columns, many rows at a time."""
-    opened = _parquet(file, list, _COPIED) if file.form == "parquet" else _arrow(file, list)
+    opened = _opened(file, list, _COPIED)
     return opened._replace(
         batches=(some for batch in opened.batches for some in _cut(batch, _COPIED, _COPIED_BYTES))
     )
 
 
 def table_schema(file: ColumnFile) -> Iterator[tuple["pyarrow.Schema", str]]:
-    """Yield the schema of a file with its metadata, and how the file is packed."""
+    """Yield the schema of a file with its metadata, and its codec."""
     opened = _whole(file)
-    yield opened.schema, opened.packing
+    yield opened.schema, opened.codec
 
 
 def marked(
@@ -445,7 +409,7 @@ def fingerprints(file: ColumnFile, *, sketched: bool) -> Iterator[FingerprintBlo
     """
     from pyarrow import compute, types
 
-    opened = _parquet(file, lambda names: [name for name in _SPARK if name in names], _LOADED)
+    opened = _opened(file, lambda names: [name for name in _SPARK if name in names], _LOADED)
     for batch in opened.batches:
         for some in _cut(batch, _LOADED, _LOADED_BYTES):
             known = some["fingerprint"].is_valid()

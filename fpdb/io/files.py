@@ -56,6 +56,8 @@ _CURES = {
     ".rtf": "save it as .docx, or as text",
     ".xls": "save it as CSV",
     ".xlsx": "save it as CSV",
+    ".arrow": "save it as Parquet",
+    ".feather": "save it as Parquet",
 }
 # The similarity of two documents in a table of pairs.
 _SHARE = re.compile(r"[01]?\.[0-9]{1,20}|[0-9](?:\.[0-9]{1,20})?e-?[0-9]{1,3}")
@@ -446,7 +448,7 @@ def read_columns(source: Source) -> Iterator[FieldColumns]:
     """Yield the rows of a table as columns, some at a time."""
     reading = source.reading
     if source.format.by_path:
-        return arrow.blocks_of_columns(source.form, source.path, reading, source.progress)
+        return arrow.blocks_of_columns(source.path, reading, source.progress)
     rows = tables.rows_of(source.form, source.lines(), reading)
     return tables.named_columns(rows, reading)
 
@@ -496,7 +498,6 @@ FORMATS = {
     "tsv": _format(_table, has_fields=True, is_table=True),
     "csv": _format(_table, has_fields=True, is_table=True),
     "parquet": _format(_table, has_fields=True, by_path=True),
-    "arrow": _format(_table, has_fields=True, by_path=True),
     "lines": _format(_lines, by_line=True),
     "text": _format(_text, is_document=True),
     "html": Format(_html, is_document=True),

@@ -22,7 +22,7 @@ from fpdb.threads import overlapped
 _MARK = b"\xef\xbb\xbf"  # the byte order mark
 [_RETURN] = b"\r"
 # The formats whose records can be copied.
-COPIED = ("jsonl", "tsv", "lines", "csv", "parquet", "arrow")
+COPIED = ("jsonl", "tsv", "lines", "csv", "parquet")
 
 
 class TableHead:
@@ -31,13 +31,12 @@ class TableHead:
     def __init__(self, source: Source) -> None:
         """Read it; raise InputError if the columns can't be used."""
         self.line = b""
-        self.form = source.form
         self.schema: Any = None
-        self.packing = ""
+        self.codec = ""
         reason = ""
         with streams.named(source.path):
             if source.format.by_path:
-                self.schema, self.packing = arrow.file_schema(source.form, source.path)
+                self.schema, self.codec = arrow.file_schema(source.path)
                 reason = header_reason(tuple(self.schema.names), source.reading)
             elif _has_header(source):
                 self.line, row = _first_row(source)
@@ -89,7 +88,7 @@ def write_rows(
     """
     if header.schema is not None:
         batches = _marked_batches(parts)
-        arrow.write_batches(file, header.form, header.schema, header.packing, batches)
+        arrow.write_batches(file, header.schema, header.codec, batches)
         return
     names = {source.reading.encoding or UTF8 for source, _, _ in parts}
     name = names.pop() if len(names) == 1 else UTF8
@@ -117,7 +116,7 @@ def _marked_pieces(
 def _marked_batches(parts: Iterable[tuple[Source, Places, Marks]]) -> Iterator[Any]:
     for source, _, marks in parts:
         with streams.named(source.path), _tolerant(source):
-            yield from arrow.marked_batches(source.form, source.path, marks, source.progress)
+            yield from arrow.marked_batches(source.path, marks, source.progress)
 
 
 def _marked_lines(source: Source, firsts: Places, marks: Marks) -> Iterator[list[memoryview]]:

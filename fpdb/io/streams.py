@@ -52,8 +52,6 @@ SUFFIXES = {
     ".tsv": "tsv",
     ".csv": "csv",
     ".parquet": "parquet",
-    ".arrow": "arrow",
-    ".feather": "arrow",
     ".txt": "text",
     ".text": "text",
     ".md": "text",

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyarrow import ipc, parquet
+from pyarrow import parquet
 from tiers import examples
 
 import fpdb
@@ -154,49 +154,6 @@ def test_parquet_keeps_schema_types_metadata_and_order(tmp_path, codec):
     assert counts.kept == len(TEXTS)
     packed = parquet.ParquetFile(out).metadata.row_group(0).column(0).compression
     assert packed.lower() == {"none": "uncompressed"}.get(codec, codec)
-
-
-def write_arrow(found, path, new, rows=7):
-    with new(str(path), found.schema) as writer:
-        writer.write_table(found, rows)
-
-
-@pytest.mark.process
-@pytest.mark.parametrize(
-    ("name", "new", "opened"),
-    [
-        ("in.arrow", ipc.new_file, ipc.open_file),
-        ("in.feather", ipc.new_file, ipc.open_file),
-        ("in.arrow", ipc.new_stream, ipc.open_stream),
-    ],
-)
-def test_arrow_keeps_schema_types_metadata_and_order(tmp_path, name, new, opened):
-    source, out = tmp_path / name, tmp_path / "out.arrow"
-    write_arrow(table(40), source, new)
-    counts = fpdb.dedupe(source, out)
-    found = opened(out.read_bytes()).read_all()
-    assert found.schema.equals(table(40).schema, check_metadata=True)
-    assert found.equals(table(40).slice(0, len(TEXTS)))
-    assert (counts.read, counts.kept) == (40, len(TEXTS))
-    with pytest.raises(fpdb.InputError, match=r"out\.arrow\.gz would be packed"):
-        fpdb.dedupe(source, tmp_path / "out.arrow.gz")
-
-
-@pytest.mark.process
-def test_arrow_files_whose_dictionaries_differ_are_copied_apart(tmp_path):
-    paths = [tmp_path / "a.arrow", tmp_path / "b.arrow"]
-    for number, path in enumerate(paths):
-        kind = pa.array([f"kind {number}"] * 2).dictionary_encode()
-        found = pa.table({"text": TEXTS[2 * number :][:2], "kind": kind})
-        write_arrow(found, path, ipc.new_file)
-    with pytest.raises(fpdb.InputError, match=r"can't be one Arrow file: .*ictionary") as caught:
-        fpdb.dedupe(paths, tmp_path / "out.arrow")
-    assert "into a folder" in caught.value.hint
-    assert sorted(tmp_path.iterdir()) == paths
-    fpdb.dedupe(paths, output_dir=tmp_path / "clean")
-    for path in paths:
-        copied = ipc.open_file(tmp_path / "clean" / path.name).read_all()
-        assert copied.equals(ipc.open_file(path).read_all())
 
 
 @pytest.mark.process
