@@ -39,7 +39,7 @@ MAY_MAKE_FILES = {
     "fpdb/io/streams.py": {"open"},
     "fpdb/joins/columns.py": {"open", "touch"},
     # Documents that are deleted, beside their database.
-    "fpdb/look/background.py": {"open", "touch"},
+    "fpdb/look/explorer.py": {"open", "touch"},
     # The folder that is to get an output for each input.
     "fpdb/dedupe/files.py": {"mkdir"},
     # The files of a database. No name has the process.

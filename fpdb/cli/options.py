@@ -215,7 +215,7 @@ NEW_SIMILARITY = option(
     parser=lambda given: 0.0 if given in ("off", 0.0) else parse_similarity(given),
 )
 SORT = option("--sort", "Print the nearest pairs first; all are found before.")
-TEXTS = option("--texts FILE|URL", "Where texts are: files with their keys, or a URL with {key}.")
+TEXTS = option("--texts FILE", "Where texts are: files with their keys.")
 
 
 def rare_options(names: str) -> dict[str, Any]:

@@ -98,7 +98,7 @@ def _summarise(found: fpdb.Reported, bad: int, *, passages: bool) -> None:
     f"{options.READ} {options.SHOWN}",
     reading=fpdb.Reading,
     texts=options.TEXTS,
-    write=option("--write", "Allow decisions: deletions and verdicts."),
+    write=option("--write", "Allow deletions."),
 )
 def explore(
     path: Path,

@@ -3,9 +3,11 @@
 import contextlib
 import hmac
 import secrets
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html import escape
 from http import HTTPStatus
+from pathlib import Path
 from typing import Self
 
 from fpdb.database import Database
@@ -16,13 +18,13 @@ from fpdb.flow import parse_key
 from fpdb.io.files import check_path
 from fpdb.io.html import html_text
 from fpdb.io.records import Reading
-from fpdb.look.background import Background, Decisions
+from fpdb.look.background import Background
 from fpdb.look.fields import ShownFields
 from fpdb.look.figures import by_day, overview
-from fpdb.look.grouped import EXCERPT, group_page, groups_page, groups_table, judged_place
+from fpdb.look.grouped import EXCERPT, group_page, groups_page, groups_table
 from fpdb.look.page import cards, choice, entry, facts, folded, percent, plural
 from fpdb.look.pair import ColouredText, SharedTexts, excerpt
-from fpdb.look.sources import Texts, split_sources
+from fpdb.look.sources import Texts
 from fpdb.look.visit import (
     COMPARED_AT_ONCE,
     ROWS,
@@ -71,7 +73,7 @@ def overview_page(visit: Visit) -> ServedPage:
 def compare_page(visit: Visit) -> ServedPage:
     """Show two documents beside each other."""
     first, second = visit.document("key"), visit.document("other")
-    content = [*comparison(visit, first, second), *visit.group_link(first)]
+    content = [comparison(visit, first, second), *visit.group_link(first)]
     return visit.framed("Two documents", *content)
 
 
@@ -196,7 +198,7 @@ def _answers(visit: Visit, kind: str, given: str) -> Iterator[Markup]:
     found = _near(visit, keys, own)
     yield visit.form("near", *hidden(text=given, kind=kind), found, class_="members")
     if keys:
-        yield from comparison(visit, own, database[chosen])
+        yield comparison(visit, own, database[chosen])
     elif kind == "html":
         yield from excerpt(text, EXCERPT)
     if text is not None:
@@ -243,22 +245,13 @@ def _parts(visit: Visit, text: str, own: Key | None = None) -> Iterator[Markup]:
         yield element("section", *coloured.drawn(), *shown, class_="coloured")
 
 
-def verdict_page(visit: Visit) -> ServedPage:
-    """Keep a verdict on two documents, or take it back."""
-    key, other = visit.document("key").key, visit.document("other").key
-    visit.decisions.judge(key, other, same={"1": True, "0": False}.get(visit.get("same")))
-    if visit.get("of"):
-        return sent_to(judged_place(visit))
-    return sent_to(address("compare", key=key, other=other))
-
-
 def delete_page(visit: Visit) -> ServedPage:
     """Delete documents after a confirmation, at most as many as a request has time for."""
     every = _marked(visit)
     keys = every[:_DELETED]
     back = link("Go back", "group" if visit.get("of") else "documents", of=visit.get("of"))
     if visit.get("sure") == str(len(keys)):
-        deleted, path = visit.decisions.delete(keys)
+        deleted, path = _delete(visit.database, keys)
         said = f"{plural(deleted, 'document')} deleted. This brings them back:"
         command = element("code", f"fpdb load {visit.database.path} {path}")
         content = element("p", said, role="status"), element("p", command), element("p", back)
@@ -282,6 +275,19 @@ def delete_page(visit: Visit) -> ServedPage:
             back,
         ),
     )
+
+
+def _delete(database: Database, keys: Sequence[Key]) -> tuple[int, Path]:
+    """Delete documents; return how many there were, and the file that brings them back."""
+    now = f"{time.strftime('%Y%m%d-%H%M%S')}-{time.time_ns() % 10**6}"
+    path = database.path.with_name(f"{database.path.name}-deleted-{now}.fpdb.jsonl")
+    try:
+        path.touch(0o600, exist_ok=False)  # as private as the database
+        with path.open("wb") as file:
+            return database.delete_many(keys, undo=file), path
+    finally:
+        if not path.stat().st_size:  # nothing was deleted
+            path.unlink()
 
 
 def _marked(visit: Visit) -> list[Key]:
@@ -313,15 +319,15 @@ _PAGES: dict[str, Callable[[Visit], ServedPage]] = {
     "document": document_page,
     "near": near_page,
 }
-_POSTED = {"near": near_page, "again": again_page, "delete": delete_page, "verdict": verdict_page}
+_POSTED = {"near": near_page, "again": again_page, "delete": delete_page}
 
 
 class Explorer:
-    """Pages over a database: its groups, what is near a text and why, and decisions.
+    """Pages over a database: its groups, what is near a text and why, and deletions.
 
     Groups are looked for in a child process when it is made, and pages show them once they are
-    there. `texts` are files with the texts, found by their keys, or one URL with {key} in the place
-    of the key. Unless it may `write`, no page changes anything.
+    there. `texts` are files with the texts, found by their keys. Unless it may `write`, no page
+    changes anything.
     """
 
     def __init__(
@@ -332,15 +338,14 @@ class Explorer:
         reading: Reading | None = None,
         write: bool = False,
     ) -> None:
-        files, url = split_sources(list(texts))
+        files = list(texts)
         reading = reading or Reading()
         for path in files:
             check_path(path, reading)
         self._stack = contextlib.ExitStack()
         packed = self._stack.enter_context(scratch_folder()) / "texts"
-        found = Texts(database, reading, packed, files, url)
+        found = Texts(database, reading, packed, files)
         self._work = Background(found, ShownFields.of(reading))
-        self._decisions = Decisions(database)
         self._write = write and not database.readonly
         self._secret = secrets.token_bytes(32)
         self._work.start()
@@ -371,7 +376,7 @@ class Explorer:
         """
         page, token = page or "overview", hmac.digest(self._secret, session.encode(), "sha256")
         may_write = may_write and self._write
-        visit = Visit(self._work, self._decisions, page, fields, token.hex(), posted, may_write)
+        visit = Visit(self._work, page, fields, token.hex(), posted, may_write)
         answer = (_POSTED if posted else _PAGES).get(page)
         try:
             given = visit.get("token").encode()
@@ -380,7 +385,7 @@ class Explorer:
                     "the form has no valid token",
                     hint="open the page again, and send it from there",
                 )
-            if posted and page in ("delete", "verdict") and not may_write:
+            if posted and page == "delete" and not may_write:
                 raise ReadOnlyError(
                     "this explorer only reads", hint="start one that may write", parameter="write"
                 )

@@ -129,11 +129,6 @@ def _place(visit: Visit, groups: Groups, group: int) -> str:
     return address("group", of=groups.ids[groups.rows(group)[0]], **_given(visit))
 
 
-def judged_place(visit: Visit) -> str:
-    """Return the address of a group on whose page a verdict was given."""
-    return address("group", of=visit.get("of"), text=visit.get("text"), **_given(visit))
-
-
 def _share(visit: Visit, groups: Groups, group: int) -> str:
     """Return how near the least similar pair of a group is."""
     least = float(groups.weakest[group])
@@ -154,10 +149,10 @@ def _weakest(visit: Visit, groups: Groups, group: int) -> tuple[Sequence[Documen
     return pair, visit.shares(first, [second])[0]
 
 
-def _texts(visit: Visit, shown: Sequence[Document], **place: object) -> Iterator[Markup]:
+def _texts(visit: Visit, shown: Sequence[Document]) -> Iterator[Markup]:
     """Show the text of a group, or two of them beside each other."""
     if len(shown) > 1:
-        yield from comparison(visit, shown[0], shown[1], **place)
+        yield comparison(visit, shown[0], shown[1])
     elif shown:
         text, note = visit.text(shown[0])
         yield element("p", note, class_="soft")
@@ -192,11 +187,11 @@ def group_page(visit: Visit) -> ServedPage:
         element("p", f"{said}."),
         *weakest,
         *(_tabs(visit, versions, number, place) if len(others) > 1 else ()),
-        *_texts(visit, [first, *others[number - 1 : number]], **place),
+        *_texts(visit, [first, *others[number - 1 : number]]),
         element("h2", "Documents"),
         _members(visit, groups.ids[rows[seen]].tolist(), first),
         links,
-        keyboard("; s and d: same, different" if visit.may_write else ""),
+        keyboard(),
     )
 
 
@@ -235,7 +230,7 @@ def _tabs(
 
 
 def _members(visit: Visit, ids: Sequence[int], first: Document) -> Markup:
-    """Show documents of a group, to be marked if decisions may be made."""
+    """Show documents of a group, to be marked if they may be deleted."""
     found = visit.documents(visit.database.keys_of(ids))
     marked = visit.may_write
     shown = listed_documents(visit, "Documents of the group", found, first, marked=marked)

@@ -1,6 +1,6 @@
 """The sources of documents: files, compared as columns, and the texts, titles, days and hosts.
 
-A database doesn't keep texts: they are in files, or where a crawler has them.
+A database doesn't keep texts: they are in files.
 """
 
 import contextlib
@@ -9,11 +9,9 @@ import zlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from itertools import chain
 from pathlib import Path
 from typing import Generic, TypeVar
-from urllib.parse import quote, urlsplit, urlunsplit
 
 import numpy as np
 
@@ -21,11 +19,10 @@ from fpdb.arrays import Column, Places
 from fpdb.database import Database
 from fpdb.documents import layout
 from fpdb.documents.prepare import Preparer
-from fpdb.errors import FpdbError, InputError
+from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe
 from fpdb.flow import Flow, Ingested, parse_key
 from fpdb.io.files import meter_of, read_parts, read_records, with_all_fields
-from fpdb.io.html import html_text, is_html
 from fpdb.io.records import Reading, Record
 from fpdb.joins import Clustering
 from fpdb.joins.clusters import clustering_of
@@ -40,8 +37,6 @@ from fpdb.storage.format import Stored
 from fpdb.tables.bits import to_ints
 from fpdb.threads import mapped
 
-_SECONDS = 2.0
-_FIELD = "{key}"
 # The copies of a text that are named.
 MOST_NAMED = 20
 
@@ -116,7 +111,7 @@ D = TypeVar("D", bound=Database | ComparedFiles)
 
 @dataclass
 class Texts(Generic[D]):
-    """Looks texts up by the keys of documents: at a URL, or in a file with all of them.
+    """Looks texts up by the keys of documents, in a file with the texts of all files.
 
     It is a file of SQLite with compressed texts by their names, of which a name may have several.
     `packed` says whether it is complete.
@@ -126,7 +121,6 @@ class Texts(Generic[D]):
     reading: Reading
     path: Path
     files: Sequence[str] = ()
-    address: str = ""
     packed: bool = False
 
     @contextlib.contextmanager
@@ -165,17 +159,14 @@ class Texts(Generic[D]):
 
     def of(self, document: Document) -> tuple[str | None, str]:
         """Return the text of a document, or None, and a note on it."""
-        if not self.address and not self.files:
+        if not self.files:
             return None, "No texts were given: fpdb doesn't store them."
-        if not self.address and not self.packed:
+        if not self.packed:
             return None, "The texts are still being read."
         try:
-            if self.files:
-                with self.opened() as stored:
-                    found = stored(document.key)
-            else:
-                found = self._fetched(document)
-        except (OSError, ValueError, HTTPException, FpdbError) as error:
+            with self.opened() as stored:
+                found = stored(document.key)
+        except (OSError, ValueError) as error:
             return None, f"The text can't be read: {error}"
         short, digest = document.short, document.digest
         for text in found:
@@ -197,40 +188,9 @@ class Texts(Generic[D]):
 
             yield stored
 
-    def _fetched(self, document: Document) -> list[str]:
-        """Fetch a text, by HTTP alone and without going where an answer leads."""
-        address = urlsplit(self.address.replace(_FIELD, quote(str(document.key), safe="")))
-        kind = HTTPSConnection if address.scheme == "https" else HTTPConnection
-        most = self.reading.max_bytes
-        with contextlib.closing(kind(address.netloc, timeout=_SECONDS)) as connection:
-            connection.request("GET", urlunsplit(("", "", address.path, address.query, "")))
-            answer = connection.getresponse()
-            data = answer.read(most + 1)
-        if answer.status == 404:
-            return []
-        if answer.status != 200 or len(data) > most:
-            more = f"it has more than {most:,} bytes" if len(data) > most else answer.reason
-            raise InputError(f"HTTP status {answer.status}, {more}")
-        content = answer.headers.get("Content-Type") or ""
-        if is_html(content):
-            main = self.reading.html != "page"
-            return [html_text(data, content_type=content, main=main, max_bytes=most).text]
-        return [data.decode("utf-8", "replace")]
-
 
 def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
-
-
-def split_sources(given: list[str]) -> tuple[list[str], str]:
-    """Return the files among the sources of texts, or the address with the field {key}."""
-    addresses = [each for each in given if each.startswith(("http://", "https://"))]
-    if addresses and (len(given) > 1 or _FIELD not in addresses[0]):
-        raise InputError(
-            f"found the texts {', '.join(given)!r:.200}, expected files, or one URL with {_FIELD}",
-            hint=f"for instance http://localhost:8000/texts/{_FIELD}",
-        )
-    return ([], addresses[0]) if addresses else (given, "")
 
 
 @dataclass

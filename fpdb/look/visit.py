@@ -13,7 +13,7 @@ from fpdb.fingerprint import Recipe, distance, sketch_jaccard
 from fpdb.fingerprint.digits import format_fingerprint
 from fpdb.fingerprint.sketches import exact_shares
 from fpdb.flow import parse_key
-from fpdb.look.background import Background, Decisions
+from fpdb.look.background import Background
 from fpdb.look.groups import Groups
 from fpdb.look.page import (
     entry,
@@ -62,7 +62,6 @@ class Visit:
     """
 
     work: Background
-    decisions: Decisions
     page: str
     fields: Mapping[str, Sequence[str]]
     token: str
@@ -117,9 +116,7 @@ class Visit:
         return self.work.texts.of(document)
 
     def quick_text(self, document: Document) -> str:
-        """Return a text that is at hand, and as it was when it was stored; or else nothing."""
-        if document.text is None and self.work.texts.address:
-            return ""
+        """Return a text that is there, and as it was when it was stored; or else nothing."""
         text, note = self.text(document)
         return "" if note else text or ""
 
@@ -237,7 +234,7 @@ class Visit:
         recipe = self.database.recipe
         footer = (
             f"{self.database.path}, {recipe.name} ({recipe.id})",
-            "Decisions may be made here." if self.may_write else "Nothing can be changed here.",
+            "Documents can be deleted here." if self.may_write else "Nothing can be changed here.",
         )
         return served(
             title,
@@ -375,13 +372,8 @@ def delete_button(text: str, which: str) -> Markup:
     return button(text, name="which", value=which, class_="danger")
 
 
-def comparison(
-    visit: Visit, first: Document, second: Document, **place: object
-) -> Iterator[Markup]:
-    """Show two texts beside each other, and why they are near, and ask whether they are the same.
-
-    Who says so comes back to a place. Pasted texts aren't judged.
-    """
+def comparison(visit: Visit, first: Document, second: Document) -> Markup:
+    """Show two texts beside each other, and why they are near."""
     recipe, names, texts = visit.database.recipe, [], []
     for each in (first, second):
         text, note = visit.text(each)
@@ -396,19 +388,7 @@ def comparison(
         parts.append(element("div", *found.drawn()))
     else:
         parts += excerpt("".join(texts), COMPARED_AT_ONCE)
-    yield element("section", *parts, _why(recipe, (first, second), texts))
-    if visit.may_write and first.id is not None:
-        verdict = visit.decisions.verdict(first.key, second.key)
-        buttons = []
-        for word, value, same in (("Same", "1", True), ("Different", "0", False)):
-            named = {"name": "same", "value": value, "data_key": word[0].lower()}
-            buttons.append(button(word, **named, aria_pressed=str(verdict is same).lower()))
-        asked = "Are they the same?"
-        if verdict is not None:
-            asked = f"Your verdict: {'same' if verdict else 'different'}"
-            buttons.append(button("Take it back", name="same", value="-"))
-        kept = hidden(key=first.key, other=second.key, **place)
-        yield visit.form("verdict", element("span", asked, class_="soft"), *kept, *buttons)
+    return element("section", *parts, _why(recipe, (first, second), texts))
 
 
 def _why(recipe: Recipe, documents: Sequence[Document], texts: Sequence[str]) -> Markup:

@@ -5,10 +5,8 @@ import html
 import io
 import json
 import re
-import threading
 import time
 from collections import Counter
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 import numpy as np
@@ -16,7 +14,6 @@ import pytest
 from outlines import Outline, Tree
 
 import fpdb
-from fpdb.io.files import read_pairs
 from fpdb.markup import visible
 
 pytestmark = pytest.mark.process
@@ -220,9 +217,6 @@ def test_all_texts_of_a_group_are_compared_and_its_weakest_link_is_named(tmp_pat
             assert re.findall('href="([^"]*)"[^>]* data-key="p"', visitor.seen) == [
                 html.escape(tabs[1])
             ]
-            given = dict(parse_qsl(urlsplit(tabs[2]).query))
-            visitor.post("verdict", 303, key="0", other="3", same="1", **given)
-            assert visitor.page.headers["Location"] == tabs[2]
 
 
 def test_a_pair_has_one_number_everywhere(reader):
@@ -456,30 +450,10 @@ def test_many_documents_are_deleted_in_steps(visitor, database, tmp_path, monkey
     assert len(list(tmp_path.glob("crawl.fpdb-deleted-*"))) == 2
 
 
-def test_verdicts_are_kept_in_a_file(visitor, database, source, tmp_path):
-    keys = {"key": "https://a.example/story", "other": "https://b.example/story"}
-    hostile = {"key": f"{HOSTILE}0", "other": f"{HOSTILE}1"}
-    for pair, same in ((keys, "1"), (hostile, "0")):
-        visitor.post("verdict", 303, **pair, same=same)
-    place = visitor.page.headers["Location"]
-    assert place.startswith("compare?key=")
-    assert "Your verdict: different" in visitor.get(place)
-    path = tmp_path / "crawl.fpdb-pairs.csv"
-    assert list(read_pairs(str(path))) == [
-        (*keys.values(), True),
-        (*hostile.values(), False),
-    ]
-    with explored(database, write=True) as again:
-        assert "Your verdict: different" in Visitor(again).get(place)
-    visitor.post("verdict", 303, key=keys["other"], other=keys["key"], same="-")
-    assert "Are they the same?" in visitor.get(visitor.page.headers["Location"])
-    assert list(read_pairs(str(path))) == [(*hostile.values(), False)]
-
-
 def test_a_form_needs_the_token_of_its_session(reader):
     token = re.search('name="token" value="([^"]*)"', reader.get("near"))[1]
     fields = {"key": ["https://a.example/story"], "which": ["marked"], "sure": ["1"]}
-    for page in ("delete", "verdict", "near", "again"):
+    for page in ("delete", "near", "again"):
         for session, given in (("mine", ""), ("mine", "é"), ("other", token)):
             found = reader.explorer.answer(
                 page, fields | {"token": [given]}, session=session, posted=True, may_write=True
@@ -496,12 +470,7 @@ def test_without_write_nothing_changes(database, source):
             explorer.close()
             explorer = explored(database, write=True)
         visitor = Visitor(explorer, may_write=may_write)
-        for page in ("delete", "verdict"):
-            visitor.post(
-                page, 403, key="https://a.example/story", which="marked", sure="1", same="1"
-            )
-        seen = visitor.get("compare?key=https://a.example/story&other=https://b.example/story")
-        assert "Are they the same?" not in seen
+        visitor.post("delete", 403, key="https://a.example/story", which="marked", sure="1")
         assert "Delete" not in visitor.get("document?key=https://a.example/story")
     explorer.close()
     assert len(database) == 10
@@ -527,50 +496,6 @@ def test_texts_that_changed_or_are_missing(database, tmp_path):
     explorer = explored(database)
     assert "No texts were given" in Visitor(explorer).get("document?key=https://c.example/0")
     explorer.close()
-
-
-class TextServer(BaseHTTPRequestHandler):
-    """Serves the texts of documents by their keys, one as HTML, one that leads elsewhere."""
-
-    def do_GET(self):
-        key = unquote(self.path.removeprefix("/texts/"))
-        text = {each[0]: each[1] for each in records()}.get(key)
-        if key == "https://c.example/1":
-            self.send_response(302)
-            self.send_header("Location", "/texts/https%3A%2F%2Fc.example%2F0")
-            self.end_headers()
-            return
-        self.send_response(200 if text else 404)
-        if key == "https://c.example/2":
-            text = f"<html><body><main><p>{text}</p></main></body></html>"
-            self.send_header("Content-Type", "text/html")
-        self.end_headers()
-        self.wfile.write((text or "").encode())
-
-    def log_message(self, *_):
-        """Say nothing."""
-
-
-def test_texts_are_fetched_from_where_a_crawler_has_them(database):
-    with HTTPServer(("127.0.0.1", 0), TextServer) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        address = f"http://127.0.0.1:{server.server_port}/texts/{{key}}"
-        explorer = explored(database, texts=[address])
-        visitor = Visitor(explorer)
-        seen = visitor.get("compare?key=https://a.example/story&other=https://b.example/story")
-        assert "<del>word100 </del>" in seen
-        seen = visitor.get("compare?key=https://c.example/0&other=https://c.example/2")
-        assert "The same words in the same order" in seen
-        assert "can&#x27;t be read: HTTP status 302" in visitor.get(
-            "document?key=https://c.example/1"
-        )
-        database.add("https://gone.example/", "a text that no server has any more, alas")
-        assert "isn&#x27;t there" in visitor.get("document?key=https://gone.example/")
-        explorer.close()
-        server.shutdown()
-    for given in (["http://localhost/x"], ["http://localhost/{key}", "a.jsonl"]):
-        with pytest.raises(fpdb.InputError, match="expected files, or one URL with"):
-            fpdb.Explorer(database, texts=given)
 
 
 def test_a_database_of_bits_with_integer_keys(tmp_path):

@@ -161,10 +161,10 @@ def check_commands(folder, data):
 
 
 _PAGES = ("", "overview", "groups", "group", "compare", "documents", "document", "near", "no")
-_POSTED = ("near", "verdict", "delete", "again", "no")
+_POSTED = ("near", "delete", "again", "no")
 _FIELDS = (
     *("key", "other", "of", "page", "prefix", "after", "kind", "text", "match", "which", "sure"),
-    *("same", "host", "order", "least_size", "most_size", "least_share", "most_share", "least_day"),
+    *("host", "order", "least_size", "most_size", "least_share", "most_share", "least_day"),
     *("most_day", "token"),
 )
 _CHOSEN = ("k0", "k1", "marked", "others", "fingerprint", "html", "2026-11-23", "1", "3", "new")
