@@ -13,7 +13,6 @@ from fpdb.fingerprint.digits import Base
 @takes(
     files=argument("FILE", "Two files."),
     every=option("--all", "Print all measures of the two."),
-    show=option("--show", "Print what is in both, and how much of each."),
 )
 def compare(
     files: list[str] | None = None,
@@ -22,19 +21,17 @@ def compare(
     base: Base = "hex",
     recipe: fpdb.Recipe = options.WEB,
     every: bool = False,
-    show: bool = False,
 ) -> None:
     """Compare two files, texts or fingerprints.
 
     Example:
-      fpdb compare essay.txt copy.txt --show
+      fpdb compare essay.txt copy.txt --all
     """
     sides = len(files or ()) + len(texts or ())
     require(
         (sides, len(fingerprints or ())) in ((2, 0), (0, 2)),
         "give two files, texts or fingerprints",
     )
-    require(not (show and fingerprints), "--show prints what two texts share")
     if fingerprints:
         numbers = (fpdb.parse_fingerprint(each, recipe.bits, base) for each in fingerprints)
         distance = fpdb.distance(*numbers)
@@ -45,11 +42,11 @@ def compare(
     from fpdb.io.files import read_texts
 
     both = [*chain.from_iterable(map(read_texts, files or ())), *(texts or ())]
-    _report(recipe, both, every=every, show=show)
+    _report(recipe, both, every=every)
 
 
-def _report(recipe: fpdb.Recipe, sides: Sequence[str], *, every: bool, show: bool) -> None:
-    """Print how similar two texts are, and with `show` the parts that they share."""
+def _report(recipe: fpdb.Recipe, sides: Sequence[str], *, every: bool) -> None:
+    """Print how similar two texts are."""
     found = fpdb.compare(*sides, recipe=recipe)
     plain = dataclasses.asdict(found)
     entries = {
@@ -71,27 +68,6 @@ def _report(recipe: fpdb.Recipe, sides: Sequence[str], *, every: bool, show: boo
         bits = recipe.similarity is None or found.shingle_jaccard is None
         likeness = "distance" if bits else "similarity"
         entries = {likeness: entries[likeness].partition(",")[0]}
-    if show:
-        shared = fpdb.overlap(*sides, recipe=recipe)
-        plain |= {"share": shared.share, "other_share": shared.other_share}
-        plain["passages"] = [
-            passage._asdict() | {"text": shared.text[passage.start : passage.end]}
-            for passage in shared.passages
-        ]
-        for name, share in (("first", shared.share), ("second", shared.other_share)):
-            if share is not None:
-                entries[f"{name} text"] = (
-                    f"{share:.4f} of its {recipe.sketch} are in the other, exact"
-                )
     render.report(entries, plain)
-    if render.now.json:
-        return
-    if show and shared.passages:
-        render.columns("words", "first", "second", "passage")
-        for words, start, end, other_start, other_end in shared.passages:
-            passage = " ".join(shared.text[start:end].split())
-            render.row(words, f"{start}-{end}", f"{other_start}-{other_end}", passage)
-    elif show:
-        render.note("the texts share no passage")
-    if found.short:
+    if found.short and not render.now.json:
         render.note("short: a text has too few features, so only equal texts count as duplicates")

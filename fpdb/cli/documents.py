@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from pathlib import Path
-from typing import Literal
 
 import fpdb
 from fpdb.cli import render
@@ -125,27 +124,23 @@ def _lines(path: str) -> Iterator[str]:
     return read_texts(path, "lines")
 
 
-@takes(form=option("--output-format FORMAT", "portable (.fpdb.jsonl), jsonl, tsv, csv or parquet."))
-def export(
-    path: Path,
-    output: str = "-",
-    form: Literal["portable", "jsonl", "tsv", "csv", "parquet"] | None = None,
-) -> None:
+@takes()
+def export(path: Path, output: str = "-") -> None:
     """Write documents out.
 
     Example:
       fpdb export crawl.fpdb --output crawl.fpdb.jsonl.gz
+
+    Prints the portable form, which fpdb load takes, as files .fpdb.jsonl have
+    it; --json and other suffixes are for other programs.
     """
-    json = render.now.json
-    require(form != "portable" or not json, "--json is a format of its own")
-    named = unpacked_name(output.lower()).endswith(".fpdb.jsonl")
+    portable = output == "-" or unpacked_name(output.lower()).endswith(".fpdb.jsonl")
     with fpdb.open(path, readonly=True) as database:
-        if form == "portable" or (named and not form and not json):
+        if portable and not render.now.json:
             with render.opened(output) as raw, packed(raw, output) as file:
                 count = database.dump(file)
         else:
-            chosen = form or ("jsonl" if output == "-" else None)
-            count = _write_documents(database, Output(output, chosen))
+            count = _write_documents(database, Output(output))
     if output != "-":
         render.summarise(None, f"{output}: {render.plural(count, 'document')}")
 

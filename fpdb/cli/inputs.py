@@ -49,7 +49,7 @@ class ProgressLine:
             self._warned = True
             render.warn(
                 "most texts have tags, which count as words; --html main takes the main content "
-                "of HTML, --html page all of it, --html none ends this warning"
+                "of HTML, --html page all of it"
             )
         own = vars(counts)
         share = counts.bytes_read / counts.bytes_total if counts.bytes_total else None

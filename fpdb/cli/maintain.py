@@ -151,17 +151,14 @@ def check(path: Path, deep: bool = False) -> None:
     render.summarise(None, "no problems")
 
 
-@takes(
-    output=options.NEW_PATH,
-    like=option("--like DB", "One with the same settings, if the header is lost.", rare=True),
-)
-def repair(path: Path, output: Path, like: Path | None = None) -> None:
+@takes(output=options.NEW_PATH)
+def repair(path: Path, output: Path) -> None:
     """Save what is intact of a damaged database.
 
     Example:
       fpdb repair crawl.fpdb --output repaired.fpdb
     """
-    repaired = fpdb.repair(path, output, like=like)
+    repaired = fpdb.repair(path, output)
     render.columns("where", "what")
     for where, what in (*repaired.problems, *(("lost", key) for key in repaired.lost)):
         render.result({"where": where, "what": what}, where, what)

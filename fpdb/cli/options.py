@@ -176,7 +176,7 @@ _SHARED: dict[str, Any] = {
     ),
     "html": option(
         "--html HOW",
-        "HTML: auto (.html, archives), main, page or none.",
+        "HTML: auto (.html, archives), main or page.",
         show_default=False,
     ),
     "max_bytes": option(
@@ -187,9 +187,6 @@ _SHARED: dict[str, Any] = {
         show_default=False,
     ),
     "output": option("--output -o FILE|-", "Where to write; the suffix chooses the format."),
-    "output_format": option(
-        "--output-format FORMAT", "jsonl, tsv, csv or parquet; else by suffix.", rare=True
-    ),
     "as_json": option("--json", "Write JSON, one object a line."),
     "quiet": option("--quiet -q", "Print no summary and no progress."),
     "_all": option(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from heapq import nlargest
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import fpdb
 from fpdb.cli import render
@@ -22,12 +22,11 @@ if TYPE_CHECKING:
 Found = TypeVar("Found")
 # The title in the metadata of a document, or nothing.
 title_in = ShownFields().title_of
-OutputFormat = Literal["jsonl", "tsv", "csv", "parquet"]
 # Characters of a file of CSV that decide on its mark.
 _LOOKED_AT = 1 << 16
 # What the suffix of an output says; standard output and special files have none.
 _FORMS = {"": "tsv"} | {
-    suffix: form for suffix, form in SUFFIXES.items() if form in get_args(OutputFormat)
+    suffix: form for suffix, form in SUFFIXES.items() if form in ("jsonl", "tsv", "csv", "parquet")
 }
 
 
@@ -60,22 +59,22 @@ class _SpreadsheetFile(io.TextIOWrapper):
 class Output:
     """Where results go, and in which format."""
 
-    def __init__(self, output: str = "-", output_format: OutputFormat | None = None) -> None:
+    def __init__(self, output: str = "-") -> None:
         json, suffix = render.now.json, suffix_of(output)
-        own = _FORMS.get(suffix)
-        alone = output_format in (None, "jsonl") and (not suffix or own in (None, "jsonl"))
+        form = _FORMS.get(suffix)
+        alone = not suffix or form in (None, "jsonl")
         require(not json or alone, "--json is a format of its own")
-        self.path, self.form = output, "jsonl" if json else output_format or own or ""
+        self.path, self.form = output, "jsonl" if json else form or ""
         require(
             self.form,
             f"found the suffix {suffix!r} of {output}, expected one of "
-            f"{', '.join(filter(None, _FORMS))}, or an --output-format",
+            f"{', '.join(filter(None, _FORMS))}",
         )
-        if output == "-" and self.form != "jsonl" and not output_format and render.shows_tables():
+        if output == "-" and not json and render.shows_tables():
             self.form = "table"
         require(
-            self.form != "parquet" or (output != "-" and output == unpacked_name(output)),
-            "Parquet needs --output FILE, without a suffix of packed files: it is packed inside",
+            self.form != "parquet" or output == unpacked_name(output),
+            f"found {output}, expected {unpacked_name(output)}: Parquet is packed inside",
         )
         self._columns: list[str] = []
         self._table: TableWriter | None = None

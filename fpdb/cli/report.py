@@ -23,7 +23,7 @@ _LEADING = "explore.html"
     output=option("--output -o FILE.html", "The page to write.", callback=require_page),
     db=option("--db DB", "Show the groups of a database, by its keys.", callback=require_name),
     passages=option("--passages", "Show who has parts of whose texts."),
-    top=option("--top N", "The most groups to show.", min=1),
+    limit=option("--limit -n N", "The most groups to show.", min=1),
 )
 def report(
     files: list[str],
@@ -33,7 +33,7 @@ def report(
     similarity: float | None = None,
     passages: bool = False,
     least: float | None = None,
-    top: int = 500,
+    limit: int = 500,
     recipe: fpdb.Recipe | None = None,
     jobs: int = 1,
     bad: Literal["drop", "fail"] = "drop",
@@ -60,7 +60,7 @@ def report(
             similarity=similarity,
             passages=passages,
             least=0.1 if least is None else least,
-            top=top,
+            limit=limit,
             jobs=jobs,
             bad=bad,
             on_bad=bad_records,

@@ -255,9 +255,8 @@ def _choose(path: str, reading: Reading, default: str | None = None) -> str:
                 f"{path}: {form} is read from files, found a stream",
                 hint="save it to a file, unpacked: it is packed inside",
             )
-    # All texts are HTML, or none is.
-    if form in ("html", "text") and reading.html != "auto":
-        form = "html" if reading.all_html else "text"
+    if form == "text" and reading.all_html:
+        form = "html"
     if form in ("html", "warc"):
         require_html()
     return form

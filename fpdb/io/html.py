@@ -120,7 +120,7 @@ def _read(page: Page, reading: Reading) -> Record | BadRecord:
     meta = page.meta
     try:
         check_key("key", page.key, replaced=True) if page.key is not None else None
-        if page.html and reading.html != "none":
+        if page.html:
             found = html_text(
                 page.data,
                 content_type=page.content_type,

@@ -67,7 +67,8 @@ class Reading:
       CSV whichever of `,`, `;`, a tab and `|` gives a header with the fields that are wanted
     - `keyed`: whether a record must have a key
     - `html`: "auto" takes the main content of .html files and of what a web archive calls HTML,
-      "main" that of all texts, "page" all of the page of all texts, "none" takes no text for HTML
+      "main" that of all texts, "page" all of the page of all texts; the format "text" takes
+      .html files as they are
     - `max_bytes`: the most bytes that a text or a page may have
     - `title_field`, `date_field`, `host_field` and `url_field`: what pages show of a document; if
       not given, the usual names are looked for, such as title, date, source and url, or 标题, 日期,
@@ -86,7 +87,7 @@ class Reading:
     encoding: str | None = None
     delimiter: str | None = None
     keyed: bool = True
-    html: Literal["auto", "main", "page", "none"] = "auto"
+    html: Literal["auto", "main", "page"] = "auto"
     max_bytes: int = LARGEST_TEXT
     title_field: str | None = None
     date_field: str | None = None
@@ -95,7 +96,7 @@ class Reading:
 
     def __post_init__(self) -> None:
         require_choice("base", self.base, NOTATIONS)
-        require_choice("html", self.html, ("auto", *_ALL_HTML, "none"))
+        require_choice("html", self.html, ("auto", *_ALL_HTML))
         if self.encoding is not None:
             object.__setattr__(self, "encoding", checked_encoding(self.encoding))
         if self.delimiter is not None and (len(self.delimiter) != 1 or self.delimiter in '"\r\n'):

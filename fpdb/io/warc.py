@@ -159,7 +159,7 @@ class _Archive:
 
     def _begin(self, offset: int, place: int, first: bytes) -> None:
         """Begin a member at a place in the file, from where on the first bytes are read."""
-        self._members = deque([(offset, place)])  # the current one, and those begun behind it
+        self._members = deque([(offset, place)])  # the current one, and those begun after it
         self._offset, self._data = offset, b""
         self._error: StreamError | None = None
         chunks = itertools.chain([first], self._chunks()) if first else iter(())
@@ -359,14 +359,14 @@ def _page(capture: Capture, source: str, reading: Reading) -> Page | str:
         content_type = "text/html"
     if not _is_text(content_type):
         return "type"
-    html, part = is_html(content_type), "main" if reading.html == "auto" else reading.html
+    html = is_html(content_type)
     meta: dict[str, Any] = {
         "date": headers.get("warc-date"),
         "status": status,
         "digest": headers.get("warc-payload-digest") or headers.get("warc-block-digest"),
         "type": media_type(content_type),
         "truncated": headers.get("warc-truncated"),
-        "html": part if html and part != "none" else None,
+        "html": ("page" if reading.html == "page" else "main") if html else None,
     }
     meta = {
         name: value[:_LARGEST_FIELD] if isinstance(value, str) else value

@@ -102,7 +102,7 @@ def report(
     similarity: float | None = None,
     passages: bool = False,
     least: float = 0.1,
-    top: int = 500,
+    limit: int = 500,
     kept: Marks | None = None,
     jobs: int = 1,
     bad: Literal["drop", "fail"] = "drop",
@@ -124,7 +124,7 @@ def report(
         similarity: The least similarity of near-duplicates; default 0.8, or that of the database.
         passages: Show which documents have parts of earlier ones instead, and whose these are.
         least: With passages, the least share of one of two documents that the other one has.
-        top: The most groups that the page shows, if they have room: edited ones first, the least
+        limit: The most groups that the page shows, if they have room: edited ones first, the least
             similar first; or documents with parts of others, those with the longest ones first.
         kept: Which records stay, as `dedupe` returns it for the same files: of each group the first
             of these is shown as the kept one, and not simply the first one. Not with a database.
@@ -140,7 +140,7 @@ def report(
         InputError: A path can't be read, there is no document, or a record may not be bad.
         MissingExtraError: A format needs a package that isn't installed.
     """
-    require_whole("top", top, 1)
+    require_whole("limit", limit, 1)
     require_similarity(similarity)
     paths, path, reading = path_names(paths), Path(output), reading or Reading()
     _require_fit(paths, kept, similarity, database=database is not None, passages=passages)
@@ -152,8 +152,8 @@ def report(
         store: Database | ComparedFiles | None = database
         if store is None:
             store = _compared(flow, paths, scratch, recipe, similarity, passages=passages)
-        limit = similarity or store.similarity or 0.0
-        if not limit and not passages:
+        threshold = similarity or store.similarity or 0.0
+        if not threshold and not passages:
             raise InputError(
                 "found a database of bits, expected one that finds texts by their similarity",
                 hint="create it with a similarity, 0.8 for instance",
@@ -169,10 +169,10 @@ def report(
         shown: _ChosenGroups | _ChosenParts
         if passages and isinstance(store, Database):
             found = Parts(store.passage_pairs(least=least), Room(scratch))
-            shown = _ChosenParts(found, texts, top)
+            shown = _ChosenParts(found, texts, limit)
         else:
-            groups = Groups(store.clustering(similarity=similarity), limit)
-            shown = _ChosenGroups(groups, texts, kept, top)
+            groups = Groups(store.clustering(similarity=similarity), threshold)
+            shown = _ChosenGroups(groups, texts, kept, limit)
         shown.sources.read(ShownFields.of(reading), jobs)
         return _written(shown, store, flow.counts, paths, path)
 
@@ -285,7 +285,7 @@ class _ChosenGroups:
     pairs = 0
 
     def __init__(
-        self, groups: Groups, texts: Texts[Database | ComparedFiles], kept: Marks | None, top: int
+        self, groups: Groups, texts: Texts[Database | ComparedFiles], kept: Marks | None, limit: int
     ) -> None:
         self.groups, self.every = groups, len(groups.starts)
         self.copies = groups.identical, groups.edited
@@ -294,7 +294,7 @@ class _ChosenGroups:
         # Edited groups come before groups of copies, and the least similar ones first.
         self._versions = {
             group: groups.versions(group, MOST_VERSIONS, stays)
-            for group in groups.ordered()[:top].tolist()
+            for group in groups.ordered()[:limit].tolist()
         }
         wanted: set[int] = set()
         for rows in chain.from_iterable(self._versions.values()):
@@ -350,8 +350,8 @@ class _ChosenParts:
 
     copies = 0, 0
 
-    def __init__(self, parts: Parts, texts: Texts[Database | ComparedFiles], top: int) -> None:
-        self.parts, self._top = parts, top
+    def __init__(self, parts: Parts, texts: Texts[Database | ComparedFiles], limit: int) -> None:
+        self.parts, self._limit = parts, limit
         self.sources = Sources(texts, parts.keys, parts, range(len(parts.keys)))
 
     def chosen(self) -> list[int]:
@@ -360,7 +360,7 @@ class _ChosenParts:
         parts.settle()
         self.every, self.pairs = len(parts.starts), len(parts.copies)
         order = np.argsort(-parts.words[parts.starts], kind="stable")
-        return list(order[: self._top].tolist())
+        return list(order[: self._limit].tolist())
 
     def described(self, documents: int, numbers: Sequence[tuple[str, str, str]]) -> _Description:
         """Return what the page says at its top."""

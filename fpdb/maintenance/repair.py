@@ -11,7 +11,7 @@ import numpy as np
 
 from fpdb.arrays import Column, among, joined
 from fpdb.documents.catalog import IntegerCatalog, find_key, key_pages
-from fpdb.documents.layout import layout, new_database, read_header
+from fpdb.documents.layout import layout, new_database
 from fpdb.errors import DamagedError, InputError, NotADatabaseError, StorageError
 from fpdb.maintenance.check import intact_record, shown_id
 from fpdb.maintenance.rebuild import write_tables
@@ -42,7 +42,6 @@ def repair(
     path: str | os.PathLike[str],
     new: str | os.PathLike[str],
     *,
-    like: str | os.PathLike[str] | None = None,
     memory: int = MEMORY,
 ) -> Repaired:
     """Write every document of a damaged database whose record is intact into a new one.
@@ -57,8 +56,6 @@ def repair(
     Args:
         path: The damaged database.
         new: Where the new one is created.
-        like: A database that was created with the same recipe, k, keys and plan; its header is
-            taken if that of the damaged one is lost.
         memory: About how many bytes sorting may take; integer keys take 80 bytes a document more.
 
     Returns:
@@ -67,7 +64,7 @@ def repair(
 
     Raises:
         DatabaseExistsError: There is something at `new`.
-        DamagedError: Nothing can be saved, or the header is lost and `like` isn't given.
+        DamagedError: Nothing can be saved, or the header is lost.
         StorageError: Somebody wrote to the database meanwhile.
     """
     require_whole("memory", memory, LEAST_MEMORY)
@@ -75,15 +72,10 @@ def repair(
     open_checks.require_vacant(open_checks.resolved(new))
     with Survey(open_checks.open_data(directory)) as survey:
         described = _find_header(survey)
-        problems = [] if described else [Problem("header", "it is lost")]
-        if described is None and like is not None:
-            with Environment.open(like, readonly=True) as other:
-                described = read_header(other)
         if described is None:
             raise DamagedError(
                 f"{directory} has lost its header, which says what its fingerprints are",
-                hint="name a database that was created in the same way",
-                parameter="like",
+                hint="restore a backup",
             )
         require_supported(described, readonly=True)
         work = _Repair(survey, described)
@@ -94,8 +86,8 @@ def repair(
                     f"{directory} was written to while it was read",
                     hint="stop those who write to it, and repair it again",
                 )
-    problems += [*survey.problems, *work.problems]
-    return Repaired(Path(new), work.documents, work.missing, tuple(work.lost), tuple(problems))
+    problems = *survey.problems, *work.problems
+    return Repaired(Path(new), work.documents, work.missing, tuple(work.lost), problems)
 
 
 def _find_header(survey: Survey) -> Header | None:

@@ -88,39 +88,3 @@ def test_a_tiny_value_ratio_keeps_its_digits(run):
     lines = run("compare", *texts, "-r", "charikar", "--all").out.splitlines()
     assert [line.split()[-1] for line in lines if "ratio" in line] == ["3.300694730308353e-11"]
     assert "82 of 128 bits" in run("compare", *texts, "-r", "charikar").out
-
-
-def test_show_prints_what_both_texts_have(run):
-    first = "Nothing else today.\nThe ferry\tat Carrow \x1b[31mruns every hour"
-    second = "the ferry at carrow [31mruns every hour, and more of it every year"
-    shown = run("compare", "-t", first, "-t", second, "--show")
-    found = fpdb.overlap(first, second)
-    likeness, *report, passage = shown.out.splitlines()
-    assert likeness.startswith("similarity ")
-    assert report == [
-        f"first text   {found.share:.4f} of its shingles are in the other, exact",
-        f"second text  {found.other_share:.4f} of its shingles are in the other, exact",
-    ]
-    assert passage == "7\t20-60\t0-39\tThe ferry at Carrow \\x1b[31mruns every hour"
-    plain = json.loads(run("compare", "-t", first, "-t", second, "--show", "--json").out)
-    assert (plain["share"], plain["other_share"]) == (found.share, found.other_share)
-    [entry] = plain["passages"]
-    assert entry["text"] == first[entry["start"] : entry["end"]]
-    assert (entry["words"], entry["other_start"], entry["other_end"]) == (7, 0, 39)
-
-
-def test_the_shares_are_of_what_the_similarity_is_of(run):
-    given = "-t", "int total = count + 1;", "-t", "long sum = number + 2;"
-    shown = run("compare", *given, "--show", "-r", "submissions", "--json")
-    plain = json.loads(shown.out)
-    found = fpdb.compare(given[1], given[3], recipe="submissions")
-    assert max(plain["share"], plain["other_share"]) == found.containment
-    assert "of its features are" in run("compare", *given, "--show", "-r", "submissions").out
-
-
-def test_texts_that_share_nothing_say_so(run):
-    shown = run("compare", "-t", FIRST, "-t", "two words", "--show")
-    assert (
-        shown.out.splitlines()[-1] == "first text  0.0000 of its shingles are in the other, exact"
-    )
-    assert "the texts share no passage" in shown.err

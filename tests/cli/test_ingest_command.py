@@ -208,7 +208,6 @@ def test_texts_with_tags_are_warned_of_once(run, path, tmp_path):
     assert "--html main" in warning
     assert done.err.index(warning) < done.err.index("read 3,000")
     assert "texts with tags, which --html main would read: 3,000\n" in done.err
-    assert "tags" not in run("ingest", path, file, "--html", "none").err
     assert run("ingest", path, file, "--quiet").err == ""
 
 

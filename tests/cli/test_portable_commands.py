@@ -55,22 +55,21 @@ def unzstd(data):
     return zstandard.ZstdDecompressor().stream_reader(io.BytesIO(data)).read()
 
 
-def test_the_default_form_stays_plain(run, path, tmp_path):
-    assert [json.loads(line)["key"] for line in run("export", path).out.splitlines()] == [
+def test_json_is_plain(run, path, tmp_path):
+    assert [json.loads(line)["key"] for line in run("export", path, "--json").out.splitlines()] == [
         "b",
         "c",
         "https://a.example/1",
     ]
-    done = run("export", path, "--output-format", "portable")
-    assert done.out.encode() == dumped(path)
-    run("export", path, "--output-format", "jsonl", "-o", tmp_path / "plain.fpdb.jsonl")
+    assert run("export", path).out.encode() == dumped(path)
+    run("export", path, "--json", "-o", tmp_path / "plain.fpdb.jsonl")
     assert len((tmp_path / "plain.fpdb.jsonl").read_text().splitlines()) == 3
 
 
 @pytest.mark.parametrize("packed", [True, pytest.param(False, marks=pytest.mark.full)])
 def test_through_a_pipe_of_real_processes(start, path, tmp_path, packed):
     copy = tmp_path / "copy.fpdb"
-    export = start("export", path, "--output-format", "portable", stdin=subprocess.DEVNULL)
+    export = start("export", path, stdin=subprocess.DEVNULL)
     stream, commands = export.stdout, []
     if packed:
         commands.append(subprocess.Popen(["gzip"], stdin=stream, stdout=subprocess.PIPE))

@@ -101,10 +101,6 @@ def test_colours_are_for_those_who_want_them(show, path, monkeypatch, variable):
     assert "\x1b" not in "".join(show("pairs", path)[0])
 
 
-def test_a_format_that_is_named_is_that_format_on_a_terminal_too(show, path):
-    assert show("pairs", path, "--output-format", "tsv")[0][0].count("\t") == 2
-
-
 @pytest.mark.parametrize("command", ["query", "fingerprint"])
 def test_a_text_may_be_typed(show, path, monkeypatch, command):
     monkeypatch.setattr(sys, "stdin", Terminal(io.BytesIO(STORY.encode())))

@@ -57,7 +57,7 @@ def test_every_command_works_with_a_keyed_recipe_and_hides_its_secret(run, folde
         run("check", db),
         run("get", db, "a"),
         run("export", db),
-        run("export", db, "-o", folder / "out.csv", "--output-format", "csv"),
+        run("export", db, "-o", folder / "out.csv"),
         run("export", db, "-o", folder / "all.fpdb.jsonl"),
         run("load", folder / "loaded.fpdb", folder / "all.fpdb.jsonl"),
         run("compact", db, "-o", folder / "small.fpdb"),

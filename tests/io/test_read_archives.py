@@ -413,9 +413,6 @@ def test_what_is_taken(tmp_path):
 def test_sources_and_markup(tmp_path):
     found = read(tmp_path, b"".join(SOME))
     assert [each.source for each in found][1] == f"{tmp_path}/a.warc:{len(SOME[0])}"
-    [raw] = read(tmp_path, record(), html="none")
-    assert raw.text == page()
-    assert "html" not in raw.meta
     links = "<a href=x>Read on</a>" + page()
     [whole] = read(tmp_path, record(block=http(links)), html="page")
     assert "Read on" in whole.text
@@ -444,7 +441,7 @@ def test_html_files_and_fields(tmp_path):
     assert "counted nine pairs" in found["a.html"]
     every = {each.key: each.text for each in read_records(str(tmp_path), Reading(html="main"))}
     assert not any("<p>" in text for text in every.values())
-    none = [each.text for each in read_records(str(tmp_path / "b.htm"), Reading(html="none"))]
+    none = [each.text for each in read_records(str(tmp_path / "b.htm"), Reading(format="text"))]
     assert none == [page("four")]
     [large] = read_records(str(tmp_path / "b.htm"), Reading(max_bytes=20))
     assert "more than 20 bytes" in large.reason
@@ -471,4 +468,4 @@ def test_the_extra_is_asked_for_at_once(tmp_path, monkeypatch):
             read_records(str(tmp_path / name))
         with pytest.raises(MissingExtraError):
             list(read_records(str(tmp_path)))
-    list(read_records(str(tmp_path / "a.html"), Reading(html="none")))
+    list(read_records(str(tmp_path / "a.html"), Reading(format="text")))

@@ -179,7 +179,7 @@ def test_a_chain_says_that_its_ends_differ(tmp_path):
 
 
 def test_at_most_so_many_groups_and_texts(source, tmp_path):
-    found, _ = report(source, top=1)
+    found, _ = report(source, limit=1)
     assert (found.groups, found.shown) == (3, 1)
     assert "This page shows 1 of 3 groups." in found.path.read_text()
     many = tmp_path / "many.jsonl"

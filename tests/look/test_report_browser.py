@@ -356,7 +356,7 @@ def chinese(window, folder):
     source = folder / "dated.jsonl"
     source.write_text("".join(json.dumps(each) + "\n" for each in dated_records()) + "bad\n")
     fpdb.report(str(source), folder / "full.html")
-    fpdb.report(str(source), folder / "some.html", top=2)
+    fpdb.report(str(source), folder / "some.html", limit=2)
     fpdb.report(str(source), folder / "parts.html", passages=True)
     documents = [fpdb.Document(each["id"], each["text"]) for each in records()]
     found = fpdb.evaluate(documents, similarity=None, k=[0, 3], mistakes=9)

@@ -36,7 +36,7 @@ with open(sys.argv[1], "wb") as file:
 """
 _WRITING = {
     "export.jsonl": "export base.fpdb -o",
-    "export.fpdb.jsonl.gz": "export base.fpdb --output-format portable -o",
+    "export.fpdb.jsonl.gz": "export base.fpdb -o",
     "pairs.parquet": "pairs base.fpdb -o",
     "pairs.csv": "copies texts.jsonl -o",
     "report.html": "report texts.jsonl -o",
