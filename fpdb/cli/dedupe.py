@@ -24,9 +24,8 @@ _MEMORY = option(
 
 
 @takes(
-    f"{options.READ} {options.SHOWN}",
+    options.READ,
     reading=fpdb.Reading,
-    **options.rare_options(options.SHOWN),
     files=argument("FILE|DIR|-", "What to read; - is standard input."),
     output=option("--output -o FILE|-", "One file for what stays."),
     output_dir=option("--output-dir DIR", "A folder for a file for each input."),
@@ -76,7 +75,6 @@ def dedupe(
     require(database is not None or not abandon, "--abandon is about a run with --db")
     alone = output != "-" or not (database or render.now.json)
     require(alone, "-o - gets the records: --db needs a file, and --json another one")
-    options.require_report(report, reading)
     if report:
         write_report = _reporting(files, report, reading, jobs, recipe, similarity, database, k)
     render.now.left = "run it again" if database else "nothing was written"

@@ -4,7 +4,6 @@ import functools
 import inspect
 import re
 from collections.abc import Callable
-from copy import copy
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_origin
@@ -213,14 +212,6 @@ NEW_SIMILARITY = option(
 )
 SORT = option("--sort", "Print the nearest pairs first; all are found before.")
 TEXTS = option("--texts FILE", "Where texts are: files with their keys.")
-
-
-def rare_options(names: str) -> dict[str, Any]:
-    """Return shared options as rare ones, for a command where few want them."""
-    found = {name: copy(_SHARED[name]) for name in names.split()}
-    for each in found.values():
-        each.hidden, each.rich_help_panel = True, render.MORE
-    return found
 
 
 def takes(

@@ -94,7 +94,6 @@ def test_every_command_with_a_page_shows_the_fields_that_are_named(run, tmp_path
     field = ("--date-field", "was")
     for command in (
         ("report", "a.jsonl", "-o", page),
-        ("dedupe", "a.jsonl", "-o", "b.jsonl", "--report", page),
         ("eval", "a.jsonl", "pairs.tsv", "--report", page),
     ):
         page.unlink(missing_ok=True)
