@@ -168,11 +168,6 @@ _SHARED: dict[str, Any] = {
         "jsonl, tsv, csv, parquet, lines, text, html, docx, odt, warc; by suffix.",
     ),
     "encoding": option("--encoding NAME", "Of texts and tables; default what the bytes say."),
-    "delimiter": option(
-        "--delimiter C",
-        "What separates columns; default , ; | or tab.",
-        parser=lambda given: "\t" if given in ("tab", r"\t") else str(given),
-    ),
     "html": option(
         "--html HOW",
         "HTML: auto (.html, archives), main or page.",
@@ -199,7 +194,7 @@ _SHARED: dict[str, Any] = {
 # Types that typer knows, of what may have others in Python.
 _TYPES: dict[str, Any] = {"text_field": list[str], "meta_field": list[str]}
 # Parameters of a way of reading: how files become documents, and what pages show of these.
-READ = "key_field text_field format encoding delimiter html max_bytes"
+READ = "key_field text_field format encoding html max_bytes"
 SHOWN = "title_field date_field host_field url_field"
 # Options that mean another thing in several commands.
 NEW_PATH = option("--output -o NEW", "The directory of the new database.", callback=require_name)

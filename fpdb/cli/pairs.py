@@ -117,7 +117,7 @@ def _size(cluster: fpdb.Cluster) -> int:
 
 
 @takes(
-    "key_field text_field format encoding delimiter html output",
+    "key_field text_field format encoding html output",
     reading=fpdb.Reading,
     target=Output,
     files=argument("FILE|DIR|-", "The texts; - is standard input."),

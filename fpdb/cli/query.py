@@ -40,7 +40,7 @@ _COUNTS = ("queries", "with a match", "matches", "incomplete")
 
 
 @takes(
-    "key_field text_field fingerprint_field base format encoding delimiter html max_bytes output",
+    "key_field text_field fingerprint_field base format encoding html max_bytes output",
     reading=fpdb.Reading,
     target=Output,
     limit=option("--limit -n N", "At most N matches of each.", min=1),

@@ -47,7 +47,7 @@ def recipes(name: str | None = None) -> None:
 
 
 @takes(
-    "base key_field text_field format encoding delimiter html",
+    "base key_field text_field format encoding html",
     reading=fpdb.Reading,
     explain=option("--explain", "Print the features, their hashes and votes."),
 )

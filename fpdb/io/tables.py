@@ -104,7 +104,7 @@ def _header(row: list[str] | str, reading: Reading, *, replaced: bool) -> tuple[
     if len(names) == 1 and (mark := _SEPARATOR.search(names[0])):
         reason = (
             f"has one column, {shorten(names[0])}: separated by {mark[0]!r}? "
-            "The format csv has any of these, tsv has tabs; delimiter names another"
+            "The format csv has any of these, tsv has tabs"
         )
     elif reason.endswith(" names another"):
         reason += ", or its number if this is no header"
