@@ -7,7 +7,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -22,8 +22,6 @@ if not hasattr(fpdb, "kernels_available"):
         "hint: pip uninstall fpdb && pip install --force-reinstall fpdb-store"
     )
 
-# The base of all usage errors, which typer doesn't export.
-_UsageError: type[Any] = typer.BadParameter.mro()[1]
 # Commands that go on until they are ended, or whose output is that of another program.
 _WITHOUT_JSON = {"serve", "explore", "follow", "hold"}
 # The panels of the help, with their commands, and the module of one that hasn't its name.
@@ -154,8 +152,8 @@ def _run() -> int:
             command = program(*sys.argv[1:2])
             code: int = command(standalone_mode=False) or render.ExitCode.FINE
         render.flush()
-    except _UsageError as error:
-        error.show()
+    except typer.TyperException as error:  # all of them are usage errors, which can show themselves
+        cast("Any", error).show()
         code = render.ExitCode.USAGE
     except Exception as error:
         said = _said(error)
