@@ -27,6 +27,7 @@ _MEMORY = option(
     options.READ,
     reading=fpdb.Reading,
     files=argument("FILE|DIR|-", "What to read; - is standard input."),
+    format=option("--format FORMAT", "jsonl, tsv, csv, parquet or lines; by suffix."),
     output=option("--output -o FILE|-", "One file for what stays."),
     output_dir=option("--output-dir DIR", "A folder for a file for each input."),
     removed=option("--removed FILE", "JSON lines about what was left out."),
