@@ -286,7 +286,7 @@ class _Archived:
 
     def is_stored(self, key: str, meta: Mapping[str, Any]) -> bool:
         """Return whether this very record is stored: its key with its metadata."""
-        if self.database.keys != "text":
+        if self.database.key_type != "text":
             return False
         try:
             stored = self.database.get(key)

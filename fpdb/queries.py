@@ -186,8 +186,8 @@ class Queries(ABC):
         return self._usual.similarity
 
     @property
-    def keys(self) -> str:
-        """What keys are: "text" or "integer"."""
+    def key_type(self) -> str:
+        """The type of keys: "text" or "integer"."""
         return self._catalog.kind
 
     def shortfall(self, similarity: float | None) -> str:
@@ -279,7 +279,7 @@ class Queries(ABC):
                 yield from found
                 yield from self._ask(questions[len(found) :], search)
 
-        return Results(answered(), MATCHES, self.keys)
+        return Results(answered(), MATCHES, self.key_type)
 
     def query_prepared(
         self,
@@ -421,7 +421,7 @@ class Queries(ABC):
         from fpdb.joins import find_pairs
 
         found = self._joined(find_pairs, self._search(k, None, similarity), jobs)
-        return Results(found, PAIRS, self.keys)
+        return Results(found, PAIRS, self.key_type)
 
     def passage_pairs(self, *, least: float = 0.1) -> Results[PartPair]:
         """Find all pairs of stored documents that share passages, in the order of the first one.
@@ -447,7 +447,7 @@ class Queries(ABC):
             with self._transaction() as txn:
                 yield from find_part_pairs(self._view(txn), least)
 
-        return Results(found(), PART_PAIRS, self.keys)
+        return Results(found(), PART_PAIRS, self.key_type)
 
     def _require_passages(self, least: float) -> None:
         if not 0 <= least <= 1:
@@ -491,7 +491,7 @@ class Queries(ABC):
         """
         find = finder_of_clusters(keep, tight=tight)
         found = self._joined(find, self._search(k, None, similarity), jobs)
-        return Results(found, CLUSTERS, self.keys)
+        return Results(found, CLUSTERS, self.key_type)
 
     def clustering(self, *, similarity: float | None = None, jobs: int = 1) -> "Clustering":
         """Find all clusters at once, as columns, with the copies among them.
@@ -570,6 +570,10 @@ class Queries(ABC):
 
     def __iter__(self) -> Iterator[Key]:
         return (document.key for document in self.scan())
+
+    def keys(self) -> Iterator[Key]:
+        """Yield the keys, as a mapping does: so `dict(db)` has all documents by their keys."""
+        return iter(self)
 
     def _view(self, txn: ReadTransaction) -> View:
         return View(txn, self._index, self._catalog)

@@ -41,7 +41,7 @@ def get(
                 database.scan(prefix=prefix or ""), limit
             )
         else:
-            found = (database.get(parse_key(key, database.keys)) for key in keys or [])
+            found = (database.get(parse_key(key, database.key_type)) for key in keys or [])
         render.columns("key", "id", "fingerprint", "added", "metadata")
         for place, document in enumerate(found):
             if document is None:
@@ -94,7 +94,7 @@ def delete(
     with fpdb.open(path, readonly=dry_run) as database:
         if named:
             given = chain(keys or (), () if keys_from is None else _lines(keys_from))
-            chosen = dict.fromkeys(parse_key(key, database.keys) for key in given if key)
+            chosen = dict.fromkeys(parse_key(key, database.key_type) for key in given if key)
             wanted: Iterable[Key] = chosen
         else:
             before = None if older_than is None else time.time() - older_than

@@ -143,7 +143,7 @@ def enough(count: int, limit: int | None) -> str:
 
 def typed_columns(types: Mapping[str, str], database: fpdb.Database) -> dict[str, str]:
     """Return columns with their Arrow types; that of a "key" depends on the database."""
-    key = "uint64" if database.keys == "integer" else "string"
+    key = "uint64" if database.key_type == "integer" else "string"
     return {name: key if kind == "key" else kind for name, kind in types.items()}
 
 

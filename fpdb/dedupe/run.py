@@ -226,7 +226,7 @@ class Deduplication:
 
     def _require_fit(self, database: Database) -> None:
         list(database.query_prepared([], similarity=self.similarity))  # which needs sketches
-        if database.keys != "text":
+        if database.key_type != "text":
             raise InputError(
                 f"{database.path} has integer keys, expected a database with text keys",
                 hint="give another database; it is created if it isn't there",

@@ -72,7 +72,7 @@ class Remote:
                 f"the server {address} doesn't answer: {error}",
                 hint="start `fpdb serve` first, or correct the address",
             ) from None
-        self.keys: str = stats["keys"]
+        self.key_type: str = stats["keys"]
 
     def add(self, documents: Sequence[fpdb.Document]) -> list[Outcome]:
         """Add documents, except near-duplicates; return the outcomes, or an error for each."""

@@ -288,7 +288,7 @@ class NearDuplicatesPipeline:
         text = "\n".join(texts)
         if not text.strip():
             raise fpdb.InputError(f"the item has no text in {' or '.join(fields)}")
-        document = fpdb.Document(key if self._database.keys == "integer" else str(key), text)
+        document = fpdb.Document(key if self._database.key_type == "integer" else str(key), text)
         if self._settings["FPDB_MARKUP"] == "text" and document.has_tags:
             self._report(
                 logging.WARNING,

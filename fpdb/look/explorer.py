@@ -79,7 +79,7 @@ def compare_page(visit: Visit) -> ServedPage:
 
 def documents_page(visit: Visit) -> ServedPage:
     """Show the documents by their keys, fifty at a time, or those with some words."""
-    prefix, after, kind = visit.get("prefix"), visit.get("after"), visit.database.keys
+    prefix, after, kind = visit.get("prefix"), visit.get("after"), visit.database.key_type
     start = parse_key(after, kind) if after else None
     if kind == "integer":
         first = int(parse_key(prefix, kind)) if prefix else 0
@@ -292,7 +292,7 @@ def _delete(database: Database, keys: Sequence[Key]) -> tuple[int, Path]:
 
 def _marked(visit: Visit) -> list[Key]:
     """Return the keys to delete: the marked ones, or the other ones of their group."""
-    kind = visit.database.keys
+    kind = visit.database.key_type
     marked = dict.fromkeys(parse_key(key, kind) for key in visit.fields.get("key", ()))
     if not marked:
         raise InputError("no document is marked", hint="mark at least one of the group")

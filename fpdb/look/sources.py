@@ -44,11 +44,11 @@ MOST_NAMED = 20
 class ComparedFiles:
     """Documents under the numbers of their records, in the order of reading."""
 
-    keys = "integer"
+    key_type = "integer"
 
     def __init__(self, room: Room, recipe: str | Recipe, similarity: float | None) -> None:
         self.recipe, header = layout.header_for(
-            recipe, similarity=similarity or "recipe", keys=self.keys
+            recipe, similarity=similarity or "recipe", keys=self.key_type
         )
         self.similarity = header.get("similarity")
         self._preparer = Preparer(header, *layout.layout(header), self.recipe)
@@ -154,7 +154,7 @@ class Texts(Generic[D]):
     def key_of(self, record: Record) -> Key | None:
         """Return the key of a document that a record would be, if it has one."""
         with contextlib.suppress(InputError):
-            return None if record.key is None else parse_key(record.key, self.database.keys)
+            return None if record.key is None else parse_key(record.key, self.database.key_type)
         return None
 
     def of(self, document: Document) -> tuple[str | None, str]:

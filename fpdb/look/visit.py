@@ -91,7 +91,7 @@ class Visit:
 
     def document(self, name: str) -> Document:
         """Return the document with the key in a field, or raise DocumentNotFoundError."""
-        key = parse_key(self.get(name), self.database.keys)
+        key = parse_key(self.get(name), self.database.key_type)
         if (found := self.database.get(key)) is None:
             raise DocumentNotFoundError(
                 f"found no document with the key {key!r}",

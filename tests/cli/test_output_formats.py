@@ -100,7 +100,7 @@ def test_a_file_is_packed_as_its_suffix_says_and_has_the_mode_of_the_umask(run, 
 def test_types_are_those_of_the_values(run, path, tmp_path):
     file = tmp_path / "out.parquet"
     with fpdb.open(path) as database:
-        key = pa.uint64() if database.keys == "integer" else pa.string()
+        key = pa.uint64() if database.key_type == "integer" else pa.string()
         documents = list(database.scan())
         similar = database.similarity is not None
     call(run, path, "pairs", "-o", file)

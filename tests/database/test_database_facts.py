@@ -397,3 +397,15 @@ def test_a_handle_is_pickled_as_its_path(db: Database, path: Path) -> None:
     with fpdb.open(path, readonly=True) as reader, pickle.loads(pickle.dumps(reader)) as again:
         assert again.readonly
         assert list(again) == ["a", "b"]
+
+
+def test_a_database_becomes_a_dictionary(tmp_path: Path) -> None:
+    with fpdb.create(tmp_path / "db") as db:
+        db.add("a", "red kites nest above the quarry", {"n": 1})
+        db.add("b", "short")
+        documents = dict(db)
+        assert list(documents) == list(db.keys()) == ["a", "b"]
+        assert documents["a"] == db["a"]
+        assert db.key_type == "text"
+        with db.snapshot() as snapshot:
+            assert dict(snapshot) == documents

@@ -59,7 +59,7 @@ def test_a_table_has_what_is_found(database: fpdb.Database, name: str) -> None:
     table = ask(database).to_arrow()
     assert [tuple(row.values()) for row in table.to_pylist()] == rows
     assert str(table.schema.field("key").type) == (
-        "string" if database.keys == "text" else "uint64"
+        "string" if database.key_type == "text" else "uint64"
     )
     assert list(ask(database).to_pandas().itertuples(index=False, name=None)) == rows
     assert ask(database).to_polars().rows() == rows

@@ -331,7 +331,7 @@ def test_a_database_that_fails_lets_items_pass_and_says_so_once(path, caplog, mo
 class FakeServer:
     """Has what the pipeline calls of a server."""
 
-    keys = "text"
+    key_type = "text"
     patient = None
 
     def __init__(self, address, token, *, patient):

@@ -138,7 +138,7 @@ class Damager:
 
     def entry(self) -> None:
         """Drop an entry of `short`, or exchange two; or do so with a key."""
-        if self.db.keys == "text" and self.dice.random() < 0.7:
+        if self.db.key_type == "text" and self.dice.random() < 0.7:
             self.key()
             return
         name = "short"
@@ -173,7 +173,7 @@ class Damager:
 
     def record(self) -> None:
         """Give a document another fingerprint."""
-        number = self.db[named(self.dice.randrange(90), self.db.keys)].id
+        number = self.db[named(self.dice.randrange(90), self.db.key_type)].id
         name = number.to_bytes(8)
         record = unpack_record(self.txn.get("documents", name) or b"", number, self.db.plan.bits)
         record = record._replace(fingerprint=(record.fingerprint or 0) ^ 1 << 7)
@@ -223,7 +223,7 @@ def test_a_record_with_fields_of_another_kind_is_reported(
     db: Database, change: Callable[[bytes], bytes]
 ) -> None:
     """Whoever wrote it gave it a fine checksum."""
-    number = db[named(7, db.keys)].id.to_bytes(8)
+    number = db[named(7, db.key_type)].id.to_bytes(8)
 
     def rewrite(txn: WriteTransaction) -> None:
         body = change(bytes(txn.get("documents", number) or b"")[4:])
@@ -237,7 +237,7 @@ def test_a_record_with_fields_of_another_kind_is_reported(
 
 def test_a_record_under_no_id_is_reported(db: Database) -> None:
     with db._environment.read() as txn:
-        value = bytes(txn.get("documents", db[named(7, db.keys)].id.to_bytes(8)) or b"")
+        value = bytes(txn.get("documents", db[named(7, db.key_type)].id.to_bytes(8)) or b"")
     found = problems(db, lambda txn: txn.put("documents", b"\1\2", renumbered(value, 0x0102)))
     what = "the document 0102…: its fields aren't those of a document"
     assert found == [Problem("documents", what)]

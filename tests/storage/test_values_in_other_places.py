@@ -31,15 +31,15 @@ def sound(
 ) -> Iterator[Database]:
     path = tmp_path_factory.mktemp("sound") / "db"
     with fpdb.create(path, recipe="char-4", keys=request.param) as made:
-        made.add_fingerprints([named(made.keys, n) for n in range(COUNT)], NUMBERS)
+        made.add_fingerprints([named(made.key_type, n) for n in range(COUNT)], NUMBERS)
         list(
             made.add_many(
-                Document(named(made.keys, COUNT + n), text, {"n": n})
+                Document(named(made.key_type, COUNT + n), text, {"n": n})
                 for n, text in enumerate(TEXTS)
             )
         )
         for number in range(COUNT + 300, COUNT + 310):
-            made.add(named(made.keys, number), f"a b {number}")
+            made.add(named(made.key_type, number), f"a b {number}")
         yield made
 
 
@@ -66,7 +66,7 @@ def exchange(db: Database, name: str, other: str | None = None, place: int = 1) 
 
 def read_everything(db: Database) -> dict[str, Callable[[], object]]:
     """Name each way of reading, so that a failure says which one answered."""
-    keys = [named(db.keys, number) for number in range(COUNT + 310)]
+    keys = [named(db.key_type, number) for number in range(COUNT + 310)]
     return {
         "scan": lambda: list(db.scan()),
         "gets": lambda: [db.get(key) for key in keys[1::3]],

@@ -158,7 +158,7 @@ def write(
         lmdb.open = lambda *given, **named: careful(*given, **{**named, "sync": False})
     makers = itertools.cycle(["backup", "build", "create"])
     with fpdb.open(path) as db:
-        for number, operation in enumerate(Script(seed, db.keys, writer, skip, start)):
+        for number, operation in enumerate(Script(seed, db.key_type, writer, skip, start)):
             channel.tell(begin=operation)
             if flaw == "early":
                 channel.tell(done=None)
@@ -199,11 +199,11 @@ def read(channel: Any, path: str, seed: int, writers: int) -> None:
             for _ in range(20):
                 with db.snapshot() as snapshot:
                     for writer in range(writers):
-                        twins = [snapshot.get(key_of(db.keys, writer, n)) for n in (0, 1)]
+                        twins = [snapshot.get(key_of(db.key_type, writer, n)) for n in (0, 1)]
                         if len({twin and twin.meta["version"] for twin in twins}) > 1:
                             torn.append(f"the twins of writer {writer} differ: {twins}")
                     keys = [
-                        key_of(db.keys, chance.randrange(writers), chance.randrange(KEYS))
+                        key_of(db.key_type, chance.randrange(writers), chance.randrange(KEYS))
                         for _ in range(40)
                     ]
                     found = [d for d in map(snapshot.get, keys) if d is not None]

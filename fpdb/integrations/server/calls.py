@@ -336,7 +336,7 @@ async def _document(request: Request, body: CheckBody) -> fpdb.Document:
 
 def _stored_key(database: fpdb.Database, key: str | int) -> str | int:
     """Return a key of the kind of the database, as `follow` does."""
-    if database.keys == "text":
+    if database.key_type == "text":
         return str(key)
     return int(key) if isinstance(key, str) and _NUMBER.fullmatch(key) else key
 
@@ -435,7 +435,7 @@ def _key(request: Request) -> str | int:
     if "key" not in fields:
         raise fpdb.InputError("found no key", hint="/v1/documents?key=… names the document")
     key: str = fields["key"][-1]
-    if request.application.database.keys == "text":
+    if request.application.database.key_type == "text":
         return key
     if not _NUMBER.fullmatch(key):
         raise fpdb.InputError(
