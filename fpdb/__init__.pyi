@@ -65,7 +65,6 @@ from fpdb.look.corpus import report as report
 from fpdb.look.explorer import Explorer as Explorer
 from fpdb.look.listing import report_evaluation as report_evaluation
 from fpdb.maintenance.check import check as check
-from fpdb.maintenance.merge import merge as merge
 from fpdb.maintenance.repair import repair as repair
 from fpdb.models import Added as Added
 from fpdb.models import Cluster as Cluster

@@ -272,10 +272,12 @@ class Database(Queries):
         documents: Sequence[Stored],
         duplicates: Search | None,
         places: FilePlaces | None = None,
+        *,
+        newer: bool = False,
     ) -> list[Added]:
         """Add prepared documents, and how far files were read, in a transaction."""
         with self._environment.write(self._timeout) as txn:
-            added = self._writer(txn).add(documents, duplicates)
+            added = self._writer(txn).add(documents, duplicates, newer=newer)
             if places:
                 layout.write_files(txn, filter(None, places.values()))
                 layout.forget_files(txn, (own.pack() for own in places if not places[own]))
@@ -288,11 +290,13 @@ class Database(Queries):
         skip_duplicates: bool = False,
         similarity: float | None = None,
         places: FilePlaces | None = None,
+        newer: bool = False,
     ) -> list[Added]:
         """Add what the `preparer` of this database prepared, in one transaction.
 
         The same transaction stores how far the files were read that the documents are from.
-        Metadata of many megabytes take several transactions, of which this is the last.
+        Metadata of many megabytes take several transactions, of which this is the last. A document
+        replaces the one with its key, unless only `newer` ones do.
         """
         duplicates = self._duplicates(similarity, skip_duplicates=skip_duplicates)
         if not documents and not places:
@@ -301,8 +305,8 @@ class Database(Queries):
         with without_collector():
             *before, last = transactions([documents], len(documents) + BATCH) if documents else [[]]
             for portion in before:
-                added += self._add(portion, duplicates)
-            return added + self._add(last, duplicates, places)
+                added += self._add(portion, duplicates, newer=newer)
+            return added + self._add(last, duplicates, places, newer=newer)
 
     @property
     def runs(self) -> Runs:

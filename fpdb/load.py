@@ -1,4 +1,4 @@
-"""Bring ready fingerprints, or a database in its portable form, into a database."""
+"""Bring other databases, one in its portable form, or ready fingerprints into a database."""
 
 import contextlib
 import dataclasses
@@ -6,8 +6,9 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, cast
 
 from fpdb.database import Database
 from fpdb.documents.layout import new_database, new_header
@@ -16,10 +17,11 @@ from fpdb.errors import InputError, RecipeMismatchError
 from fpdb.flow import Flow, Ingested
 from fpdb.io.arrow import fingerprint_blocks, spark_files
 from fpdb.io.decoding import FingerprintBlock, SparkSchema
-from fpdb.io.files import size_of
+from fpdb.io.files import Paths, path_names, size_of
 from fpdb.io.records import BadRecord, Reading
 from fpdb.io.streams import check_file, chunks, named, unpacked_name
 from fpdb.maintenance import portable
+from fpdb.maintenance.rebuild import combine, open_sources
 from fpdb.models import Document, Key
 from fpdb.scratch import remove_abandoned
 from fpdb.storage import Environment
@@ -33,7 +35,7 @@ _RECORD_BYTES = 256
 
 def load(
     path: str | os.PathLike[str],
-    source: str | IO[bytes],
+    sources: Paths | IO[bytes],
     reading: Reading | None = None,
     *,
     memory: int = MEMORY,
@@ -42,41 +44,53 @@ def load(
     on_progress: Callable[[Ingested], object] | None = None,
     **new: Any,
 ) -> Ingested:
-    """Load ready fingerprints, or a database in its portable form, from a file into a database.
+    """Load other databases, one in its portable form, or ready fingerprints into a database.
 
     If nothing is at the path, a database is made there. It appears when everything is in it, and
     not at all if the loading fails.
 
+    Of documents of databases with the same key, the newest stays, which is the one that was added
+    last: of equally old ones the stored one, or that of the source that comes first. The others
+    count as unchanged. Each source is read in one snapshot. A new database gets the ids in the
+    order of the sources, and the tables that suit all their documents.
+
     Args:
         path: The directory of the database.
-        source: A file, or "-" for standard input: records with a key and a fingerprint (JSON lines,
-            CSV, TSV, Parquet), what `dump` wrote (.fpdb.jsonl, or the format "portable"), or
-            the Parquet file or directory that `fpdb.integrations.spark` wrote. Or an open binary
-            file, e.g. a pipe, with what `dump` wrote.
+        sources: One database or several; all must have the same recipe, kind of keys, similarity
+            and k. Or one file, or "-" for standard input: records with a key and a fingerprint
+            (JSON lines, CSV, TSV, Parquet), what `dump` wrote (.fpdb.jsonl, or the format
+            "portable"), or the Parquet file or directory that `fpdb.integrations.spark` wrote. Or
+            an open binary file, e.g. a pipe, with what `dump` wrote.
         reading: The format, and which fields of records mean what; "key" and "fingerprint".
         memory: About how many bytes to sort in, besides the fingerprints.
         bad: "drop" leaves out records that can't be used; "fail" raises InputError at the first.
         on_bad: Called for each record that can't be used.
         on_progress: Called with the counts so far.
         new: What `fpdb.create` takes, for a database that isn't there, which has the recipe "none"
-            and is of bits unless these or the file say otherwise; a database that is there must
+            and is of bits unless these or the source say otherwise; a database that is there must
             have been created with the same, except for the capacity.
 
     Returns:
         How many were read, and what became of them.
 
     Raises:
-        InputError: The source can't be read, or a record may not be bad.
-        RecipeMismatchError: The database has another recipe, similarity or kind of keys.
+        InputError: A source can't be read, or a record may not be bad.
+        RecipeMismatchError: The database, or a source, has another recipe, similarity, kind of keys
+            or k.
         LockTimeoutError, DiskFullError: As in `Database.add`.
     """
     reading = reading or Reading()
     remove_abandoned(Path(path))  # as the database may be from a load that was killed at its end
     flow = Flow(Ingested(), reading, bad=bad, on_bad=on_bad, on_progress=on_progress)
     run = _Load(flow, path, memory, new)
-    if not isinstance(source, str):
-        run.dumped(iter(partial(source.read, _CHUNK), b""))
+    if read := getattr(sources, "read", None):
+        run.dumped(iter(partial(read, _CHUNK), b""))
         return flow.counts
+    names = path_names(cast("Paths", sources))
+    if len(names) != 1:
+        run.databases(names)
+        return flow.counts
+    [source] = names
     flow.counts.bytes_total = size_of(source)
     name = unpacked_name(source.lower())
     if reading.format == "portable" or (not reading.format and name.endswith(".fpdb.jsonl")):
@@ -90,6 +104,8 @@ def load(
         if found := spark_files(source):
             with named(source):
                 run.columns(*found)
+        elif os.path.isdir(source):
+            run.databases(names)
         else:
             run.records(source)
     return flow.counts
@@ -97,20 +113,51 @@ def load(
 
 @dataclass
 class _Load:
-    """Loads one file, and counts what became of it."""
+    """Loads a file or databases, and counts what became of each record."""
 
     flow: Flow[Ingested]
     path: str | os.PathLike[str]
     memory: int
     new: dict[str, Any]
 
-    def dumped(self, data: Iterator[bytes]) -> None:
-        """Load a database in its portable form; an existing one keeps what precedes an error."""
+    def databases(self, paths: list[str]) -> None:
+        """Copy databases into a new one, or add their documents to an existing one."""
+        self._require_no_settings()
+        for path in paths:
+            if path == "-" or os.path.isfile(path):
+                raise InputError(
+                    f"{path} isn't a database, and only databases are loaded together",
+                    hint="load one file at a time",
+                )
+        if not paths:
+            raise InputError("found no source", hint="name a database or a file")
+        if is_vacant(self.path):
+            counts = self.flow.counts
+            stored, counts.read = combine(paths, self.path, self.new.get("capacity"), self.memory)
+            counts.short, counts.added = stored.short, stored.documents - stored.short
+            counts.unchanged = counts.read - stored.documents
+            self.flow.show()
+            return
+        with (
+            Database.open(self.path) as database,
+            open_sources(paths, (database.path, database.preparer.header)) as sources,
+        ):
+            for source in sources:
+                documents = source.read(source.view.catalog.each(source.view.txn))
+                while batch := list(islice(documents, GATHERED)):
+                    self.flow.counts.count(database.add_prepared(batch, newer=True))
+                    self.flow.show()
+
+    def _require_no_settings(self) -> None:
         if surplus := sorted(self.new.keys() - {"capacity"}):
             raise InputError(
-                f"the file has the portable form, found {surplus[0]} of a new database",
-                hint="the portable form says how it was created; only its capacity may differ",
+                f"found {surplus[0]} of a new database, expected at most its capacity",
+                hint="a database, or its portable form, says how it was created",
             )
+
+    def dumped(self, data: Iterator[bytes]) -> None:
+        """Load a database in its portable form; an existing one keeps what precedes an error."""
+        self._require_no_settings()
         source = portable.PortableFile(data)
         if is_vacant(self.path):
             described = new_header(**{**vars(source.head), **self.new})
@@ -168,8 +215,6 @@ class _Load:
 
     def records(self, source: str) -> None:
         """Add the keys and fingerprints of records, as many at a time as the memory holds."""
-        if os.path.isdir(source):
-            raise InputError(f"{source} is a directory, expected a file")
         flow = self.flow
         if flow.reading.fingerprint_field is None:
             flow.reading = dataclasses.replace(flow.reading, fingerprint_field="fingerprint")

@@ -492,23 +492,6 @@ class Repaired:
     problems: tuple[Problem, ...]
 
 
-class MergedSource(NamedTuple):
-    """The documents taken from one database in a merge; `dropped` ones gave way to an equal key."""
-
-    path: Path
-    documents: int
-    dropped: int
-
-
-@dataclass(frozen=True)
-class Merged:
-    """The result of a merge: the new database at `path`, and what came from each source."""
-
-    path: Path
-    documents: int
-    sources: tuple[MergedSource, ...]
-
-
 class Rating(NamedTuple):
     """The quality of the pairs that are reported at one k, or at a similarity, where k is None.
 

@@ -152,34 +152,36 @@ def _describe(answer: Answer) -> dict[str, Any]:
 @takes(
     "format key_field fingerprint_field base",
     reading=fpdb.Reading,
-    source=argument("FILE|-", "What to load; - is standard input."),
+    sources=argument("DB|FILE|-", "Databases, or one file; - is standard input."),
     k=options.NEW_K,
     fingerprint_field=option("--fingerprint-field F", "Field of a ready fingerprint."),
     format=option("--format FORMAT", "portable, jsonl, tsv, csv or parquet; else by suffix."),
 )
 def load(
     path: Path,
-    source: str,
+    sources: list[str],
     reading: fpdb.Reading,
     recipe: fpdb.Recipe | None = None,
     k: int | None = None,
     key_type: options.KeyType | None = None,
     bad: Literal["drop", "fail"] = "drop",
 ) -> None:
-    """Load fingerprints or an exported database.
+    """Load databases, fingerprints or an exported database.
 
     Example:
+      fpdb load all.fpdb north.fpdb south.fpdb
       fpdb load crawl.fpdb prints.tsv --key-field 1 --fingerprint-field 4 --base decimal
 
-    A new database appears once everything is in it. Without --recipe, its
-    fingerprints count as made by another program, and texts are refused.
+    A new database appears once everything is in it. Of documents of databases with
+    the same key, the newest stays. Without --recipe, fingerprints count as made by
+    another program, and texts are refused.
     """
     new: dict[str, Any] = {"recipe": recipe, "k": k, "keys": key_type}
     progress, bad_records = ProgressLine("fingerprint"), BadRecords()
     render.now.left = "a new database isn't there, an old one is intact; run it again"
     counts = fpdb.load(
         path,
-        source,
+        sources,
         reading,
         bad=bad,
         on_bad=bad_records,

@@ -1,4 +1,4 @@
-"""Plan, create, describe, check, repair, compact, merge and copy databases."""
+"""Plan, create, describe, check, repair, compact and copy databases."""
 
 import contextlib
 import os
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from math import log2
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import typer
 
@@ -215,38 +215,13 @@ def swap(path: Path, other: Path) -> None:
     _summarise(path)
 
 
-@takes(
-    sources=argument("DB", "The directories of the databases."),
-    output=options.NEW_PATH,
-    keep=option("--keep newest|first", "Which document of a key to keep."),
-)
-def merge(
-    sources: list[Path],
-    output: Path,
-    keep: Literal["newest", "first"] = "newest",
-    capacity: int | None = None,
-) -> None:
-    """Merge databases into a new one.
-
-    Example:
-      fpdb merge north.fpdb south.fpdb --output all.fpdb
-    """
-    merged = fpdb.merge(sources, output, keep=keep, capacity=capacity)
-    taken = [each._asdict() | {"path": str(each.path)} for each in merged.sources]
-    lines = [
-        f"{each.path}: {render.listed({'taken': each.documents, 'dropped': each.dropped})}"
-        for each in merged.sources
-    ]
-    _summarise(output, *lines, sources=taken)
-
-
-def _summarise(path: Path, *lines: str, rest: str = "", **more: object) -> None:
-    """Print lines, and the counts of a database that was written."""
+def _summarise(path: Path, *, rest: str = "", **more: object) -> None:
+    """Print the counts of a database that was written."""
     with fpdb.open(path, readonly=True) as database:
         stats = database.stats()
     documents = render.plural(stats.documents, "document")
     holds = f"{path}: {documents}, {render.size(stats.bytes)}{rest}"
-    render.summarise(stats_dict(stats) | more, *lines, holds)
+    render.summarise(stats_dict(stats) | more, holds)
 
 
 @takes(output=options.NEW_PATH)

@@ -162,8 +162,14 @@ class Writer:
             named[data] = own
         return [(data, named[data]) for data in sorted(named)]
 
-    def add(self, documents: Sequence[Stored], duplicates: Search | None = None) -> list[Added]:
-        """Add documents, or replace those with their keys.
+    def add(
+        self,
+        documents: Sequence[Stored],
+        duplicates: Search | None = None,
+        *,
+        newer: bool = False,
+    ) -> list[Added]:
+        """Add documents, or replace those with their keys, if only by `newer` ones.
 
         With `duplicates`, a new one for which that search finds others isn't added; it finds the
         documents before it too.
@@ -177,7 +183,8 @@ class Writer:
                 rest = rest[: len(lookup)]
             for place, document in enumerate(rest):
                 old = self._known[document.key]
-                if old and old.holds_what(document):
+                # A newer one with equal content counts too: its time decides about a third one.
+                if old and (old.added >= document.added if newer else old.holds_what(document)):
                     added.append(Added(document.key, old.id, "unchanged", Matches()))
                     continue
                 matches = Matches()

@@ -1,4 +1,4 @@
-"""Loading ready fingerprints in bulk and rebuilding, from the command line."""
+"""Loading ready fingerprints in bulk, and databases, from the command line."""
 
 import json
 import signal
@@ -166,3 +166,36 @@ def test_compact_replaces_a_database_and_swap_exchanges_two(run, tmp_path, path,
     nothing = run("swap", path, tmp_path / "nothing")
     assert nothing.code == 3
     assert "there is no database" in nothing.err
+
+
+@pytest.fixture
+def pair(tmp_path):
+    for name, keys in (("a", "xy"), ("b", "yz")):
+        with fpdb.create(tmp_path / name, recipe="char-4") as db:
+            db.add_fingerprints(list(keys), [ord(name) << 20, ord(name) << 40])
+    return tmp_path / "a", tmp_path / "b"
+
+
+@pytest.mark.process
+def test_databases_become_one_or_are_added(run, pair, tmp_path):
+    done = run("load", tmp_path / "c", *pair)
+    assert done.err.startswith("read 4, added 3, unchanged 1; ")
+    done = run("load", pair[0], pair[1], "--json")
+    counts = json.loads(done.out)
+    assert (done.err, counts["read"], counts["added"]) == ("", 2, 1)
+    assert stored(pair[0]) == stored(tmp_path / "c")
+    assert run("load", tmp_path / "d", *pair, "--recipe", "web").code == 3
+    assert run("load", tmp_path / "d", pair[0], __file__).code == 3
+    assert not (tmp_path / "d").exists()
+
+
+@pytest.mark.process
+def test_an_interrupted_copy_leaves_nothing(run, pair, tmp_path, monkeypatch):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("heapq.merge", interrupt)
+        assert run("load", tmp_path / "c", *pair).code == 130
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+    assert run("load", tmp_path / "c", *pair).code == 0

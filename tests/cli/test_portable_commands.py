@@ -89,7 +89,7 @@ def test_through_a_pipe_of_real_processes(start, path, tmp_path, packed):
 def test_options_that_the_file_decides_are_refused(run, path, tmp_path, options):
     done = run("load", tmp_path / "copy.fpdb", "-", *PORTABLE, *options, stdin=dumped(path))
     assert done.code == 3
-    assert "the portable form says how it was created" in done.err
+    assert "a database, or its portable form, says how it was created" in done.err
     assert not (tmp_path / "copy.fpdb").exists()
 
 

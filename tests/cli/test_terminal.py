@@ -141,7 +141,7 @@ def test_long_steps_show_how_far_they_are_and_leave_no_trace_in_the_output(
         (["check", path, "--deep"], "follow all pages: "),
         (["eval", pages], "compare pairs: 0 pairs, 0%"),
         (["compact", path, "-o", tmp_path / "b"], "copy documents: 0 entries, 0%"),
-        (["merge", path, "-o", tmp_path / "c"], "merge the keys: 0 keys, 0%"),
+        (["load", tmp_path / "c", path], "merge the keys: 0 keys, 0%"),
         (["backup", path, "-o", tmp_path / "d"], "copy: "),
         (["repair", path, "-o", tmp_path / "e"], "copy documents: 0 documents, 0%"),
         (["export", path, "-o", tmp_path / "a.fpdb.jsonl"], "0 documents, 0%"),

@@ -56,7 +56,7 @@ LINES = [
             "create -",
             "ingest - f.jsonl",
             "load - f.jsonl",
-            "merge a.fpdb -o -",
+            "load - a.fpdb",
             "compact a.fpdb -o -",
             "backup a.fpdb -o -",
             "repair a.fpdb -o -",

@@ -141,11 +141,11 @@ def test_they_outlive_all_ways_to_make_a_database_anew(filled, texts, tmp_path):
     fpdb.repair(filled.path, tmp_path / "repaired")
     with fpdb.create(tmp_path / "empty", passages=True):
         pass
-    fpdb.merge([filled.path, tmp_path / "empty"], tmp_path / "merged")
+    fpdb.load(tmp_path / "copied", [filled.path, tmp_path / "empty"])
     with gzip.open(tmp_path / "dump.fpdb.jsonl.gz", "wb") as file:
         filled.dump(file)
     fpdb.load(tmp_path / "loaded", str(tmp_path / "dump.fpdb.jsonl.gz"))
-    for name in ("compact", "backup", "repaired", "merged", "loaded"):
+    for name in ("compact", "backup", "repaired", "copied", "loaded"):
         with fpdb.open(tmp_path / name) as other:
             matches = other.passages(text)
             assert [match[2:] for match in matches] == [match[2:] for match in wanted], name
@@ -159,7 +159,7 @@ def test_a_database_without_passages_is_no_place_for_them(filled, texts, tmp_pat
         with pytest.raises(fpdb.InputError, match="keeps no passages"):
             plain.passage_pairs()
     with pytest.raises(fpdb.RecipeMismatchError, match="passages"):
-        fpdb.merge([filled.path, tmp_path / "plain"], tmp_path / "merged")
+        fpdb.load(tmp_path / "copied", [filled.path, tmp_path / "plain"])
 
 
 def test_a_database_gets_passages_when_its_texts_are_added_again(filled, texts, tmp_path):

@@ -359,10 +359,10 @@ def test_copies_keep_the_bands_or_make_them_anew(tmp_path, keys, bits):
         db.compact(tmp_path / "other", k=4)
         db.compact(tmp_path / "larger", capacity=10**8)
     fpdb.repair(tmp_path / "lost", tmp_path / "repaired")
-    fpdb.merge([tmp_path / "lost"], tmp_path / "merged")
+    fpdb.load(tmp_path / "copied", tmp_path / "lost")
     with fpdb.open(tmp_path / "lost") as db:
         db.compact()
-    for name in ("backup", "added", "loaded", "same", "other", "repaired", "merged", "lost"):
+    for name in ("backup", "added", "loaded", "same", "other", "repaired", "copied", "lost"):
         with fpdb.open(tmp_path / name) as copy:
             assert not list(copy.check()), name
             assert (sorted(copy.pairs()), answers_of(copy, texts)) == wanted, name

@@ -254,13 +254,13 @@ def test_an_iterator_that_is_closed_adds_nothing(tmp_path, corpus, small_batches
 
 
 @pytest.mark.process
-def test_runs_stay_in_compacted_and_merged_databases(tmp_path, deliveries):
+def test_runs_stay_in_compacted_and_copied_databases(tmp_path, deliveries):
     for number, path in enumerate(deliveries):
         database = tmp_path / f"{number}.fpdb"
         fpdb.dedupe(path, tmp_path / f"clean-{number}.jsonl", database=database)
     with fpdb.open(tmp_path / "0.fpdb") as db:
         db.compact(tmp_path / "compact.fpdb")
-    fpdb.merge([tmp_path / "compact.fpdb", tmp_path / "1.fpdb"], tmp_path / "all.fpdb")
+    fpdb.load(tmp_path / "all.fpdb", [tmp_path / "compact.fpdb", tmp_path / "1.fpdb"])
     for path in deliveries:
         with pytest.raises(fpdb.InputError, match="each would be removed for itself"):
             fpdb.dedupe(path, tmp_path / "new.jsonl", database=tmp_path / "all.fpdb")

@@ -344,7 +344,7 @@ def test_another_format_is_named_and_never_called_damage(
         lambda: list(fpdb.check(path)),
         lambda: list(fpdb.check(path, deep=True)),
         lambda: fpdb.repair(path, tmp_path / "repaired"),
-        lambda: fpdb.merge([path], tmp_path / "merged"),
+        lambda: fpdb.load(tmp_path / "copied", path),
     ]
     for use in uses:
         with pytest.raises(FormatError, match=f"format version {version}, this fpdb reads 2") as e:

@@ -170,7 +170,7 @@ def test_databases_are_private_and_only_they_are(run, tmp_path, monkeypatch):
             run("export", "a.fpdb", "-o", "out.jsonl"),
             run("export", "a.fpdb", "-o", "out.csv"),
             run("export", "a.fpdb", "-o", "a.fpdb.jsonl.gz"),
-            run("merge", "d.fpdb", "e.fpdb", "-o", "f.fpdb"),
+            run("load", "f.fpdb", "d.fpdb", "e.fpdb"),
             run("repair", "a.fpdb", "-o", "g.fpdb"),
             run("compact", "a.fpdb", "--replace"),
             run("swap", "a.fpdb", "d.fpdb"),

@@ -126,7 +126,6 @@ COMMANDS = {
     "hold": ["../x.fpdb", "--", "true"],
     "compact": ["../x.fpdb", "--output", "../small.fpdb"],
     "swap": ["../x.fpdb", "../small.fpdb"],
-    "merge": ["../copy.fpdb", "../loaded.fpdb", "--output", "../merged.fpdb"],
     "repair": ["../x.fpdb", "--output", "../repaired.fpdb"],
     "fingerprint": ["-t", TEXT, "-t", "国务院今天发布了关于放假的通知", "--jobs", "2"],
     "plan": [],

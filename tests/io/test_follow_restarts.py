@@ -197,7 +197,7 @@ def test_what_the_database_remembers_goes_where_its_documents_stay(followed, fol
         with path.with_name("x.fpdb.jsonl").open("wb") as file:
             database.dump(file)
     assert (place.path, place.lines) == (str(folder / "a.jsonl"), 2)
-    fpdb.merge([path], path.with_name("merged"))
+    fpdb.load(path.with_name("merged"), path)
     fpdb.load(path.with_name("loaded"), str(path.with_name("x.fpdb.jsonl")))
     kept = {"backup": [place], "compact": [place], "merged": [], "loaded": []}
     for name, places in kept.items():

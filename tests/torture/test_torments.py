@@ -15,7 +15,12 @@ GROWTH = {"documents": 10_000, "readers": 0}
 SHORT: dict[str, tuple[int, dict[str, Any], int, list[str]]] = {
     "kills": (30, {}, 30, ["text keys", "integer keys"]),
     "processes": (10, {}, 10, ["killed"]),
-    "calls": (3, {}, 30, ["create", "add", "delete", "build", "compact", "merge", "backup"]),
+    "calls": (
+        3,
+        {},
+        30,
+        ["create", "add", "delete", "build", "compact", "load databases", "backup"],
+    ),
     "interrupts": (1500, {}, 1500, ["every place", "random moments, threads"]),
     "full": (1, {}, 10, []),
     "power": (2, {}, 2, ["acknowledged"]),

@@ -1,4 +1,4 @@
-"""Merging databases: against a model of dicts, and against one database of everything."""
+"""Loading databases: against a model of dicts, and against one database of everything."""
 
 import itertools
 import os
@@ -21,7 +21,6 @@ from fpdb import Database, Document, Grams, InputError, Recipe
 from fpdb.documents import catalog
 from fpdb.documents.catalog import View
 from fpdb.documents.layout import read_layout
-from fpdb.maintenance import merge as merging
 from fpdb.maintenance import rebuild
 from fpdb.maintenance.check import check_view
 from fpdb.models import Problem
@@ -30,7 +29,6 @@ from fpdb.storage import Environment
 pytestmark = pytest.mark.process
 
 WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight"]
-RULES = ("newest", "first")
 
 texts = st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join)
 metas = st.sampled_from([None, {"a": 1}, "b"])
@@ -70,15 +68,14 @@ def crawl(
                 db.delete(key)
 
 
-def model(sources: list[list[Document]], rule: str) -> dict[Any, Document]:
-    """Return what a merge must hold."""
-    held: dict[Any, Document] = {}
-    for documents in sources:
-        for document in documents:
-            known = held.get(document.key)
-            if known is None or (rule == "newest" and document.added > known.added):
-                held[document.key] = document
-    return held
+def model(sources: list[list[Document]]) -> dict[Any, Document]:
+    """Of documents with the same key the newest stays, of equally old ones that of the first."""
+    newest: dict[Any, Document] = {}
+    for document in itertools.chain.from_iterable(sources):
+        stored = newest.get(document.key)
+        if stored is None or document.added > stored.added:
+            newest[document.key] = document
+    return newest
 
 
 def without_id(document: Document) -> tuple[Any, ...]:
@@ -98,28 +95,26 @@ def without_id(document: Document) -> tuple[Any, ...]:
 @settings(max_examples=examples(8))
 @given(
     crawls,
-    st.sampled_from(RULES),
     st.sampled_from([64, 128, 32]),
     st.booleans(),
     st.randoms(use_true_random=False),
     st.lists(st.sampled_from([1, 2, 3]), min_size=4, max_size=4),
 )
-def test_a_merge_is_the_union_by_the_rule(
+def test_a_new_database_is_like_one_of_everything(
     tmp_path_factory: pytest.TempPathFactory,
     keys: str,
     moves: list[Any],
-    rule: Any,
     bits: int,
     sketched: bool,
     dice: random.Random,
     tables: list[int],
 ) -> None:
-    where = tmp_path_factory.mktemp("merge")
+    where = tmp_path_factory.mktemp("load")
     times = [dice.randrange(1000, 1020) for _ in range(100)]
     options = {"recipe": recipe_of(bits), "keys": keys, "similarity": 0.8 if sketched else None}
     with pytest.MonkeyPatch.context() as patch:
         # The check of each would start a process; whether one finds what is wrong is another test.
-        patch.setattr(merging, "check", check_here)
+        patch.setattr(rebuild, "check", check_here)
         patch.setattr(catalog, "_BLOCK", 3)
         with pytest.MonkeyPatch.context() as clockwork:
             for number, own in enumerate(moves):
@@ -127,12 +122,15 @@ def test_a_merge_is_the_union_by_the_rule(
                 crawl(where / f"{number}", clockwork, own, times, plan=plan, **options)
         paths = [where / f"{number}" for number in range(len(moves))]
         sources = [documents_of(path) for path in paths]
-        expected = model([sorted(own, key=by_id) for own in sources], rule)
-        merged = fpdb.merge(paths, where / "c", keep=rule)
-    require_merged(merged, expected, sources, keys)
+        expected = model([sorted(documents, key=by_id) for documents in sources])
+        counts = fpdb.load(where / "c", paths)
+    require_loaded(where / "c", expected, sources, keys)
+    total = sum(map(len, sources))
+    assert (counts.read, counts.added + counts.short) == (total, len(expected))
+    assert counts.unchanged == total - len(expected)
     with fpdb.build(where / "union", **options) as union:
-        ingest(union, expected, merged.path)
-        require_same_answers(merged.path, union)
+        ingest(union, expected, where / "c")
+        require_same_answers(where / "c", union)
     shutil.rmtree(where)
 
 
@@ -154,21 +152,14 @@ def documents_of(path: Path) -> list[Document]:
         return list(db.scan())
 
 
-def require_merged(
-    merged: fpdb.models.Merged,
-    expected: dict[Any, Document],
-    sources: list[list[Document]],
-    keys: str,
+def require_loaded(
+    path: Path, expected: dict[Any, Document], sources: list[list[Document]], keys: str
 ) -> None:
-    """Documents, counts and ids are those of the model."""
-    found = documents_of(merged.path)
+    """Documents and ids are those of the model."""
+    found = documents_of(path)
     assert {d.key: without_id(d) for d in found} == {
         key: without_id(d) for key, d in expected.items()
     }
-    assert merged.documents == len(found) == len(expected)
-    assert sum(source.documents for source in merged.sources) == merged.documents
-    for source, own in zip(merged.sources, sources, strict=True):
-        assert source.documents + source.dropped == len(own)
     if keys == "integer":
         assert all(document.id == document.key for document in found)
         return
@@ -204,13 +195,55 @@ def require_same_answers(path: Path, union: Database) -> None:
         assert mine == others
 
 
+few = st.tuples(st.integers(0, 2), st.sampled_from(["", "one two three", 7]), metas)
+
+
+@pytest.mark.parametrize("keys", ["text", "integer"])
+@settings(max_examples=examples(100))
+@given(
+    st.lists(st.lists(few, max_size=3), min_size=2, max_size=4),
+    st.lists(st.integers(1000, 1002), min_size=12, max_size=12),
+    st.booleans(),
+)
+def test_of_equal_keys_the_newest_stays_and_then_the_first(
+    tmp_path_factory: pytest.TempPathFactory,
+    keys: str,
+    added: list[Any],
+    times: list[int],
+    sketched: bool,
+) -> None:
+    """In a new database, and in one that is there, which is like a first source."""
+    where = tmp_path_factory.mktemp("load")
+    options = {"recipe": recipe_of(64), "keys": keys, "similarity": 0.8 if sketched else None}
+    paths = [where / f"{number}" for number in range(len(added))]
+    with pytest.MonkeyPatch.context() as patch:
+        for path, documents in zip(paths, added, strict=True):
+            crawl(path, patch, (documents, ()), times, **options)
+        sources = [documents_of(path) for path in paths]
+        expected = {key: without_id(stored) for key, stored in model(sources).items()}
+        patch.setattr(rebuild, "check", check_here)
+        counts = fpdb.load(where / "new", paths)
+        assert (counts.read, counts.unchanged) == (
+            sum(map(len, sources)),
+            sum(map(len, sources)) - len(expected),
+        )
+        assert {d.key: without_id(d) for d in documents_of(where / "new")} == expected
+        for attempt in ("first", "again"):
+            counts = fpdb.load(paths[0], paths[1:])
+            assert counts.read == sum(map(len, sources[1:]))
+            assert (counts.unchanged == counts.read) or attempt == "first"
+            assert {d.key: without_id(d) for d in documents_of(paths[0])} == expected
+        assert not list(check_here(paths[0], deep=True))
+    shutil.rmtree(where)
+
+
 # One by one
 
 
 @pytest.fixture
 def checked_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each merged database is checked, but in this process."""
-    monkeypatch.setattr(merging, "check", check_here)
+    monkeypatch.setattr(rebuild, "check", check_here)
 
 
 @pytest.fixture
@@ -223,12 +256,12 @@ def paths(tmp_path: Path) -> list[Path]:
     return [tmp_path / "a", tmp_path / "b"]
 
 
-def test_a_merge_leaves_its_sources_alone_and_nothing_beside(
+def test_loading_leaves_its_sources_alone_and_nothing_beside(
     paths: list[Path], tmp_path: Path
 ) -> None:
     before = [(path / "data.mdb").read_bytes() for path in paths]
     with fpdb.open(paths[0]) as busy:  # as a crawler of this process has it
-        fpdb.merge(paths, tmp_path / "c")
+        fpdb.load(tmp_path / "c", paths)
         busy.add("more", "seven eight one two")
     assert [(path / "data.mdb").read_bytes() for path in paths][1] == before[1]
     assert sorted(os.listdir(tmp_path)) == ["a", "b", "c"]
@@ -243,7 +276,7 @@ def test_a_merge_leaves_its_sources_alone_and_nothing_beside(
 def test_another_recipe_is_refused_by_name(paths: list[Path], tmp_path: Path) -> None:
     fpdb.create(tmp_path / "other", recipe="char-4").close()
     with pytest.raises(fpdb.RecipeMismatchError) as caught:
-        fpdb.merge([*paths, tmp_path / "other"], tmp_path / "c")
+        fpdb.load(tmp_path / "c", [*paths, tmp_path / "other"])
     for word in (str(paths[0]), str(tmp_path / "other"), "tiny", "char-4"):
         assert word in str(caught.value)
     assert caught.value.hint
@@ -264,34 +297,43 @@ def test_what_cant_stand_in_one_database_is_refused(paths: list[Path], tmp_path:
         ("nearer", "k=3, .* with k=2"),
     ):
         with pytest.raises(fpdb.RecipeMismatchError, match=words) as caught:
-            fpdb.merge([paths[0], tmp_path / name], tmp_path / "c")
+            fpdb.load(tmp_path / "c", [paths[0], tmp_path / name])
         assert caught.value.hint
+        with pytest.raises(fpdb.RecipeMismatchError, match=words):
+            fpdb.load(paths[0], tmp_path / name)
+    assert len(documents_of(paths[0])) == 2
 
 
 def test_bad_use_is_an_error_and_leaves_nothing(paths: list[Path], tmp_path: Path) -> None:
-    one, new = paths[0], tmp_path / "c"
+    one, new, file = paths[0], tmp_path / "c", tmp_path / "ready.tsv"
+    file.write_text("key\tfingerprint\n")
+    before = (one / "data.mdb").read_bytes()
     uses: list[tuple[type[fpdb.FpdbError], Any, Path, dict[str, Any]]] = [
         (InputError, [], new, {}),
-        (InputError, str(one), new, {}),
+        (InputError, one, one, {}),
+        (InputError, paths[::-1], one, {}),
+        (InputError, paths, new, {"keys": "text"}),
+        (InputError, [one, file], new, {}),
+        (InputError, [one, "-"], new, {}),
         (InputError, [one, one], new, {}),
-        (fpdb.DatabaseExistsError, paths, one, {}),
         (fpdb.DatabaseExistsError, paths, one / "c", {}),
         (fpdb.DatabaseNotFoundError, [*paths, new / "none"], new, {}),
-        (InputError, paths, new, {"keep": "oldest"}),
+        (fpdb.DatabaseNotFoundError, [paths[1], new / "none"], one, {}),
         (InputError, paths, new, {"memory": 1}),
         (InputError, paths, new, {"capacity": 0}),
     ]
     for error, sources, path, options in uses:
         with pytest.raises(error) as caught:
-            fpdb.merge(sources, path, **options)
+            fpdb.load(path, sources, **options)
         assert caught.value.hint
-        assert sorted(os.listdir(tmp_path)) == ["a", "b"]
+        assert sorted(os.listdir(tmp_path)) == ["a", "b", "ready.tsv"]
+    assert (one / "data.mdb").read_bytes() == before
 
 
 def test_a_link_to_a_source_is_that_source(paths: list[Path], tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(paths[0])
     with pytest.raises(InputError, match="the same database"):
-        fpdb.merge([paths[0], tmp_path / "link"], tmp_path / "c")
+        fpdb.load(tmp_path / "c", [paths[0], tmp_path / "link"])
 
 
 @pytest.mark.usefixtures("checked_here")
@@ -301,10 +343,12 @@ def test_the_tables_suit_all_documents(tmp_path: Path) -> None:
             numbers = np.random.default_rng(ord(name)).integers(0, 1 << 64, 900, np.uint64)
             db.add_fingerprints([n + 900 * (name == "b") for n in range(900)], numbers)
     pair = [tmp_path / "a", tmp_path / "b"]
-    with fpdb.open(fpdb.merge(pair, tmp_path / "c").path) as db:
+    fpdb.load(tmp_path / "c", pair)
+    with fpdb.open(tmp_path / "c") as db:
         assert db.stats().capacity == 1800
         assert db.plan == fpdb.plans(64, 3, 1800, similarity=0.8)[0]
-    with fpdb.open(fpdb.merge(pair, tmp_path / "d", capacity=10**7).path) as db:
+    fpdb.load(tmp_path / "d", pair, capacity=10**7)
+    with fpdb.open(tmp_path / "d") as db:
         assert db.stats().capacity == 10**7
         assert db.plan == fpdb.plans(64, 3, 10**7, similarity=0.8)[0]
 
@@ -315,13 +359,13 @@ def test_no_secret_is_needed(tmp_path: Path) -> None:
     for name in ("a", "b"):
         with fpdb.create(tmp_path / name, recipe=keyed) as db:
             db.add(name, "one two three four five")
-    fpdb.merge([tmp_path / "a", tmp_path / "b"], tmp_path / "c")
+    fpdb.load(tmp_path / "c", [tmp_path / "a", tmp_path / "b"])
     with fpdb.open(tmp_path / "c", recipe=keyed) as db:
         assert len(db.query("one two three four five")) == 2
 
 
 @pytest.mark.parametrize("name", ["documents", "keys", "table-00"])
-def test_damage_of_a_source_never_gets_into_the_merged(
+def test_damage_of_a_source_never_gets_into_the_new_one(
     paths: list[Path], tmp_path: Path, name: str
 ) -> None:
     with fpdb.open(paths[1]) as db, db._environment.write() as txn:
@@ -331,7 +375,7 @@ def test_damage_of_a_source_never_gets_into_the_merged(
         value[len(value) // 2] ^= 1
         txn.put(name, key, bytes(value))
     with pytest.raises(fpdb.FpdbError) as caught:
-        fpdb.merge(paths, tmp_path / "c")
+        fpdb.load(tmp_path / "c", paths)
     assert caught.value.hint
     assert "c" not in os.listdir(tmp_path)
 
@@ -339,13 +383,13 @@ def test_damage_of_a_source_never_gets_into_the_merged(
 def test_what_the_check_finds_is_an_error(
     paths: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(merging, "_sketches", lambda source: 2)
+    monkeypatch.setattr(rebuild, "_sketches", lambda source: 2)
     for path in paths:
         shutil.rmtree(path)
         with fpdb.create(path, recipe=recipe_of(64)) as db:
             db.add(path.name, "one two three four")
     with pytest.raises(fpdb.DamagedError, match="is damaged: counters"):
-        fpdb.merge(paths, tmp_path / "c")
+        fpdb.load(tmp_path / "c", paths)
     assert sorted(os.listdir(tmp_path)) == ["a", "b"]
 
 
@@ -358,8 +402,8 @@ def test_the_check_pins_no_snapshot_and_keeps_no_file_open(
         assert not [name for name in names if name.endswith(".mdb")]
         return iter(())
 
-    monkeypatch.setattr(merging, "check", check)
-    assert fpdb.merge(paths, tmp_path / "c").documents == 3
+    monkeypatch.setattr(rebuild, "check", check)
+    assert fpdb.load(tmp_path / "c", paths).added == 3
 
 
 @pytest.mark.full
@@ -367,7 +411,7 @@ def test_the_check_pins_no_snapshot_and_keeps_no_file_open(
 def test_memory_doesnt_grow_with_the_documents(
     tmp_path: Path, keys: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(merging, "check", lambda path, deep: iter(()))
+    monkeypatch.setattr(rebuild, "check", lambda path, deep: iter(()))
     monkeypatch.setattr(rebuild, "BLOCK", 1 << 12)
     monkeypatch.setattr(catalog, "_BLOCK", 1 << 10)
     peaks = []
@@ -381,7 +425,7 @@ def test_memory_doesnt_grow_with_the_documents(
                 )
         pair = [tmp_path / f"{name}{count}" for name in "ab"]
         tracemalloc.start()
-        fpdb.merge(pair, tmp_path / f"c{count}", memory=1 << 20, keep="first")
+        fpdb.load(tmp_path / f"c{count}", pair, memory=1 << 20)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[2] < 1.3 * peaks[1] + 1_000_000
