@@ -32,7 +32,7 @@ from fpdb.models import (
 from fpdb.progress import log, tracked
 from fpdb.queries import Queries, Snapshot, finder_of_clusters
 from fpdb.storage import LOCK_SECONDS, Environment, ReadTransaction, WriteTransaction, drafts
-from fpdb.storage.format import FilePlace, FilePlaces, Stored
+from fpdb.storage.format import Stored
 from fpdb.storage.lmdb_file import DATA_FILE
 from fpdb.tables import Plan
 from fpdb.tables.bulk_load import LEAST_MEMORY, MEMORY
@@ -271,17 +271,12 @@ class Database(Queries):
         self,
         documents: Sequence[Stored],
         duplicates: Search | None,
-        places: FilePlaces | None = None,
         *,
         newer: bool = False,
     ) -> list[Added]:
-        """Add prepared documents, and how far files were read, in a transaction."""
+        """Add prepared documents in a transaction."""
         with self._environment.write(self._timeout) as txn:
-            added = self._writer(txn).add(documents, duplicates, newer=newer)
-            if places:
-                layout.write_files(txn, filter(None, places.values()))
-                layout.forget_files(txn, (own.pack() for own in places if not places[own]))
-        return added
+            return self._writer(txn).add(documents, duplicates, newer=newer)
 
     def add_prepared(
         self,
@@ -289,34 +284,24 @@ class Database(Queries):
         *,
         skip_duplicates: bool = False,
         similarity: float | None = None,
-        places: FilePlaces | None = None,
         newer: bool = False,
     ) -> list[Added]:
         """Add what the `preparer` of this database prepared, in one transaction.
 
-        The same transaction stores how far the files were read that the documents are from.
-        Metadata of many megabytes take several transactions, of which this is the last. A document
-        replaces the one with its key, unless only `newer` ones do.
+        Metadata of many megabytes take several transactions. A document replaces the one with its
+        key, unless only `newer` ones do.
         """
         duplicates = self._duplicates(similarity, skip_duplicates=skip_duplicates)
-        if not documents and not places:
-            return []
         added: list[Added] = []
         with without_collector():
-            *before, last = transactions([documents], len(documents) + BATCH) if documents else [[]]
-            for portion in before:
+            for portion in transactions([documents], len(documents) + BATCH):
                 added += self._add(portion, duplicates, newer=newer)
-            return added + self._add(last, duplicates, places, newer=newer)
+        return added
 
     @property
     def runs(self) -> Runs:
         """The runs that add all that they keep of a delivery in one step, as `dedupe` does."""
         return Runs(self._environment, self._index, self._catalog, self._timeout)
-
-    def file_places(self) -> list[FilePlace]:
-        """Return how far each file was read, as `add_prepared` stored it."""
-        with self._transaction() as txn:
-            return list(layout.read_files(txn, FilePlace))
 
     def _duplicates(self, similarity: float | None, *, skip_duplicates: bool) -> Search | None:
         if skip_duplicates:

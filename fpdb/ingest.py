@@ -1,21 +1,19 @@
 """Bring files and streams of documents into a database, or query it with them."""
 
 import dataclasses
-import os
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any, Literal, NamedTuple, cast
+from typing import IO, Any, Literal, NamedTuple, cast
 
 from fpdb.database import Database
 from fpdb.documents.prepare import GATHERED, TRANSACTION_BYTES, bytes_of
 from fpdb.errors import InputError
 from fpdb.flow import Flow, Ingested, Prepared, RecordCounts
 from fpdb.io.arrow import table_columns
-from fpdb.io.files import Paths, meter_of, path_names
-from fpdb.io.follow import follow_parts
+from fpdb.io.files import Paths, meter_of, path_names, stream_parts
 from fpdb.io.records import BadRecord, Reading, Record, picker
 from fpdb.io.warc import Passing
 from fpdb.models import (
@@ -133,44 +131,38 @@ def ingest(
 
 def follow(
     database: Database,
-    source: str | os.PathLike[str],
+    file: IO[bytes] | None = None,
     reading: Reading | None = None,
     *,
     skip_duplicates: bool = False,
     similarity: float | None = None,
-    on_note: Callable[[str], object] = lambda _: None,
 ) -> Iterator[Answer]:
-    """Add JSON lines as they are written; yield what became of each once it is durable.
+    """Add JSON lines as they come; yield what became of each once it is durable.
 
-    How far the files of a directory are read is stored with their documents, so that a later call
-    goes on there.
+    It ends at the end of the file. Lines that are there together are stored in a transaction.
 
     Args:
-        database: Where the documents are stored; those that are there together, in a transaction.
-        source: "-" for standard input, at whose end it ends, or a directory in which files grow.
+        database: Where the documents are stored.
+        file: What the lines come through: an open file with a descriptor, e.g. a pipe; by default
+            standard input. Nothing may have been read of it.
         reading: Which fields mean what, and what of HTML is taken.
         skip_duplicates: Don't add a document that resembles a stored one.
         similarity: The least similarity at which a document is a duplicate.
-        on_note: Called with a line of text when a file is replaced or cut.
 
     Yields:
         An `Answer` for each line: its key, status and matches, or why it can't be used.
 
     Raises:
-        InputError: The source isn't "-" or a directory.
+        InputError: The file can't be read.
         LockTimeoutError, DiskFullError, ReadOnlyError: As in `Database.add`.
     """
-    flow, source = Flow(Ingested(), reading or Reading()), os.fspath(source)
-    known = () if source == "-" else database.file_places()
+    flow = Flow(Ingested(), reading or Reading())
     preparer = database.preparer.adapted(flow.reading.max_bytes)
-    for part, places in follow_parts(source, flow.reading, on_note, known):
+    for part in stream_parts(file, flow.reading):
         found = flow.prepare(part, preparer=preparer)
         stored = iter(
             database.add_prepared(
-                found.documents,
-                skip_duplicates=skip_duplicates,
-                similarity=similarity,
-                places=places,
+                found.documents, skip_duplicates=skip_duplicates, similarity=similarity
             )
         )
         for each in found.records:

@@ -15,7 +15,6 @@ from fpdb.cli.options import argument, option, require, takes
 from fpdb.cli.output import likeness, near_dict, title_in
 from fpdb.ingest import Answer
 from fpdb.io.files import check_path, path_names
-from fpdb.io.follow import require_followable
 
 
 @takes(f"{options.READ} meta_field fingerprint_field base", reading=fpdb.Reading)
@@ -93,27 +92,24 @@ def _print_duplicate(added: fpdb.Added, *, bits: bool) -> None:
 @takes(
     "key_field text_field meta_field html max_bytes",
     reading=fpdb.Reading,
-    source=argument("DIR|-", "A directory of files that grow, or -."),
 )
 def follow(
     path: Path,
-    source: str,
     reading: fpdb.Reading,
     skip_duplicates: bool = False,
     similarity: float | None = None,
     recipe: fpdb.Recipe | None = None,
 ) -> None:
-    """Answer a crawler through a pipe or directory.
+    """Answer a crawler through a pipe.
 
     Example:
-      fpdb follow crawl.fpdb crawled/ --skip-duplicates
+      tail -n +1 -F crawled.jsonl | fpdb follow crawl.fpdb --skip-duplicates
 
-    Reads JSON lines, and answers each with a JSON object once its document is
-    stored. It ends with standard input, with SIGTERM or with Ctrl-C.
+    Reads JSON lines of standard input, and answers each with a JSON object once its
+    document is stored. It ends with standard input, with SIGTERM or with Ctrl-C.
     """
     require(skip_duplicates or similarity is None, "--similarity needs --skip-duplicates")
-    require(source != "-" or not is_terminal(), "standard input is a terminal; name a DIR")
-    require_followable(source)
+    require(not is_terminal(), "standard input is a terminal, expected JSON lines through a pipe")
     counts = fpdb.Ingested()
     # Ending between any two statements is safe: a line without an answer is sent again.
     end_by_sigterm(typer.Exit)  # with 0, as a service should end
@@ -122,11 +118,9 @@ def follow(
         render.now.left = "answered documents are stored"
         for answer in fpdb.follow(
             ending.enter_context(open_or_create(path, recipe)),
-            source,
-            reading,
+            reading=reading,
             skip_duplicates=skip_duplicates,
             similarity=similarity,
-            on_note=render.note,
         ):
             counts.tally(answer.status)
             counts.incomplete += not answer.matches.complete

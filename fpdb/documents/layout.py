@@ -1,10 +1,10 @@
-"""The layout of a database: what its header names, and how far files were read, and runs."""
+"""The layout of a database: what its header names, and runs."""
 
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from fpdb.documents.catalog import Catalog, IntegerCatalog, TextCatalog
 from fpdb.errors import DamagedError, InputError, PlanError, RecipeMismatchError
@@ -13,12 +13,10 @@ from fpdb.models import Problem, now, require_choice, require_similarity, requir
 from fpdb.storage import Environment, ReadTransaction, WriteTransaction
 from fpdb.storage.drafts import Entries
 from fpdb.storage.format import (
-    FILES,
     MINHASH,
     PASSAGES,
-    RUN,
+    RUNS,
     Counters,
-    FilePlace,
     Header,
     StoredRun,
     pack_header,
@@ -27,7 +25,6 @@ from fpdb.storage.format import (
 )
 from fpdb.tables import Index, Plan, best_plan, choose_bands
 
-F = TypeVar("F", FilePlace, StoredRun)
 CATALOGS: dict[str, type[Catalog]] = {kind.kind: kind for kind in (TextCatalog, IntegerCatalog)}
 
 
@@ -51,7 +48,7 @@ def layout(stored: Header) -> tuple[Index, Catalog]:
 
 def database_names(index: Index, catalog: Catalog) -> list[str]:
     """Return the names of all sub-databases."""
-    return ["header", "counters", FILES, *catalog.names, *index.names]
+    return ["header", "counters", RUNS, *catalog.names, *index.names]
 
 
 def read_header(environment: Environment) -> Header:
@@ -200,30 +197,29 @@ def new_database(described: Header, counters: Counters | None = None) -> tuple[l
     return database_names(index, catalog), first
 
 
-def read_files(txn: ReadTransaction, kind: type[F]) -> Iterator[F]:
-    """Yield how far each file was read, or the runs that added documents or are about to."""
-    with txn.cursor(FILES) as cursor:
+def read_runs(txn: ReadTransaction) -> Iterator[StoredRun]:
+    """Yield the runs that added documents, or are about to."""
+    with txn.cursor(RUNS) as cursor:
         for key, value in cursor:
-            if (key[: len(RUN)] == RUN) == (kind is StoredRun):
-                yield kind.unpack(key, value)
+            yield StoredRun.unpack(key, value)
 
 
-def write_files(txn: WriteTransaction, entries: Iterable[FilePlace | StoredRun]) -> None:
-    """Store places of files and runs, each instead of one with the same key."""
-    txn.put_many(FILES, ((entry.key, entry.pack()) for entry in entries))
+def write_runs(txn: WriteTransaction, runs: Iterable[StoredRun]) -> None:
+    """Store runs, each instead of one of the same records."""
+    txn.put_many(RUNS, ((run.content, run.pack()) for run in runs))
 
 
-def forget_files(txn: WriteTransaction, keys: Iterable[bytes]) -> None:
-    """Forget places of files and runs by their keys."""
-    for key in keys:
-        txn.delete(FILES, key)
+def forget_runs(txn: WriteTransaction, contents: Iterable[bytes]) -> None:
+    """Forget runs by their records."""
+    for content in contents:
+        txn.delete(RUNS, content)
 
 
-def check_files(txn: ReadTransaction) -> Iterator[Problem]:
-    """Yield the places of files and the runs that can't be read."""
-    with txn.cursor(FILES) as cursor:
+def check_runs(txn: ReadTransaction) -> Iterator[Problem]:
+    """Yield the runs that can't be read."""
+    with txn.cursor(RUNS) as cursor:
         for key, value in cursor:
             try:
-                (StoredRun if key[: len(RUN)] == RUN else FilePlace).unpack(key, value)
+                StoredRun.unpack(key, value)
             except DamagedError as error:
-                yield Problem(FILES, f"{bytes(key).hex()}: {error}")
+                yield Problem(RUNS, f"{bytes(key).hex()}: {error}")

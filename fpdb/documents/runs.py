@@ -30,12 +30,12 @@ class Runs:
     def known(self) -> list[StoredRun]:
         """Return the runs that added documents, or are about to."""
         with self.environment.read() as txn:
-            return list(layout.read_files(txn, StoredRun))
+            return list(layout.read_runs(txn))
 
     def begin(self, run: StoredRun) -> None:
         """Store that a run is about to move its outputs to their places."""
         with self.environment.write(self.timeout) as txn:
-            layout.write_files(txn, [run])
+            layout.write_runs(txn, [run])
 
     def finish(self, run: StoredRun, parts: Iterable[NewDocuments]) -> int:
         """Add new documents and store that their run is finished, in one transaction.
@@ -45,13 +45,13 @@ class Runs:
         """
         with without_collector(), self.environment.write(self.timeout) as txn:
             added = Writer(txn, self.index, self.catalog).add_new(parts)
-            layout.forget_files(txn, [run.key])
+            layout.forget_runs(txn, [run.content])
             if added:
-                layout.write_files(txn, [run._replace(finished=True)])
+                layout.write_runs(txn, [run._replace(finished=True)])
         return added
 
     def abandon(self) -> None:
         """Forget the runs that aren't finished."""
         with self.environment.write(self.timeout) as txn:
-            runs = layout.read_files(txn, StoredRun)
-            layout.forget_files(txn, [run.key for run in runs if not run.finished])
+            runs = layout.read_runs(txn)
+            layout.forget_runs(txn, [run.content for run in runs if not run.finished])

@@ -5,9 +5,11 @@ records of them. Other formats must be read from their beginning on, so their pa
 records.
 """
 
+import contextlib
 import glob
 import os
 import re
+import select
 import stat
 import time
 from collections import Counter
@@ -15,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, groupby
-from typing import TypeVar
+from typing import IO, TypeVar
 
 from fpdb.errors import InputError
 from fpdb.io import arrow, streams, tables
@@ -35,7 +37,6 @@ from fpdb.io.tables import FieldColumns, Named
 from fpdb.io.warc import Passing, read_pages
 from fpdb.models import LARGEST_TEXT, PORTABLE
 from fpdb.progress import Meter, announce
-from fpdb.storage.format import FileIdentity
 from fpdb.storage.lmdb_file import DATA_FILE
 
 # Returns the records when it is called.
@@ -47,6 +48,8 @@ PART = 1000
 PART_BYTES = 1 << 22
 # After this time of waiting for a slow source, the records that are there become a part.
 _PART_SECONDS = 1.0
+# Bytes that are read of a pipe at once.
+_PIPE_BYTES = 1 << 18
 _ANY = Reading()
 # What makes a file that can be read of one that can't.
 _CURES = {
@@ -354,14 +357,9 @@ class LineParts:
     def __init__(self, source: Source, size: int = PART) -> None:
         self._source = replace(source, progress=None, passing=None)
         self._size = size
-        self._cutter = LineCutter(source.reading.max_bytes, begun=source.first > 1)
+        self._cutter = LineCutter(source.reading.max_bytes)
         self._lines: list[bytes | TooLong] = []
         self._room = PART_BYTES
-
-    @property
-    def taken(self) -> int:
-        """The number of lines that are in parts, or were before the first."""
-        return self._source.first - 1
 
     def feed(self, data: bytes) -> Iterator[Part]:
         """Take bytes, and yield the parts that are full."""
@@ -389,6 +387,26 @@ class LineParts:
         part = replace(self._source, cut=cut)
         self._source = replace(self._source, first=part.first + len(cut))
         return part
+
+
+def stream_parts(file: IO[bytes] | None, reading: Reading) -> Iterator[Part]:
+    """Yield the JSON lines that come through a pipe, by default standard input.
+
+    Parts are never kept back to become larger.
+    """
+    lines = LineParts(Source("-", "-", "jsonl", reading))
+    with (
+        streams.named("-"),
+        streams.explained(),
+        streams.opened("-") if file is None else contextlib.nullcontext(file) as pipe,
+    ):
+        # Not through the buffer, whose content select wouldn't see.
+        number = pipe.fileno()
+        while data := os.read(number, _PIPE_BYTES):
+            yield from lines.feed(data)
+            if not select.select([number], [], [], 0)[0]:
+                yield from lines.rest()
+    yield from lines.finish()
 
 
 def _weight(source: Source) -> int:
@@ -506,24 +524,18 @@ FORMATS = {
 }
 
 
-_NONE = FileIdentity(0, 0)
 # So begin the names of files that programs write for themselves; the last are of an open Word.
 _HIDDEN = (".", "_", "~$")
 
 
 @dataclass(frozen=True, slots=True)
 class FolderEntry:
-    """A file of a directory; its identity stays when it is moved.
-
-    It was `modified` at a time in nanoseconds.
-    """
+    """A file of a directory."""
 
     path: str
     name: str
     size: int = 0
     problem: str = ""
-    identity: FileIdentity = _NONE
-    modified: int = 0
 
 
 def walk(root: str, left_out: Counter[str] | None = None) -> Iterator[FolderEntry]:
@@ -546,8 +558,7 @@ def walk(root: str, left_out: Counter[str] | None = None) -> Iterator[FolderEntr
                 continue
             status = os.stat(entry.path)
             if stat.S_ISREG(status.st_mode):
-                own = FileIdentity(status.st_dev, status.st_ino), status.st_mtime_ns
-                yield FolderEntry(entry.path, entry.name, status.st_size, "", *own)
+                yield FolderEntry(entry.path, entry.name, status.st_size)
             elif stat.S_ISDIR(status.st_mode) and not linked:
                 names = sorted(os.listdir(entry.path), reverse=True)
                 if DATA_FILE in names:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from fpdb.arrays import Column, Rows, differs, gathered, joined
 from fpdb.documents.catalog import KEYS, Catalog, View, key_bytes, key_pages
-from fpdb.documents.layout import check_files, database_names, layout, read_layout
+from fpdb.documents.layout import check_runs, database_names, layout, read_layout
 from fpdb.errors import DamagedError, FormatError, FpdbError, InputError, OpenError, WorkerError
 from fpdb.fingerprint import canonical
 from fpdb.fingerprint.sketches import mix
@@ -132,7 +132,7 @@ def check_view(view: View) -> Iterator[Problem]:
     step = Meter("look up the keys", "key", sum(map(view.txn.entries, names)))
     for name in names:
         yield from _check_lookups(view.txn, name, step)
-    yield from check_files(view.txn)
+    yield from check_runs(view.txn)
     yield from _Check(view).problems()
 
 
@@ -444,7 +444,7 @@ def require_checksums(view: View) -> None:
     """Raise DamagedError unless all checksums are right, and so is the number of documents."""
     txn, counters = view.txn, view.counters
     counted = {pages.name: sum(len(page[0]) for page in pages.scan(txn)) for pages in _tables(view)}
-    for problem in check_files(txn):
+    for problem in check_runs(txn):
         raise DamagedError(f"{problem.where}: {problem.what}")
     with txn.cursor("documents") as cursor:
         total = txn.entries("documents")

@@ -22,10 +22,10 @@ from fpdb.documents.catalog import Catalog, View
 from fpdb.documents.layout import (
     layout,
     new_database,
-    read_files,
     read_layout,
+    read_runs,
     replanned,
-    write_files,
+    write_runs,
 )
 from fpdb.errors import DamagedError, InputError, RecipeMismatchError
 from fpdb.maintenance.check import check, require_complete_copy
@@ -36,9 +36,7 @@ from fpdb.storage.format import (
     ID_BYTES,
     PASSAGES,
     Counters,
-    FilePlace,
     Header,
-    StoredRun,
     renumbered,
     require_checksum,
 )
@@ -146,7 +144,7 @@ def compact(
         with built.write() as into:
             catalog.by_key.fill(into, source.read(source.view.catalog.by_key.scan(txn)))
             copy_documents(into, [source])
-            write_files(into, chain(read_files(txn, FilePlace), read_files(txn, StoredRun)))
+            write_runs(into, read_runs(txn))
         write_tables(built, described, counters, lambda _: source.places(), memory)
 
 
@@ -263,8 +261,8 @@ def _write(into: WriteTransaction, catalog: Catalog, sources: Sequence[CopySourc
     copy_documents(into, sources)
     documents = total - sum(len(source.dropped) for source in sources)
     sketches = sum(map(_sketches, sources)) if catalog.sketched else None
-    runs = [run for s in sources for run in s.read(read_files(s.view.txn, StoredRun))]
-    write_files(into, sorted(runs, key=attrgetter("finished")))
+    runs = [run for s in sources for run in s.read(read_runs(s.view.txn))]
+    write_runs(into, sorted(runs, key=attrgetter("finished")))
     return Counters(next_id, documents, into.entries("short"), 1, sketches)
 
 

@@ -6,7 +6,6 @@ All of it is part of the file format. What LMDB itself writes is in lmdb_file, p
 import contextlib
 import json
 import mmap
-import os
 import re
 import struct
 from collections.abc import Mapping, Sequence
@@ -266,65 +265,15 @@ class Counters(NamedTuple):
         return cls(*form.unpack(body))
 
 
-FILES = "files"
-
-
-class FileIdentity(NamedTuple):
-    """What a file is, under any name."""
-
-    device: int
-    inode: int
-
-    def pack(self) -> bytes:
-        """Pack it as a key."""
-        return _IDENTITY.pack(*self)
-
-
-_IDENTITY = struct.Struct(">QQ")
-
-
-class FilePlace(NamedTuple):
-    """How far a file was read: to the end of a line.
-
-    The digest is that of its first bytes and of those before the offset.
-    """
-
-    identity: FileIdentity
-    path: str
-    offset: int
-    lines: int
-    digest: bytes
-
-    @property
-    def key(self) -> bytes:
-        """The key of this place."""
-        return self.identity.pack()
-
-    def pack(self) -> bytes:
-        """Pack all but the identity, which is the key."""
-        return _pack_entry(self.key, [os.fsencode(self.path), *self[2:]])
-
-    @classmethod
-    def unpack(cls, key: memoryview | bytes, value: memoryview | bytes) -> "FilePlace":
-        """Unpack a key and its value, or raise DamagedError."""
-        kinds = [bytes, int, int, bytes]
-        fields = _unpack_entry(key, value, "the place of a file", _IDENTITY.size, kinds)
-        path, offset, lines, digest = fields
-        identity = FileIdentity(*_IDENTITY.unpack(key))
-        return cls(identity, os.fsdecode(path), offset, lines, digest)
-
-
-FilePlaces = Mapping[FileIdentity, FilePlace | None]
-
-RUN = b"run"  # the beginning of the keys of runs, which are beside those of files
+RUNS = "runs"
 
 
 class StoredRun(NamedTuple):
     """A run that adds what it keeps of some records: which ones, how, and when.
 
-    `content` is a digest of the records, whatever files they are in, and `options` one of how they
-    are compared. While it isn't finished, its outputs may be in their places, and its documents
-    aren't stored; then all of them are.
+    `content`, its key, is a digest of the records, whatever files they are in, and `options` one of
+    how they are compared. While it isn't finished, its outputs may be in their places, and its
+    documents aren't stored; then all of them are.
     """
 
     content: bytes
@@ -332,41 +281,22 @@ class StoredRun(NamedTuple):
     time: int
     finished: bool
 
-    @property
-    def key(self) -> bytes:
-        """The key of this run."""
-        return RUN + self.content
-
     def pack(self) -> bytes:
-        """Pack all but the content, which is in the key."""
-        return _pack_entry(self.key, list(self[1:]))
+        """Pack all but the content, with a checksum that covers that too."""
+        body: bytes = msgpack.packb(list(self[1:]))
+        return xxhash.xxh3_64_digest(body, seed_of(RUNS, self.content)) + body
 
     @classmethod
     def unpack(cls, key: memoryview | bytes, value: memoryview | bytes) -> "StoredRun":
         """Unpack a key and its value, or raise DamagedError."""
-        size = len(RUN) + DIGEST_BYTES
-        fields = _unpack_entry(key, value, "the record of a run", size, [bytes, int, bool])
-        return cls(bytes(key[len(RUN) :]), *fields)
-
-
-def _pack_entry(key: bytes, fields: list[Any]) -> bytes:
-    """Pack the value of an entry of `files`, with a checksum that covers its key."""
-    body: bytes = msgpack.packb(fields)
-    return xxhash.xxh3_64_digest(body, seed_of(FILES, key)) + body
-
-
-def _unpack_entry(
-    key: memoryview | bytes, value: memoryview | bytes, what: str, size: int, kinds: list[type]
-) -> list[Any]:
-    """Unpack a value with a key of this size and fields of these kinds, or raise DamagedError."""
-    body = value[CHECKSUM_BYTES:]
-    if bytes(value[:CHECKSUM_BYTES]) != xxhash.xxh3_64_digest(body, seed_of(FILES, key)):
-        raise DamagedError(f"{what} is damaged")
-    fields: list[Any] = unpack(body, what)
-    found = [type(field) for field in fields] if isinstance(fields, list) else []
-    if len(key) != size or found != kinds:
-        raise DamagedError(f"{what} has other fields")
-    return fields
+        body = value[CHECKSUM_BYTES:]
+        if bytes(value[:CHECKSUM_BYTES]) != xxhash.xxh3_64_digest(body, seed_of(RUNS, key)):
+            raise DamagedError("the record of a run is damaged")
+        fields = unpack(body, "the record of a run")
+        kinds = [type(field) for field in fields] if isinstance(fields, list) else []
+        if len(key) != DIGEST_BYTES or kinds != [bytes, int, bool]:
+            raise DamagedError("the record of a run has other fields")
+        return cls(bytes(key), *fields)
 
 
 _NO_DIGEST = bytes(DIGEST_BYTES)

@@ -3,7 +3,7 @@
 import json
 import os
 import signal
-import time
+import subprocess
 
 import pytest
 
@@ -49,7 +49,7 @@ def path(tmp_path):
 
 @pytest.fixture
 def talk(start, path):
-    return Talk(start("follow", path, "-", "--skip-duplicates"))
+    return Talk(start("follow", path, "--skip-duplicates"))
 
 
 def test_each_line_is_answered_before_the_next_is_sent(talk, path):
@@ -82,7 +82,7 @@ def follow(run, path, tmp_path):
         file = tmp_path / "lines.jsonl"
         file.write_text("\n".join(lines) + end)
         with file.open("rb") as stdin:
-            done = run("follow", path, "-", *options, stdin=stdin)
+            done = run("follow", path, *options, stdin=stdin)
         assert done.code == 0, done.err
         return [json.loads(line) for line in done.out.splitlines()], done.err
 
@@ -143,7 +143,7 @@ def test_a_second_signal_changes_nothing(run, path, monkeypatch):
     monkeypatch.setattr(render, "note", note)
     before = signal.getsignal(signal.SIGTERM)
     try:
-        done = run("follow", path, "-")
+        done = run("follow", path)
     finally:
         signal.signal(signal.SIGTERM, before)
     assert done.code == 0
@@ -159,21 +159,29 @@ def test_whoever_stops_listening_ends_it(talk):
     assert b"Traceback" not in talk.process.stderr.read()
 
 
-def test_a_follower_that_waits_uses_hardly_any_processor_time(start, path, tmp_path):
-    folder = tmp_path / "crawled"
-    folder.mkdir()
-    for number in range(300):
-        (folder / f"{number}.txt").write_text("no lines")
-    (folder / "a.jsonl").write_text(json.dumps(page("a", BRIDGE)) + "\n")
-    talk = Talk(start("follow", path, folder))
-    talk.hear()
-    stat = f"/proc/{talk.process.pid}/stat"
+def test_lines_of_a_file_that_come_again_are_unchanged(start, path, tmp_path):
+    """As after a restart, when tail begins at the first line again."""
+    crawled = tmp_path / "crawled.jsonl"
+    crawled.write_text(json.dumps(page("a", BRIDGE)) + "\n" + json.dumps(page("b", KITES)) + "\n")
+    tail = ["tail", "-n", "+1", "-F", crawled]
+    for status in ("added", "unchanged"):
+        with subprocess.Popen(tail, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as source:
+            talk = Talk(start("follow", path, stdin=source.stdout))
+            assert [each["status"] for each in talk.hear(2)] == [status] * 2
+            if status == "unchanged":
+                with crawled.open("a") as file:
+                    file.write(json.dumps(page("c", KITES.format("nine"))) + "\n")
+                assert [each["key"] for each in talk.hear()] == ["c"]
+            source.kill()
+            assert talk.process.wait(SECONDS) == 0
 
-    def ticks():
-        with open(stat) as file:
-            return sum(map(int, file.read().rsplit(")", 1)[1].split()[11:13]))
 
-    time.sleep(0.3)
-    before = ticks()
-    time.sleep(2)
-    assert ticks() - before < 80  # hundredths of a second
+def test_lines_come_through_any_pipe(path):
+    reader, writer = os.pipe()
+    with fpdb.create(path) as database, open(reader, "rb") as file:
+        answers = fpdb.follow(database, file)
+        os.write(writer, json.dumps(page("a", BRIDGE)).encode() + b"\n")
+        assert next(answers)[:3] == ("-:1", "a", "added")
+        os.write(writer, json.dumps(page("b", BRIDGE)).encode())  # which has no end yet
+        os.close(writer)
+        assert [(each.key, each.status) for each in answers] == [("b", "added")]

@@ -52,16 +52,9 @@ def test_the_summary_of_ingest_counts_what_was_incomplete(run, path, pages):
 
 
 def test_each_line_of_follow_says_if_its_answer_is_incomplete(run, path, pages, monkeypatch):
-    folder = pages.parent / "crawled"
-    folder.mkdir()
-    pages.rename(folder / pages.name)
-
-    def interrupted(_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("time.sleep", interrupted)  # once everything is read
     monkeypatch.setattr("signal.signal", lambda *_: None)
-    done = run("follow", path, folder, "--skip-duplicates")
+    with pages.open("rb") as stdin:
+        done = run("follow", path, "--skip-duplicates", stdin=stdin)
     answers = [json.loads(line) for line in done.out.splitlines()]
     assert [(each["key"], each["status"], each.get("complete", True)) for each in answers] == [
         ("reprint", "duplicate", False),

@@ -74,7 +74,7 @@ def test_a_full_disk_is_an_error(start):
     ("number", "arguments", "code", "said"),
     [
         (0, ["dedupe", "-", "-o", "o.jsonl"], 3, b"- can't be read: standard input is closed"),
-        (0, ["follow", "a.fpdb", "-"], 3, b"- can't be read: standard input is closed"),
+        (0, ["follow", "a.fpdb"], 3, b"- can't be read: standard input is closed"),
         (1, ["recipes"], 3, b"standard output can't be written: Bad file descriptor"),
         (2, ["recipes", "no"], 3, b""),
     ],

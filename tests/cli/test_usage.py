@@ -27,7 +27,7 @@ LINES = [
     ("ingest b.fpdb f.jsonl --similarity 0.8", "needs --skip-duplicates"),
     ("ingest b.fpdb f.jsonl --max-bytes 4X", "expected a number of bytes"),
     ("ingest b.fpdb f.jsonl --jobs 257", "--jobs"),
-    ("follow b.fpdb - --similarity 0.8", "needs --skip-duplicates"),
+    ("follow b.fpdb --similarity 0.8", "needs --skip-duplicates"),
     ("query a.fpdb --fingerprint ff --similarity 0.9", "--similarity compares texts"),
     ("query a.fpdb -t x --limit 0", "--limit"),
     ("clusters a.fpdb --delete-duplicates --limit 2", "has no --limit"),

@@ -222,7 +222,6 @@ def test_a_database_remembers_records(corpus, tmp_path):
         second = list(fpdb.dedupe(records[100:], database=db))
         assert [each["n"] for each in first + second] == whole
         assert len(db) == len(whole)
-        assert db.file_places() == []
     assert list(fpdb.dedupe(records, database=tmp_path / "corpus.fpdb")) == []
 
 

@@ -112,7 +112,7 @@ COMMANDS = {
     "compare": ["-t", TEXT, "-t", TEXT],
     "copies": ["../pages.jsonl"],
     "eval": ["../pages.jsonl"],
-    "follow": ["../x.fpdb", "-"],
+    "follow": ["../x.fpdb"],
     "load": ["../loaded.fpdb", "../x.fpdb.jsonl.gz"],
     "export": ["../x.fpdb", "--output", "../x.fpdb.jsonl.gz"],
     "create": ["../x.fpdb", "--recipe", "web"],

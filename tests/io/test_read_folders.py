@@ -212,6 +212,3 @@ def test_one_path_may_be_given_alone(tmp_path):
             [[name, matches, *_], *_] = fpdb.query_files(db, given)
             assert (name, [match.key for match in matches]) == ("a", ["a"])
             assert fpdb.report(given, tmp_path / "page.html").documents >= 1
-        answers = fpdb.follow(db, folder)
-        assert next(answers).status == "unchanged"
-        answers.close()

@@ -3,7 +3,6 @@
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,15 +12,12 @@ import fpdb
 from fpdb import Database, Document, Grams, Recipe
 from fpdb.arrays import Rows
 from fpdb.documents.catalog import View, key_pages
-from fpdb.documents.layout import database_names, read_files, write_files
+from fpdb.documents.layout import database_names, read_runs, write_runs
 from fpdb.maintenance.check import check_view
 from fpdb.models import Key, Problem
 from fpdb.storage import WriteTransaction
 from fpdb.storage.format import (
-    FILES,
     Counters,
-    FileIdentity,
-    FilePlace,
     StoredRun,
     renumbered,
 )
@@ -312,29 +308,20 @@ def test_counters_that_are_off_are_reported(db: Database, name: str, by: int) ->
     assert problems(db, alter) == [Problem("counters", f"{have} {what}, expected {have + by}")]
 
 
-PLACE = FilePlace(FileIdentity(1, 7), "/crawled/a.jsonl", 100, 3, bytes(16))
 RUN = StoredRun(bytes(range(16)), b"options", 1_750_000_000, finished=True)
 
 
-@pytest.mark.parametrize(
-    ("entry", "other"),
-    [
-        (PLACE, PLACE._replace(identity=FileIdentity(1, 8))),
-        (RUN, RUN._replace(content=bytes(16))),
-    ],
-    ids=["place", "run"],
-)
-def test_a_place_or_a_run_that_is_damaged_or_another_s_is_reported(
-    db: Database, entry: Any, other: Any
-) -> None:
-    def alter(txn: WriteTransaction) -> None:
-        write_files(txn, [entry, other])
-        assert {*read_files(txn, type(entry))} == {entry, other}
-        txn.put(FILES, entry.key, other.pack())
-        txn.put(FILES, other.key, other.pack()[:-1] + b"x")
-        txn.put(FILES, entry.key[:7], entry.pack())
+def test_a_run_that_is_damaged_or_another_s_is_reported(db: Database) -> None:
+    other = RUN._replace(content=bytes(16))
 
-    assert [problem.where for problem in problems(db, alter)] == [FILES] * 3
+    def alter(txn: WriteTransaction) -> None:
+        write_runs(txn, [RUN, other])
+        assert {*read_runs(txn)} == {RUN, other}
+        txn.put("runs", RUN.content, other.pack())
+        txn.put("runs", other.content, other.pack()[:-1] + b"x")
+        txn.put("runs", RUN.content[:7], RUN._replace(content=RUN.content[:7]).pack())
+
+    assert [problem.where for problem in problems(db, alter)] == ["runs"] * 3
 
 
 def test_counters_that_would_give_an_id_twice_are_reported(db: Database) -> None:

@@ -74,7 +74,6 @@ USES: dict[str, Callable[[Database, str], object]] = {
     "repair": lambda db, path: fpdb.repair(db.path, path),
     "repair from": lambda db, path: fpdb.repair(path, db.path.with_name("r")),
     "ingest": fpdb.ingest,
-    "follow": lambda db, path: list(fpdb.follow(db, path)),
     "load": lambda db, path: fpdb.load(path, str(db.path.with_name("a.jsonl"))),
     "load from": lambda db, path: fpdb.load(db.path.with_name("l"), path),
     "load from Parquet": lambda db, path: fpdb.load(db.path.with_name("l"), f"{path}.parquet"),
