@@ -63,7 +63,6 @@ from fpdb.load import load as load
 from fpdb.look.corpus import Reported as Reported
 from fpdb.look.corpus import report as report
 from fpdb.look.explorer import Explorer as Explorer
-from fpdb.look.listing import report_evaluation as report_evaluation
 from fpdb.maintenance.check import check as check
 from fpdb.maintenance.repair import repair as repair
 from fpdb.models import Added as Added

@@ -3,7 +3,6 @@
 import dataclasses
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import typer
@@ -15,13 +14,13 @@ from fpdb.cli.options import argument, choose_recipe, option, takes
 from fpdb.io.files import read_pairs
 from fpdb.models import Evaluation, Rating
 
-# Wrong pairs and missed pairs on a page, of each recipe.
+# Wrong pairs and missed pairs that JSON names, of each recipe.
 _MISTAKES = 250
 _RANGE = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?")
 
 
 @takes(
-    f"{options.READ} {options.SHOWN}",
+    options.READ,
     reading=fpdb.Reading,
     documents=argument("FILE|DIR|-", "The documents; - is standard input."),
     pairs=argument("PAIRS", "A TSV or CSV file of known pairs: key, key, similarity or 1 or 0."),
@@ -30,7 +29,6 @@ _RANGE = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?")
     ),
     k=option("--k -k K", "The distances, e.g. 3, 0-12 or 0,3,7."),
     similarity=options.NEW_SIMILARITY,
-    listed_only=option("--listed-only", "Count only the pairs in PAIRS.", rare=True),
 )
 def evaluate(
     documents: str,
@@ -39,8 +37,6 @@ def evaluate(
     recipes: list[str] | None = None,
     k: str = "0-12",
     similarity: float | None = None,
-    listed_only: bool = False,
-    report: Path | None = None,
 ) -> None:
     """Measure quality on your own documents.
 
@@ -49,33 +45,24 @@ def evaluate(
 
     Rates the pairs that a database finds by their similarity, and those within
     each k. Without PAIRS, the truth is the exact similarity of all documents.
+    --json also names wrong and missed pairs.
     """
     bad = BadRecords()
-    options.require_report(report, reading)
-    read = documents_of_files([documents], reading, bad, fields=report is not None)
-    given = list(read) if report else read
     found = fpdb.evaluate(
-        given,
+        documents_of_files([documents], reading, bad),
         None if pairs is None else read_pairs(pairs),
         recipes=[choose_recipe(name) for name in recipes or ["web"]],
         k=_parse_distances(k),
         similarity="recipe" if similarity is None else similarity or None,
-        listed_only=listed_only,
-        mistakes=_MISTAKES if report else 0,
+        mistakes=_MISTAKES if render.now.json else 0,
     )
     if not found.documents:
         bad.settle()
-    shown = fpdb.report_evaluation(found, given, report, reading) if report else 0
     if render.now.json:
         render.record(_plain(found))
     else:
         _print_ratings(found)
-    render.summarise(
-        None,
-        *_measured(found),
-        f"{report}: wrong and missed pairs {shown:,}" if report else "",
-        render.counted("bad records", bad.count),
-    )
+    render.summarise(None, *_measured(found), render.counted("bad records", bad.count))
     bad.settle()
 
 

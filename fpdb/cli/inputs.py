@@ -136,16 +136,10 @@ class BadRecords:
 
 
 def documents_of_files(
-    paths: Sequence[str], reading: fpdb.Reading, bad: BadRecords, *, fields: bool = False
+    paths: Sequence[str], reading: fpdb.Reading, bad: BadRecords
 ) -> Iterator[fpdb.Document]:
-    """Yield the texts of files under their keys as texts, and take the records that are bad.
-
-    With all `fields`, these are the metadata.
-    """
-    from fpdb.io.files import with_all_fields
-
-    own = with_all_fields if fields else lambda _, given: given
-    for record in records_of_files(paths, bad, lambda path: own(path, reading)):
+    """Yield the texts of files under their keys as texts, and take the records that are bad."""
+    for record in records_of_files(paths, bad, lambda _: reading):
         yield fpdb.Document(str(record.key), record.text, record.meta)
 
 

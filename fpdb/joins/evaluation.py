@@ -52,7 +52,6 @@ def evaluate(
     k: Iterable[int] = range(13),
     similarity: float | Literal["recipe"] | None = "recipe",
     thresholds: Thresholds = _USUAL,
-    listed_only: bool = False,
     mistakes: int = 0,
 ) -> Evaluation:
     """Measure how well recipes find near-duplicates, and nothing else.
@@ -72,7 +71,6 @@ def evaluate(
         similarity: Rate also the pairs that a database with this similarity finds; None: bits only.
             By default it is that of each recipe.
         thresholds: Which similarities make a pair true, right or wrong.
-        listed_only: Ignore the pairs that aren't listed.
         mistakes: The most wrong pairs and the most missed ones to name, of each recipe: among those
             that are found by similarity, or without one within the largest k.
 
@@ -85,11 +83,6 @@ def evaluate(
     chosen = [preset(recipe) if isinstance(recipe, str) else recipe for recipe in recipes]
     if not chosen:
         raise InputError("found no recipe, expected at least one")
-    if listed_only and pairs is None:
-        raise InputError(
-            "found no pairs, but only listed ones are to count",
-            hint="give pairs, or leave listed_only out",
-        )
     if similarity != "recipe":
         require_similarity(similarity)
     ks, bits = sorted(set(k)), min(recipe.bits for recipe in chosen)
@@ -110,7 +103,6 @@ def evaluate(
             ks,
             thresholds,
             similarity=recipe.similarity if similarity == "recipe" else similarity,
-            listed_only=listed_only,
             named=(keys, mistakes),
         )
         for recipe in chosen
@@ -119,7 +111,7 @@ def evaluate(
         documents=len(texts),
         exact=pairs is None,
         true=int((apart & (truth.jaccards >= thresholds.truth_from)).sum()),
-        equal=int((~apart).sum() if listed_only else (sizes * (sizes - 1) // 2).sum()),
+        equal=int((sizes * (sizes - 1) // 2).sum()),
         thresholds=thresholds,
         recipes=tuple(qualities),
     )
@@ -133,7 +125,6 @@ def rate(
     thresholds: Thresholds,
     *,
     similarity: float | None = None,
-    listed_only: bool = False,
     named: tuple[Sequence[Key], int] = ((), 0),
 ) -> RecipeQuality:
     """Fingerprint all texts by a recipe, and rate the pairs that it reports.
@@ -151,26 +142,18 @@ def rate(
     known = distances(batch.fingerprints[first], batch.fingerprints[second], recipe.bits)
     keys, most = named
     every = _Tally(truth, thresholds, ks[-1], 0 if similarity else most)
-    if listed_only:
-        near = known <= ks[-1]
-        every.add(first[near], second[near], known[near])
-    else:
-        [long] = (~batch.short).nonzero()
-        for one, other, apart_by in near_rows(as_words(batch.fingerprints[long]), ks[-1]):
-            every.add(long[one], long[other], apart_by)
+    [long] = (~batch.short).nonzero()
+    for one, other, apart_by in near_rows(as_words(batch.fingerprints[long]), ks[-1]):
+        every.add(long[one], long[other], apart_by)
     similar, tally = None, every
     if similarity is not None:
         tally = _Tally(truth, thresholds, 0, most)
         for own, other in _similar(recipe, batch, texts, similarity):
-            some = truth.knows(own, other) if listed_only else slice(None)
-            tally.add(own[some], other[some], np.zeros_like(own[some]))
+            tally.add(own, other, np.zeros_like(own))
         similar = tally.rating(0, sought)._replace(k=None)
     true = apart & (jaccards >= thresholds.truth_from)
-    if listed_only:
-        others = known[apart & (jaccards < thresholds.wrong_below)]
-    else:
-        first, second = _sampled(batch, truth)
-        others = distances(batch.fingerprints[first], batch.fingerprints[second], recipe.bits)
+    first, second = _sampled(batch, truth)
+    others = distances(batch.fingerprints[first], batch.fingerprints[second], recipe.bits)
     return RecipeQuality(
         recipe=recipe.name,
         recipe_id=recipe.id,
@@ -332,10 +315,6 @@ class Truth:
         """Mark the pairs of equal documents."""
         same: Marks = self.classes[first] == self.classes[second]
         return same
-
-    def knows(self, first: Places, second: Places) -> Marks:
-        """Mark the pairs whose similarity is known."""
-        return among(_encode(first, second, self.documents), self.codes)
 
     def reported(self, first: Places, second: Places) -> Marks:
         """Mark the pairs with a known similarity that are among some pairs."""

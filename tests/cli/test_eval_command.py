@@ -76,8 +76,6 @@ def test_pairs_and_several_recipes(run, documents, tmp_path):
         assert rating["found"] == rating["right"] == 1
         assert rating["recall"] == 1.0
     assert sum(found["recipes"][0]["true_distances"]) == 1
-    listed = run("eval", documents, pairs, "-k", "64", "--listed-only")
-    assert listed.rows[2][4:8] == ["2", "1", "1", "1"]
 
 
 def test_errors_have_a_hint(run, documents, tmp_path):
@@ -97,14 +95,7 @@ def test_bad_records_are_said_and_counted(run, documents):
     assert "bad records: 1" in outcome.err
 
 
-def test_a_page_of_mistakes(run, documents, tmp_path):
-    page = tmp_path / "eval.html"
-    options = ("-k", 0, "--similarity", "off")
-    done = run("eval", documents, *options, "--report", page)
-    assert done.code == 0
-    assert done.out == run("eval", documents, *options).out
-    assert f"{page}: wrong and missed pairs 2" in done.err
-    assert "web: missed" in page.read_text()
-    found = json.loads(run("eval", documents, *options, "--json", "--report", page).out)
+def test_json_names_the_mistakes(run, documents):
+    found = json.loads(run("eval", documents, "-k", 0, "--similarity", "off", "--json").out)
     assert [each["wrong"] for each in found["recipes"][0]["mistakes"]] == [False, False]
-    assert json.loads(run("eval", documents, "--json").out)["recipes"][0]["mistakes"] == []
+    assert all(each["similarity"] >= 0.8 for each in found["recipes"][0]["mistakes"])

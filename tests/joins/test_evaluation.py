@@ -4,7 +4,6 @@ import random
 import warnings
 from itertools import combinations
 
-import numpy as np
 import pytest
 
 import fpdb
@@ -194,22 +193,6 @@ def test_listed_pairs_are_the_truth_and_all_others_differ():
     assert not found.exact
 
 
-def test_of_listed_pairs_only_nothing_else_is_looked_at():
-    documents = corpus(3)
-    batch = SMALL.batch([document.text for document in documents])
-    distinct = np.flatnonzero(~batch.short & ~np.isin(np.arange(60), equal_ones(documents)))
-    a, b, c, d = (f"d{number}" for number in distinct[:4])
-    pairs = [(a, b, 0.9), (c, a, 0.1), (b, d, 0.6), ("d0", a, 0.95)]
-    found = fpdb.evaluate(documents, pairs, recipes=[SMALL], k=[64], listed_only=True)
-    [rating] = found.recipes[0].ratings
-    everything = expected(SMALL, documents, all_pairs(SMALL, documents), similarity=0.8)[0]
-    assert found.recipes[0].similar.reported < everything["reported"]
-    # The empty document has no fingerprint: its pair is there to be found, and isn't.
-    assert (rating.reported, rating.right, rating.wrong, rating.found) == (3, 1, 1, 1)
-    assert (found.true, rating.recall) == (2, 0.5)
-    assert sum(found.recipes[0].other_distances) == 1
-
-
 def test_distances_of_true_and_other_pairs_and_the_balance_of_bits():
     documents = corpus(4)
     found = fpdb.evaluate(documents, recipes=[SMALL])
@@ -267,7 +250,6 @@ A, B = fpdb.Document("a", "text"), fpdb.Document("b", "other")
         ([], {"k": []}, "expected some from 0"),
         ([], {"k": [-1]}, "expected some from 0"),
         ([], {"k": [65]}, "at most 64"),
-        ([], {"listed_only": True}, "found no pairs"),
         ([], {"similarity": 1.5}, "found similarity 1.5"),
     ],
 )

@@ -235,7 +235,7 @@ def test_keys_verdicts_and_pairs_csv(page, folder, tmp_path):
         ("most/1", "most/2", False),
     ]
     source = [fpdb.Document(each["id"], each["text"]) for each in records()]
-    found = fpdb.evaluate(source, read_pairs(str(saved)), listed_only=True, k=[3])
+    found = fpdb.evaluate(source, read_pairs(str(saved)), k=[3])
     assert found.true == 1
 
 
@@ -327,21 +327,6 @@ def test_five_hundred_groups_open_in_two_seconds(window, folder):
     assert window.get_log("browser") == []
 
 
-def test_the_page_of_an_evaluation(window, folder):
-    documents = [fpdb.Document(each["id"], each["text"]) for each in records()]
-    found = fpdb.evaluate(documents, similarity=None, k=[0], mistakes=9)
-    assert fpdb.report_evaluation(found, documents, folder / "eval.html")
-    window.get(f"file://{folder}/eval.html")
-    page = Report(window)
-    assert page.one("[role=status]").text == f"{len(page.titles())} pairs"
-    page.all(".head")[0].click()
-    assert page.texts(".names b") == ["First", "Second"]
-    assert "Left only 5 %" in page.one("p.facts").text
-    page.choose("Show", "wrong")
-    assert page.titles() == []
-    assert window.get_log("browser") == []
-
-
 def dated_records():
     """Yield the records with a date and a host, and one that is too short."""
     for number, each in enumerate(records()):
@@ -358,9 +343,6 @@ def chinese(window, folder):
     fpdb.report(str(source), folder / "full.html")
     fpdb.report(str(source), folder / "some.html", limit=2)
     fpdb.report(str(source), folder / "parts.html", passages=True)
-    documents = [fpdb.Document(each["id"], each["text"]) for each in records()]
-    found = fpdb.evaluate(documents, similarity=None, k=[0, 3], mistakes=9)
-    fpdb.report_evaluation(found, documents, folder / "mistakes.html")
     agent = window.execute_script("return navigator.userAgent")
     override = partial(window.execute_cdp_cmd, "Network.setUserAgentOverride")
     override({"userAgent": agent, "acceptLanguage": "zh-CN"})
@@ -368,7 +350,7 @@ def chinese(window, folder):
     override({"userAgent": agent, "acceptLanguage": "en-US"})
 
 
-@pytest.mark.parametrize("name", ["full", "some", "parts", "mistakes"])
+@pytest.mark.parametrize("name", ["full", "some", "parts"])
 def test_no_english_is_left_in_chinese(window, chinese, name):
     window.get(f"file://{chinese}/{name}.html")
     window.execute_script("localStorage.clear()")
