@@ -32,7 +32,6 @@ _MEMORY = option(
     output_dir=option("--output-dir DIR", "A folder for a file for each input."),
     removed=option("--removed FILE", "JSON lines about what was left out."),
     k=options.NEW_K,
-    contained=option("--contained SHARE", "Also remove parts of others.", min=0.5, max=1),
     database=option("--db DB", "Compare with earlier files, and remember these."),
     abandon=option("--abandon", "Forget a run that didn't finish; see --db.", rare=True),
     bad=option("--bad keep|drop|fail", "Records that can't be compared."),
@@ -50,7 +49,6 @@ def dedupe(
     k: int | None = None,
     recipe: fpdb.Recipe | None = None,
     keep: str = "first",
-    contained: float | None = None,
     database: Path | None = None,
     abandon: bool = False,
     bad: Literal["keep", "drop", "fail"] = "keep",
@@ -85,7 +83,7 @@ def dedupe(
         counts = fpdb.dedupe(
             files, place, reading, output_dir=output_dir, database=database, abandon=abandon,
             similarity=similarity, k=k, recipe=recipe, keep=keep, bad=bad, removed=removed, tmp=tmp,
-            contained=contained, memory=memory, jobs=jobs, on_bad=bad_records, on_progress=progress,
+            memory=memory, jobs=jobs, on_bad=bad_records, on_progress=progress,
         )  # fmt: skip
     progress.summarise(_saved(counts))
     if report:
@@ -111,9 +109,8 @@ def _saved(counts: fpdb.Deduplicated) -> str:
     if not counts.removed:
         return ""
     saved = render.size(max(counts.bytes_saved or 0, 0))
-    edited = counts.removed - counts.copies - counts.contained
-    parts = f"parts {counts.contained:,}, " if counts.contained else ""
-    return f"; exact copies {counts.copies:,}, edited {edited:,}, {parts}{saved} saved"
+    edited = counts.removed - counts.copies
+    return f"; exact copies {counts.copies:,}, edited {edited:,}, {saved} saved"
 
 
 def _reporting(

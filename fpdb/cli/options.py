@@ -91,13 +91,6 @@ def require_name(given: Named) -> Named:
     return given
 
 
-def require_report(report: Path | None, reading: fpdb.Reading) -> None:
-    """Raise a usage error if fields to show are named, and there is no page to show them."""
-    named = [name for name in SHOWN.split() if getattr(reading, name)]
-    options = ", ".join("--" + name.replace("_", "-") for name in named)
-    require(report or not named, f"expected --report with {options}")
-
-
 def require_page(given: Path | None) -> Path | None:
     """Raise a usage error unless the suffix of a page is that of HTML."""
     if given is not None and given.suffix.lower() not in (".html", ".htm"):

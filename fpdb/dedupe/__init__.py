@@ -29,7 +29,6 @@ def dedupe(
     k: int | None = None,
     recipe: str | Recipe | None = None,
     keep: str = "first",
-    contained: float | None = None,
     bad: str = "keep",
     removed: str | os.PathLike[str] | None = None,
     jobs: int = 0,
@@ -68,10 +67,6 @@ def dedupe(
         recipe: The recipe, "web" by default, or that of the database.
         keep: "first", "longest" or "newest:FIELD". Records are considered in this order, and one is
             removed if it resembles one that was kept. Of equal ones the first comes first.
-        contained: Also remove records of which this share, as far as their passages show, is in one
-            other record that stays: larger than they are, or as large and considered before. Texts
-            of fewer than some 80 words, or characters of Chinese, stay. Not with a database.
-            All records are read before any is decided.
         bad: Whether records that can't be compared stay ("keep"), are left out ("drop"), or are an
             InputError ("fail").
         removed: A file for a line of JSON about each record that was removed.
@@ -98,7 +93,7 @@ def dedupe(
     if text_field is not None:
         reading = dataclasses.replace(reading, text_field=text_field)
     run = Deduplication(
-        *(reading, similarity, k, recipe, keep, bad, jobs, memory, tmp, contained),
+        *(reading, similarity, k, recipe, keep, bad, jobs, memory, tmp),
         abandon=abandon,
         on_removed=on_removed,
         on_bad=on_bad,

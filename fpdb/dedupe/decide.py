@@ -18,18 +18,15 @@ from fpdb.dedupe.run import BAD, KEPT, REMOVED, SHORT, Codes, Deduplication, Rem
 from fpdb.documents.lookup import Search
 from fpdb.documents.new_documents import NewDocuments
 from fpdb.documents.prepare import GATHERED
-from fpdb.documents.similarity import jaccard
 from fpdb.errors import InputError
 from fpdb.io.batches import RecordBatch
 from fpdb.joins.clusters import newest_field, require_dated
 from fpdb.joins.columns import GrowingColumn, GrowingStrings, GrowingTexts, Room
-from fpdb.joins.contained import ContainedRecords
 from fpdb.joins.selection import Chosen, Selection
 from fpdb.models import Key, now
 from fpdb.storage.format import Stored, StoredRun
 from fpdb.storage.new_records import StoredColumns
 from fpdb.storage.origin import origin_of, pack_origin, pack_origins
-from fpdb.tables.bits import distances
 from fpdb.threads import made_ahead
 
 # Characters of the texts that are decided together: records in memory wait until they are.
@@ -71,7 +68,6 @@ class Decider:
         self._characters = GrowingColumn(room, np.int64)
         self._keys = GrowingStrings(room)
         self._passages = GrowingStrings(room)
-        self._room = room
         # Of each record, the number of a document of the database that it resembles.
         self._matched = GrowingColumn(room, np.int64)
         self._matches = GrowingStrings(room)
@@ -99,11 +95,10 @@ class Decider:
     def each(self, blocks: Iterable[RecordBlock]) -> Iterator[tuple[list[RecordBlock], Codes]]:
         """Yield blocks without their parts, and what became of their records.
 
-        Unless the first of similar records stays, and parts aren't looked for, all are read before
-        any is decided.
+        Unless the first of similar records stays, all are read before any is decided.
         """
-        decided, contained = 0, self._run.contained
-        if self._run.keep == "first" and contained is None:
+        decided = 0
+        if self._run.keep == "first":
             for read in self._read(blocks):
                 yield read, self._decide(np.arange(decided, len(self._texts)))
                 decided = len(self._texts)
@@ -114,20 +109,13 @@ class Decider:
         if newest and every:
             require_dated(newest, dated=np.isfinite(preferred[~self._is_bad.values]).any())
         codes = np.empty(len(preferred), np.uint8)
-        order = np.arange(len(preferred))
-        if self._run.keep != "first":
-            order = (-preferred).argsort(kind="stable")
+        order = (-preferred).argsort(kind="stable")
         counts.stage, counts.done = "comparing", 0.0
         for start in range(0, len(order), TOGETHER):
             numbers = order[start : start + TOGETHER]
             codes[numbers] = self._decide(numbers)
             counts.done = (start + len(numbers)) / len(order)
             self._run.show()
-        if contained is not None:
-            kept = order[codes[order] == KEPT]
-            for found in ContainedRecords(self._passages, kept, contained, self._room):
-                codes[found[0]] = REMOVED
-                self._tell_contained(*found)
         yield every, codes
 
     def _read(self, blocks: Iterable[RecordBlock]) -> Iterator[list[RecordBlock]]:
@@ -219,37 +207,14 @@ class Decider:
                 found.append(json.loads(self._matches[int(matched[place])]))
             _, *rest = min(found, key=lambda each: (-(each[3] or 0.0), each[4], each[0]))
             own = int(numbers[place])
-            self._tell_one(Removed(self._shown_key(own), self._place(own), *rest))
-
-    def _tell_one(self, removed: Removed) -> None:
-        if self.lines:
-            found = removed._asdict()
-            if removed.similarity is not None:
-                found["similarity"] = round(removed.similarity, 4)
-            if removed.contained is None:
-                del found["contained"]
-            self.lines.write(json.dumps(found).encode() + b"\n")
-        if self._run.on_removed:
-            self._run.on_removed(removed)
-
-    def _tell_contained(self, own: int, other: int, share: float) -> None:
-        """Count a record that is in another one, and say so."""
-        self._run.counts.removed += 1
-        self._run.counts.contained += 1
-        if self._told:
-            side = self._texts.all[np.array([own, other])].side
-            one, two = np.array([0]), np.array([1])
-            [apart] = distances(side.fingerprints[one], side.fingerprints[two], self._bits).tolist()
-            similarity = None
-            if self._run.k is None:
-                similarity = max(float(jaccard(side, one, side, two)[0]), 0.0)
-            names = (
-                self._shown_key(own),
-                self._place(own),
-                self._shown_key(other),
-                self._place(other),
-            )
-            self._tell_one(Removed(*names, similarity, apart, share))
+            removed = Removed(self._shown_key(own), self._place(own), *rest)
+            if self.lines:
+                plain = removed._asdict()
+                if removed.similarity is not None:
+                    plain["similarity"] = round(removed.similarity, 4)
+                self.lines.write(json.dumps(plain).encode() + b"\n")
+            if self._run.on_removed:
+                self._run.on_removed(removed)
 
     def _place(self, number: int) -> str:
         return self._places(np.array([number]))[0]

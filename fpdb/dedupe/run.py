@@ -59,8 +59,7 @@ class Removed(NamedTuple):
     """A record that was left out, and the kept one that it resembles.
 
     Their keys are followed by their places: the file and the line or row. The similarity is None
-    where bits are compared; `distance` is that of the fingerprints. If it is a part of that one,
-    `contained` is its share that is there.
+    where bits are compared; `distance` is that of the fingerprints.
     """
 
     key: Key
@@ -69,26 +68,23 @@ class Removed(NamedTuple):
     kept_source: str | None
     similarity: float | None
     distance: int
-    contained: float | None = None
 
 
 @dataclass
 class Deduplicated(RecordCounts):
     """What became of the records so far.
 
-    Some are `kept`, and some `removed` because they resemble a kept one; at the end, `contained` of
-    these are parts of a kept one, if that was wanted, and `copies` have the very text of another
-    record, or the sketch of a document of the database, and outputs that are files have
-    `bytes_saved` fewer than their inputs. `bad` ones were kept or dropped, as the policy says;
-    `short` ones are kept. `stage` is "reading", "comparing" or "writing", of which the share `done`
-    is known, or None. At the end `marks` says of each record, in the order of reading, whether it
-    stays.
+    Some are `kept`, and some `removed` because they resemble a kept one; at the end, `copies` of
+    these have the very text of another record, or the sketch of a document of the database, and
+    outputs that are files have `bytes_saved` fewer than their inputs. `bad` ones were kept or
+    dropped, as the policy says; `short` ones are kept. `stage` is "reading", "comparing" or
+    "writing", of which the share `done` is known, or None. At the end `marks` says of each record,
+    in the order of reading, whether it stays.
     """
 
     kept: int = 0
     removed: int = 0
     copies: int = 0
-    contained: int = 0
     bytes_saved: int | None = None
     stage: str = "reading"
     done: float | None = None
@@ -108,7 +104,6 @@ class Deduplication:
     jobs: int = 0
     memory: int | None = None
     folder: str | os.PathLike[str] | None = None
-    contained: float | None = None
     abandon: bool = False
     on_removed: Callable[[Removed], object] | None = None
     on_bad: Callable[[BadRecord], object] | None = None
@@ -127,11 +122,6 @@ class Deduplication:
                 f"there is no folder {self.folder} for temporary files",
                 hint="create it first, or leave it out",
                 parameter="tmp",
-            )
-        if self.contained is not None and not 0.5 <= self.contained <= 1:
-            raise InputError(
-                f"found contained {self.contained}, expected a share from .5 to 1",
-                hint="0.9 removes records of which nine tenths are in one that stays",
             )
         if self.k is not None and self.similarity is not None:
             raise InputError(
@@ -190,11 +180,6 @@ class Deduplication:
         if given is None:
             yield None
             return
-        if self.contained is not None:
-            raise InputError(
-                "found a database, with which no parts of records are compared",
-                hint="leave the database or contained out",
-            )
         with contextlib.ExitStack() as stack:
             if isinstance(given, Database):
                 database = given
@@ -254,8 +239,7 @@ class Deduplication:
         """Prepare blocks, and count records; raise InputError at a bad one that fails the run."""
         counts = self.counts
         adapted = preparer.adapted(self.reading.max_bytes)
-        passaged = self.contained is not None or preparer.catalog.passaged
-        prepare = Prepare(adapted, self.keep, keyed, stored, passaged)
+        prepare = Prepare(adapted, self.keep, keyed, stored, preparer.catalog.passaged)
         ahead = _AHEAD_OF_LOOKUP if stored else AHEAD
         for block, found in mapped(prepare, blocks, self.jobs, ahead):
             counts.read += len(found.is_bad) - len(found.bad)

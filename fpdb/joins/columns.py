@@ -180,11 +180,6 @@ class GrowingStrings:
         """All strings."""
         return Strings(self._data.values, self._ends.values)
 
-    @property
-    def sizes(self) -> Places:
-        """The number of bytes of each."""
-        return np.diff(self._ends.values, prepend=0)
-
     def add(self, data: bytes, sizes: Places) -> None:
         """Append strings, which are given one after the other, with their sizes."""
         self._ends.add(len(self._data) + sizes.cumsum())

@@ -45,7 +45,7 @@ def test_json_has_the_counts_and_quiet_none(run, tmp_path, source):
     expected = {"read": 6, "kept": 3, "removed": 3, "short": 0, "bad": 0, "incomplete": 0}
     size = source.stat().st_size
     saved = size - (tmp_path / "out.jsonl").stat().st_size
-    expected |= {"copies": 3, "contained": 0, "bytes_saved": saved}
+    expected |= {"copies": 3, "bytes_saved": saved}
     expected |= {"invalid_utf8": 0, "markup": 0, "bytes_read": size, "bytes_total": size}
     expected |= {"encodings": {}, "unreadable": 0, "refused": 0}
     assert found == expected
@@ -83,22 +83,6 @@ def test_options_reach_the_library(run, tmp_path, source, options, kept):
     else:
         assert done.code == 0
         assert ids(tmp_path / "out.jsonl") == kept
-
-
-def test_parts_are_counted_apart(run, tmp_path):
-    words = [f"word{number}" for number in range(300)]
-    source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
-    source.write_text(
-        lines([{"id": 1, "text": " ".join(words[:120])}, {"id": 2, "text": " ".join(words)}])
-    )
-    done = run("dedupe", source, "-o", out, "--contained", ".9")
-    assert "kept 1, removed 1 (50.0%); exact copies 0, edited 0, parts 1, " in done.err
-    assert ids(out) == [2]
-    assert run("dedupe", source, "-o", out, "--contained", ".2").code == 2
-    with pytest.raises(fpdb.InputError, match="found a database"):
-        fpdb.dedupe(source, out, contained=0.9, database=tmp_path / "a.fpdb")
-    with pytest.raises(fpdb.InputError, match="a share from"):
-        fpdb.dedupe(source, out, contained=0.3)
 
 
 def test_standard_input_has_the_format_of_the_output(run, tmp_path):

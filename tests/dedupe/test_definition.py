@@ -1,7 +1,6 @@
 """What is removed: by the definition in a few lines, for every order of preference."""
 
 import json
-import random
 
 import pytest
 from hypothesis import given, settings
@@ -9,8 +8,6 @@ from hypothesis import strategies as st
 from tiers import examples
 
 import fpdb
-from fpdb.fingerprint.sketches import unpack_passages
-from fpdb.joins.contained import LEAST_NUMBERS
 
 
 def brute_force(records, similar, prefer=lambda record: 0, before=()):
@@ -78,54 +75,6 @@ def test_what_stays_is_what_the_definition_says(tmp_path, corpus, jsonl, keep, p
     texts = {record["text"] for record in kept}
     gone = [record["text"] for record in records if record["id"] in dropped]
     assert counts.copies == len(gone) - len(set(gone) - texts) > 0
-
-
-def contained(kept, least):
-    """Consider the largest records first: drop a part of one that stays, and name this one."""
-    texts = [record["text"] for record in kept]
-    packed = fpdb.recipe("web").batch(texts, sketches=True, passages=True).passages
-    numbers = {
-        record["id"]: set(unpack_passages(each).tolist())
-        for record, each in zip(kept, packed, strict=True)
-    }
-    stays, parts = [], {}
-    for record in sorted(kept, key=lambda record: -len(numbers[record["id"]])):
-        own = numbers[record["id"]]
-        common = {other: len(own & numbers[other]) for other in stays}
-        largest = max(common, key=common.get, default=None)
-        if len(own) >= LEAST_NUMBERS and largest and common[largest] >= least * len(own):
-            parts[record["id"]] = largest, common[largest] / len(own)
-        else:
-            stays.append(record["id"])
-    return parts
-
-
-@pytest.mark.parametrize(("keep", "most"), [("first", 1), ("first", 1 << 22), ("newest:n", 1)])
-def test_parts_of_records_that_stay_are_removed(tmp_path, jsonl, monkeypatch, keep, most):
-    monkeypatch.setattr("fpdb.joins.contained._MOST_PAIRS", most)
-    chance = random.Random(5)
-    records = []
-    for number in range(150):
-        words = [f"w{chance.randrange(10**6)}" for _ in range(chance.randint(5, 300))]
-        for other in chance.sample(records, min(len(records), chance.randrange(3))):
-            start = chance.randrange(100)
-            words += other["text"].split()[start : start + chance.randrange(400)]
-            words = words[chance.choice([0, 0, 250]) :] or words
-        records.append({"id": f"doc-{number}", "text": " ".join(words), "n": number})
-    newest = keep != "first"
-    kept, _ = brute_force(records, by_sketches(records, 0.8), lambda r: r["n"] if newest else 0)
-    parts = contained(sorted(kept, key=lambda r: -r["n"] if newest else r["n"]), 0.8)
-    out, removed = tmp_path / "out.jsonl", tmp_path / "removed.jsonl"
-    counts = fpdb.dedupe(
-        jsonl("in.jsonl", records), out, keep=keep, contained=0.8, removed=removed, memory=most
-    )
-    assert kept_in(out) == [record for record in kept if record["id"] not in parts]
-    rows = [json.loads(line) for line in removed.read_text().splitlines()]
-    named = {row["key"]: (row["kept_key"], row["contained"]) for row in rows if "contained" in row}
-    assert named == parts
-    assert (counts.contained, counts.removed) == (len(parts), len(rows))
-    assert len(parts) > 10
-    assert len(list(fpdb.dedupe(records, keep=keep, contained=0.8))) == counts.kept
 
 
 @given(
