@@ -33,9 +33,9 @@ _MOST_CODINGS = 2
 # No record that anybody needs is larger; a larger one may have been made never to end.
 _LARGEST_RECORD = 1 << 30
 _STEP = 1 << 16
-# The bytes that are read or unpacked again because of damage: a file may be made so that each
-# record reaches to its end. Beyond these, reading goes on where damage was noticed.
-_MOST_REREAD = 1 << 30
+# The bytes that may be read in vain: a file may be made so that each record reaches to its end.
+# Beyond these, reading goes on after the bytes in which damage was noticed.
+_MOST_WASTED = 1 << 28
 _VERSION = b"WARC/"
 _BEGINNING_OF_RECORD = b"\nWARC/1."
 # The frame that begins a .warc.zst if the others have a dictionary, which may be packed itself.
@@ -152,15 +152,16 @@ class _Archive:
             whole = unpacked([dictionary], packing_of(dictionary))
             self._packing = replace(ZSTD, dictionary=join_chunks(whole, _LARGEST_DICTIONARY))
             place = 8 + size
-        # How far the file is read, and was read at most; and the bytes that were read again.
+        # How far the file is read, and was read at most; and the bytes that were read in vain.
         self._position = self._furthest = place
-        self._reread = 0
+        self._wasted = 0
         self._begin(place, place, next(self._chunks(), b""))
 
     def _begin(self, offset: int, place: int, first: bytes) -> None:
         """Begin a member at a place in the file, from where on the first bytes are read."""
         self._members = deque([(offset, place)])  # the current one, and those begun after it
-        self._offset, self._data = offset, b""
+        self._offset = self._start = offset  # the latter is that of the current record
+        self._data = b""
         self._error: StreamError | None = None
         chunks = itertools.chain([first], self._chunks()) if first else iter(())
         if self._packing and first:
@@ -215,6 +216,7 @@ class _Archive:
     def begin_record(self) -> int:
         """Begin a record, and return where in the file it is, or its member."""
         begun, place = self._member()
+        self._start = self._offset
         if not self._packing:
             place += self._offset - begun
             self._members[0] = self._offset, place
@@ -269,18 +271,20 @@ class _Archive:
 
     def skip_damage(self, *, in_member: bool) -> None:
         """Go to the next record, or to the next member where one can't be unpacked."""
-        if self._packing and not in_member:
+        end, (_, place) = self._offset + len(self._data), self._members[-1]
+        is_precise = self._wasted <= _MOST_WASTED
+        self._wasted += end - self._start
+        if self._packing and is_precise and not in_member:
             self._find_record()
             return
-        mark = self._packing.magic if self._packing else _BEGINNING_OF_RECORD
-        data = b"" if self._packing else self._data
-        end = self._offset + len(self._data)
+        data = b""
         # A wrong length may have led over records, and wrong bytes over members.
-        if self._file.seekable() and self._reread <= _MOST_REREAD:
-            begun, place = self._members[-1]
-            self._reread += max(end - begun, self._position - place)
+        if is_precise and self._file.seekable():
+            self._wasted += self._position - place
             self._position = self._file.seek(place + 1)
-            data = b""
+        elif is_precise and not self._packing:
+            data = self._data
+        mark = self._packing.magic if self._packing else _BEGINNING_OF_RECORD
         chunks = self._chunks()
         while (at := data.find(mark)) < 0:
             # The beginning of the mark may be at the end of what was read.
