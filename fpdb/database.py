@@ -14,7 +14,7 @@ from fpdb.documents.lookup import Search
 from fpdb.documents.prepare import BATCH, LOAD, Preparer, as_rows, take, transactions
 from fpdb.documents.runs import Runs
 from fpdb.documents.writer import Writer, without_collector
-from fpdb.errors import InputError
+from fpdb.errors import DatabaseNotFoundError, InputError, MovedError, NotADatabaseError
 from fpdb.fingerprint import Recipe, preset
 from fpdb.maintenance.check import check_view, require_checksums, require_complete_copy
 from fpdb.maintenance.rebuild import CopySource, compact
@@ -476,8 +476,8 @@ class Database(Queries):
     ) -> None:
         """Write a new database with the same documents and ids, without free pages.
 
-        Without a path, it replaces this database, and writers wait until it has. Handles in all
-        processes go on with it; with other tables, they raise MovedError and must be opened again.
+        Without a path, it replaces this database, and writers wait until it has. Then all handles,
+        this one too, raise MovedError: `reopen` them, or with other tables, open it again.
 
         Args:
             path: Where the new database is made; what others add meanwhile isn't in it.
@@ -503,21 +503,6 @@ class Database(Queries):
             target = self.path if path is None else path
             source = CopySource(self.path, self._header, self._view(txn))
             compact(source, head, target, memory, replace=replace)
-
-    def swap(self, path: str | os.PathLike[str]) -> None:
-        """Exchange the directories of this database and of the one at a path, in one step.
-
-        It waits for writers of both. Handles in all processes go on with what is at their path then
-        if that has the same header: if it is a compacted, restored or other copy of what they had.
-        Else they raise MovedError, this one too, and must be opened again. Open snapshots stay what
-        they are.
-
-        Raises:
-            DatabaseNotFoundError, LockTimeoutError: As `open` and `add` do.
-        """
-        with Environment.open(path, verify=require_complete_copy) as other:
-            layout.read_layout(other)
-            self._environment.swap(other, self._timeout)
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Copy the database to a new directory while others write; it is on disk on return.
@@ -554,6 +539,36 @@ class Database(Queries):
             if wanted:
                 drafts.remove(self.path)
         return wanted
+
+    def reopen(self) -> None:
+        """Go on with the database that is at the path now; all threads may, after a MovedError.
+
+        It must have the same uuid, recipe and tables: a compacted or restored copy has. Open
+        snapshots stay what they are.
+
+        Raises:
+            MovedError: Nothing is there, or another database, or one with other tables.
+            DamagedError, AccessError: As in `open`.
+        """
+        path = self.path
+        try:
+            environment = Environment.open(
+                path, readonly=self.readonly, verify=require_complete_copy
+            )
+        except (DatabaseNotFoundError, NotADatabaseError) as error:
+            raise MovedError(
+                f"the database at {path} was moved or removed: {error}",
+                hint="open it where it is now, or restore it",
+            ) from error
+        if layout.read_layout(environment)[0] != self._header:
+            environment.close()
+            raise MovedError(
+                f"another database is at {path} now, or this one with other tables",
+                hint="open it again, or restart the program that uses it",
+            )
+        # The one before ends with its last transaction, which another thread may begin just now.
+        self._environment = environment
+        log("WARNING", "%s was replaced, and is open again", path)
 
     def close(self) -> None:
         """Close the handle; closing it again is a no-op."""

@@ -30,11 +30,11 @@ _PANELS = {
     "Look": "report report.explore compare evaluate.eval",
     "Connect": "serve ingest.follow ingest.load documents.export",
     "Maintain": "maintain.create documents.get documents.delete maintain.stats maintain.check "
-    "maintain.backup maintain.hold maintain.compact maintain.swap maintain.repair",
+    "maintain.backup maintain.hold maintain.compact maintain.repair",
     "Recipes": "recipes.fingerprint maintain.plan recipes",
 }
 # Only named at the end of the help; --help-all shows them.
-_RARE = {"load", "hold", "compact", "swap", "repair", "fingerprint", "plan", "recipes"}
+_RARE = {"load", "hold", "compact", "repair", "fingerprint", "plan", "recipes"}
 _COMMANDS = {
     place.rpartition(".")[2]: (panel, place.partition(".")[0])
     for panel, places in _PANELS.items()

@@ -171,7 +171,7 @@ def repair(path: Path, output: Path) -> None:
 
 @takes(
     output=options.NEW_PATH,
-    replace=option("--replace", "Replace the database; processes that use it go on."),
+    replace=option("--replace", "Replace the database."),
     k=options.NEW_K,
     passages=option("--passages", "Also keep passages, of texts that are ingested again."),
 )
@@ -189,30 +189,14 @@ def compact(
     Example:
       fpdb compact crawl.fpdb --output larger.fpdb --capacity 5e7
 
-    With --replace, writers wait until it is done. With other tables, processes
-    that use it must open it again.
+    With --replace, writers wait until it is done, and programs that use it must
+    open it again; fpdb serve and Scrapy's pipeline do, but not with other tables.
     """
     require(replace != (output is not None), "give either --output or --replace")
     with fpdb.open(path, readonly=not replace) as database:
         size = database.stats().bytes
         database.compact(output, capacity=capacity, k=k, similarity=similarity, passages=passages)
     _summarise(output or path, rest=f" instead of {render.size(size)}", bytes_before=size)
-
-
-@takes(other=argument("OTHER", "The directory of the other database."))
-def swap(path: Path, other: Path) -> None:
-    """Exchange two databases while they are in use.
-
-    Example:
-      fpdb swap crawl.fpdb restored.fpdb
-
-    Processes that use them go on with a compacted or restored copy of what they
-    had. Otherwise their next call is an error, and they must open the database
-    again.
-    """
-    with fpdb.open(path) as database:
-        database.swap(other)
-    _summarise(path)
 
 
 def _summarise(path: Path, *, rest: str = "", **more: object) -> None:

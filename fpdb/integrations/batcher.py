@@ -5,6 +5,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import islice
 from queue import Empty, SimpleQueue
 from typing import Generic, NamedTuple, TypeVar
@@ -12,6 +13,7 @@ from typing import Generic, NamedTuple, TypeVar
 import fpdb
 
 Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 # What became of a document, or why it can't be stored.
 Outcome = fpdb.Added | fpdb.FpdbError
 
@@ -133,20 +135,32 @@ class Batcher(Generic[Answer]):
                 future.set_result(answers)
 
 
+def again_if_moved(database: fpdb.Database, work: Callable[[], Result]) -> Result:
+    """Return the result of some work; once, if the database was replaced, reopen it and repeat."""
+    try:
+        return work()
+    except fpdb.MovedError:
+        database.reopen()
+        return work()
+
+
 def added_to(
     database: fpdb.Database, similarity: float | None = None
 ) -> Callable[[Sequence[fpdb.Document]], list[Outcome]]:
     """Return a function that adds documents to a database, except near-duplicates.
 
     A document that can't be used gets an error in place of an outcome, and all do if the database
-    fails.
+    fails. One that was replaced by a copy, as `compact` does, is opened again.
     """
 
     def add(documents: Sequence[fpdb.Document]) -> list[Outcome]:
         prepared, refused = database.preparer.sift(documents)
         found: list[Outcome] = []
         try:
-            found += database.add_prepared(prepared, skip_duplicates=True, similarity=similarity)
+            add_all = partial(
+                database.add_prepared, prepared, skip_duplicates=True, similarity=similarity
+            )
+            found += again_if_moved(database, add_all)
         except fpdb.FpdbError as error:
             found += [error] * len(prepared)
         for place, reason in refused:  # in the order of their places

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import fpdb
-from fpdb.integrations.batcher import Batcher, added_to
+from fpdb.integrations.batcher import Batcher, added_to, again_if_moved
 from fpdb.integrations.remote import Remote
 
 try:
@@ -251,6 +251,8 @@ class NearDuplicatesPipeline:
             return []
         least, limit = self._settings["FPDB_LEAST"], _MOST_SOURCES + 1
         asking = partial(self._sources.passages, document.text or "", least=least, limit=limit)
+        if isinstance(self._sources, fpdb.Database):
+            asking = partial(again_if_moved, self._sources, asking)
         found = await asyncio.wrap_future(self._asking.submit(asking))
         names = ("key", "words", "share", "other_share")
         return [

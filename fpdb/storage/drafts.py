@@ -36,8 +36,8 @@ from fpdb.storage.open_checks import (
 
 Entries = Mapping[str, Mapping[bytes, bytes]]
 
-# A read checks whether its database was replaced if none did for this time. A swap waits for as
-# long before it returns, so every call that begins after it notices.
+# A read checks whether its database was replaced if none did for this time. Who replaces it waits
+# for as long before that returns, so every call that begins after it notices.
 NOTICED_SECONDS = 0.01
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _HERE, _EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
@@ -95,10 +95,7 @@ def drafted(directory: Path, *, replace: bool = False) -> Iterator[Path]:
 
 
 def exchange(first: Path, second: Path) -> None:
-    """Exchange two directories on disk, so that there is one at each path at every moment.
-
-    When it returns, all handles in all processes notice.
-    """
+    """Exchange two directories on disk, so that there is one at each path at every moment."""
     rename = getattr(_LIBC, "renameat2", None)
     number = errno.ENOSYS
     if rename is not None:
@@ -107,8 +104,7 @@ def exchange(first: Path, second: Path) -> None:
     if number in _UNABLE:
         raise StorageError(
             f"the file system can't exchange {first} and {second}: {os.strerror(number)}",
-            hint="both must be in one local file system of Linux, neither within the other nor a "
-            "mount; else stop those who use them, and rename the directories",
+            hint="compact it to another path, stop those who use it, and rename the directories",
         )
     with disk_named(first):
         if number:

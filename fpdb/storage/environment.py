@@ -9,7 +9,7 @@ To open it for writing takes the write lock. If another process has that for lon
 it is opened for reading, and the first transaction that finds the lock free opens it anew.
 
 A directory may be moved, and another one take its path: so environments are found by the identity
-of their data file, and whatever opens by a path compares it.
+of their data file, and a handle raises MovedError when another one is at its path.
 
 A signal handler may raise after any call. So nothing here must be undone to go on: what opens,
 replaces or closes holds `table_lock`, by a `with` that no exception can come between, and `barred`
@@ -34,16 +34,14 @@ from fpdb.errors import (
     DamagedError,
     DatabaseNotFoundError,
     FpdbError,
-    InputError,
     MovedError,
     NotADatabaseError,
     ReadOnlyError,
     StorageError,
 )
-from fpdb.progress import WorkStep, log, show
+from fpdb.progress import WorkStep, show
 from fpdb.storage import drafts
 from fpdb.storage.drafts import Entries, drafted, make_environment
-from fpdb.storage.format import unpack_header
 from fpdb.storage.lmdb_file import DATA_FILE, LmdbFile
 from fpdb.storage.lock import Attempt, WriteLock
 from fpdb.storage.open_checks import (
@@ -93,8 +91,9 @@ class Environment:
         self._verify = verify
         self._data = str(path / DATA_FILE)
         self._trusted_until = 0.0
-        self._shared: SharedEnvironment | None = None
-        self._use(self._join())
+        self._shared: SharedEnvironment | None
+        self._shared = shared = self._join()
+        self._closer = weakref.finalize(self, _leave, shared)
 
     @classmethod
     def create(
@@ -128,7 +127,7 @@ class Environment:
         with drafted(resolved(path), replace=replace) as draft:
             make_environment(draft, names, initial or {})
             with cls(draft, sync=False) as handle:
-                shared = handle.compare()
+                shared = handle.current()
                 yield handle
             if shared.environment is not None:
                 # It would write on without waiting for the disk.
@@ -179,55 +178,26 @@ class Environment:
         self._require_writable()
         return WriteTransaction(self, timeout)
 
-    def is_at_path(self, shared: "SharedEnvironment") -> bool:
-        """Return whether an environment is that of the data file at the path now."""
-        return inode_of(self._data) == shared.identity
-
     def current(self) -> "SharedEnvironment":
-        """Return the environment of what was at the path within the last milliseconds.
+        """Return the environment; raise MovedError if it isn't at the path, at most a moment ago.
 
         To look there takes a tenth of the time of a query, so reads don't do it each time.
         """
         shared = self._shared
-        if shared is not None and time.monotonic() < self._trusted_until:
-            return shared
-        return self.compare()
-
-    def compare(self) -> "SharedEnvironment":
-        """Return the environment of what is at the path now, or raise MovedError.
-
-        What has taken the place of the one that was opened must have the same header.
-        """
-        shared, now = self._shared, time.monotonic()
-        if shared is not None and self.is_at_path(shared):
+        if shared is None:
+            raise ClosedError(f"this handle of {self.path} was closed", hint="open it again")
+        if time.monotonic() >= self._trusted_until:
+            if not self.is_at_path(shared):
+                raise moved(self.path)
             shared.directory = shared.lock.directory = self.path
-            self._trusted_until = now + drafts.NOTICED_SECONDS
-            return shared
-        self._trusted_until = 0.0
-        with table_lock:
-            opened = self._shared
-            if opened is None:
-                raise ClosedError(f"this handle of {self.path} was closed", hint="open it again")
-            # Else another thread was quicker.
-            return self._follow(opened) if opened is shared else opened
+        return shared
 
-    def _follow(self, opened: "SharedEnvironment") -> "SharedEnvironment":
-        """Go on with the database that is at the path now; raise MovedError if it is another."""
-        try:
-            found = self._join()
-        except (DatabaseNotFoundError, NotADatabaseError) as error:
-            raise MovedError(
-                f"the database at {self.path} was moved or removed: {error}",
-                hint="open it where it is now, or restore it",
-            ) from error
-        if found.header is None or found.header != opened.header:
-            _leave(found)
-            raise _replaced(self.path, opened.header, found.header)
-        log("WARNING", "%s now is another copy of the database", self.path)
-        leave = self._closer
-        self._use(found)
-        leave()
-        return found
+    def is_at_path(self, shared: "SharedEnvironment") -> bool:
+        """Return whether an environment is that of the data file at the path now."""
+        now = time.monotonic()
+        is_there = inode_of(self._data) == shared.identity
+        self._trusted_until = now + drafts.NOTICED_SECONDS if is_there else 0.0
+        return is_there
 
     def _join(self) -> "SharedEnvironment":
         """Return the environment of what is at the path; its first handle opens it."""
@@ -278,17 +248,6 @@ class Environment:
         self._require_writable()
         return Lockout(self, timeout)
 
-    def swap(self, other: "Environment", timeout: float) -> None:
-        """Exchange the directories of two databases; handles of both notice it when they begin."""
-        first, second = sorted((self, other), key=lambda handle: handle.compare().identity)
-        if first.compare() is second.compare():
-            raise InputError(
-                f"found {other.path} to swap with itself", hint="give the path of another database"
-            )
-        # Always in the same order: two swaps at once would wait for each other.
-        with first.lockout(timeout), second.lockout(timeout):
-            drafts.exchange(self.path, other.path)
-
     def require(self, names: Iterable[str]) -> None:
         """Raise NotADatabaseError unless there are these sub-databases."""
         with self.read() as txn:
@@ -316,10 +275,6 @@ class Environment:
                 f"{self.path} was opened read-only", hint="open it with readonly=False"
             )
 
-    def _use(self, shared: "SharedEnvironment") -> None:
-        self._shared = shared
-        self._closer = weakref.finalize(self, _leave, shared)
-
 
 class SharedEnvironment:
     """An LMDB environment, its sub-databases, its open transactions, and its handles."""
@@ -327,7 +282,6 @@ class SharedEnvironment:
     def __init__(self, handle: Environment, identity: Identity) -> None:
         self.directory, self.identity = handle.path, identity
         self.lock_file: Identity | None = None  # of LMDB; a data file must keep the one it has
-        # What two databases must share if handles of one may go on with the other.
         self.header: bytes | None = None
         # The LMDB environment is, at this moment, or its map had no room for a transaction.
         self.readonly = True
@@ -502,8 +456,7 @@ class SharedEnvironment:
                 header = opened.get("header")
                 found = transaction.get(b"header", db=header) if header else None
             if self.header not in (None, found):  # the number of an inode was used again
-                self.failure = _replaced(self.directory, self.header, found)
-                raise self.failure
+                raise moved(self.directory)
             self.header = found
         except (lmdb.IncompatibleError, lmdb.DbsFullError, UnicodeDecodeError) as error:
             raise NotADatabaseError(
@@ -550,19 +503,6 @@ class SharedEnvironment:
 _open: dict[Identity, SharedEnvironment] = {}
 # Keeps other threads from joining, leaving, opening and closing environments.
 table_lock = threading.RLock()
-
-
-def _replaced(directory: Path, opened: bytes | None, found: bytes | None) -> MovedError:
-    said = []
-    for header in (found, opened):
-        said.append("no header")
-        with contextlib.suppress(FpdbError):
-            fields = unpack_header(header or b"")
-            said[-1] = f"recipe {fields['recipe'].get('name')}, uuid {fields['uuid']}"
-    return MovedError(
-        f"another database is at {directory} now: found {said[0]}; expected {said[1]}",
-        hint="open it again",
-    )
 
 
 def _require_one_place(directory: Path, identity: Identity) -> None:

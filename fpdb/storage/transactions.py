@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import lmdb
 
-from fpdb.errors import AccessError, ClosedError, DamagedError, FpdbError, MovedError
+from fpdb.errors import AccessError, ClosedError, DamagedError, MovedError
 from fpdb.models import Snapshots
 from fpdb.progress import log
 from fpdb.storage.open_checks import disk_named, moved, translate
@@ -51,21 +51,18 @@ class ReadTransaction:
 
     def __enter__(self) -> Self:
         caller = sys._getframe(1)  # noqa: SLF001 - no other way to get it
-        while True:
-            self.shared = shared = self._handle.current()
-            self.mark: Mark = weakref.ref(self, shared.dropped)
-            try:
-                self._begin(caller)
-            except lmdb.Error as error:
-                fault = shared.fault(error)
-                self.abandon()
-                raise fault from error
-            except BaseException as error:
-                self.abandon()
-                if not self._was_replaced(error):
-                    raise
-            else:
-                return self
+        self.shared = shared = self._handle.current()
+        self.mark: Mark = weakref.ref(self, shared.dropped)
+        try:
+            self._begin(caller)
+        except lmdb.Error as error:
+            fault = shared.fault(error)
+            self.abandon()
+            raise fault from error
+        except BaseException:
+            self.abandon()
+            raise
+        return self
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         shared, fault = self.shared, error if isinstance(error, lmdb.Error) else None
@@ -108,7 +105,7 @@ class ReadTransaction:
             raise MovedError(
                 f"the database at {self._handle.path} was moved, removed or replaced during a "
                 "write, which isn't in what is there now",
-                hint="write again; fpdb moves and replaces databases between writes only",
+                hint="open it and write again; fpdb replaces databases between writes only",
             )
 
     def require_in_place(self) -> None:
@@ -213,14 +210,6 @@ class ReadTransaction:
         if self.shared.barred:
             self.shared.close_if_idle()
 
-    def _was_replaced(self, error: BaseException) -> bool:
-        """Return whether a beginning failed because the database was replaced at this moment."""
-        return isinstance(error, FpdbError) and (
-            self._handle.compare() is not self.shared
-            # It was moved away and back.
-            or (isinstance(error, MovedError) and not self.shared.failure)
-        )
-
 
 class Ongoing:
     """A transaction that goes on after each block, with fpdb's errors in place of LMDB's."""
@@ -259,7 +248,7 @@ class WriteTransaction(ReadTransaction):
         shared = self.shared
         shared.require_usable()
         shared.lock.acquire(self, caller, self._timeout)
-        if self._handle.compare() is not shared:  # it was replaced during the wait
+        if not self._handle.is_at_path(shared):  # it was replaced during the wait
             raise moved(shared.directory)
         shared.check_readers_if_due()
         super()._begin(caller)

@@ -139,6 +139,25 @@ def test_a_server_ends_when_its_database_is_replaced(start, path, tmp_path):
     assert b"error: another database is at " in process.stderr.read()
 
 
+def test_a_server_goes_on_with_a_compacted_database(start, path):
+    process = start("serve", path, "--port", 0)
+    with connected(port_of(process)) as connection:
+        for number in range(3):
+            key = str(number)
+            assert check(connection, key, text_of(key))[1]["status"] == "added"
+            with fpdb.open(path) as db:
+                db.compact()
+            connection.request("GET", f"/v1/documents?key={number}")
+            answer = connection.getresponse()
+            assert (answer.status, json.loads(answer.read())["key"]) == (200, key)
+            with fpdb.open(path) as db:
+                db.compact()
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 0
+    with fpdb.open(path) as db:
+        assert len(db) == 3
+
+
 def test_a_kill_loses_nothing_that_was_answered(start, path):
     answered = []
 

@@ -158,7 +158,6 @@ def test_summaries_as_json(run, path, tmp_path):
         return json.loads(done.out)
 
     assert last("backup", path, "-o", tmp_path / "copy")["path"] == str(tmp_path / "copy")
-    assert last("swap", path, tmp_path / "copy")["documents"] == 6
     assert last("delete", path, "u1", "absent") == {"deleted": 1, "absent": 1}
     compacted = last("compact", path, "--replace")
     assert (compacted["documents"], compacted["bytes_before"] > 0) == (5, True)

@@ -173,7 +173,6 @@ def test_databases_are_private_and_only_they_are(run, tmp_path, monkeypatch):
             run("load", "f.fpdb", "d.fpdb", "e.fpdb"),
             run("repair", "a.fpdb", "-o", "g.fpdb"),
             run("compact", "a.fpdb", "--replace"),
-            run("swap", "a.fpdb", "d.fpdb"),
             run("pairs", "c.fpdb", "-o", "pairs.tsv"),
             run("pairs", "c.fpdb", "-o", "pairs.parquet"),
             run("report", "pages.jsonl", "-o", "report.html"),

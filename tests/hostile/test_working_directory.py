@@ -125,7 +125,6 @@ COMMANDS = {
     "backup": ["../x.fpdb", "--output", "../copy.fpdb"],
     "hold": ["../x.fpdb", "--", "true"],
     "compact": ["../x.fpdb", "--output", "../small.fpdb"],
-    "swap": ["../x.fpdb", "../small.fpdb"],
     "repair": ["../x.fpdb", "--output", "../repaired.fpdb"],
     "fingerprint": ["-t", TEXT, "-t", "国务院今天发布了关于放假的通知", "--jobs", "2"],
     "plan": [],

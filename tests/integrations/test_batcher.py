@@ -146,3 +146,25 @@ def test_what_nobody_waits_for_any_more_is_left_out(db, storing):
 
     asyncio.run(run())
     assert len(db) == 1
+
+
+def test_a_database_that_is_replaced_is_opened_again(db):
+    async def run():
+        batcher = Batcher(added_to(db))
+        found = []
+        for document in documents(3):
+            with fpdb.open(db.path) as other:
+                other.compact()
+            found += await batcher.add([document])
+        with fpdb.open(db.path) as other:
+            other.compact(capacity=10**9)
+        [refused] = await batcher.add(documents(1))
+        await batcher.close()
+        return [added.status for added in found], refused
+
+    statuses, refused = asyncio.run(run())
+    assert statuses == ["added"] * 3
+    assert isinstance(refused, fpdb.MovedError)
+    assert "with other tables" in str(refused)
+    with fpdb.open(db.path) as stored:
+        assert set(stored) == {"0", "1", "2"}

@@ -168,3 +168,18 @@ def test_an_interrupted_crawl_closes_the_database(crawl, path):
     with fpdb.open(path) as database:
         assert not list(database.check())
         assert len(database) == found.stats["fpdb/added"] + found.stats.get("fpdb/short", 0)
+
+
+def test_a_crawl_goes_on_while_its_database_is_compacted(crawl, path):
+    with site.Site(articles=40, delay=0.05) as served:
+        found = crawl(served.url, path)
+        for requests in (20, 60, 100):
+            wait_for(lambda: served.requests >= requests)  # noqa: B023
+            with fpdb.open(path) as database:
+                database.compact()
+        assert found.finish() == 0, found.log
+    assert "fpdb/failed" not in found.stats
+    assert found.stats["fpdb/added"] == 41
+    assert found.log.count("was replaced, and is open again") == 3
+    assert "ERROR" not in found.log
+    require_sound(path, 40)

@@ -268,6 +268,24 @@ def test_an_item_names_the_sources_of_its_parts(path):
         assert not list(database.check())
 
 
+def test_sources_are_found_in_a_database_that_was_replaced_just_now(path, monkeypatch):
+    genuine, replaced = fpdb.Database.passages, []
+
+    def after_a_compaction(self, text, **options):
+        if text and not replaced:
+            with fpdb.open(self.path) as other:
+                other.compact()
+            replaced.append(text)
+        return genuine(self, text, **options)
+
+    monkeypatch.setattr(fpdb.Database, "passages", after_a_compaction)
+    words = [f"word{place}" for place in range(300)]
+    items = [{"url": "a", "text": " ".join(words)}, {"url": "b", "text": " ".join(words[:150])}]
+    (_, second), stats = process(path, items, FPDB_PASSAGES_FIELD="parts")
+    assert [source["key"] for source in second["parts"]] == ["a"]
+    assert (stats, len(replaced)) == ({"fpdb/added": 2, "fpdb/copied": 1}, 1)
+
+
 def test_a_database_without_passages_is_an_error_at_once(path):
     process(path, [])
     with pytest.raises(fpdb.InputError, match="keeps no passages"):

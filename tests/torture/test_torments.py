@@ -25,7 +25,7 @@ SHORT: dict[str, tuple[int, dict[str, Any], int, list[str]]] = {
     "full": (1, {}, 10, []),
     "power": (2, {}, 2, ["acknowledged"]),
     "copies": (2, {"names": ["plain copy at the pace of a network", "backup", "hold cp"]}, 6, []),
-    "swaps": (10, {}, 10, ["calls refused"]),
+    "replacements": (10, {}, 10, ["calls refused"]),
     "growth": (800, GROWTH, 2, ["text keys", "integer keys"]),
     "damage": (42, {}, 42, ["truncation"]),
     "mutations": (42, {}, 42, ["values", "meta pages"]),
@@ -34,7 +34,7 @@ SHORT: dict[str, tuple[int, dict[str, Any], int, list[str]]] = {
     "memory": (30, {}, 30, ["ingest"]),
     "greedy": (18, GREEDY, 18, ["bodies, with a token"]),
 }
-IN_THE_GATE = {"kills": 5, "processes": 5, "swaps": 5}
+IN_THE_GATE = {"kills": 5, "processes": 5, "replacements": 5}
 
 
 @pytest.mark.process

@@ -35,7 +35,9 @@ TORMENTS = {
     "full": Torment("a full disk under every operation", "calls.run_without_room", 5),
     "power": Torment("power cuts", "crashes.run_cuts", 100, needs="disks"),
     "copies": Torment("copies of a database under load", "copies.run", 100),
-    "swaps": Torment("swaps, moves and removals of a database in use", "swaps.run", 300),
+    "replacements": Torment(
+        "a database in use that is compacted, moved, removed", "replacements.run", 300
+    ),
     "growth": Torment("a million replacements", "growth.run", 10**6),
     "damage": Torment("damaged data files: read, checked, repaired", "damage.run", 2000),
     "mutations": Torment("changed structure of data files", "damage.run", 384, {"aimed": True}),

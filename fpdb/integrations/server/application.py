@@ -15,7 +15,7 @@ import msgspec
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 import fpdb
-from fpdb.integrations.batcher import Batcher, Outcome, added_to
+from fpdb.integrations.batcher import Batcher, Outcome, added_to, again_if_moved
 from fpdb.integrations.server.access import OPEN_TO_ALL, Access, Visitor
 from fpdb.integrations.server.messages import HttpReply, PageMaker, ProblemError, problem_reply
 from fpdb.integrations.server.shares import Account, Crew
@@ -215,7 +215,7 @@ class Application:
         Those who call it at the same time get the same.
         """
         if (running := self._watching.get(function)) is None:
-            running = self._watcher.run(None, function)
+            running = self._watcher.run(None, partial(again_if_moved, self.database, function))
             self._watching[function] = running
             running.add_done_callback(lambda _: self._watching.pop(function))
         result: Result = await asyncio.shield(running)
@@ -375,7 +375,8 @@ class Request:
     ) -> Result:
         """Return what a function returns in a thread, once the visitor has a turn."""
         crew = self.application.many if matches > MANY_MATCHES else self.application.readers
-        return await crew.run(self.visitor.peer, partial(function, *arguments))
+        work = partial(again_if_moved, self.application.database, partial(function, *arguments))
+        return await crew.run(self.visitor.peer, work)
 
     async def answer(
         self, function: Callable[[], Sequence[bytes]], matches: int

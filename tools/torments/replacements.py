@@ -1,4 +1,4 @@
-"""Databases that are swapped, compacted in place, moved and removed under those who use them.
+"""Databases that are compacted in place, moved and removed under those who use them.
 
 Servers open a database, fork workers again and again, and run threads. All add documents, query and
 keep snapshots, while other processes replace the database, some of which are killed in the middle.
@@ -67,14 +67,11 @@ def serve_threads(channel: Channel, path: str, name: str, flaw: str = "") -> Non
     work(0)
 
 
-def replace(channel: Channel, path: str, other: str = "") -> None:
-    """Exchange two databases, or compact one in its place."""
+def replace(channel: Channel, path: str) -> None:
+    """Compact a database in its place."""
     with fpdb.open(path) as db:
         channel.tell(ready=True)
-        if other:
-            db.swap(other)
-        else:
-            db.compact()
+        db.compact()
     channel.tell(done=True)
 
 
@@ -90,7 +87,7 @@ def _opened(channel: Channel, path: str, flaw: str) -> fpdb.Database:
 
 
 def _use(db: fpdb.Database, channel: Channel, key: str) -> None:
-    """Add one document, however often the database is moved away, and look at it."""
+    """Add one document, however often the database is replaced or moved away, and look at it."""
     document = fpdb.Document(key, fingerprint=random.Random(key).getrandbits(64))
     refused = torn = 0
     while True:
@@ -101,6 +98,8 @@ def _use(db: fpdb.Database, channel: Channel, key: str) -> None:
         except _refusal:
             refused += 1
             time.sleep(0.002)
+            with contextlib.suppress(_refusal):
+                db.reopen()
     ended = time.monotonic()
     with contextlib.suppress(_refusal):
         db.query_fingerprint(document.fingerprint or 0)
@@ -113,25 +112,24 @@ def _use(db: fpdb.Database, channel: Channel, key: str) -> None:
 
 
 class Stage:
-    """The database, the others that take its place, and what the servers have said."""
+    """The database, and what the servers have said."""
 
     def __init__(self, work: Path, workers: Workers, seed: int, flaw: str = "") -> None:
         self.work, self.workers, self.chance = work, workers, random.Random(seed)
         self.pending: dict[str, tuple[float, float]] = {}
         self.stored: set[str] = set()
-        self.elsewhere: set[str] = set()
         # When a database was there that was removed with all in it, and when there was none.
         self.excused: list[tuple[float, float]] = []
         self.absent: list[tuple[float, float]] = []
         self.acknowledged = self.refused = self.torn = self.kills = self.lost = 0
         self.problems: list[str] = []
         self.work.mkdir()
-        names = ("db", "other", "stranger", "aside")
-        self.path, self.other, self.stranger, self.aside = (work / name for name in names)
+        names = ("db", "copy", "stranger", "aside")
+        self.path, self.copy, self.stranger, self.aside = (work / name for name in names)
         fpdb.create(self.path).close()
         with fpdb.create(self.stranger, recipe="char-4", k=5) as db:
             db.add("its own", "the only document that it may have")
-        jobs = ["swaps.serve"] * FORKING + ["swaps.serve_threads"] * THREADED
+        jobs = ["replacements.serve"] * FORKING + ["replacements.serve_threads"] * THREADED
         self.servers = [self._begin(job, str(number), flaw) for number, job in enumerate(jobs)]
 
     def _begin(self, job: str, *words: str) -> Worker:
@@ -155,9 +153,9 @@ class Stage:
             if server.ended:
                 raise RuntimeError(f"a server ended by itself: {server.errors()}")
 
-    def replaced(self, *other: str) -> None:
-        """Let another process replace the database; kill every second one."""
-        worker = self._begin("swaps.replace", *other)
+    def compacted(self) -> None:
+        """Let another process compact the database in its place; kill every second one."""
+        worker = self._begin("replacements.replace")
         if self.chance.random() < 0.5:
             time.sleep(self.chance.random() * LONGEST)
             list(worker.kill())
@@ -167,34 +165,19 @@ class Stage:
         if worker.errors():
             raise RuntimeError(worker.errors())
         self.workers.drop(worker)
-
-    def compacted(self) -> None:
-        self.replaced()
         self.judge()
 
-    def swapped(self) -> None:
-        """Swap the database with a copy of it for a moment."""
-        with fpdb.open(self.path, readonly=True) as db:
-            db.compact(self.other)
-        self._swapped_with(self.other)
-        self.judge(also=self.other)
-        shutil.rmtree(self.other)
-
     def estranged(self) -> None:
-        """Swap the database with one of another recipe for a moment."""
-        self._swapped_with(self.stranger)
+        """Put a database of another recipe in its place for a moment."""
+        self.path.rename(self.aside)
+        gone = time.monotonic()
+        self.stranger.rename(self.path)
+        self.listen()
+        self.path.rename(self.stranger)
         with fpdb.open(self.stranger, readonly=True) as db:
             if foreign := set(db) - {"its own"}:
                 self.problems.append(f"{len(foreign)} documents were written by another recipe")
-        self.judge()
-
-    def _swapped_with(self, other: Path) -> None:
-        own = self.path.stat().st_ino
-        self.replaced(str(other))
-        self.listen()
-        if self.path.stat().st_ino != own:
-            with fpdb.open(self.path) as db:
-                db.swap(other)
+        self._bring_back(gone)
 
     def moved(self) -> None:
         """Move the database away for a moment, without waiting for writers."""
@@ -204,10 +187,10 @@ class Stage:
     def removed(self) -> None:
         """Put a copy in the place of the database, remove it, and move the database back."""
         with fpdb.open(self.path, readonly=True) as db:
-            db.compact(self.other)
+            db.compact(self.copy)
         self.path.rename(self.aside)
         came = time.monotonic()
-        self.other.rename(self.path)
+        self.copy.rename(self.path)
         time.sleep(SETTLING * self.chance.random())
         (self.path / "data.mdb").unlink()
         gone = time.monotonic()
@@ -223,29 +206,23 @@ class Stage:
         self.absent.append((gone, back))
         self.judge()
 
-    def judge(self, *, also: Path | None = None) -> None:
+    def judge(self) -> None:
         """Compare what is stored with what was acknowledged, by now or by a late message.
 
-        It may also be in another database that was at the path, or `excused`. While there was no
-        database, nothing may be acknowledged.
+        What a copy got that was removed is `excused`. While there was no database, or a stranger,
+        nothing may be acknowledged.
         """
         self.listen()
         with fpdb.open(self.path, readonly=True) as db:
             found = {str(key) for key in db}
             self.problems += flaws(db)
-        if also is not None:
-            with fpdb.open(also, readonly=True) as db:
-                self.elsewhere |= {str(key) for key in db}
-                self.problems += flaws(db)
         wrong = [key for key in self.stored if key not in found]
         for key, (began, ended) in self.pending.items():
             if any(gone < began and ended < back for gone, back in self.absent):
                 wrong.append(f"{key} (acknowledged while there was no database)")
             if key in found:
                 self.stored.add(key)
-            elif key not in self.elsewhere and not any(
-                ended >= came and began <= gone for came, gone in self.excused
-            ):
+            elif not any(ended >= came and began <= gone for came, gone in self.excused):
                 wrong.append(key)
         self.pending = {}
         self.stored -= set(wrong)
@@ -273,7 +250,7 @@ def run(figures: Figures, rounds: int, seed: int, work: Path) -> None:
 
         what = "a server that doesn't compare what is at its path"
         figures.control = caught(what, CONTROL_ROUNDS, attempt)
-    acts = (Stage.compacted, Stage.swapped, Stage.estranged, Stage.moved, Stage.removed)
+    acts = (Stage.compacted, Stage.estranged, Stage.moved, Stage.removed)
     with Workers() as workers:
         stage = Stage(work / "stage", workers, seed)
         for number in going(rounds):

@@ -1,14 +1,17 @@
-"""Databases that are exchanged, compacted in place, moved and removed under those who use them."""
+"""Databases that are compacted in place, moved and removed under those who use them."""
 
 import os
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
+from waiting import wait_for
 
 import fpdb
 from fpdb import Database, Document, MovedError, Recipe
+from fpdb.integrations.batcher import again_if_moved
 from fpdb.storage import drafts
 
 Run = Callable[..., str]
@@ -32,33 +35,6 @@ def keys_at(path: Path) -> set[object]:
         return set(db)
 
 
-def test_two_databases_change_places(db: Database, path: Path, tiny: Recipe) -> None:
-    add(db, "own")
-    other = made(path.with_name("other"), tiny, "other")
-    db.swap(other)
-    assert (keys_at(path), keys_at(other)) == ({"other"}, {"own"})
-    with pytest.raises(MovedError, match="uuid") as caught:
-        len(db)
-    assert "again" in caught.value.hint
-    with fpdb.open(path) as new:
-        new.swap(other)
-    assert set(db) == {"own"}
-
-
-def test_a_handle_goes_on_with_a_compacted_or_restored_copy(db: Database, path: Path) -> None:
-    add(db, "first")
-    compacted, restored = path.with_name("compacted"), path.with_name("restored")
-    db.backup(restored)
-    add(db, "second")
-    db.compact(compacted)
-    db.swap(compacted)
-    add(db, "third")
-    assert keys_at(path) == {"first", "second", "third"}
-    db.swap(restored)
-    assert set(db) == keys_at(path) == {"first"}
-    assert keys_at(restored) == {"first", "second", "third"}
-
-
 def test_compacting_without_a_path_replaces_the_database(db: Database, path: Path) -> None:
     add(db, *map(str, range(3000)))
     db.delete_many(map(str, range(2900)))
@@ -66,6 +42,12 @@ def test_compacting_without_a_path_replaces_the_database(db: Database, path: Pat
     path.chmod(mode)
     with db.snapshot() as snapshot:
         db.compact()
+        assert len(snapshot) == 100
+        for use in (db.__len__, lambda: add(db, "new")):
+            with pytest.raises(MovedError, match="was moved, removed or replaced") as caught:
+                use()
+            assert caught.value.hint == "open it again"
+        db.reopen()
         assert len(snapshot) == 100
     after = db.stats()
     assert after.bytes < before.bytes
@@ -96,9 +78,57 @@ def test_a_file_that_comes_while_a_database_is_compacted_stays(
 def test_another_plan_asks_for_a_new_handle(db: Database, path: Path) -> None:
     add(db, "a")
     db.compact(capacity=10**9)
-    with pytest.raises(MovedError, match="plan"):
+    with pytest.raises(MovedError, match="with other tables"):
+        db.reopen()
+    with pytest.raises(MovedError):
         add(db, "b")
     assert keys_at(path) == {"a"}
+
+
+def test_a_handle_is_reopened_on_a_restored_copy(db: Database, path: Path) -> None:
+    add(db, "first")
+    copy, moved = path.with_name("copy"), path.with_name("moved")
+    db.backup(copy)
+    add(db, "second")
+    path.rename(moved)
+    with pytest.raises(MovedError, match="moved or removed: there is no database at"):
+        db.reopen()
+    copy.rename(path)
+    db.reopen()
+    add(db, "third")
+    assert set(db) == keys_at(path) == {"first", "third"}
+    assert keys_at(moved) == {"first", "second"}
+
+
+def test_threads_reopen_together(db: Database, path: Path) -> None:
+    errors: list[BaseException] = []
+    turns = [0, 0, 0]
+    over = threading.Event()
+
+    def work(number: int) -> None:
+        try:
+            while not over.is_set():
+                key = f"{number} {turns[number]}"
+                for use in (partial(add, db, key), partial(db.get, key)):
+                    again_if_moved(db, use)
+                turns[number] += 1
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    with fpdb.open(path) as other:
+        for _ in range(10):
+            other.compact()
+            other.reopen()
+            before = [*turns]  # each thread has the database that is there now before the next one
+            wait_for(lambda: errors or all(now > old + 1 for now, old in zip(turns, before)))  # noqa: B023, B905
+    over.set()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    assert set(db) == keys_at(path)
 
 
 def test_what_a_hold_no_longer_protects_is_an_error(db: Database, path: Path) -> None:
@@ -106,35 +136,28 @@ def test_what_a_hold_no_longer_protects_is_an_error(db: Database, path: Path) ->
         db.compact()
 
 
-def test_what_cant_be_swapped(
-    db: Database, path: Path, tiny: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(fpdb.DatabaseNotFoundError):
-        db.swap(tmp_path / "nothing")
-    with pytest.raises(fpdb.InputError, match="itself"):
-        db.swap(path)
-    alias = tmp_path / "alias"
-    alias.symlink_to(path)
-    with pytest.raises(fpdb.InputError, match="itself"):
-        db.swap(alias)
-    other = made(tmp_path / "other", tiny)
-    with fpdb.open(path, readonly=True) as reader, pytest.raises(fpdb.ReadOnlyError):
-        reader.swap(other)
-    with pytest.raises(fpdb.StorageError, match="file system") as caught:
-        drafts.exchange(other, Path("/proc/self"))
-    assert caught.value.hint
-    assert sorted(os.listdir(tmp_path)) == ["alias", "db", "other"]
+def test_a_file_system_that_cant_exchange_directories_is_an_error(db: Database, path: Path) -> None:
+    with pytest.raises(fpdb.StorageError, match="file system can't exchange") as caught:
+        drafts.exchange(path, Path("/proc/self"))
+    assert "compact it to another path" in caught.value.hint
+    assert len(db) == 0
 
 
-def test_a_writer_waits_for_a_swap_and_writes_into_the_new_one(
-    db: Database, path: Path, tiny: Recipe, monkeypatch: pytest.MonkeyPatch
+def test_a_writer_that_waits_while_a_database_is_replaced_gets_an_error(
+    db: Database, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add(db, "own")
-    threads = []
+    threads, errors = [], list[Exception]()
     exchange = drafts.exchange
 
+    def write() -> None:
+        try:
+            add(db, "late")
+        except MovedError as error:
+            errors.append(error)
+
     def slow(first: Path, second: Path) -> None:
-        thread = threading.Thread(target=add, args=(db, "late"))
+        thread = threading.Thread(target=write)
         thread.start()
         threads.append(thread)
         thread.join(0.1)  # it waits for the lock, by now or soon
@@ -143,7 +166,8 @@ def test_a_writer_waits_for_a_swap_and_writes_into_the_new_one(
     monkeypatch.setattr(drafts, "exchange", slow)
     db.compact()
     threads[0].join()
-    assert keys_at(path) == {"own", "late"}
+    assert len(errors) == 1
+    assert keys_at(path) == {"own"}
 
 
 @pytest.mark.process
@@ -173,8 +197,9 @@ def test_a_kill_at_the_exchange_leaves_one_of_both(
         moment,
     )
     assert (path.stat().st_ino == before) == (moment == "before")
-    assert keys_at(path) == set(db) == {"a"}
+    assert keys_at(path) == {"a"}
     assert len(os.listdir(path.parent)) == 3
+    db.reopen()
     db.compact()
     assert os.listdir(path.parent) == [path.name]
     assert keys_at(path) == {"a"}
