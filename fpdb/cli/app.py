@@ -22,19 +22,21 @@ if not hasattr(fpdb, "kernels_available"):
         "hint: pip uninstall fpdb && pip install --force-reinstall fpdb-store"
     )
 
-# Commands that go on until they are ended, or whose output is that of another program.
-_WITHOUT_JSON = {"serve", "explore", "follow", "hold"}
+# The base of all usage errors, which typer doesn't export.
+_UsageError: type[Any] = typer.BadParameter.mro()[1]
+# Commands that go on until they are ended.
+_WITHOUT_JSON = {"serve", "explore", "follow"}
 # The panels of the help, with their commands, and the module of one that hasn't its name.
 _PANELS = {
     "Find": "ingest query dedupe pairs pairs.clusters pairs.copies",
     "Look": "report report.explore compare evaluate.eval",
     "Connect": "serve ingest.follow ingest.load documents.export",
     "Maintain": "maintain.create documents.get documents.delete maintain.stats maintain.check "
-    "maintain.backup maintain.hold maintain.compact maintain.repair",
+    "maintain.backup maintain.compact maintain.repair",
     "Recipes": "recipes.fingerprint maintain.plan recipes",
 }
 # Only named at the end of the help; --help-all shows them.
-_RARE = {"load", "hold", "compact", "repair", "fingerprint", "plan", "recipes"}
+_RARE = {"load", "compact", "repair", "fingerprint", "plan", "recipes"}
 _COMMANDS = {
     place.rpartition(".")[2]: (panel, place.partition(".")[0])
     for panel, places in _PANELS.items()

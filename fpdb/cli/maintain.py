@@ -208,28 +208,31 @@ def _summarise(path: Path, *, rest: str = "", **more: object) -> None:
     render.summarise(stats_dict(stats) | more, holds)
 
 
-@takes(output=options.NEW_PATH)
-def backup(path: Path, output: Path) -> None:
+@takes(
+    output=options.NEW_PATH,
+    command=argument("-- COMMAND", "What copies the directory, in place of fpdb."),
+)
+def backup(path: Path, output: Path | None = None, command: list[str] | None = None) -> None:
     """Copy a database while it is in use.
 
     Example:
       fpdb backup crawl.fpdb --output /backup/crawl-monday.fpdb
+      fpdb backup crawl.fpdb -- rsync -a crawl.fpdb/ backup:crawl.fpdb/
+
+    While a command runs, the file grows with what others write, so prefer --output.
+    The first $FPDB_BYTES bytes of data.mdb are enough for a copy. The exit code is
+    that of the command.
     """
+    require((output is None) == bool(command), "give either --output, or a command after --")
+    if command:
+        raise typer.Exit(_run_under_hold(path, command))
     with fpdb.open(path, readonly=True) as database:
-        database.backup(output)
-    _summarise(output)
+        database.backup(output or path)
+    _summarise(output or path)
 
 
-@takes(command=argument("-- COMMAND", "What copies the directory."))
-def hold(path: Path, command: list[str]) -> None:
-    """Run a program that copies a database in use.
-
-    Example:
-      fpdb hold crawl.fpdb -- rsync -a crawl.fpdb/ backup:crawl.fpdb/
-
-    The file grows with what others write meanwhile, so prefer fpdb backup. The
-    first $FPDB_BYTES bytes of data.mdb are enough for a copy.
-    """
+def _run_under_hold(path: Path, command: list[str]) -> int:
+    """Run a command while the database is held, and return its exit code."""
     with fpdb.open(path, readonly=True) as database, database.hold():
         size = database.stats().bytes
         length = {"FPDB_BYTES": str(size + _RESERVE)}
@@ -238,7 +241,7 @@ def hold(path: Path, command: list[str]) -> None:
         except OSError as error:
             raise FpdbError(
                 f"{command[0]} can't be run: {error.strerror}",
-                hint="write the command as in a shell, after --",
+                hint="write the command as in a shell, after --; --output names a new directory",
             ) from None
         except KeyboardInterrupt:
             code = render.ExitCode.INTERRUPTED
@@ -247,7 +250,7 @@ def hold(path: Path, command: list[str]) -> None:
         render.summarise(
             None, f"{path}: {render.size(grown)} larger; compact returns what isn't used"
         )
-    raise typer.Exit(code if code >= 0 else 128 - code)
+    return code if code >= 0 else 128 - code
 
 
 @takes(

@@ -462,7 +462,7 @@ class SharedEnvironment:
             raise NotADatabaseError(
                 f"{self.directory} has other entries than fpdb's sub-databases",
                 hint="another program made it, or it is a copy that isn't complete: give another "
-                "path, and copy databases with `fpdb backup` or under `fpdb hold`",
+                "path, and copy databases with `fpdb backup`",
             ) from error
         except lmdb.Error as error:
             raise translate(error, self.directory) from error

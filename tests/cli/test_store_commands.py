@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 
 import pytest
 from numbered import text_of
@@ -141,13 +142,28 @@ def test_check_reports_a_broken_data_file_and_refuses_a_foreign_one(run, tmp_pat
 
 
 @pytest.mark.process
-def test_hold_exits_with_the_code_of_the_program(run, path):
-    assert run("hold", path, "--", "sh", "-c", "exit 7").code == 7
-    assert run("hold", path, "--", "sh", "-c", "kill -9 $$").code == 137
-    failed = run("hold", path, "--", "no such program")
+def test_backup_by_a_program_exits_with_its_code(run, path, tmp_path):
+    assert run("backup", path, "--", "sh", "-c", "exit 7").code == 7
+    assert run("backup", path, "--", "sh", "-c", "kill -9 $$").code == 137
+    failed = run("backup", path, "--", "no such program")
     assert failed.code == 3
     assert "no such program can't be run: No such file or directory" in failed.err
-    assert run("hold", path).code == 2
+    assert run("backup", path).code == 2
+    assert run("backup", path, "-o", tmp_path / "copy", "--", "true").code == 2
+    assert not (tmp_path / "copy").exists()
+
+
+@pytest.mark.process
+def test_the_database_is_held_while_a_program_copies_it(run, path, tmp_path):
+    code = "import os, sys, fpdb; print(fpdb.describe(sys.argv[1]).snapshots.open, end=' ')"
+    code += "; print(os.environ['FPDB_BYTES'])"
+    seen = tmp_path / "seen"
+    words = [sys.executable, "-c", code, path]
+    done = run("backup", path, "--", "sh", "-c", f'"$@" > {seen}', "sh", *words)
+    assert done.code == 0, done.err
+    snapshots, length = map(int, seen.read_text().split())
+    assert snapshots == 1
+    assert length > (path / "data.mdb").stat().st_size
 
 
 @pytest.mark.process

@@ -120,7 +120,7 @@ def test_a_torn_copy_is_refused(closed: Path, tmp_path: Path, readonly: bool) ->
         with pytest.raises((DamagedError, NotADatabaseError)) as caught:
             fpdb.open(copy, readonly=readonly)
         assert "is a copy that isn't complete" in f"{caught.value} {caught.value.hint}"
-        assert "fpdb hold" in caught.value.hint
+        assert "fpdb backup" in caught.value.hint
     fpdb.open(closed, readonly=readonly).close()
 
 

@@ -123,7 +123,6 @@ COMMANDS = {
     "stats": ["../x.fpdb"],
     "check": ["../x.fpdb", "--deep"],
     "backup": ["../x.fpdb", "--output", "../copy.fpdb"],
-    "hold": ["../x.fpdb", "--", "true"],
     "compact": ["../x.fpdb", "--output", "../small.fpdb"],
     "repair": ["../x.fpdb", "--output", "../repaired.fpdb"],
     "fingerprint": ["-t", TEXT, "-t", "国务院今天发布了关于放假的通知", "--jobs", "2"],

@@ -94,7 +94,7 @@ class States:
 
 def copy_by(name: str, path: Path, target: Path) -> None:
     fpdb = (sys.executable, "-m", "fpdb")
-    hold = (*fpdb, "hold", str(path), "--")
+    hold = (*fpdb, "backup", str(path), "--")
     match name:
         case "plain cp":
             command("cp", "-r", str(path), str(target))
