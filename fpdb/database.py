@@ -153,7 +153,7 @@ class Database(Queries):
             NotADatabaseError, FormatError: What is there isn't a database that this version reads.
             RecipeMismatchError: The recipe or k isn't the stored one.
             DamagedError: It is damaged, or a copy that isn't complete.
-            AccessError: It belongs to another user, and can't be read.
+            AccessError: It belongs to another user.
         """
         environment = Environment.open(path, readonly=readonly, verify=require_complete_copy)
         try:
@@ -597,9 +597,7 @@ class Database(Queries):
 
 
 def describe(path: str | os.PathLike[str]) -> Stats:
-    """Return what a database holds, and how; it may belong to another user.
-
-    Only counts are read.
+    """Return what a database holds, and how; only counts are read.
 
     Raises:
         DatabaseNotFoundError, NotADatabaseError, FormatError, DamagedError, AccessError: As in

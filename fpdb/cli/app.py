@@ -22,8 +22,6 @@ if not hasattr(fpdb, "kernels_available"):
         "hint: pip uninstall fpdb && pip install --force-reinstall fpdb-store"
     )
 
-# The base of all usage errors, which typer doesn't export.
-_UsageError: type[Any] = typer.BadParameter.mro()[1]
 # Commands that go on until they are ended.
 _WITHOUT_JSON = {"serve", "explore", "follow"}
 # The panels of the help, with their commands, and the module of one that hasn't its name.

@@ -28,7 +28,6 @@ from fpdb.storage.open_checks import (
     LOCK_FILE,
     SEAL_FILE,
     disk_named,
-    open_file,
     open_lmdb,
     require_vacant,
     translate,
@@ -163,14 +162,11 @@ def require_sealed(directory: Path, verify: Callable[[Path], None]) -> None:
     """Verify the data file unless it is sealed, and seal it; one of several processes does it."""
     if _is_sealed(directory):
         return
-    if os.lstat(directory / DATA_FILE).st_uid != os.geteuid():
-        verify(directory)  # nothing is made in another user's directory
-        return
     with contextlib.ExitStack() as stack:
         try:
             descriptor = stack.enter_context(_opened(directory / SEAL_FILE))
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-        except OSError as error:  # without the right to write here, it is verified each time
+        except OSError as error:  # where nothing can be written, it is verified each time
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 raise  # no check could start either
             verify(directory)
@@ -213,7 +209,7 @@ def _birth(descriptor: int) -> str:
 
 @contextlib.contextmanager
 def _opened(path: Path, flags: int = os.O_RDWR | os.O_CREAT) -> Iterator[int]:
-    descriptor = open_file(path, flags)
+    descriptor = os.open(path, flags, 0o600)
     try:
         yield descriptor
     finally:

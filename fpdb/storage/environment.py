@@ -42,7 +42,7 @@ from fpdb.errors import (
 from fpdb.progress import WorkStep, show
 from fpdb.storage import drafts
 from fpdb.storage.drafts import Entries, drafted, make_environment
-from fpdb.storage.lmdb_file import DATA_FILE, LmdbFile
+from fpdb.storage.lmdb_file import DATA_FILE
 from fpdb.storage.lock import Attempt, WriteLock
 from fpdb.storage.open_checks import (
     LMDB_LOCK_FILE,
@@ -51,10 +51,8 @@ from fpdb.storage.open_checks import (
     identify,
     inode_of,
     moved,
-    open_data,
     open_lmdb,
     require_openable,
-    require_owner,
     resolved,
     translate,
 )
@@ -219,7 +217,7 @@ class Environment:
         _require_one_place(self.path, identity)
         shared = _open.get(identity)
         if shared is None:
-            require_openable(self.path, readonly=self.readonly)
+            require_openable(self.path)
             if self._verify:
                 drafts.require_sealed(self.path, self._verify)
             shared = SharedEnvironment(self, identity)
@@ -233,8 +231,6 @@ class Environment:
         shared.users += 1
         try:
             shared.require_usable()
-            if not (self.readonly or shared.writable):
-                require_owner(self.path)
         except BaseException:
             _leave(shared)
             raise
@@ -286,7 +282,7 @@ class SharedEnvironment:
         # The LMDB environment is, at this moment, or its map had no room for a transaction.
         self.readonly = True
         self.writable = not handle.readonly  # a handle may write
-        self.unguarded = False  # writers do not see its snapshots
+        self.unguarded = False  # it has no lock file, by which writers see its snapshots
         self.users = 1
         self.pid = os.getpid()
         self.lock = WriteLock(handle.path, identity)
@@ -341,16 +337,6 @@ class SharedEnvironment:
         elif isinstance(error, lmdb.MapFullError):
             self.readonly = self.barred = True
         return translated
-
-    def open_anew_if_copied(self) -> None:
-        """Open the environment again if its map is of a file that nobody writes to any more.
-
-        On an overlay, the first process that opens a file to write makes a copy of it.
-        """
-        with contextlib.closing(LmdbFile(open_data(self.directory))) as file:
-            commit = max((meta.transaction for meta in file.metas() if meta.valid), default=0)
-        if self.last_commit() < commit and not self._is_active(threading.get_ident()):
-            self.open_anew()
 
     def last_commit(self) -> int:
         """Return the number of the last transaction in the file that is mapped."""
@@ -481,7 +467,7 @@ class SharedEnvironment:
                 )
             self._close()
             try:
-                require_openable(self.directory, readonly=not self.writable)
+                require_openable(self.directory)
                 self.open()
             except (DatabaseNotFoundError, NotADatabaseError, FileNotFoundError) as error:
                 raise moved(self.directory) from error

@@ -30,7 +30,7 @@ from fpdb.errors import LockTimeoutError
 from fpdb.processes import is_stopped
 from fpdb.progress import announce
 from fpdb.storage.lmdb_file import DATA_FILE
-from fpdb.storage.open_checks import LOCK_FILE, Identity, disk_named, moved, open_data, open_file
+from fpdb.storage.open_checks import LOCK_FILE, Identity, disk_named, moved, open_data
 
 # After this many seconds of waiting for another process, it is announced.
 ANNOUNCED_SECONDS = 2.0
@@ -214,8 +214,8 @@ class WriteLock:
                 if (found.st_dev, found.st_ino) != self._identity:
                     raise moved(self.directory)
                 if self._process_lock < 0:
-                    path, flags = self.directory / LOCK_FILE, os.O_RDWR | os.O_CREAT
-                    self._process_lock = open_file(path, flags, folder=turn)
+                    flags = os.O_RDWR | os.O_CREAT
+                    self._process_lock = os.open(LOCK_FILE, flags, 0o600, dir_fd=turn)
                 self._process_turn, turn = turn, -1
             except (FileNotFoundError, NotADirectoryError) as error:
                 raise moved(self.directory) from error
@@ -324,7 +324,7 @@ def sole_run(directory: Path) -> Iterator[None]:
 
     Others may write meanwhile, and wait for no run.
     """
-    descriptor = open_data(directory, copied=True)
+    descriptor = open_data(directory)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

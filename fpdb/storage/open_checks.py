@@ -1,9 +1,9 @@
 """Opening LMDB: the checks of a directory before LMDB sees it, its settings, and its errors.
 
-LMDB trusts whatever it opens, and follows links. So these are checked first: that the path is on
-a local disk, that each file is a regular one of the right user, and that the meta pages and the
-length of the data file are right. LMDB then opens the descriptors that were checked, by their
-names in /proc, so that nobody can swap a file in between.
+LMDB trusts whatever it opens. So these are checked first: that the path is on a local disk, that
+the database is this user's, and that the meta pages and the length of the data file are right. LMDB
+then opens the directory that was checked, by the name of its descriptor in /proc, so that a
+compaction can't replace it in between.
 """
 
 import contextlib
@@ -88,101 +88,41 @@ def moved(directory: Path) -> MovedError:
     )
 
 
-def require_openable(directory: Path, *, readonly: bool) -> None:
+def require_openable(directory: Path) -> None:
     """Check a directory that is not in use in this process."""
-    descriptor = open_data(directory, copied=True)
+    require_local(directory)
+    _require_owner(directory)
+    descriptor = open_data(directory)
     try:
-        require_local(directory)
-        if not readonly:
-            require_owner(directory)
-        with disk_named(directory):
-            owner = os.fstat(descriptor).st_uid
-            for name in (LMDB_LOCK_FILE, LOCK_FILE, SEAL_FILE):
-                with contextlib.suppress(FileNotFoundError):
-                    _require_file(os.lstat(directory / name), directory / name, owner)
-            require_intact(descriptor, str(directory / DATA_FILE))
+        require_intact(descriptor, str(directory / DATA_FILE))
     finally:
         os.close(descriptor)
 
 
-def open_data(directory: Path, *, copied: bool = False) -> int:
+def open_data(directory: Path) -> int:
     """Open the data file of a directory that is not in use in this process, to read it.
 
-    Its owner may have it `copied` by an overlay, as containers have, before anything is read of it:
-    it is then opened for writing, if possible, though nothing is written.
+    It is opened for writing, if possible, though nothing is written: on an overlay, as containers
+    have, that copies the file, and who has it open before doesn't see what is written to the copy.
     """
-    if _find_data(directory).st_uid == os.geteuid() and copied:
-        with contextlib.suppress(OSError):
-            return open_file(directory / DATA_FILE, os.O_RDWR)
+    _find_data(directory)
     with disk_named(directory):
-        return open_file(directory / DATA_FILE, os.O_RDONLY)
+        with contextlib.suppress(OSError):
+            return os.open(directory / DATA_FILE, os.O_RDWR)
+        return os.open(directory / DATA_FILE, os.O_RDONLY)
 
 
-def open_file(path: Path, flags: int, *, folder: int | None = None) -> int:
-    """Open a file of a database (of its opened `folder`), which must be regular, and no link."""
-    flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    try:
-        name = path if folder is None else path.name
-        descriptor = os.open(name, flags, 0o600, dir_fd=folder)
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise _not_a_file(path, "is a symbolic link, expected a regular file") from error
-        raise
-    try:
-        _require_file(os.fstat(descriptor), path)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
+def _require_owner(directory: Path) -> None:
+    """Raise AccessError unless this user owns a database, or nobody can write to its disk.
 
-
-def _require_file(found: os.stat_result, path: Path, owner: int | None = None) -> None:
-    """Raise OpenError unless this is a regular file, and with an `owner`, theirs alone."""
-    if not stat.S_ISREG(found.st_mode):
-        link = stat.S_ISLNK(found.st_mode)
-        kind = "a symbolic link" if link else "a directory, pipe, socket or device"
-        raise _not_a_file(path, f"is {kind}, expected a regular file")
-    if path.name != DATA_FILE and found.st_nlink > 1:
-        # What is written to it would be written to the file with the other name.
-        raise _not_a_file(path, f"has {found.st_nlink} names (hard links), expected one")
-    if owner is not None and found.st_uid != owner:
-        raise _not_a_file(
-            path, f"belongs to user {found.st_uid}, expected user {owner} as {DATA_FILE}"
-        )
-
-
-def _not_a_file(path: Path, what: str) -> OpenError:
-    hint = "remove it while no process has the database open; it is made anew"
-    return OpenError(f"{path} {what}", hint=hint)
-
-
-def require_owner(directory: Path) -> None:
-    """Raise AccessError unless this user owns a database, and nobody else can replace its files."""
+    Lock files made here would shut the owner out, and without them snapshots aren't safe.
+    """
     owner, user = _find_data(directory).st_uid, os.geteuid()
-    if owner != user:
-        # Lock files made here would shut the owner out.
+    if owner != user and not os.statvfs(directory).f_flag & os.ST_RDONLY:
         raise AccessError(
             f"{directory} belongs to user {owner}, and this process runs as user {user}",
-            hint=f"run as user {owner}, or open it to read only",
+            hint=f"run as its owner (sudo -u '#{owner}'), who can also copy it by `fpdb backup`",
         )
-    found = os.stat(directory)
-    if not _is_private(found):
-        raise AccessError(
-            f"other users may replace files in {directory}: it belongs to user {found.st_uid}, "
-            f"mode {stat.S_IMODE(found.st_mode):o}",
-            hint=f"chown it to user {user}, and chmod go-w; or open it to read only",
-        )
-
-
-def _is_private(found: os.stat_result) -> bool:
-    """Return whether only this user, root, or a group of this process may replace files.
-
-    Kubernetes gives a volume to a group of the containers that mount it, and lets it write.
-    """
-    others = stat.S_IWOTH
-    if found.st_gid not in {0, os.getegid(), *os.getgroups()}:
-        others |= stat.S_IWGRP
-    return found.st_uid in {0, os.geteuid()} and not found.st_mode & others
 
 
 def require_vacant(directory: Path) -> None:
@@ -286,8 +226,8 @@ def open_lmdb(
     database there, which this process may have open already: to open and close that a second time
     would drop this process's locks on it, and with them its snapshots.
 
-    A reader who may not use the lock file opens the data file without it. Nothing then protects
-    its snapshots from writers: compare `last_commit` after each.
+    On a disk that is mounted read-only here, a reader uses no lock file. Nothing then protects its
+    snapshots from writers elsewhere: compare `last_commit` after each.
 
     Without `sync`, commits don't wait for the disk.
     """
@@ -302,19 +242,26 @@ def open_lmdb(
             f"there is no {DESCRIPTORS}, through which LMDB opens {directory}",
             hint="mount /proc where this process runs",
         )
-    with disk_named(directory), _pinned(directory, expected, readonly=readonly) as path:
-        return _open_at(path, directory, readonly=readonly, sync=sync)
+    with disk_named(directory), _pinned(directory, expected) as folder:
+        locked = True
+        try:
+            _make_lock_file(folder)
+        except OSError as error:
+            locked = False
+            if error.errno != errno.EROFS or not readonly:
+                raise
+        return _open_at(name_of(folder), directory, readonly=readonly, sync=sync, locked=locked)
 
 
-def _open_at(path: str, directory: Path, *, readonly: bool, sync: bool) -> lmdb.Environment:
-    locked = os.path.isdir(path)  # else it is the data file alone
+def _open_at(
+    path: str, directory: Path, *, readonly: bool, sync: bool, locked: bool
+) -> lmdb.Environment:
     size, smallest = _map_sizes(os.lstat(directory / DATA_FILE).st_size, readonly=readonly)
     attempts = 0
     while True:
         try:
             environment = lmdb.open(
                 path,
-                subdir=locked,
                 lock=locked,
                 map_size=size,
                 readonly=readonly,
@@ -362,34 +309,16 @@ def _map_sizes(data_size: int, *, readonly: bool) -> tuple[int, int]:
 
 
 @contextlib.contextmanager
-def _pinned(directory: Path, expected: Identity | None, *, readonly: bool) -> Iterator[str]:
-    """Yield the name of the directory that LMDB opens, or of the data file alone.
-
-    Lock files are used in this user's own directories, where nobody else can replace them by a
-    link. The descriptors are of the kind O_PATH, because closing any other one of a lock file would
-    drop the locks that LMDB has taken on it.
-    """
-    flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
-    with contextlib.ExitStack() as stack:
-        folder = os.open(directory, flags | os.O_DIRECTORY)
-        stack.callback(os.close, folder)
-        data = os.open(DATA_FILE, flags, dir_fd=folder)
-        stack.callback(os.close, data)
-        found = os.fstat(data)
-        _require_file(found, directory / DATA_FILE)
+def _pinned(directory: Path, expected: Identity | None) -> Iterator[int]:
+    """Yield a descriptor of a directory, which another one may not take the place of meanwhile."""
+    folder = os.open(directory, os.O_PATH | os.O_DIRECTORY)
+    try:
+        found = os.stat(DATA_FILE, dir_fd=folder)
         if expected not in (None, (found.st_dev, found.st_ino)):
             raise moved(directory)
-        if (
-            found.st_uid == os.geteuid()
-            and _is_private(os.fstat(folder))
-            and os.access(name_of(data), os.W_OK, effective_ids=True)
-            and _has_lock_file(folder, directory / LMDB_LOCK_FILE, needed=not readonly)
-        ):
-            yield name_of(folder)
-        elif readonly:
-            yield name_of(data)
-        else:
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), DATA_FILE)
+        yield folder
+    finally:
+        os.close(folder)
 
 
 def name_of(descriptor: int) -> str:
@@ -397,32 +326,24 @@ def name_of(descriptor: int) -> str:
     return f"{DESCRIPTORS}/{descriptor}"
 
 
-def _has_lock_file(folder: int, path: Path, *, needed: bool) -> bool:
+def _make_lock_file(folder: int) -> None:
     """Make and allocate LMDB's lock file, which it writes by a map: a hole on a full disk kills.
 
-    This process must not have it open: closing it here drops its locks. Return whether there is
-    such a file, or raise the system's error if it is `needed`.
+    This process must not have it open: closing it here drops its locks.
     """
+    descriptor = os.open(LMDB_LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600, dir_fd=folder)
     try:
-        descriptor = open_file(path, os.O_RDWR | os.O_CREAT, folder=folder)
-        try:
-            if os.fstat(descriptor).st_blocks * 512 < LOCK_BYTES:
-                os.posix_fallocate(descriptor, 0, LOCK_BYTES)
-        finally:
-            os.close(descriptor)
+        if os.fstat(descriptor).st_blocks * 512 < LOCK_BYTES:
+            os.posix_fallocate(descriptor, 0, LOCK_BYTES)
     except OSError as error:
-        if error.errno in _NO_ROOM or error.errno in _FORBIDDEN:
-            if needed:
-                raise
-            return False
         if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
-            raise
-    return True  # some file systems can't allocate in advance
+            raise  # else the file system can't allocate in advance
+    finally:
+        os.close(descriptor)
 
 
 _LITTLE_ROOM = 4 << 20  # a write that stopped short leaves less than this on a full disk
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 _DAMAGE = (
     *(lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError),
     *(lmdb.VersionMismatchError, lmdb.PanicError),

@@ -95,9 +95,9 @@ class ReadTransaction:
             shared.close_if_idle()
         if overtaken and (error is None or isinstance(error, (Exception, GeneratorExit))):
             raise AccessError(
-                f"{shared.directory} was written to while user {os.geteuid()} read it without its "
-                "lock file",
-                hint="run as its owner, or read it again while nobody writes to it",
+                f"{shared.directory} was written to while it was read, from a disk that is mounted "
+                "read-only here",
+                hint="read it again while nobody writes to it, or mount the disk to write",
             ) from error
         if translated is not None:
             raise translated from fault
@@ -191,8 +191,6 @@ class ReadTransaction:
 
     def _begin(self, _caller: FrameType) -> None:
         shared, mark, write = self.shared, self.mark, self._writes
-        if shared.unguarded:
-            shared.open_anew_if_copied()
         self.thread = _thread()
         shared.active.add(mark)
         if shared.barred:

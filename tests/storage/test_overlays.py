@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from fpdb.errors import AccessError
 from fpdb.storage import Environment
 
 pytestmark = pytest.mark.process
@@ -26,7 +27,7 @@ def mount(*words: str) -> None:
 
 @pytest.fixture(params=["one disk", "two disks"])
 def layered(request: pytest.FixtureRequest, closed: Path) -> Iterator[Path]:
-    """A database that is in the lower layer only, and that every user may read."""
+    """A database that is in the lower layer only."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         for name in ("lower", "upper", "work", "merged"):
@@ -37,10 +38,6 @@ def layered(request: pytest.FixtureRequest, closed: Path) -> Iterator[Path]:
             mounts.append(root / "lower")
         try:
             subprocess.run(["cp", "-a", closed, root / "lower" / "db"], check=True)
-            for path in (root, root / "lower" / "db"):
-                path.chmod(0o755)
-            for file in (root / "lower" / "db").iterdir():
-                file.chmod(0o644)
             layers = f"lowerdir={root}/lower,upperdir={root}/upper,workdir={root}/work"
             mount("-t", "overlay", "-o", layers, "fpdb-test", str(root / "merged"))
             yield root / "merged" / "db"
@@ -50,9 +47,6 @@ def layered(request: pytest.FixtureRequest, closed: Path) -> Iterator[Path]:
 
 
 READER = """
-import os
-user = int(argv[1])
-os.setgid(user); os.setuid(user)
 env = Environment.open(argv[0], readonly=True)
 while True:
     with env.read() as txn:
@@ -68,11 +62,10 @@ def write(path: Path, first: int, commits: int) -> None:
                 txn.put("documents", b"new" + bytes([number]), b"")
 
 
-@pytest.mark.parametrize("user", [0, 65534], ids=["owner", "another user"])
 def test_a_reader_that_was_first_sees_what_is_written(
-    layered: Path, start: Start, line: Line, user: int
+    layered: Path, start: Start, line: Line
 ) -> None:
-    reader = start(READER, layered, user)
+    reader = start(READER, layered)
     assert reader.stdin
     assert int(line(reader)) == DOCUMENTS
     for first, commits in ((0, 1), (1, 3), (4, 1)):
@@ -82,9 +75,9 @@ def test_a_reader_that_was_first_sees_what_is_written(
         assert int(line(reader)) == DOCUMENTS + first + commits
 
 
-def test_reading_another_users_makes_no_copy(layered: Path, start: Start, line: Line) -> None:
+def test_another_users_is_refused(layered: Path) -> None:
     for file in (layered.parents[1] / "lower" / "db").iterdir():
         os.chown(file, 65534, 65534)
-    reader = start(READER, layered, 0)
-    assert int(line(reader)) == DOCUMENTS
+    with pytest.raises(AccessError, match="belongs to user 65534"):
+        Environment.open(layered, readonly=True)
     assert not list((layered.parents[1] / "upper").rglob("*.mdb"))

@@ -353,8 +353,7 @@ def test_lmdb_writes_its_lock_file_on_a_full_disk(small_disk: Path, run: Run) ->
 
         require_full(lambda: Environment.create(argv[0] + "/new", ["documents"]))
         require_full(lambda: Environment.open(lost))
-        with Environment.open(lost, readonly=True) as other, other.read() as txn:
-            assert txn.entries("documents") == 0
+        require_full(lambda: Environment.open(lost, readonly=True))
         os.remove(argv[0] + "/all")
         assert sorted(os.listdir(argv[0])) == ["db", "lost"]
         Environment.open(lost).close()
