@@ -4,23 +4,18 @@ Threads are enough: the kernels and numpy release Python's lock, and HTML and Pa
 child processes.
 """
 
-import _thread
 import os
-import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from itertools import repeat
-from queue import SimpleQueue
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from fpdb.errors import InputError, WorkerError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-# Where the result of an item is put, or its error.
-_Reply = SimpleQueue[Any]
 
 MOST = 256
 # Items in flight for each thread: one that it works on, and one that waits.
@@ -58,20 +53,16 @@ def mapped(
         for item in items:
             yield item, work(item)
         return
-    threads = _Threads(work, jobs)
-    try:
-        yield from threads.results(items, max(ahead, _AHEAD * jobs), patient=bool(ahead))
-    finally:
-        if stop:
-            stop()
-        threads.close()
+    most = max(ahead, _AHEAD * jobs)
+    yield from _results(work, items, jobs, most, patient=bool(ahead), stop=stop)
 
 
 def made_ahead(items: Iterable[Item], most: int) -> Generator[Item]:
     """Yield items that a thread makes, up to N of them before they are wanted."""
     source, end = iter(items), object()
-    with closing(_Threads[None, Any](lambda _: next(source, end), 1)) as thread:
-        for _, item in thread.results(repeat(None), most, patient=True):
+    made: Generator[tuple[None, Any]] = _results(lambda _: next(source, end), repeat(None), 1, most)
+    with closing(made):
+        for _, item in made:
             if item is end:
                 return
             yield item
@@ -79,26 +70,23 @@ def made_ahead(items: Iterable[Item], most: int) -> Generator[Item]:
 
 def overlapped(work: Callable[[Item], object], items: Iterable[Item]) -> None:
     """Call a function for each item in a thread, while the next item is made."""
-    with closing(_Threads(work, 1)) as thread:
-        for _ in thread.results(items, 1, patient=True):
-            pass
+    for _ in _results(work, items, 1, 1):
+        pass
 
 
-class _Threads(Generic[Item, Result]):
-    # Futures and conditions wait in Python code, in which an exception out of a signal handler
-    # leaves their locks taken; these queues are written in C.
-    def __init__(self, work: Callable[[Item], Result], jobs: int) -> None:
-        self._work, self._jobs = work, jobs
-        self._tasks: SimpleQueue[tuple[Item, _Reply] | None] = SimpleQueue()
-        self._ended: SimpleQueue[None] = SimpleQueue()
-        self._pending: deque[tuple[Item, _Reply]] = deque()
-        self._running = 0
-        self._closed = False
-
-    def results(
-        self, items: Iterable[Item], most: int, *, patient: bool
-    ) -> Iterator[tuple[Item, Result]]:
-        source, failure, pending = iter(items), None, self._pending
+def _results(
+    work: Callable[[Item], Result],
+    items: Iterable[Item],
+    jobs: int,
+    most: int,
+    *,
+    patient: bool = True,
+    stop: Callable[[], object] | None = None,
+) -> Generator[tuple[Item, Result]]:
+    source, failure = iter(items), None
+    pending: deque[tuple[Item, Future[Result]]] = deque()
+    pool = ThreadPoolExecutor(jobs, "fpdb")
+    try:
         while True:
             try:
                 item = next(source)
@@ -107,47 +95,32 @@ class _Threads(Generic[Item, Result]):
             except Exception as error:
                 failure = error
                 break
-            pending.append((item, SimpleQueue()))
-            self._tasks.put(pending[-1])
-            if self._running < self._jobs:
-                self._start()
-            while pending and (len(pending) > most or not (patient or pending[0][1].empty())):
-                yield self._next()
+            pending.append((item, _submit(pool, work, item)))
+            while pending and (len(pending) > most or (not patient and pending[0][1].done())):
+                yield _taken(pending)
         while pending:
-            yield self._next()
+            yield _taken(pending)
         if failure:
             raise failure
+    finally:
+        if stop:
+            stop()
+        pool.shutdown(cancel_futures=True)
 
-    def close(self) -> None:
-        self._closed = True
-        for _ in range(self._jobs):
-            self._tasks.put(None)
-        if not sys.is_finalizing():  # a generator ends with the program, whose threads have stopped
-            for _ in range(self._running):
-                self._ended.get()
 
-    def _next(self) -> tuple[Item, Result]:
-        item, reply = self._pending.popleft()
-        result, error = reply.get()
-        if error is not None:
-            raise error
-        return item, result
+def _submit(
+    pool: ThreadPoolExecutor, work: Callable[[Item], Result], item: Item
+) -> "Future[Result]":
+    try:
+        return pool.submit(work, item)
+    except RuntimeError as error:
+        raise WorkerError(
+            f"a thread can't be started: {error}",
+            hint="is memory short, or are there too many threads? one job needs none",
+        ) from None
 
-    def _run(self) -> None:
-        while (task := self._tasks.get()) and not self._closed:
-            item, reply = task
-            try:
-                reply.put((self._work(item), None))
-            except BaseException as error:  # it is raised where the result is used
-                reply.put((None, error))
-        self._ended.put(None)
 
-    def _start(self) -> None:
-        try:
-            _thread.start_new_thread(self._run, ())
-        except RuntimeError as error:
-            raise WorkerError(
-                f"a thread can't be started: {error}",
-                hint="is memory short, or are there too many threads? one job needs none",
-            ) from None
-        self._running += 1
+def _taken(pending: "deque[tuple[Item, Future[Result]]]") -> tuple[Item, Result]:
+    """Take the first item; nothing then keeps its result but the caller."""
+    item, future = pending.popleft()
+    return item, future.result()

@@ -1,6 +1,5 @@
 """Threads that work on items: in order, within bounds, and never left at work."""
 
-import _thread
 import os
 import threading
 import time
@@ -8,7 +7,6 @@ import time
 import pytest
 
 import fpdb
-from fpdb import threads
 from fpdb.threads import MOST, count_jobs, made_ahead, mapped, overlapped
 
 
@@ -106,8 +104,7 @@ def test_a_thread_that_can_t_start_is_an_error(monkeypatch):
     def fail(*_):
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(threads._thread, "start_new_thread", fail)
-    assert threads._thread is _thread
+    monkeypatch.setattr(threading.Thread, "start", fail)
     with pytest.raises(fpdb.WorkerError, match="can't start new thread"):
         list(mapped(abs, range(3), 2))
 

@@ -1,6 +1,5 @@
 """The command line: each command opens a database, calls the library, and prints."""
 
-import atexit
 import os
 import signal
 import sys
@@ -17,38 +16,16 @@ def main() -> None:
     from fpdb.cli.app import run
     from fpdb.cli.render import ExitCode
 
-    code = run(_catch_interrupts if ours else None)
+    code = run(_raise_interrupts if ours else None)
     if ours:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)  # too late to interrupt
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # too late to interrupt
     if code == ExitCode.INTERRUPTED:
         os._exit(code)  # Python itself may end it by the signal if that came in `exec`
     sys.exit(code)
 
 
-def _catch_interrupts() -> None:
-    """Let Ctrl-C raise KeyboardInterrupt, once; a second one doesn't wait for tidying up."""
-    sys.unraisablehook = _end_if_lost
-    signal.signal(signal.SIGINT, _interrupt)
-
-
-def _interrupt(*_: object) -> None:
-    signal.signal(signal.SIGINT, _end)
-    raise KeyboardInterrupt
-
-
-def _end(*_: object) -> None:
-    try:
-        os.write(2, b"interrupted\n")
-    finally:
-        os._exit(128 + signal.SIGINT)
-
-
-def _end_if_lost(unraisable: "sys.UnraisableHookArgs") -> None:
-    """End the process by an interrupt that Python would only print, as in a destructor."""
-    if issubclass(unraisable.exc_type, KeyboardInterrupt):
-        _end()
-    sys.__unraisablehook__(unraisable)
+def _raise_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def end_by_sigterm(like: type[BaseException]) -> None:

@@ -11,9 +11,8 @@ it is opened for reading, and the first transaction that finds the lock free ope
 A directory may be moved, and another one take its path: so environments are found by the identity
 of their data file, and a handle raises MovedError when another one is at its path.
 
-A signal handler may raise after any call. So nothing here must be undone to go on: what opens,
-replaces or closes holds `table_lock`, by a `with` that no exception can come between, and `barred`
-may stay set; then the next transaction takes `table_lock`, too, and lifts it.
+What opens, replaces or closes environments holds `table_lock`. `barred` may stay set: then the next
+transaction takes `table_lock`, too, and lifts it.
 """
 
 import contextlib
@@ -25,7 +24,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import NoReturn, Self
 
 import lmdb
 
@@ -43,7 +42,7 @@ from fpdb.progress import WorkStep, show
 from fpdb.storage import drafts
 from fpdb.storage.drafts import Entries, drafted, make_environment
 from fpdb.storage.lmdb_file import DATA_FILE
-from fpdb.storage.lock import Attempt, WriteLock
+from fpdb.storage.lock import WriteLock
 from fpdb.storage.open_checks import (
     LMDB_LOCK_FILE,
     Identity,
@@ -68,7 +67,7 @@ READER_CHECK_SECONDS = 1.0
 _PAUSE = 0.001
 _ATTEMPTS = 100
 
-Mark = weakref.ref[Any]  # of an open transaction, which has the number of its `thread`
+Mark = weakref.ref[ReadTransaction]
 
 
 class Environment:
@@ -255,8 +254,15 @@ class Environment:
                     )
 
     def close(self) -> None:
-        """Close the handle; transactions of other threads may finish first."""
-        self._shared = None
+        """Close the handle; transactions of other threads may finish first.
+
+        A write of this thread that Ctrl-C has left open is undone.
+        """
+        shared, self._shared = self._shared, None
+        if shared is not None:
+            for transaction in shared.transactions_of(threading.get_ident()):
+                if isinstance(transaction, WriteTransaction) and transaction.handle is self:
+                    transaction.abandon()
         self._closer()
 
     def __enter__(self) -> Self:
@@ -290,9 +296,8 @@ class SharedEnvironment:
         self.begin: Callable[..., lmdb.Transaction[memoryview]] = self._refuse
         self.databases: dict[str, lmdb._Database] = {}
         # The open transactions. Single operations on a set are atomic, so beginning a transaction
-        # takes no lock. What an exception drops leaves the set by itself, by `dropped`.
+        # takes no lock. What Ctrl-C drops leaves the set by itself.
         self.active: set[Mark] = set()
-        self.dropped = self.active.discard
         # While this is set, a transaction calls `admit` to begin, and `close_if_idle` at its end.
         self.barred = True
         self.failure: FpdbError | None = None
@@ -302,9 +307,9 @@ class SharedEnvironment:
 
     def admit(self, mark: Mark, *, write: bool) -> None:
         """Wait until a transaction may begin, and count it among the active ones."""
-        self.dropped(mark)
+        self.active.discard(mark)
         # A thread with an open transaction can't wait for itself to end it.
-        if self._is_active(threading.get_ident()) and not (write and self.readonly):
+        if self.transactions_of(threading.get_ident()) and not (write and self.readonly):
             self.require_usable()
             self.active.add(mark)
             return
@@ -314,7 +319,7 @@ class SharedEnvironment:
                 self.open_anew()
             elif self.readonly and self.writable and not self.active:
                 # The first write would do it, but not within a snapshot of its own thread.
-                with Attempt(self.lock) as free:
+                with self.lock.attempt() as free:
                     if free:
                         self.open_anew()
             self._settle()
@@ -323,7 +328,7 @@ class SharedEnvironment:
     def make_way(self, mark: Mark, error: lmdb.Error, *, write: bool) -> None:
         """Remove what kept a transaction from beginning."""
         if isinstance(error, lmdb.MapResizedError):
-            self.dropped(mark)
+            self.active.discard(mark)
             self.open_anew()
             self.admit(mark, write=write)
         elif self.environment:  # every reader slot was taken
@@ -377,14 +382,13 @@ class SharedEnvironment:
     def before_fork(self) -> None:
         """Keep new transactions out, and let the other threads leave."""
         self.barred = True
-        if not self._is_active(threading.get_ident()):
+        if not self.transactions_of(threading.get_ident()):
             self._drain(FORK_SECONDS)
 
-    def after_fork_in_child(self, *, alone: bool) -> None:
+    def after_fork_in_child(self) -> None:
         """Drop what the child inherited; its next transaction opens the environment anew."""
-        quiet = alone and not self.active
-        self.active = set()
-        self.dropped = self.active.discard
+        quiet = not self.active
+        self.active.clear()
         self.barred = True
         self.lock.forget()
         if quiet:
@@ -399,9 +403,10 @@ class SharedEnvironment:
                 hint="fork outside of transactions, in other threads too, or spawn",
             )
 
-    def _is_active(self, thread: int) -> bool:
+    def transactions_of(self, thread: int) -> list[ReadTransaction]:
+        """Return the open transactions of a thread."""
         transactions = [mark() for mark in list(self.active)]
-        return any(other.thread == thread for other in transactions if other is not None)
+        return [other for other in transactions if other is not None and other.thread == thread]
 
     def _drain(self, seconds: float) -> bool:
         """Wait until no transaction is open; return whether that is so."""
@@ -414,7 +419,7 @@ class SharedEnvironment:
         """Open it for writing if a handle writes and no other process does, else for reading."""
         # Opening a sub-database of a writable environment takes LMDB's write lock: that wait
         # can't be interrupted, and holds the interpreter's lock.
-        free = Attempt(self.lock, OPENING_SECONDS) if self.writable else contextlib.nullcontext()
+        free = self.lock.attempt(OPENING_SECONDS) if self.writable else contextlib.nullcontext()
         with free as writing:
             environment = open_lmdb(
                 self.directory, readonly=not writing, sync=self._sync, expected=self.identity
@@ -458,8 +463,7 @@ class SharedEnvironment:
         """Open the environment again, with the largest map that is possible now."""
         with table_lock:
             self.barred = True
-            self.lock.is_held()  # which ends what an exception has left
-            if self._is_active(threading.get_ident()) or not self._drain(DRAIN_SECONDS):
+            if self.transactions_of(threading.get_ident()) or not self._drain(DRAIN_SECONDS):
                 raise StorageError(
                     f"{self.directory} must be opened anew, for writing or for a larger map, but "
                     "this process is inside a transaction on it",
@@ -510,22 +514,19 @@ def _leave(shared: SharedEnvironment) -> None:
 
 
 def _before_fork() -> None:
+    table_lock.acquire()
     for shared in list(_open.values()):
         shared.before_fork()
 
 
 def _after_fork_in_child() -> None:
-    # Unless a signal's exception ended the wait for `table_lock`, this thread has it.
-    alone = table_lock.acquire(blocking=False)
     for shared in list(_open.values()):
-        shared.after_fork_in_child(alone=alone)
+        shared.after_fork_in_child()
+    table_lock.release()
 
 
-os.register_at_fork(before=_before_fork, after_in_child=_after_fork_in_child)
-# Not in functions of Python, which a signal's exception could end at their beginning. What is
-# registered later comes first before a fork, and last after it.
 os.register_at_fork(
-    before=table_lock.acquire,
+    before=_before_fork,
     after_in_parent=table_lock.release,
-    after_in_child=table_lock._at_fork_reinit,  # type: ignore[attr-defined]  # noqa: SLF001 - as the standard library does
+    after_in_child=_after_fork_in_child,
 )

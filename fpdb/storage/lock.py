@@ -4,10 +4,9 @@ LMDB's own lock can neither be interrupted nor time out, so this one is taken fi
 queue at an `RLock`, processes at an `flock` on a file that LMDB doesn't use. Each has a
 turnstile, which the next in the queue keeps locked, so that a busy writer can't overtake it.
 
-A signal handler may raise after any call, and before the first statement of any function, also of
-an `__exit__`. So the lock belongs to an object: to release it twice does no harm, and it is
-released when nothing refers to its owner any more. Threads queue at RLocks because only these show
-whether a thread has one, after an exception out of `acquire`.
+Ctrl-C may end a wait, and come before the end of a block has begun. So the lock has an owner, and
+is released when nothing refers to that any more. Threads have RLocks because a thread can release
+what it has of these without knowing whether it has it.
 """
 
 import contextlib
@@ -15,16 +14,12 @@ import fcntl
 import functools
 import os
 import platform
-import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
-from typing import Any, NoReturn
-
-import lmdb
+from typing import NoReturn
 
 from fpdb.errors import LockTimeoutError
 from fpdb.processes import is_stopped
@@ -41,32 +36,8 @@ _RECORD_BYTES = 256
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.005
 
 
-# What the lock belongs to, until it releases it or nothing refers to it any more. Its `abandon()`
-# undoes what was begun under the lock, and releases it.
-Owner = Any
-
-
-class _Holding:
-    """Who has the lock, and where that was taken, without keeping either alive."""
-
-    __slots__ = ("_code", "_frame", "owner", "thread")
-
-    def __init__(
-        self, owner: Owner, dropped: Callable[["weakref.ref[Owner]"], None], frame: FrameType
-    ) -> None:
-        self.thread = threading.get_ident()
-        self.owner = weakref.ref(owner, dropped)
-        self._frame, self._code = id(frame), frame.f_code
-
-    def is_entered(self) -> bool:
-        """Return whether the function that took the lock is still running in this thread.
-
-        If it isn't, an exception has left it while a traceback kept the owner.
-        """
-        frame: FrameType | None = sys._getframe()  # noqa: SLF001 - no other way to walk the stack
-        while frame and not (id(frame) == self._frame and frame.f_code is self._code):
-            frame = frame.f_back
-        return frame is not None
+class _Attempt:
+    """Owns the lock during a block."""
 
 
 class WriteLock:
@@ -75,21 +46,19 @@ class WriteLock:
     def __init__(self, directory: Path, identity: Identity) -> None:
         self.directory = directory
         self._identity = identity
-        # LMDB's transaction, which has a lock too, and is aborted if nobody owns this one any more.
-        self.begun: lmdb.Transaction[memoryview] | None = None
-        self._holding: _Holding | None = None
+        # What it belongs to, and the thread of that.
+        self._owner: weakref.ref[object] | None = None
+        self._thread = 0
         self._thread_turn, self._thread_lock = threading.RLock(), threading.RLock()
         self._process_turn = self._process_lock = -1
 
-    def acquire(self, owner: Owner, caller: FrameType, timeout: float) -> None:
-        """Take the lock, or raise LockTimeoutError after `timeout` seconds.
-
-        The function of the frame `caller` has the block at whose end the owner releases the lock.
-        """
+    def acquire(self, owner: object, timeout: float) -> None:
+        """Take the lock, or raise LockTimeoutError after `timeout` seconds."""
         if self.is_held():
             raise LockTimeoutError(
                 f"this thread already writes to {self.directory}",
-                hint="finish the first write transaction before the next one",
+                hint="finish the first write transaction before the next one; if Ctrl-C has ended "
+                "it, close the database and open it again",
                 pid=os.getpid(),
             )
         began = time.monotonic()
@@ -105,37 +74,40 @@ class WriteLock:
                 self._give_up(timeout, *self._holder())
             fcntl.flock(self._process_turn, fcntl.LOCK_UN)
             self._sign()
-            self._holding = _Holding(owner, self._dropped, caller)
+            self._thread = threading.get_ident()
+            self._owner = weakref.ref(owner, self._dropped)
         except BaseException:
             if self._thread_lock.acquire(blocking=False):  # this thread has it, or nobody
                 self._unlock()
             raise
 
+    @contextlib.contextmanager
+    def attempt(self, seconds: float = 0) -> Iterator[bool]:
+        """Take the lock for a block if it is free in time; yield whether this thread has it."""
+        owner = _Attempt()
+        try:
+            with contextlib.suppress(LockTimeoutError):
+                self.acquire(owner, seconds)
+            yield self.is_held()
+        finally:
+            self.release(owner)
+
     def release(self, owner: object) -> None:
         """Release the lock if this owner has it, by this thread and in this process."""
-        holding = self._holding
-        if (
-            holding is not None
-            and holding.thread == threading.get_ident()
-            and holding.owner() is owner
-        ):
+        if self.is_owned_by(owner):
             self._unlock()
 
+    def is_owned_by(self, owner: object) -> bool:
+        """Return whether an owner has the lock, by this thread and in this process."""
+        return self.is_held() and self._owner is not None and self._owner() is owner
+
     def is_held(self) -> bool:
-        """Return whether this thread has the lock; release what an exception has left of it."""
-        holding = self._holding
-        if holding is None or holding.thread != threading.get_ident():
-            return False
-        if holding.is_entered():
-            return True
-        if (owner := holding.owner()) is not None:
-            owner.abandon()
-        self._end(holding)
-        return False
+        """Return whether this thread has the lock."""
+        return self._owner is not None and self._thread == threading.get_ident()
 
     def close(self) -> None:
         """Close the lock's files, unless a thread has it; it can be used again afterwards."""
-        if self._holding is None and self._thread_lock.acquire(blocking=False):
+        if self._owner is None and self._thread_lock.acquire(blocking=False):
             try:
                 self._close_files()
             finally:
@@ -143,48 +115,20 @@ class WriteLock:
 
     def forget(self) -> None:
         """Drop what a forked process has inherited, without unlocking it for its parent."""
-        self._holding = self.begun = None
+        self._owner = None
         self._thread_turn, self._thread_lock = threading.RLock(), threading.RLock()
         self._close_files()
 
-    def _dropped(self, owner: "weakref.ref[Owner]") -> None:
-        holding = self._holding
-        # A thread can't end LMDB's transaction of another one, which ends it at its next write.
-        if (
-            holding is not None
-            and holding.owner is owner
-            and holding.thread == threading.get_ident()
-        ):
-            self._end(holding)
-
-    def _end(self, holding: _Holding) -> None:
-        if self._holding is holding:
-            try:
-                if self.begun is not None:
-                    self.begun.abort()
-            finally:
-                self._unlock()
+    def _dropped(self, owner: "weakref.ref[object]") -> None:
+        if self._owner is owner and self.is_held():
+            self._unlock()
 
     def _unlock(self) -> None:
-        """Release everything that this thread has, whatever that is."""
-        try:
-            self._unlock_files()
-        except BaseException:
-            self._unlock_files()
-            raise
-        finally:
-            self._holding = self.begun = None
-            # No function is called that an exception could leave at its beginning.
-            try:
-                while True:
-                    self._thread_lock.release()
-            except RuntimeError:  # it isn't this thread's any more
-                pass
-
-    def _unlock_files(self) -> None:
-        for descriptor in (self._process_turn, self._process_lock):
+        for descriptor in (self._process_lock, self._process_turn):
             if descriptor >= 0:
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
+        self._owner = None
+        _release(self._thread_lock)
 
     def _close_files(self) -> None:
         files = self._process_turn, self._process_lock
@@ -199,11 +143,7 @@ class WriteLock:
                 self._thread_lock.acquire(timeout=_until(deadline))
             )
         finally:
-            try:
-                while True:
-                    self._thread_turn.release()
-            except RuntimeError:
-                pass
+            _release(self._thread_turn)
 
     def _open(self) -> None:
         with disk_named(self.directory):
@@ -271,34 +211,11 @@ class WriteLock:
         )
 
 
-class Attempt:
-    """Takes a lock for a block if it is free in time; the block gets whether this thread has it."""
-
-    __slots__ = ("__weakref__", "_lock", "_seconds")
-
-    def __init__(self, lock: WriteLock, seconds: float = 0) -> None:
-        self._lock = lock
-        self._seconds = seconds
-
-    def __enter__(self) -> bool:
-        if self._lock.is_held():
-            return True
-        try:
-            caller = sys._getframe(1)  # noqa: SLF001 - no other way to get it
-            self._lock.acquire(self, caller, self._seconds)
-        except LockTimeoutError:
-            return False
-        except BaseException:
-            self.abandon()
-            raise
-        return True
-
-    def __exit__(self, *_: object) -> None:
-        self.abandon()
-
-    def abandon(self) -> None:
-        """Release the lock, if this has it."""
-        self._lock.release(self)
+def _release(lock: "threading.RLock") -> None:
+    """Release what this thread has of a lock, if it has any of it."""
+    with contextlib.suppress(RuntimeError):
+        while True:
+            lock.release()
 
 
 def _until(deadline: float) -> float:

@@ -6,12 +6,10 @@ ends with the next write: copy what must last.
 
 import contextlib
 import os
-import sys
 import threading
 import weakref
 from collections.abc import Iterable
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 
 import lmdb
@@ -35,7 +33,7 @@ class ReadTransaction:
     """A snapshot, as a context manager; `raw` and `databases` are for the hottest loops."""
 
     __slots__ = (
-        *("__weakref__", "_handle", "cursors", "databases"),
+        *("__weakref__", "handle", "cursors", "databases"),
         *("kept", "mark", "raw", "shared", "thread"),
     )
 
@@ -44,17 +42,16 @@ class ReadTransaction:
     databases: "dict[str, lmdb._Database]"
 
     def __init__(self, handle: "Environment") -> None:
-        self._handle = handle
+        self.handle = handle
         self.thread = 0
         self.cursors: dict[str, Cursor] = {}
         self.kept: dict[object, Any] = {}  # what callers keep with these cursors
 
     def __enter__(self) -> Self:
-        caller = sys._getframe(1)  # noqa: SLF001 - no other way to get it
-        self.shared = shared = self._handle.current()
-        self.mark: Mark = weakref.ref(self, shared.dropped)
+        self.shared = shared = self.handle.current()
+        self.mark: Mark = weakref.ref(self, shared.active.discard)
         try:
-            self._begin(caller)
+            self._begin()
         except lmdb.Error as error:
             fault = shared.fault(error)
             self.abandon()
@@ -67,7 +64,7 @@ class ReadTransaction:
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         shared, fault = self.shared, error if isinstance(error, lmdb.Error) else None
         if isinstance(error, DamagedError):
-            log("ERROR", "%s is damaged: %s", self._handle.path, error)
+            log("ERROR", "%s is damaged: %s", self.handle.path, error)
         self.cursors, self.kept = {}, {}
         if self.mark not in shared.active:
             self._leave(error)
@@ -75,21 +72,17 @@ class ReadTransaction:
         # A transaction uses the pages again that the one two before it has freed. So it is the
         # third after a snapshot that may change it, from when the second has committed.
         overtaken = shared.unguarded and shared.last_commit() > self.raw.id() + 1
+        was_moved = False
         try:
             if self._writes and error is None:
                 self.raw.commit()
+                was_moved = not self.handle.is_at_path(shared)
             else:
                 self.raw.abort()
         except lmdb.Error as failure:
             fault = failure
         finally:
-            try:
-                del self.raw  # py-lmdb keeps the reader slot until it is collected
-                shared.active.discard(self.mark)
-                moved = self._writes and error is None and not self._handle.is_at_path(shared)
-            finally:
-                if self._writes:
-                    shared.lock.release(self)
+            self._end()
         translated = shared.fault(fault) if fault is not None else None
         if shared.barred:
             shared.close_if_idle()
@@ -101,18 +94,18 @@ class ReadTransaction:
             ) from error
         if translated is not None:
             raise translated from fault
-        if moved:
+        if was_moved:
             raise MovedError(
-                f"the database at {self._handle.path} was moved, removed or replaced during a "
+                f"the database at {self.handle.path} was moved, removed or replaced during a "
                 "write, which isn't in what is there now",
                 hint="open it and write again; fpdb replaces databases between writes only",
             )
 
     def require_in_place(self) -> None:
         """Raise MovedError unless the database that it reads is still at its path."""
-        if not self._handle.is_at_path(self.shared):
+        if not self.handle.is_at_path(self.shared):
             raise MovedError(
-                f"{self._handle.path} was moved, removed or replaced while it was held",
+                f"{self.handle.path} was moved, removed or replaced while it was held",
                 hint="copy it again: the copy may be of both",
             )
 
@@ -189,7 +182,7 @@ class ReadTransaction:
                 hint="fork outside of transactions, and don't hold one in a generator",
             )
 
-    def _begin(self, _caller: FrameType) -> None:
+    def _begin(self) -> None:
         shared, mark, write = self.shared, self.mark, self._writes
         self.thread = _thread()
         shared.active.add(mark)
@@ -202,9 +195,14 @@ class ReadTransaction:
             self.raw = shared.begin(write=write, buffers=True)
         self.databases = shared.databases
 
+    def _end(self) -> None:
+        if hasattr(self, "raw"):
+            del self.raw  # py-lmdb keeps the reader slot until it is collected
+        self.shared.active.discard(self.mark)
+
     def abandon(self) -> None:
         """Undo what was begun, unless the block has ended."""
-        self.shared.active.discard(self.mark)
+        self._end()
         if self.shared.barred:
             self.shared.close_if_idle()
 
@@ -242,24 +240,25 @@ class WriteTransaction(ReadTransaction):
         super().__init__(handle)
         self._timeout = timeout
 
-    def _begin(self, caller: FrameType) -> None:
+    def _begin(self) -> None:
         shared = self.shared
         shared.require_usable()
-        shared.lock.acquire(self, caller, self._timeout)
-        if not self._handle.is_at_path(shared):  # it was replaced during the wait
+        shared.lock.acquire(self, self._timeout)
+        if not self.handle.is_at_path(shared):  # it was replaced during the wait
             raise moved(shared.directory)
         shared.check_readers_if_due()
-        super()._begin(caller)
-        shared.lock.begun = self.raw
+        super()._begin()
+
+    def _end(self) -> None:
+        self.shared.lock.release(self)
+        super()._end()
 
     def abandon(self) -> None:
         """Undo what was written, unless the block has ended."""
-        try:
-            if self.mark in self.shared.active and hasattr(self, "raw"):
+        if self.shared.lock.is_owned_by(self) and hasattr(self, "raw"):
+            with contextlib.suppress(lmdb.Error):  # it was committed
                 self.raw.abort()
-        finally:
-            self.shared.lock.release(self)
-            super().abandon()
+        super().abandon()
 
     def put(self, name: str, key: bytes, value: bytes | bytearray | memoryview) -> None:
         """Store a value under a key, replacing what was there."""

@@ -55,8 +55,7 @@ elif place == "start":
 
     def write_when_caught(number, handler):
         before = change(number, handler)
-        theirs = {signal.SIG_DFL, signal.SIG_IGN, signal.default_int_handler}
-        if number == signal.SIGINT and handler not in theirs:
+        if number == signal.SIGINT and handler is signal.default_int_handler:
             signal.signal = change
             with open(reached + ".part", "w") as file:
                 file.write(str(time.process_time() - begun))

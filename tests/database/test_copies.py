@@ -121,7 +121,7 @@ def test_a_copy_under_a_hold_may_end_where_it_says(busy: Path, tmp_path: Path) -
         least = len(db)
     line = "echo $FPDB_BYTES; sleep 0.2; mkdir $2; head -c $FPDB_BYTES $1/data.mdb > $2/data.mdb"
     size = os.path.getsize(busy / "data.mdb")
-    done = command("hold", busy, "--", "sh", "-c", line, "sh", busy, copy)
+    done = command("backup", busy, "--", "sh", "-c", line, "sh", busy, copy)
     assert done.returncode == 0
     assert size <= int(done.stdout) - (1 << 30) <= size + (1 << 24)
     assert re.fullmatch(

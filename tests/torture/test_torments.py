@@ -21,7 +21,7 @@ SHORT: dict[str, tuple[int, dict[str, Any], int, list[str]]] = {
         30,
         ["create", "add", "delete", "build", "compact", "load databases", "backup"],
     ),
-    "interrupts": (1500, {}, 1500, ["every place", "random moments, threads"]),
+    "interrupts": (1500, {}, 1500, ["random moments", "random moments, threads"]),
     "full": (1, {}, 10, []),
     "power": (2, {}, 2, ["acknowledged"]),
     "copies": (2, {"names": ["plain copy at the pace of a network", "backup", "hold cp"]}, 6, []),
