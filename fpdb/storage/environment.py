@@ -198,18 +198,16 @@ class Environment:
 
     def _join(self) -> "SharedEnvironment":
         """Return the environment of what is at the path; its first handle opens it."""
-        attempts = _ATTEMPTS
-        while True:
+        for _ in range(_ATTEMPTS):
             with table_lock, disk_named(self.path):
                 identity = identify(self.path)
                 try:
                     return self._shared_by(identity)
                 except (FpdbError, FileNotFoundError) as error:
                     # Else it was replaced, or moved away and back, at this very moment.
-                    same = isinstance(error, FpdbError) and identify(self.path) == identity
-                    attempts -= 1
-                    if same or not attempts:
+                    if isinstance(error, FpdbError) and identify(self.path) == identity:
                         raise
+        raise moved(self.path)
 
     def _shared_by(self, identity: Identity) -> "SharedEnvironment":
         """Return the environment of a data file, which this handle shares."""
