@@ -106,12 +106,10 @@ class WriteLock:
         return self._owner is not None and self._thread == threading.get_ident()
 
     def close(self) -> None:
-        """Close the lock's files, unless a thread has it; it can be used again afterwards."""
-        if self._owner is None and self._thread_lock.acquire(blocking=False):
-            try:
-                self._close_files()
-            finally:
-                self._thread_lock.release()
+        """Close the lock's files, unless another thread has it; it can be used again afterwards."""
+        if self._thread_lock.acquire(blocking=False):
+            self._close_files()
+            self._unlock()
 
     def forget(self) -> None:
         """Drop what a forked process has inherited, without unlocking it for its parent."""
@@ -149,7 +147,7 @@ class WriteLock:
         with disk_named(self.directory):
             turn = -1
             try:
-                turn = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                turn = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY)
                 found = os.lstat(DATA_FILE, dir_fd=turn)
                 if (found.st_dev, found.st_ino) != self._identity:
                     raise moved(self.directory)
