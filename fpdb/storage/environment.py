@@ -220,10 +220,10 @@ class Environment:
             shared = SharedEnvironment(self, identity)
             try:
                 shared.open()
+                _open[identity] = shared
             except BaseException:
-                shared.lock.close()
+                shared.close()
                 raise
-            _open[identity] = shared
             return shared
         shared.users += 1
         try:
@@ -359,8 +359,7 @@ class SharedEnvironment:
         with table_lock:
             self.barred = True
             if (self.users == 0 or self.failure) and not self.active:
-                self._close()
-                self.lock.close()
+                self.close()
                 if (self.users == 0 or not self.stranded) and _open.get(self.identity) is self:
                     del _open[self.identity]
 
@@ -419,19 +418,19 @@ class SharedEnvironment:
         # can't be interrupted, and holds the interpreter's lock.
         free = self.lock.attempt(OPENING_SECONDS) if self.writable else contextlib.nullcontext()
         with free as writing:
-            environment = open_lmdb(
-                self.directory, readonly=not writing, sync=self._sync, expected=self.identity
-            )
             try:
-                databases = self._open_databases(environment)
+                self.environment = environment = open_lmdb(
+                    self.directory, readonly=not writing, sync=self._sync, expected=self.identity
+                )
+                self.databases = self._open_databases(environment)
+                self.readonly, self.pid = not writing, os.getpid()
+                self.unguarded = not environment.flags()["lock"]
+                if not self.unguarded:
+                    self.lock_file = inode_of(self.directory / LMDB_LOCK_FILE)
+                self.begin = environment.begin
             except BaseException:
-                environment.close()
+                self._close()
                 raise
-            self.databases, self.readonly, self.pid = databases, not writing, os.getpid()
-            self.unguarded = not environment.flags()["lock"]
-            if not self.unguarded:
-                self.lock_file = inode_of(self.directory / LMDB_LOCK_FILE)
-            self.environment, self.begin = environment, environment.begin
         self.reader_check_due = time.monotonic() + READER_CHECK_SECONDS
         self._settle()
 
@@ -473,6 +472,11 @@ class SharedEnvironment:
                 self.open()
             except (DatabaseNotFoundError, NotADatabaseError, FileNotFoundError) as error:
                 raise moved(self.directory) from error
+
+    def close(self) -> None:
+        """Close the environment and the files of the lock; it can be opened again."""
+        self._close()
+        self.lock.close()
 
     def _close(self) -> None:
         environment, self.environment, self.lock_file = self.environment, None, None

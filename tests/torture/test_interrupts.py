@@ -164,6 +164,33 @@ def test_an_interrupt_at_any_place_of_an_add_leaves_nobody_waiting(
 
 
 @pytest.mark.process
+def test_an_interrupt_at_any_place_of_an_opening_leaves_nobody_waiting(
+    tmp_path: Path, write_elsewhere: Callable[[], str]
+) -> None:
+    place, kept = 0, None
+
+    def write() -> None:
+        with fpdb.open(tmp_path / "db", timeout=1) as db:
+            db.delete("nothing")
+
+    with raising():
+        while True:
+            place += 1
+            wire = Tripwire(place)
+            try:
+                wire.run(write)
+            except SignalError as error:
+                kept = error if place % 2 else None
+                where = "".join(traceback.format_exception(error))
+            else:
+                break
+            if kept:  # as a notebook keeps the last one
+                write()
+            assert write_elsewhere() == "wrote\n", f"{place}: {where}"
+        assert place > wire.places > 100
+
+
+@pytest.mark.process
 def test_an_interrupt_at_any_place_of_a_read_keeps_no_snapshot(
     tmp_path: Path,
 ) -> None:
