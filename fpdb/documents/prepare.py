@@ -69,15 +69,17 @@ class Preparer:
     def watched(self, documents: list[Document]) -> list[Document]:
         """Return documents as they are; warn of the first of all whose text has tags."""
         if not self._warned:
-            tagged = (each for each in documents if isinstance(each, Document) and each.has_tags)
-            if found := next(tagged, None):
-                self._warned = True
-                warnings.warn(
-                    f"the text of {found.key!r:.200} has tags, which count as words; of an HTML "
-                    "page, take the text by fpdb.html_text, or send it to a server as html",
-                    TagsWarning,
-                    stacklevel=3,
-                )
+            for document in documents:
+                if isinstance(document, Document) and document.has_tags:
+                    self._warned = True
+                    warnings.warn(
+                        f"the text of {document.key!r:.200} has tags, which count as words; of an "
+                        "HTML page, take the text by fpdb.html_text, or send it to a server as "
+                        "html",
+                        TagsWarning,
+                        stacklevel=3,
+                    )
+                    break
         return documents
 
     def sift(

@@ -250,8 +250,11 @@ class Writer:
         insert, remove = self._rows(saved, self._removed), self._rows(removed, self._saved)
         self._index.update(self._txn, insert, remove)
         for table in self._index.of_texts:
-            come = _moved(table, saved, self._removed)
-            table.update(self._txn, come, _moved(table, removed, self._saved))
+            inserted, deleted = saved, removed
+            if saved and removed:
+                inserted = _moved(table, saved, self._removed)
+                deleted = _moved(table, removed, self._saved)
+            table.update(self._txn, inserted, deleted)
         self._catalog.write(self._txn, saved, removed)
         short = sketches = 0
         for some, sign in ((saved, 1), (removed, -1)):

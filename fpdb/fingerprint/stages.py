@@ -187,7 +187,7 @@ class Stages:
         """Check texts, and divide them into blocks, of which the last may be empty."""
         block: list[str] = []
         size = 0
-        for text in each(texts, "texts"):
+        for text in texts if type(texts) is list else each(texts, "texts"):
             self._check(text)
             block.append(text)
             size += len(text)
