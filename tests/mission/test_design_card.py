@@ -403,11 +403,7 @@ def hold_with(copier):
 
 WAYS = [pytest.param(backup, id="backup")]
 WAYS += [pytest.param(hold_with(copier), id=f"hold-{name}") for name, copier in COPIERS.items()]
-UNTIL = pytest.mark.xfail(reason="fpdb backup runs no command yet", strict=True)
-WAYS += [
-    pytest.param(backup_with(copier), id=f"backup-{name}", marks=UNTIL)
-    for name, copier in COPIERS.items()
-]
+WAYS += [pytest.param(backup_with(copier), id=f"backup-{name}") for name, copier in COPIERS.items()]
 
 
 @pytest.mark.process
