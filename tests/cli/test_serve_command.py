@@ -30,8 +30,8 @@ TEXT = (
 HASTY = """
 import sys, fpdb
 from fpdb.integrations import server
-from fpdb.integrations.server import connection
-connection._HEAD_SECONDS = 0.3
+from fpdb.integrations.server import serving
+serving._HEAD_SECONDS = 1
 with fpdb.create(sys.argv[1]) as database:
     server.serve(
         server.app(database, limits=server.Limits(seconds=0.6, document=100_000)),
@@ -320,10 +320,9 @@ def test_the_address_of_an_explorer_is_no_argument(start, path, tmp_path, monkey
     assert not page.parent.exists()
 
 
-def test_other_hosts_need_a_token(start, path, tmp_path, tokens):
-    refused = start("serve", path, "--host", "0.0.0.0", "--port", 0)
-    assert refused.wait(60) == 3
-    assert b"hint: require tokens" in refused.stderr.read()
+@pytest.fixture
+def certified(tmp_path):
+    """Return the files of a certificate of 127.0.0.1 and its key."""
     key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
     made = subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost",
@@ -332,29 +331,56 @@ def test_other_hosts_need_a_token(start, path, tmp_path, tokens):
     )  # fmt: skip
     if made.returncode:
         pytest.skip("openssl can't make a certificate")
-    options = ("--tls-cert", certificate, "--tls-key", key, "--token-file", tokens)
-    key.chmod(0o644)
-    open_to_all = start("serve", path, "--port", 0, *options)
-    assert open_to_all.wait(60) == 3
-    assert b"others may read the key" in open_to_all.stderr.read()
     key.chmod(0o600)
-    process = start("serve", path, "--port", 0, *options)
+    return certificate, key
+
+
+def test_other_hosts_need_a_token(start, path, tokens, certified):
+    refused = start("serve", path, "--host", "0.0.0.0", "--port", 0)
+    assert refused.wait(60) == 3
+    assert b"hint: require tokens" in refused.stderr.read()
+    certificate, key = certified
+    process = start(
+        "serve", path, "--port", 0, "--tls-cert", certificate, "--tls-key", key,
+        "--token-file", tokens,
+    )  # fmt: skip
     port = port_of(process)
-    trusted = ssl.create_default_context(cafile=certificate)
-    connection = http.client.HTTPSConnection("127.0.0.1", port, context=trusted, timeout=30)
-    with contextlib.closing(connection):
-        assert check(connection, "a")[0] == 401
-        assert check(connection, "a", authorization="Bearer 0123456789abcdef")[0] == 200
     plain = [socket.create_connection(("127.0.0.1", port)) for _ in range(3)]  # without a handshake
     large = json.dumps({"key": "b", "text": TEXT, "meta": "x" * 60_000}).encode() + b"\n"
-    with contextlib.closing(connection):
-        headers = {"authorization": "Bearer 0123456789abcdef"}
-        headers["content-type"] = "application/x-ndjson"
-        connection.request("POST", "/v1/check", large * 30, headers)
-        assert len(connection.getresponse().read().splitlines()) == 30
+    for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+        trusted = ssl.create_default_context(cafile=certificate)
+        trusted.minimum_version = trusted.maximum_version = version
+        connection = http.client.HTTPSConnection("127.0.0.1", port, context=trusted, timeout=30)
+        with contextlib.closing(connection):
+            assert check(connection, "a")[0] == 401
+            headers = {"authorization": "Bearer 0123456789abcdef"}
+            assert check(connection, "a", **headers)[0] == 200
+            headers["content-type"] = "application/x-ndjson"
+            connection.request("POST", "/v1/check", large * 30, headers)
+            assert len(connection.getresponse().read().splitlines()) == 30
     for client in plain:
         client.close()
     assert ended(process) == 0
+
+
+def test_a_key_is_secret_and_has_no_password(start, path, certified):
+    certificate, key = certified
+
+    def refusal():
+        process = start("serve", path, "--port", 0, "--tls-cert", certificate, "--tls-key", key)
+        assert process.wait(60) == 3
+        return process.stderr.read()
+
+    key.chmod(0o644)
+    assert b"others may read the key" in refusal()
+    locked = key.with_name("locked.pem")
+    subprocess.run(
+        ["openssl", "rsa", "-aes256", "-passout", "pass:secret", "-in", key, "-out", locked],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    locked.chmod(0o600)
+    locked.rename(key)
+    assert b"the key without a password" in refusal()
 
 
 @pytest.mark.parametrize("option", ["--port", "--token-file", "--tls-cert"])

@@ -6,7 +6,7 @@
 import fpdb
 
 try:
-    import httptools  # noqa: F401
+    import granian  # noqa: F401
     import msgspec  # noqa: F401
     import prometheus_client  # noqa: F401
     import uvloop  # noqa: F401

@@ -1,4 +1,4 @@
-"""Run the application until a signal ends it: sockets, TLS, descriptors."""
+"""Run the application on granian until a signal ends it: sockets, TLS, descriptors."""
 
 import asyncio
 import contextlib
@@ -9,27 +9,30 @@ import resource
 import signal
 import socket
 import ssl
-import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import uvloop
+from granian._granian import SocketHolder
+from granian.constants import HTTPModes, Interfaces, SSLProtocols
+from granian.http import HTTP1Settings
+from granian.server.embed import Server
 
 import fpdb
 from fpdb.integrations.server.access import Access, read_secret
 from fpdb.integrations.server.application import Application
-from fpdb.integrations.server.connection import Connections
 
 PORT = 7373
 _BACKLOG = 2048
+# Beyond these, connections wait in the backlog. A head that doesn't end holds two buffers.
+_CONNECTIONS, _BUFFER = 4096, 1 << 14
+# For a head, also the next one of the same connection.
+_HEAD_SECONDS = 10
 # Descriptors for everything but connections.
 _SPARE = 64
 # A database that was moved or replaced is noticed after about as long.
 _WATCH_SECONDS = 2
-# Of the thread that stores and that of the event loop, one waits for as long when both can run:
-# with the usual five milliseconds, up to a third fewer checks a second were answered.
-_SWITCH_SECONDS = 0.001
 
 
 def serve(
@@ -53,45 +56,74 @@ def serve(
     access = application.access
     if unix:
         access.hosts = None  # no web page can call a Unix socket
-    secure = _secured(certificate, private_key) if certificate and private_key else None
+    if certificate and private_key:
+        _require_usable(certificate, private_key)
     with contextlib.ExitStack() as bound:
         listener = _listening_at(unix, bound) if unix else _listening(access, host, port)
         bound.callback(listener.close)
-        sys.setswitchinterval(_SWITCH_SECONDS)
+        server = _Granian(application, listener, certificate, private_key)
         # It is restored at the end, when Ctrl-C is raised again for the caller.
         interrupt = signal.getsignal(signal.SIGINT)
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop:
-                place = _Socket(listener, secure, bound.close)
-                ended_by = loop.run(_run(application, place, on_start, on_error))
+                ended_by = loop.run(_run(application, server, bound.close, on_start, on_error))
         finally:
             signal.signal(signal.SIGINT, interrupt)
     if ended_by == signal.SIGINT:
         signal.raise_signal(signal.SIGINT)
 
 
-class _Socket(NamedTuple):
-    """Where a server listens, and what ends that."""
+class _Granian(Server):
+    """The server of granian, on a socket that listens already.
 
-    listener: socket.socket
-    secure: ssl.SSLContext | None
-    close: Callable[[], object]
+    One that it opens itself shares its port with any other process of the same user, and doesn't
+    say which port it got.
+    """
 
-    @property
-    def scheme(self) -> str:
-        return "https" if self.secure else "http"
+    def __init__(
+        self,
+        application: Application,
+        listener: socket.socket,
+        certificate: Path | None,
+        private_key: Path | None,
+    ) -> None:
+        super().__init__(
+            application,
+            interface=Interfaces.ASGINL,
+            http=HTTPModes.http1,  # otherwise the first bytes of a connection have no deadline
+            http1_settings=HTTP1Settings(
+                header_read_timeout=1000 * _HEAD_SECONDS, max_buffer_size=_BUFFER
+            ),
+            websockets=False,
+            backpressure=min(_CONNECTIONS, _room()),
+            ssl_cert=certificate,
+            ssl_key=private_key,
+            ssl_protocol_min=SSLProtocols.tls12,
+            log_enabled=False,
+            # The caller's handlers of the log stay as they are.
+            log_dictconfig={"incremental": True, "handlers": {}, "loggers": {}},
+        )
+        self._listener = listener
+        self.address = _address(listener, "https" if certificate else "http")
 
-    @property
-    def address(self) -> str:
-        if self.listener.family == socket.AF_UNIX:
-            return f"unix:{self.listener.getsockname()}"
-        name, number = self.listener.getsockname()[:2]
-        return f"{self.scheme}://{f'[{name}]' if ':' in name else name}:{number}"
+    def _init_shared_socket(self) -> None:
+        unix = self._listener.family == socket.AF_UNIX
+        # It closes the descriptor once it accepts no more. Its stub lacks the arguments.
+        holder: Any = SocketHolder
+        self._shd = holder(os.dup(self._listener.fileno()), unix, _BACKLOG)
+
+
+def _address(listener: socket.socket, scheme: str) -> str:
+    if listener.family == socket.AF_UNIX:
+        return f"unix:{listener.getsockname()}"
+    name, number = listener.getsockname()[:2]
+    return f"{scheme}://{f'[{name}]' if ':' in name else name}:{number}"
 
 
 async def _run(
     application: Application,
-    place: _Socket,
+    server: _Granian,
+    close: Callable[[], object],
     on_start: Callable[[str], object],
     on_error: Callable[[fpdb.FpdbError], object],
 ) -> int:
@@ -105,22 +137,19 @@ async def _run(
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, end, number)
-    room = _room()
-    application.places.restrict(room)
-    connections = Connections(application, application.memory, room, place.scheme)
-    async with _going(connections.sweep()):
-        try:
-            async with (
-                _going(connections.accept(place.listener, place.secure)),
-                _going(_watch(application, ending, on_error)),
-            ):
-                on_start(place.address)
-                return await ending
-        finally:
-            place.close()  # before another server can take it
-            application.stop()
-            await connections.end(application.limits.seconds + 1)
-            await application.close()
+    serving = asyncio.create_task(server.serve())
+    try:
+        async with _going(_watch(application, ending, on_error)):
+            on_start(server.address)
+            await asyncio.wait([ending, serving], return_when=asyncio.FIRST_COMPLETED)
+            return await (ending if ending.done() else serving)
+    finally:
+        close()  # before another server can take the address
+        application.stop()
+        server.stop()  # type: ignore[no-untyped-call]
+        # Whoever doesn't take an answer, or doesn't end a request, isn't waited for.
+        await asyncio.wait([serving], timeout=application.limits.seconds + 1)
+        await application.close()
 
 
 async def _watch(
@@ -167,18 +196,17 @@ def _room() -> int:
     return max(1, hard - used - _SPARE)
 
 
-def _secured(certificate: Path, private_key: Path) -> ssl.SSLContext:
-    """Return the context of TLS; the key is as secret as tokens are."""
+def _require_usable(certificate: Path, private_key: Path) -> None:
+    """Raise InputError unless they make a context of TLS; the key is as secret as tokens are."""
     read_secret(private_key, "the key")
-    secure = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
-        secure.load_cert_chain(certificate, private_key, "")
+        # Without a password, it would be read from the terminal.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, private_key, "")
     except OSError as error:  # also those of TLS
         raise fpdb.InputError(
             f"the certificate or its key can't be read: {error}",
             hint="both are files in PEM format; the key without a password",
         ) from None
-    return secure
 
 
 def _listening(access: Access, host: str, port: int) -> socket.socket:
