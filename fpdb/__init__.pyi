@@ -14,6 +14,7 @@ from fpdb.errors import ClosedError as ClosedError
 from fpdb.errors import DamagedError as DamagedError
 from fpdb.errors import DatabaseExistsError as DatabaseExistsError
 from fpdb.errors import DatabaseNotFoundError as DatabaseNotFoundError
+from fpdb.errors import DeadlineError as DeadlineError
 from fpdb.errors import DiskFullError as DiskFullError
 from fpdb.errors import DocumentNotFoundError as DocumentNotFoundError
 from fpdb.errors import FormatError as FormatError
@@ -73,6 +74,7 @@ from fpdb.models import Match as Match
 from fpdb.models import Matches as Matches
 from fpdb.models import Pair as Pair
 from fpdb.models import Thresholds as Thresholds
+from fpdb.storage import deadline as deadline
 from fpdb.tables import Bands as Bands
 from fpdb.tables import JoinPlan as JoinPlan
 from fpdb.tables import Plan as Plan

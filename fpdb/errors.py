@@ -109,6 +109,10 @@ class LockTimeoutError(FpdbError, TimeoutError):
         self.pid = pid
 
 
+class DeadlineError(FpdbError, TimeoutError):
+    """A write wasn't complete before the time of `fpdb.deadline`, and was undone."""
+
+
 class ReadOnlyError(FpdbError):
     """A write through a handle that was opened read-only."""
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -27,6 +28,7 @@ _PATIENCE, _MOST_SECONDS = 0.5, 0.02
 class _Waiting(NamedTuple, Generic[Answer]):
     documents: Sequence[fpdb.Document]
     answers: "asyncio.Future[list[Answer]]"
+    latest: float
 
 
 class Batcher(Generic[Answer]):
@@ -35,7 +37,8 @@ class Batcher(Generic[Answer]):
     While a transaction waits for the disk, further documents are queued, and the next transaction
     stores all of them. A transaction costs as much as some dozens of documents; so the next one
     waits for those who were answered last to call again, but not for long. A caller that is alone
-    isn't delayed. An InputError reaches only those callers whose own documents raise it.
+    isn't delayed. An InputError or a DeadlineError reaches only those callers whose own documents
+    raise it.
     """
 
     def __init__(self, store: Callable[[Sequence[fpdb.Document]], Sequence[Answer]]) -> None:
@@ -53,15 +56,20 @@ class Batcher(Generic[Answer]):
         # A program may exit without waiting: nothing is answered before it is stored.
         threading.Thread(target=self._run, name="fpdb-batcher", daemon=True).start()
 
-    def add(self, documents: Sequence[fpdb.Document]) -> "asyncio.Future[list[Answer]]":
-        """Queue documents; the result is set once these and all before are stored durably."""
+    def add(
+        self, documents: Sequence[fpdb.Document], latest: float = math.inf
+    ) -> "asyncio.Future[list[Answer]]":
+        """Queue documents; the result is set once these and all before are stored durably.
+
+        It is a DeadlineError if that isn't possible until `latest`, by `time.monotonic()`.
+        """
         if self._closed:
             raise fpdb.ClosedError(
                 "the batcher was closed", hint="close it after the last document"
             )
         answers: asyncio.Future[list[Answer]] = self._loop.create_future()
         self.waiting += len(documents)
-        self._queue.put(_Waiting(documents, answers))
+        self._queue.put(_Waiting(documents, answers, latest))
         if self._queue.qsize() >= self._expected:
             self._enough.set()
         return answers
@@ -103,11 +111,12 @@ class Batcher(Generic[Answer]):
 
     def _answers(self, batch: list[_Waiting[Answer]]) -> list[list[Answer] | Exception]:
         """Store what calls have together, or in halves as long as some of it can't be used."""
-        documents = [each for item in batch for each in item.documents]
+        documents = [document for item in batch for document in item.documents]
         try:
-            answers = iter(self._store(documents) if documents else ())
+            with fpdb.deadline(min((item.latest for item in batch), default=math.inf)):
+                answers = iter(self._store(documents) if documents else ())
         except Exception as error:
-            if len(batch) == 1 or not isinstance(error, fpdb.InputError):
+            if len(batch) == 1 or not isinstance(error, (fpdb.InputError, fpdb.DeadlineError)):
                 return [error] * len(batch)
             middle = len(batch) // 2
             return self._answers(batch[:middle]) + self._answers(batch[middle:])
@@ -126,7 +135,8 @@ class Batcher(Generic[Answer]):
     ) -> None:
         """Set the results, in the event loop; of its documents, `count` wait no longer."""
         self.waiting -= count
-        for (_, future), answers in zip(batch, found, strict=True):
+        for item, answers in zip(batch, found, strict=True):
+            future = item.answers
             if future.cancelled():
                 continue
             if isinstance(answers, Exception):
@@ -161,6 +171,8 @@ def added_to(
                 database.add_prepared, prepared, skip_duplicates=True, similarity=similarity
             )
             found += again_if_moved(database, add_all)
+        except fpdb.DeadlineError:
+            raise
         except fpdb.FpdbError as error:
             found += [error] * len(prepared)
         for place, reason in refused:  # in the order of their places

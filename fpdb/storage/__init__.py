@@ -5,7 +5,13 @@ No other folder imports LMDB or msgpack. A recipe is plain data here.
 
 from fpdb.storage.environment import LOCK_SECONDS, Environment
 from fpdb.storage.format import pack, unpack
-from fpdb.storage.transactions import Cursor, Ongoing, ReadTransaction, WriteTransaction
+from fpdb.storage.transactions import (
+    Cursor,
+    Ongoing,
+    ReadTransaction,
+    WriteTransaction,
+    deadline,
+)
 
 __all__ = [
     "LOCK_SECONDS",
@@ -14,6 +20,7 @@ __all__ = [
     "Ongoing",
     "ReadTransaction",
     "WriteTransaction",
+    "deadline",
     "pack",
     "unpack",
 ]

@@ -5,16 +5,19 @@ ends with the next write: copy what must last.
 """
 
 import contextlib
+import math
 import os
 import threading
+import time
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import lmdb
 
-from fpdb.errors import AccessError, ClosedError, DamagedError, MovedError
+from fpdb.errors import AccessError, ClosedError, DamagedError, DeadlineError, MovedError
 from fpdb.models import Snapshots
 from fpdb.progress import log
 from fpdb.storage.open_checks import disk_named, moved, translate
@@ -27,6 +30,31 @@ else:
     Cursor = lmdb.Cursor
 
 _thread = threading.get_ident
+_latest: ContextVar[float] = ContextVar("latest", default=math.inf)
+
+
+@contextlib.contextmanager
+def deadline(latest: float) -> Iterator[None]:
+    """Let no transaction of the block commit after a time of `time.monotonic()`.
+
+    One that would is undone, and the call raises DeadlineError: so a server that has answered that
+    a request took too long stores nothing of it later. It holds for this thread or task.
+    """
+    before = _latest.set(latest)
+    try:
+        yield
+    finally:
+        _latest.reset(before)
+
+
+def _late(directory: Path) -> DeadlineError | None:
+    """Return the error of a write after the deadline, or None before it."""
+    if time.monotonic() <= _latest.get():
+        return None
+    return DeadlineError(
+        f"a write to {directory} wasn't complete before its deadline, and was undone",
+        hint="try again, with fewer documents or a later deadline",
+    )
 
 
 class ReadTransaction:
@@ -63,6 +91,7 @@ class ReadTransaction:
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         shared, fault = self.shared, error if isinstance(error, lmdb.Error) else None
+        late = None
         if isinstance(error, DamagedError):
             log("ERROR", "%s is damaged: %s", self.handle.path, error)
         self.cursors, self.kept = {}, {}
@@ -74,7 +103,7 @@ class ReadTransaction:
         overtaken = shared.unguarded and shared.last_commit() > self.raw.id() + 1
         was_moved = False
         try:
-            if self._writes and error is None:
+            if self._writes and error is None and (late := _late(shared.directory)) is None:
                 self.raw.commit()
                 was_moved = not self.handle.is_at_path(shared)
             else:
@@ -83,7 +112,7 @@ class ReadTransaction:
             fault = failure
         finally:
             self._end()
-        translated = shared.fault(fault) if fault is not None else None
+        translated = shared.fault(fault) if fault is not None else late
         if shared.barred:
             shared.close_if_idle()
         if overtaken and (error is None or isinstance(error, (Exception, GeneratorExit))):
@@ -243,7 +272,10 @@ class WriteTransaction(ReadTransaction):
     def _begin(self) -> None:
         shared = self.shared
         shared.require_usable()
-        shared.lock.acquire(self, self._timeout)
+        if late := _late(shared.directory):
+            raise late
+        seconds = min(self._timeout, _latest.get() - time.monotonic())
+        shared.lock.acquire(self, seconds)
         if not self.handle.is_at_path(shared):  # it was replaced during the wait
             raise moved(shared.directory)
         shared.check_readers_if_due()

@@ -1,7 +1,9 @@
 """The thread that adds the documents of an event loop."""
 
 import asyncio
+import math
 import threading
+import time
 
 import pytest
 
@@ -168,3 +170,31 @@ def test_a_database_that_is_replaced_is_opened_again(db):
     assert "with other tables" in str(refused)
     with fpdb.open(db.path) as stored:
         assert set(stored) == {"0", "1", "2"}
+
+
+def test_a_deadline_reaches_only_those_whose_own_it_was(db):
+    stored, late = [], threading.Event()
+
+    def store(documents):
+        if len(documents) > 1 and not late.is_set():
+            late.set()
+            time.sleep(0.4)  # longer than one of them may take
+        outcomes = added_to(db)(documents)
+        stored.extend(added.key for added in outcomes)
+        return outcomes
+
+    async def run():
+        batcher = Batcher(store)
+        latest = [math.inf, time.monotonic() + 0.2, time.monotonic() + 60, math.inf]
+        results = [
+            batcher.add([document], until)
+            for document, until in zip(documents(4), latest, strict=True)
+        ]
+        outcomes = await asyncio.gather(*results, return_exceptions=True)
+        await batcher.close()
+        return outcomes
+
+    outcomes = asyncio.run(run())
+    assert isinstance(outcomes[1], fpdb.DeadlineError)
+    assert [outcomes[place][0].status for place in (0, 2, 3)] == ["added"] * 3
+    assert sorted(stored) == sorted(db) == ["0", "2", "3"]
