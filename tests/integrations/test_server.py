@@ -689,6 +689,14 @@ def test_answers_that_nobody_takes_end_the_work(db):
 # The description
 
 
+def test_the_description_is_fresh(db):
+    import openapi
+
+    [answer] = talk(db, ("GET", "/openapi.json"))
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.body == openapi.description(), "run `tools/docs --write`"
+
+
 def test_the_description_has_examples_that_are_valid(db):
     [answer] = talk(db, ("GET", "/openapi.json"))
     described = answer.json

@@ -18,8 +18,7 @@ except ImportError as error:
 
 from fpdb.integrations.server.access import Access, read_tokens
 from fpdb.integrations.server.application import Application, Limits
-from fpdb.integrations.server.calls import CALLS, explorer_calls
-from fpdb.integrations.server.description import PAGES
+from fpdb.integrations.server.calls import CALLS, PAGES, explorer_calls
 from fpdb.integrations.server.serving import serve
 
 __all__ = ["Access", "Application", "Limits", "app", "read_tokens", "serve"]

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Sequence
 from functools import partial
 from http import HTTPStatus
 from itertools import accumulate
+from pathlib import Path
 from typing import TypeVar
 from urllib.parse import parse_qs
 
@@ -51,6 +52,8 @@ _HALF = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
 # Fields of a form on a page of the explorer.
 _MOST_FIELDS = 1_000
 _NUMBER = re.compile("[0-9]{1,20}")
+# `tools/docs --write` makes it of the table of calls.
+_DESCRIPTION = Path(__file__).with_name("openapi.json")
 
 
 async def check(request: Request) -> HttpReply:
@@ -145,6 +148,14 @@ async def metrics(request: Request) -> HttpReply:
     return HttpReply(written, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
 
+async def _openapi(_: Request) -> HttpReply:
+    return HttpReply(_DESCRIPTION.read_bytes(), headers=JSON)
+
+
+async def _favicon(_: Request) -> HttpReply:
+    return HttpReply(status=HTTPStatus.NO_CONTENT)
+
+
 CALLS = (
     Call("POST", "/v1/check", check, CheckBody, CheckAnswer),
     Call("POST", "/v1/query", query, QueryBody, QueryAnswer),
@@ -153,6 +164,10 @@ CALLS = (
     Call("GET", "/v1/stats", stats, answer=dict),
     Call("GET", "/healthz", healthz, answer=dict),
     Call("GET", "/metrics", metrics, answer=str),
+)
+PAGES = (
+    Call("GET", "/openapi.json", _openapi),
+    Call("GET", "/favicon.ico", _favicon),  # browsers request it by themselves
 )
 
 

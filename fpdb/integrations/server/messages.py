@@ -1,4 +1,4 @@
-"""What requests and answers hold: checked while it is decoded, and described by `/openapi.json`.
+"""What requests and answers hold: checked while it is decoded, and described by openapi.json.
 
 Errors are problem details (RFC 9457), with the message and the hint.
 """
@@ -172,19 +172,6 @@ class ProblemDetails(Struct, kw_only=True, omit_defaults=True):
     status: int
     detail: str
     hint: str | None = None
-
-
-_TEXT = "Red kites nest above the quarry again: wardens counted eleven pairs in April."
-_KITES, _BIRDS = "https://a.example/kites", "https://b.example/17"
-_NEAR = {"distance": 2, "similarity": 0.91}
-EXAMPLES: dict[type[Struct], dict[str, Any]] = {
-    CheckBody: {"key": _BIRDS, "text": _TEXT, "meta": {"site": "b"}},
-    CheckAnswer: {
-        "key": _BIRDS, "status": "duplicate", "duplicate_of": _KITES, **_NEAR
-    },
-    QueryBody: {"text": _TEXT, "limit": 3},
-    QueryAnswer: {"matches": [{"key": _KITES, **_NEAR, "meta": {"site": "a"}}]},
-}  # fmt: skip
 
 
 def checked(key: str | int, status: str, matches: fpdb.Matches) -> CheckAnswer:

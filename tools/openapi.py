@@ -1,29 +1,45 @@
-"""The description of the API by OpenAPI: of the table of calls, their docstrings, and the types."""
+"""Write openapi.json, the description of the server's calls, which it shows as a file.
+
+It is made of the table of calls, their docstrings, and the types that check requests. The file is
+checked in, so that the package has it; a test says when it has gone stale.
+"""
 
 import inspect
 import json
-from functools import cache
-from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 import fpdb
-from fpdb.integrations.server.application import Call, Request
+from fpdb.integrations.server.application import Call
 from fpdb.integrations.server.calls import CALLS
 from fpdb.integrations.server.messages import (
-    EXAMPLES,
-    JSON,
-    HttpReply,
+    CheckAnswer,
+    CheckBody,
     ProblemDetails,
+    QueryAnswer,
+    QueryBody,
     StoredDocument,
 )
 
-_LINES = (
+FILE = Path(__file__).resolve().parent.parent / "fpdb/integrations/server/openapi.json"
+TEXT = "Red kites nest above the quarry again: wardens counted eleven pairs in April."
+KITES, BIRDS = "https://a.example/kites", "https://b.example/17"
+NEAR = {"distance": 2, "similarity": 0.91}
+EXAMPLES: dict[type[msgspec.Struct], dict[str, Any]] = {
+    CheckBody: {"key": BIRDS, "text": TEXT, "meta": {"site": "b"}},
+    CheckAnswer: {
+        "key": BIRDS, "status": "duplicate", "duplicate_of": KITES, **NEAR
+    },
+    QueryBody: {"text": TEXT, "limit": 3},
+    QueryAnswer: {"matches": [{"key": KITES, **NEAR, "meta": {"site": "a"}}]},
+}  # fmt: skip
+LINES = (
     " With the type application/x-ndjson, each line is such an object, and so is each line of the "
     "answer, in the same order while they come."
 )
-_KEY = {
+KEY = {
     "name": "key",
     "in": "query",
     "required": True,
@@ -33,7 +49,6 @@ _KEY = {
 }
 
 
-@cache
 def description() -> bytes:
     """Return the description of all calls; the schemas are those that check requests."""
     _, schemas = msgspec.json.schema_components(
@@ -41,7 +56,7 @@ def description() -> bytes:
     )
     paths: dict[str, dict[str, Any]] = {}
     for call in CALLS:
-        paths.setdefault(call.path, {})[call.method.lower()] = _described(call)
+        paths.setdefault(call.path, {})[call.method.lower()] = described_call(call)
     described = {
         "openapi": "3.1.0",
         "info": {
@@ -59,29 +74,29 @@ def description() -> bytes:
     return json.dumps(described, indent=2).encode() + b"\n"
 
 
-def _described(call: Call) -> dict[str, Any]:
+def described_call(call: Call) -> dict[str, Any]:
     summary, _, text = (inspect.getdoc(call.reply) or "").partition("\n\n")
     good: dict[str, Any] = {"description": "It is done."}
     if call.answer:
-        good = {"description": "The answer.", "content": _content(call.answer, lines=call.body)}
+        good = {"description": "The answer.", "content": content_of(call.answer, lines=call.body)}
     problem = {
         "description": "What is wrong, and mostly a hint; after 503, try again.",
-        "content": _content(ProblemDetails, "application/problem+json"),
+        "content": content_of(ProblemDetails, "application/problem+json"),
     }
     described: dict[str, Any] = {
         "summary": summary.rstrip("."),
-        "description": " ".join(text.split()) + (_LINES if call.body else ""),
+        "description": " ".join(text.split()) + (LINES if call.body else ""),
         "responses": {"200" if call.answer else "204": good, "default": problem},
     }
     if call.keyed:
-        described["parameters"] = [_KEY]
+        described["parameters"] = [KEY]
     if call.body:
-        content = _content(call.body, lines=call.body)
+        content = content_of(call.body, lines=call.body)
         described["requestBody"] = {"required": True, "content": content}
     return described
 
 
-def _content(
+def content_of(
     kind: type, media: str = "application/json", *, lines: object = None
 ) -> dict[str, Any]:
     if kind is str:
@@ -98,15 +113,5 @@ def _content(
     return content
 
 
-async def _openapi(_: Request) -> HttpReply:
-    return HttpReply(description(), headers=JSON)
-
-
-async def _favicon(_: Request) -> HttpReply:
-    return HttpReply(status=HTTPStatus.NO_CONTENT)
-
-
-PAGES = (
-    Call("GET", "/openapi.json", _openapi),
-    Call("GET", "/favicon.ico", _favicon),  # browsers request it by themselves
-)
+if __name__ == "__main__":
+    FILE.write_bytes(description())
