@@ -103,7 +103,7 @@ class Remote:
 
         `count` returns how much of it has come.
         """
-        tries, before = 0, count()
+        tries, before, warned = 0, count(), False
         while True:
             try:
                 answer = ask()
@@ -119,11 +119,14 @@ class Remote:
                 )
                 if not self._patient and tries >= _TRIES:
                     raise away from None
-                if tries == 1:
+                if tries == 1 and isinstance(error, ConnectionError):
+                    continue  # a server ends connections that nothing is sent on
+                if not warned:
                     logger.warning("Waiting for the server: %s", away)
+                    warned = True
                 time.sleep(min(_FIRST_PAUSE * 2**tries, _LONGEST_PAUSE))
             else:
-                if tries:
+                if warned:
                     logger.info("The server %s answers again", self._address)
                 return answer
 

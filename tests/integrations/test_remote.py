@@ -103,6 +103,22 @@ def test_what_has_no_answer_is_sent_again():
     assert {token for token, _ in requests} == {"Bearer secret"}
 
 
+def ended(handler, keys):
+    """End the connection without an answer, as a server does that was sent nothing for a while."""
+    handler.close_connection = True
+
+
+def test_a_connection_that_the_server_has_ended_is_made_again_at_once(monkeypatch, caplog):
+    monkeypatch.setattr(remote, "_FIRST_PAUSE", 60)
+    with answering(ended, added) as (address, requests):
+        server = remote.Remote(address)
+        [outcome] = server.add(documents("a"))
+        server.close()
+    assert outcome.status == "added"
+    assert len(requests) == 2
+    assert "Waiting" not in caplog.text
+
+
 def test_an_impatient_crawler_gets_errors_in_the_end():
     with answering(busy) as (address, requests):
         server = remote.Remote(address, patient=False)
