@@ -10,7 +10,6 @@ import pytest
 pytest.importorskip("fpdb.integrations.server", reason="the extra serve isn't installed")
 
 from fpdb.integrations.server import serving
-from fpdb.integrations.server.shares import Account, Crew
 
 HOST = b"Host: localhost\r\n"
 
@@ -40,7 +39,7 @@ async def served(app=echo):
     """Serve an application; yield a function that connects a client."""
     writers = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = serving._Granian(app, listener, None, None)
+        server = serving._Granian(app, listener)
         going = asyncio.create_task(server.serve())
 
         async def connect():
@@ -220,66 +219,5 @@ def test_an_answer_in_parts_is_made_as_far_as_it_is_taken():
             for task in asyncio.all_tasks() - {asyncio.current_task()}:
                 if "future_watcher" in repr(task.get_coro()):
                     task.cancel()
-
-    asyncio.run(run())
-
-
-# What peers share
-
-
-def test_who_asks_holds_as_much_as_is_free_for_others():
-    shares = Account(100)
-    assert not shares.take("a", 51)
-    assert shares.take("a", 50)
-    assert not shares.take("a")
-    assert shares.take("b", 25)
-    assert not shares.take("b")
-    shares.give_all("a")
-    assert shares.take("b", 25)
-    shares.give("a", 5)  # which holds nothing
-    assert shares.free == 50
-    assert not Account(100, largest=10).take("a", 11)
-
-
-def test_those_who_wait_have_their_turns():
-    async def run():
-        shares, order = Account(4), []
-
-        async def wait(who):
-            await shares.wait(who)
-            order.append(who)
-
-        shares.hold("z", 4)
-        tasks = [asyncio.create_task(wait(who)) for who in "aaab"]
-        await asyncio.sleep(0)
-        tasks[0].cancel()
-        await asyncio.sleep(0)
-        shares.give("z", 3)
-        await asyncio.sleep(0.05)
-        assert order == ["a", "b"]
-        shares.give("b")
-        await asyncio.sleep(0.05)
-        assert order == ["a", "b"]  # as much as "a" holds must be left for others
-        shares.give("a")
-        await asyncio.sleep(0.05)
-        assert order == ["a", "b", "a"]
-
-    asyncio.run(run())
-
-
-def test_one_peer_leaves_threads_to_others():
-    import threading
-
-    async def run():
-        crew, go = Crew(4, "test"), threading.Event()
-        slow = [crew.run("greedy", go.wait) for _ in range(20)]
-        await asyncio.sleep(0.05)
-        assert await asyncio.wait_for(crew.run("other", lambda: 7), 5) == 7
-        for each in slow[10:]:
-            each.cancel()
-        go.set()
-        await asyncio.gather(*slow, return_exceptions=True)
-        assert [each.cancelled() for each in slow] == [False] * 10 + [True] * 10
-        crew.close()
 
     asyncio.run(run())

@@ -7,7 +7,6 @@ import fpdb
 
 try:
     import granian  # noqa: F401
-    import msgspec  # noqa: F401
     import prometheus_client  # noqa: F401
     import uvloop  # noqa: F401
 except ImportError as error:

@@ -8,7 +8,7 @@ import secrets
 import stat
 import time
 from base64 import b64decode
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from http import HTTPStatus
 from pathlib import Path
@@ -35,8 +35,9 @@ class Visitor(NamedTuple):
 
     role: Role
     session: str = ""
-    # What shares are counted by: a token or an address.
-    peer: Hashable = None
+
+
+_ANYBODY = Visitor("write")
 
 
 class Access:
@@ -66,7 +67,7 @@ class Access:
         self.base = f"/{name}" if name else ""
         self._cookie = f"fpdb_{name}" if name else "fpdb_session"
         self._session_in = re.compile(rf"(?:^|;\s*){self._cookie}=([\w-]+)".encode())
-        self._refused, self._log_from = 0, 0.0
+        self._log_from = 0.0
 
     def invite(self, role: Role) -> str:
         """Return a token that begins the session of a browser, once, as `?token=…` of a page."""
@@ -112,12 +113,11 @@ class Access:
                 hint="pages of other sites may not use the server; a proxy has to pass on Host",
             )
         if not self.required or path in OPEN_TO_ALL:
-            return Visitor("write", peer=_network(address))
+            return _ANYBODY
         token, session = self._token_in(headers)
-        digest = _digest(token)
-        role = self._roles.get(digest) if token else None
+        role = self._roles.get(_digest(token)) if token else None
         if role is not None:
-            return Visitor(role, session, digest)
+            return Visitor(role, session)
         if token:
             self._log_refusal(address)
         detail = "found an unknown token" if token else "found no token"
@@ -148,15 +148,10 @@ class Access:
         return session, session
 
     def _log_refusal(self, address: str) -> None:
-        """Log that a token was refused; of many within seconds only how many they were."""
-        self._refused += 1
+        """Log that a token was refused; of many within seconds only the first."""
         if (now := time.monotonic()) >= self._log_from:
-            logger.warning(
-                "refused %s with an unknown token, the last from %s",
-                "a request" if self._refused == 1 else f"{self._refused:,} requests",
-                address or "a Unix socket",
-            )
-            self._refused, self._log_from = 0, now + _LOG_SECONDS
+            self._log_from = now + _LOG_SECONDS
+            logger.warning("refused an unknown token from %s", address or "a Unix socket")
 
 
 def read_tokens(path: Path) -> list[tuple[Role, str]]:
@@ -210,11 +205,6 @@ def read_secret(path: Path, what: str) -> str:
             hint=f"chmod 600 {path}",
         )
     return found
-
-
-def _network(address: str) -> str:
-    """Return what identifies a host by its address: of version 6, the network that it has."""
-    return ":".join(address.split(":")[:4]) if ":" in address else address
 
 
 def _digest(token: str) -> bytes:

@@ -2,10 +2,13 @@
 
 import asyncio
 import contextlib
+import logging
+import threading
 import time
 import warnings
 from collections import Counter as Counts
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial
 from http import HTTPStatus
@@ -18,7 +21,6 @@ import fpdb
 from fpdb.integrations.batcher import Batcher, Outcome, added_to, again_if_moved
 from fpdb.integrations.server.access import OPEN_TO_ALL, Access, Visitor
 from fpdb.integrations.server.messages import HttpReply, PageMaker, ProblemError, problem_reply
-from fpdb.integrations.server.shares import Account, Crew
 
 Result = TypeVar("Result")
 # As ASGI has them.
@@ -26,27 +28,18 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Scope]]
 Send = Callable[[Scope], Awaitable[None]]
 
-# Threads that read the database for a peer; more gain little, since one at a time runs Python.
+# Threads that read the database; more gain little, since one at a time runs Python.
 _THREADS = 4
-# Queries with more matches are answered by a single thread: they may take 64 KiB for each.
-MANY_MATCHES = 100
-# Documents that wait to be stored, in all; and how many characters count as one more of them.
-_QUEUE, _CHARACTERS = 4000, 8192
-# A body takes this multiple of its size: as it came, and decoded, four bytes for a character.
-WEIGHT = 5
-# One request or connection holds at most this share of the memory.
-_SHARE = 5
-# For small requests, a share is left by others.
-_RESERVE = 4
-# Room that there must be before an answer is made.
-_ANSWER = 1 << 14
+# A larger answer is sent in such parts: so a client that doesn't take it is noticed.
+_PART = 1 << 16
 _NOBODY = Visitor("read")
-# The answers to these are shared by all who ask, and take no place of theirs.
+# They are answered however many requests are in flight.
 _WATCHED = frozenset({"/healthz", "/metrics"})
 
 # Buckets of the histograms.
 _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
 _DOCUMENTS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -54,27 +47,25 @@ class Limits:
     """What one request may take, and how many there may be.
 
     A document, alone or in a line, has at most `document` bytes of JSON, and its text at most what
-    the recipe takes. A request of lines has at most `lines` of them, and `body` bytes. A request
-    takes at most `seconds`; one of lines as long for each line that comes. A token or an address
-    has at most `requests` in flight, and all together less than twice as many; beyond these, they
-    get the status 503. `memory` are the bytes that are held for all, of which documents that are
-    read count five times; requests wait for it, and each gets what it leaves for the others. An
-    answer, or the answer to a line, has at most `answer` bytes.
+    the recipe takes. A request of lines has at most `lines` of them, and `body` bytes. An answer,
+    or the answer to a line, has at most `answer` bytes. A request takes at most `seconds`; one of
+    lines as long for each line that comes. Beyond `requests` in flight, or `memory` bytes of their
+    bodies and answers, further ones get the status 503.
     """
 
     document: int = 4 << 20
     lines: int = 100_000
     body: int = 256 << 20
     requests: int = 1000
-    memory: int = 160 << 20
+    memory: int = 64 << 20
     answer: int = 16 << 20
     seconds: float = 30.0
 
 
 class Call(NamedTuple):
-    """A method of a path, what answers it, and what its body and its answer are.
+    """A method of a path, what answers it, and, for its description, its body and its answer.
 
-    Its description is the docstring of what answers it. A path that ends with * is any below it.
+    A path that ends with * is any below it.
     """
 
     method: str
@@ -102,30 +93,19 @@ class Application:
         warnings.filterwarnings("ignore", "", fpdb.IncompleteWarning, r"fpdb\.integrations\.server")
         self.database, self.access, self.limits = database, access, limits
         self.similarity = similarity
-        # What shows an error to people.
         self._page = page
         self.stopping = False
-        # What requests of lines wait in for further ones.
-        self.waiting: set[asyncio.Timeout] = set()
-        # Everything that is held for connections and their requests.
-        self.memory = Account(
-            limits.memory,
-            f"the requests in flight have more than {limits.memory:,} bytes",
-            limits.memory // _SHARE,
-            limits.memory // _RESERVE,
-        )
-        self.places = Account(
-            2 * limits.requests,
-            f"more than {limits.requests:,} requests of this token or address are in flight",
-        )
-        self.readers, self.many = Crew(_THREADS, "read"), Crew(1, "matches")
+        # The tasks that read the lines of requests.
+        self.reading: set[asyncio.Task[None]] = set()
+        # The requests in flight, and the bytes of their bodies and answers.
+        self.requests = self.held = 0
         self.metrics = Metrics(database)
-        self._inside = 0
-        self.metrics.in_flight.set_function(lambda: self._inside)
-        self._watcher = Crew(1, "watch")
-        self._watching: dict[Callable[[], Any], asyncio.Future[Any]] = {}
+        self.metrics.in_flight.set_function(lambda: self.requests)
+        self.readers = ThreadPoolExecutor(_THREADS, "fpdb-read")
+        self.alone = threading.Lock()
+        # Those who watch the server don't wait for what others have asked.
+        self.watcher = ThreadPoolExecutor(1, "fpdb-watch")
         self._adding = added_to(database, similarity)
-        self._queue = Account(_QUEUE, "too many documents wait to be stored")
         self._batcher: Batcher[Outcome] | None = None
         self._calls: dict[str, dict[str, Call]] = {}
         for call in calls:
@@ -136,36 +116,34 @@ class Application:
         if scope["type"] == "lifespan":
             await self._live(receive, send)
             return
-        began = time.perf_counter()
-        request = Request(self, scope, receive, dict(scope["headers"]))
-        self._inside += 1
+        began = time.monotonic()
+        headers = dict(scope["headers"])
+        request = Request(self, scope, receive, headers, began + self.limits.seconds)
         try:
-            async with asyncio.timeout(self.limits.seconds):
-                reply = await self._reply(request)
-            await self._send(request, reply, send)
-        except (ProblemError, fpdb.FpdbError, TimeoutError) as error:
+            await self._send(request, await self._reply(request), send)
+        except (fpdb.FpdbError, TimeoutError) as error:
             if request.status:  # half of it is sent: only the end of the connection says more
                 raise
-            accepted = request.headers.get(b"accept", b"")
-            page = self._page if b"text/html" in accepted else None
+            page = self._page if b"text/html" in headers.get(b"accept", b"") else None
             await self._send(request, problem_reply(error, page), send)
+        except Exception:
+            logger.exception("a request couldn't be answered")
+            raise
         finally:
-            self._inside -= 1
-            self.memory.give_all(request)
-            if request.placed:
-                self.places.give(request.visitor.peer)
-            seconds = time.perf_counter() - began
-            self.metrics.count_request(request.call, request.status, seconds)
+            self.held -= request.held
+            self.requests -= request.counted
+            self.metrics.count_request(request.call, request.status, time.monotonic() - began)
 
     async def _reply(self, request: "Request") -> HttpReply:
         scope = request.scope
-        names = [name for name, _ in scope["headers"]]
-        if names.count(b"host") > 1 or names.count(b"origin") > 1:
-            raise ProblemError(
-                HTTPStatus.BAD_REQUEST,
-                "found two headers Host or Origin, expected one",
-                hint="a proxy has to replace the header, not to add another one",
-            )
+        if len(request.headers) < len(scope["headers"]):
+            names = [name for name, _ in scope["headers"]]
+            if names.count(b"host") > 1 or names.count(b"origin") > 1:
+                raise ProblemError(
+                    HTTPStatus.BAD_REQUEST,
+                    "found two headers Host or Origin, expected one",
+                    hint="a proxy has to replace the header, not to add another one",
+                )
         # The application may be mounted in another one.
         path: str = scope["path"].removeprefix(scope.get("root_path", ""))
         if path not in OPEN_TO_ALL:
@@ -178,28 +156,34 @@ class Application:
         address = (scope.get("client") or [""])[0]
         request.visitor = self.access.admit(method, path, request.headers, address)
         if path not in _WATCHED:
-            request.placed = self.places.take(request.visitor.peer)
-            if not request.placed:
-                raise self.places.refusal()
+            request.count()
         calls = self._calls.get(path) or self._calls.get(f"{path.rpartition('/')[0]}/*", {})
         if method not in calls:
             raise _not_found(method, path, calls)
-        reply = calls[method].reply
-        request.call = f"{calls[method].method} {calls[method].path}"
-        return await reply(request)
+        call = calls[method]
+        request.call = f"{call.method} {call.path}"
+        return await call.reply(request)
 
     async def _send(self, request: "Request", reply: HttpReply, send: Send) -> None:
         """Send a reply; of one in parts, the head with the first part."""
-        if isinstance(reply.body, bytes):
+        body = reply.body
+        if isinstance(body, bytes):
             await _begin(request, reply, send)
-            await send({"type": "http.response.body", "body": reply.body})
+            last = max(0, len(body) - 1) // _PART * _PART
+            for first in range(0, last, _PART):
+                await self._send_part(body[first : first + _PART], send)
+            await send({"type": "http.response.body", "body": body[last:]})
             return
-        async with contextlib.aclosing(reply.body) as parts:
+        async with contextlib.aclosing(body) as parts:
             async for part in parts:
                 if not request.status:
                     await _begin(request, reply, send)
-                await send({"type": "http.response.body", "body": part, "more_body": True})
+                await self._send_part(part, send)
         await send({"type": "http.response.body"})
+
+    async def _send_part(self, part: bytes, send: Send) -> None:
+        async with asyncio.timeout(self.limits.seconds):
+            await send({"type": "http.response.body", "body": part, "more_body": True})
 
     async def _live(self, receive: Receive, send: Send) -> None:
         """Wait until everything is stored, at the end that a server announces."""
@@ -209,53 +193,33 @@ class Application:
                 await self.close()
             await send({"type": f"lifespan.{kind}.complete"})
 
-    async def watch(self, function: Callable[[], Result]) -> Result:
-        """Return what a function returns in a thread that nothing else uses.
-
-        Those who call it at the same time get the same.
-        """
-        if (running := self._watching.get(function)) is None:
-            running = self._watcher.run(None, partial(again_if_moved, self.database, function))
-            self._watching[function] = running
-            running.add_done_callback(lambda _: self._watching.pop(function))
-        result: Result = await asyncio.shield(running)
-        return result
-
     def stop(self) -> None:
         """Let requests of lines take no further ones, as the server ends."""
         self.stopping = True
-        for each in self.waiting:
-            each.reschedule(0)
+        for task in self.reading:
+            task.cancel()
 
     async def close(self) -> None:
         """Wait until everything that was accepted is stored."""
         if self._batcher is not None:
             await self._batcher.close()
-        for crew in (self.readers, self.many, self._watcher):
-            crew.close()
+        self.readers.shutdown(wait=False)
+        self.watcher.shutdown(wait=False)
 
-    async def add(
-        self, request: "Request", documents: Sequence[fpdb.Document]
+    def add(
+        self, documents: Sequence[fpdb.Document], latest: float
     ) -> asyncio.Future[list[Outcome]]:
-        """Add documents once the peer has its turn; these and all before are durable then."""
+        """Add documents, unless they can't be stored before a time; then all before are durable."""
         if self._batcher is None:  # here, since an application that is mounted has no lifespan
             self._batcher = batcher = Batcher(self._store)
             self.metrics.waiting.set_function(lambda: batcher.waiting)
-        peer = request.visitor.peer
-        size = sum(1 + len(document.text or "") // _CHARACTERS for document in documents)
-        if size:
-            await self._queue.wait(peer, size)
-        adding = self._batcher.add(documents)
-        if size:
-            adding.add_done_callback(lambda _: self._queue.give(peer, size))
-        return adding
+        return self._batcher.add(documents, latest)
 
     def _store(self, documents: Sequence[fpdb.Document]) -> list[Outcome]:
-        """Add documents in one transaction, and count it."""
         began = time.perf_counter()
-        found = self._adding(documents)
-        self.metrics.count_transaction(found, time.perf_counter() - began)
-        return found
+        outcomes = self._adding(documents)
+        self.metrics.count_transaction(outcomes, time.perf_counter() - began)
+        return outcomes
 
 
 class Metrics:
@@ -312,33 +276,55 @@ class Request:
     scope: Scope
     receive: Receive
     headers: dict[bytes, bytes]
+    # By `time.monotonic()`: it is answered until then, and commits nothing later.
+    deadline: float
     visitor: Visitor = _NOBODY
     call: str = "none"
     # Of the reply, once it is sent.
     status: int = 0
-    # Whether it has one of the places of its peer.
-    placed: bool = False
+    # Whether it is one of the requests in flight, and the bytes that it holds.
+    counted: bool = False
+    held: int = 0
+
+    def count(self) -> None:
+        """Count it as one of the requests in flight; raise ProblemError if they are too many."""
+        application = self.application
+        if application.requests >= application.limits.requests:
+            raise _too_much(f"more than {application.limits.requests:,} requests are in flight")
+        application.requests += 1
+        self.counted = True
+
+    def hold(self, size: int) -> None:
+        """Count more bytes that it holds, or fewer; raise ProblemError if all hold too many."""
+        application, most = self.application, self.application.limits.memory
+        if size > 0 and application.held + size > most:
+            raise _too_much(f"the requests in flight have more than {most:,} bytes")
+        application.held += size
+        self.held += size
+
+    def renew(self) -> None:
+        """Let it take as long again, for a further line."""
+        self.deadline = time.monotonic() + self.application.limits.seconds
 
     async def body(self) -> bytes:
         """Return the body, which has one document."""
         length = self.headers.get(b"content-length", b"")
-        declared = int(length) if length.isdigit() else 0
+        declared = int(length) if length.isdigit() else -1
         self.require_size(declared)
-        await self.hold(declared * WEIGHT)
         parts: list[bytes] = []
-        size = 0
-        more = True
-        while more:
-            message = await self.receive()
-            if message["type"] == "http.disconnect":
-                raise ProblemError(HTTPStatus.BAD_REQUEST, "the body ended early")
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
-            self.require_size(size)
-            if size > declared:
-                await self.hold((size - declared) * WEIGHT)
-                declared = size
-            more = message.get("more_body", False)
+        size, more = 0, True
+        async with asyncio.timeout_at(self.deadline):
+            while more:
+                message = await self.receive()
+                if message["type"] == "http.disconnect":
+                    raise ProblemError(HTTPStatus.BAD_REQUEST, "the body ended early")
+                part = message.get("body", b"")
+                parts.append(part)
+                size += len(part)
+                self.require_size(size)
+                self.hold(len(part))
+                # One that has its length is complete: to receive its end takes as long again.
+                more = message.get("more_body", False) and size != declared
         return b"".join(parts)
 
     def require_size(self, size: int) -> None:
@@ -360,44 +346,36 @@ class Request:
                 hint="send one of the lines `write TOKEN` of the token file",
             )
 
-    async def hold(self, size: int) -> None:
-        """Hold more bytes, once there is room for them."""
-        if size:
-            await self.application.memory.wait(self, size)
+    async def read(self, function: Callable[..., Result], *arguments: object) -> Result:
+        """Return what a function that reads returns in a thread."""
+        async with asyncio.timeout_at(self.deadline):
+            return await self._run(partial(function, *arguments))
 
-    def release(self, size: int) -> None:
-        """Hold fewer bytes."""
-        if size:
-            self.application.memory.give(self, size)
+    async def write(self, function: Callable[..., Result], *arguments: object) -> Result:
+        """Return what a function that writes returns in a thread.
 
-    async def read(
-        self, function: Callable[..., Result], *arguments: object, matches: int = 0
-    ) -> Result:
-        """Return what a function returns in a thread, once the visitor has a turn."""
-        crew = self.application.many if matches > MANY_MATCHES else self.application.readers
-        work = partial(again_if_moved, self.application.database, partial(function, *arguments))
-        return await crew.run(self.visitor.peer, work)
-
-    async def answer(
-        self, function: Callable[[], Sequence[bytes]], matches: int
-    ) -> Sequence[bytes]:
-        """Return what a function returns in a thread, which is held from then on.
-
-        If there is no room for it, it is dropped, and made again once there is.
+        It is waited for, so that nothing is stored of a request that is said to have failed.
         """
-        room = _ANSWER
-        while True:
-            await self.hold(room)
-            result = await self.read(function, matches=matches)
-            self.release(room)
-            room = sum(map(len, result))
-            if self.application.memory.take(self, room):
-                return result
-            del result  # before it waits
+
+        def within() -> Result:
+            with fpdb.deadline(self.deadline):
+                return function(*arguments)
+
+        return await self._run(within)
+
+    async def _run(self, function: Callable[[], Result]) -> Result:
+        application = self.application
+        threads = application.readers if self.counted else application.watcher
+        work = partial(again_if_moved, application.database, function)
+        return await asyncio.get_running_loop().run_in_executor(threads, work)
+
+
+def _too_much(detail: str) -> ProblemError:
+    hint = "send fewer at a time, or many documents in one request"
+    return ProblemError(HTTPStatus.SERVICE_UNAVAILABLE, detail, hint=hint)
 
 
 async def _begin(request: Request, reply: HttpReply, send: Send) -> None:
-    """Send the head of a reply."""
     headers = [(key.lower().encode(), value.encode()) for key, value in reply.headers.items()]
     if isinstance(reply.body, bytes) and reply.status != HTTPStatus.NO_CONTENT:
         headers.append((b"content-length", b"%d" % len(reply.body)))
@@ -406,7 +384,6 @@ async def _begin(request: Request, reply: HttpReply, send: Send) -> None:
 
 
 def _not_found(method: str, path: str, allowed: Iterable[str]) -> ProblemError:
-    """Return the error of a path without a call, or with other methods than the request has."""
     return ProblemError(
         HTTPStatus.METHOD_NOT_ALLOWED if allowed else HTTPStatus.NOT_FOUND,
         f"found {method} {path[:200]!r}, expected a call of the API",

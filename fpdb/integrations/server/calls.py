@@ -4,10 +4,10 @@ import asyncio
 import dataclasses
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from http import HTTPStatus
-from itertools import accumulate
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import parse_qs
@@ -16,8 +16,8 @@ import msgspec
 
 import fpdb
 from fpdb.integrations.batcher import Outcome
-from fpdb.integrations.server.application import MANY_MATCHES, Application, Call, Request
-from fpdb.integrations.server.lines import at_once, encoded, is_lines, lines_reply
+from fpdb.integrations.server.application import Application, Call, Request
+from fpdb.integrations.server.lines import encode_lines, is_lines, lines_reply
 from fpdb.integrations.server.messages import (
     JSON,
     CheckAnswer,
@@ -29,11 +29,9 @@ from fpdb.integrations.server.messages import (
     QueryBody,
     StoredDocument,
     checked,
-    encode,
     encoded_line,
     found,
     json_reply,
-    parts_found,
     status_of,
 )
 
@@ -41,16 +39,12 @@ Body = TypeVar("Body")
 _check = msgspec.json.Decoder(CheckBody)
 _query = msgspec.json.Decoder(QueryBody)
 _any = msgspec.json.Decoder()
-# What is wrong with one line, and not with the server.
-_REFUSALS = (fpdb.FpdbError, ProblemError)
-# Queries of lines are answered for as long before it is another visitor's turn.
-_TURN_SECONDS = 0.02
+# Answers with more matches are made one at a time, as a match may take 64 KiB.
+_MANY = 100
+# Answers to lines of queries are sent after as long, or so many bytes.
+_TURN_SECONDS, _TURN_BYTES = 0.02, 1 << 20
 # The most bytes of metadata as JSON, of which three may become a hundred.
 _META = 1 << 19
-# In JSON, the first half of a surrogate pair that no second half follows.
-_HALF = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
-# Fields of a form on a page of the explorer.
-_MOST_FIELDS = 1_000
 _NUMBER = re.compile("[0-9]{1,20}")
 # `tools/docs --write` makes it of the table of calls.
 _DESCRIPTION = Path(__file__).with_name("openapi.json")
@@ -68,8 +62,8 @@ async def check(request: Request) -> HttpReply:
     if not body.store:
         return json_reply(await request.read(_look, request.application, body))
     request.require_writer()
-    adding = await request.application.add(request, [await _document(request, body)])
-    [added] = await adding
+    documents = [await _document(request, body)]
+    [added] = await request.application.add(documents, request.deadline)
     if isinstance(added, fpdb.FpdbError):
         raise added
     return json_reply(checked(body.name, added.status, added.matches))
@@ -84,9 +78,8 @@ async def query(request: Request) -> HttpReply:
     if is_lines(request):
         return lines_reply(request, _submit_questions, _refused_query)
     question = _decoded(_query, await request.body())
-    [written] = await request.answer(
-        lambda: [_answer(request.application, question)], question.limit
-    )
+    written = await request.read(_answer, request.application, question)
+    request.hold(len(written))
     return HttpReply(written, headers=JSON)
 
 
@@ -99,12 +92,10 @@ async def document(request: Request) -> HttpReply:
     stored = await request.read(database.get, key)
     if stored is None:
         raise fpdb.DocumentNotFoundError(f"found no document with the key {key!r}")
-    names = ("key", "id", "short", "added", "characters", "meta")
-    digits = None
+    fields = {name: getattr(stored, name) for name in StoredDocument.__struct_fields__}
     if stored.fingerprint is not None:
-        digits = fpdb.format_fingerprint(stored.fingerprint, database.plan.bits)
-    given = {name: getattr(stored, name) for name in names}
-    return json_reply(StoredDocument(fingerprint=digits, **given))
+        fields["fingerprint"] = fpdb.format_fingerprint(stored.fingerprint, database.plan.bits)
+    return json_reply(fields)
 
 
 async def delete(request: Request) -> HttpReply:
@@ -114,7 +105,7 @@ async def delete(request: Request) -> HttpReply:
     """
     request.require_writer()
     key = _key(request)
-    if not await request.read(request.application.database.delete, key):
+    if not await request.write(request.application.database.delete, key):
         raise fpdb.DocumentNotFoundError(f"found no document with the key {key!r}")
     return HttpReply(status=HTTPStatus.NO_CONTENT)
 
@@ -135,7 +126,7 @@ async def healthz(request: Request) -> HttpReply:
 
     Returns whether the database can be read; it needs no token.
     """
-    await request.application.watch(request.application.database.__len__)
+    await request.read(request.application.database.__len__)
     return json_reply({"status": "ok"})
 
 
@@ -144,7 +135,7 @@ async def metrics(request: Request) -> HttpReply:
 
     Returns what Prometheus reads.
     """
-    written = await request.application.watch(request.application.metrics.written)
+    written = await request.read(request.application.metrics.written)
     return HttpReply(written, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
 
@@ -182,21 +173,15 @@ def explorer_calls(explorer: fpdb.Explorer) -> Sequence[Call]:
         data = await request.body() if posted else request.scope["query_string"]
         try:
             fields = parse_qs(
-                data.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=_MOST_FIELDS
+                data.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=1000
             )
         except ValueError:
             raise ProblemError(HTTPStatus.BAD_REQUEST, "the form has too many fields") from None
-        answer = partial(
-            explorer.answer,
-            request.scope["path"].rpartition("/")[2],
-            fields,
-            session=request.visitor.session,
-            posted=posted,
-            may_write=request.visitor.role == "write",
-        )
-        found = await request.read(answer)
-        request.application.memory.hold(request, len(found.body))
-        return HttpReply(found.body, found.status, found.headers)
+        name, (role, session) = request.scope["path"].rpartition("/")[2], request.visitor
+        answer = partial(explorer.answer, posted=posted, may_write=role == "write", session=session)
+        shown = await (request.write if posted else request.read)(answer, name, fields)
+        request.hold(len(shown.body))
+        return HttpReply(shown.body, shown.status, shown.headers)
 
     return (
         Call("GET", "/", home),
@@ -208,14 +193,15 @@ def explorer_calls(explorer: fpdb.Explorer) -> Sequence[Call]:
 
 async def _submit_documents(
     request: Request, lines: Sequence[bytearray]
-) -> AsyncIterator[Awaitable[bytes]]:
-    """Begin to store the documents of lines, in their order; the answers are awaited."""
+) -> AsyncGenerator[bytes, None]:
+    """Store the documents of lines, in their order."""
     application = request.application
     begun: list[CheckAnswer | str | int] = []
-    adding: list[asyncio.Future[list[Outcome]]] = []
+    adding: list[Awaitable[list[Outcome]]] = []
     waiting: list[fpdb.Document] = []
     for line in lines:
         key = None
+        request.renew()
         try:
             request.require_size(len(line))
             body = _decoded(_check, line)
@@ -225,75 +211,61 @@ async def _submit_documents(
                 begun.append(key)
                 continue
             # A look finds what the lines before it have stored, also those of parts before this.
-            adding.append(await application.add(request, waiting))
+            looked = application.add(waiting, request.deadline)
+            adding.append(looked)
             waiting = []
-            await asyncio.wait(adding[-1:])
+            await asyncio.wait([looked])
             begun.append(await request.read(_look, application, body))
-        except _REFUSALS as error:
+        except fpdb.FpdbError as error:
             begun.append(_refused_check(error, key))
-    adding.append(await application.add(request, waiting))
-    yield _finish(request, begun, adding)
-
-
-async def _finish(
-    request: Request,
-    begun: Sequence[CheckAnswer | str | int],
-    adding: Sequence[Awaitable[list[Outcome]]],
-) -> bytes:
-    outcomes = iter([outcome for each in adding for outcome in await each])
+    adding.append(application.add(waiting, request.deadline))
+    yield b""
+    outcomes = iter([outcome for added in adding for outcome in await added])
     answers: list[CheckAnswer] = []
-    for each in begun:
-        if isinstance(each, CheckAnswer):
-            answers.append(each)
+    for answer in begun:
+        if isinstance(answer, CheckAnswer):
+            answers.append(answer)
         elif isinstance(outcome := next(outcomes), fpdb.Added):
-            answers.append(checked(each, outcome.status, outcome.matches))
+            answers.append(checked(answer, outcome.status, outcome.matches))
         else:
-            answers.append(_refused_check(outcome, each))
-    return encoded(request, answers)
+            answers.append(_refused_check(outcome, answer))
+    yield encode_lines(answers)
 
 
 async def _submit_questions(
     request: Request, lines: Sequence[bytearray]
-) -> AsyncIterator[Awaitable[bytes]]:
-    """Answer the questions of lines, some at a time; other visitors have turns in between."""
-    questions: list[QueryBody | bytes] = []
+) -> AsyncGenerator[bytes, None]:
+    """Answer the questions of lines, some at a time."""
+    yield b""
+    while lines:
+        request.renew()
+        answers = await request.read(_answered, request, lines)
+        lines = lines[len(answers) :]
+        yield b"".join(answers)
+
+
+def _answered(request: Request, lines: Sequence[bytearray]) -> list[bytes]:
+    """Return the answers to the first of some lines; call it in a thread."""
+    until, size = time.monotonic() + _TURN_SECONDS, 0
+    answers: list[bytes] = []
     for line in lines:
         try:
             request.require_size(len(line))
-            questions.append(_decoded(_query, line))
-        except _REFUSALS as error:
-            questions.append(encoded_line(_refused_query(error)))
-    while questions:
-        answers = partial(_answered, request.application, questions)
-        some = await request.answer(answers, _limit(questions[0]))
-        del questions[: len(some)]
-        yield at_once(b"".join(some))
-
-
-def _limit(question: QueryBody | bytes) -> int:
-    return question.limit if isinstance(question, QueryBody) else 0
-
-
-def _answered(application: Application, questions: Sequence[QueryBody | bytes]) -> list[bytes]:
-    """Return the answers to the first of some questions, in a thread that others wait for."""
-    until = time.monotonic() + _TURN_SECONDS
-    answers: list[bytes] = []
-    for question in questions:
-        if answers and (time.monotonic() > until or _limit(question) > MANY_MATCHES):
-            break
-        try:
-            answers.append(
-                question if isinstance(question, bytes) else _answer(application, question)
-            )
-        except _REFUSALS as error:
+            answers.append(_answer(request.application, _decoded(_query, line)))
+        except fpdb.FpdbError as error:
             answers.append(encoded_line(_refused_query(error)))
+        size += len(answers[-1])
+        if time.monotonic() > until or size > _TURN_BYTES:
+            break
     return answers
 
 
 def _answer(application: Application, question: QueryBody) -> bytes:
     """Return the answer to a question, with the end of the line; call it in a thread."""
-    # The error must not refer to a frame that has the matches, which would be kept with it.
-    if (written := _written_within(application, question)) is None:
+    # The error doesn't refer to the matches, which would be kept with it.
+    with application.alone if question.limit > _MANY else nullcontext():
+        written = encoded_line(_answer_of(application, question))
+    if len(written) > application.limits.answer:
         raise ProblemError(
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
             f"the answer has more than {application.limits.answer:,} bytes",
@@ -302,21 +274,13 @@ def _answer(application: Application, question: QueryBody) -> bytes:
     return written
 
 
-def _written_within(application: Application, question: QueryBody) -> bytes | None:
-    """Return the answer to a question, or None if it is too large."""
-    largest = application.limits.answer
-    if question.passages:
-        answer = parts_found(_parts(application, question))
-    else:
-        answer = found(
-            _near(application, question), application.database.shortfall(question.similarity)
-        )
-    if question.limit > MANY_MATCHES:  # one that is too large isn't even made
-        sizes = accumulate(len(encode(match)) for match in answer.matches)
-        if any(size > largest for size in sizes):
-            return None
-    written = encoded_line(answer)
-    return written if len(written) <= largest else None
+def _answer_of(application: Application, question: QueryBody) -> QueryAnswer:
+    database = application.database
+    if not question.passages:
+        return found(_near(application, question), database.shortfall(question.similarity))
+    _number(database, question)
+    least = question.least or 0.0
+    return found(database.passages(_text(question), least=least, limit=question.limit))
 
 
 def _look(application: Application, body: CheckBody) -> CheckAnswer:
@@ -332,7 +296,6 @@ def _look(application: Application, body: CheckBody) -> CheckAnswer:
 
 
 async def _document(request: Request, body: CheckBody) -> fpdb.Document:
-    """Return the document to store."""
     database = request.application.database
     number, key = _number(database, body), _stored_key(database, body.name)
     if len(body.meta) > _META:
@@ -360,31 +323,10 @@ def _near(application: Application, question: QueryBody) -> fpdb.Matches:
     """Find the stored documents near a text, a page or a fingerprint; call it in a thread."""
     database, k, limit = application.database, question.k, question.limit
     number = _number(database, question)
-    if question.least is not None:
-        raise fpdb.InputError(
-            "found least without passages, expected both", hint="add passages: true"
-        )
-    if number is None:
-        similarity = question.similarity or (application.similarity if k is None else None)
-        return database.query(_text(question), similarity=similarity, k=k, limit=limit)
-    if question.similarity is not None:
-        raise fpdb.InputError(
-            "found a similarity and a ready fingerprint, expected a text, which alone has one",
-            hint="leave similarity out, or query with k",
-        )
-    return database.query_fingerprint(number, k=k, limit=limit)
-
-
-def _parts(application: Application, question: QueryBody) -> fpdb.models.PartMatches:
-    """Find the stored documents that have a part of a text or a page; call it in a thread."""
-    ready = _number(application.database, question) is not None
-    if ready or question.k is not None or question.similarity is not None:
-        raise fpdb.InputError(
-            "found passages with a fingerprint, a similarity or a k, expected none of these",
-            hint="passages are looked up by a text or html, and `least`",
-        )
-    least = question.least or 0.0
-    return application.database.passages(_text(question), least=least, limit=question.limit)
+    if number is not None:
+        return database.query_fingerprint(number, k=k, limit=limit)
+    similarity = question.similarity or (application.similarity if k is None else None)
+    return database.query(_text(question), similarity=similarity, k=k, limit=limit)
 
 
 def _text(content: Content) -> str:
@@ -393,11 +335,10 @@ def _text(content: Content) -> str:
 
 def _number(database: fpdb.Database, content: Content) -> int | None:
     """Return the fingerprint of a content that fits the database, if that is what it has."""
-    given = [content.text, content.html, content.fingerprint]
-    if given.count(None) != len(given) - 1:
+    count = 3 - [content.text, content.html, content.fingerprint].count(None)
+    if count != 1:
         raise fpdb.InputError(
-            f"found {len(given) - given.count(None)} of text, html and fingerprint, expected "
-            "one of them",
+            f"found {count} of text, html and fingerprint, expected one of them",
             hint="a text is what the recipe is made for",
         )
     if content.recipe not in {None, database.recipe.id}:
@@ -428,16 +369,14 @@ def _decoded(decoder: msgspec.json.Decoder[Body], data: bytes | bytearray | msgs
             str(error), hint="/openapi.json has the fields of each request, and examples"
         ) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        reason = "it has half of a surrogate pair" if _HALF.search(data) else error
         raise ProblemError(
             HTTPStatus.BAD_REQUEST,
-            f"this isn't JSON in UTF-8: {reason}",
-            hint="send one JSON object, or one a line as application/x-ndjson",
+            f"this isn't JSON in UTF-8: {error}",
+            hint="send one JSON object, or one a line, without halves of surrogate pairs",
         ) from None
 
 
 def _key(request: Request) -> str | int:
-    """Return the key in the query of a request."""
     try:
         query = request.scope["query_string"].decode()
         fields = parse_qs(query, keep_blank_values=True, errors="strict")
@@ -449,12 +388,4 @@ def _key(request: Request) -> str | int:
         ) from None
     if "key" not in fields:
         raise fpdb.InputError("found no key", hint="/v1/documents?key=… names the document")
-    key: str = fields["key"][-1]
-    if request.application.database.key_type == "text":
-        return key
-    if not _NUMBER.fullmatch(key):
-        raise fpdb.InputError(
-            f"found the key {key[:40]!r}, expected a whole number from 0 to 2**64 - 1",
-            hint="the keys of this database are integers",
-        )
-    return int(key)
+    return _stored_key(request.application.database, fields["key"][-1])

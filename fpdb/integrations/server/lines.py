@@ -1,24 +1,27 @@
 """Requests of many lines, answered in order while they come."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from functools import partial
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from http import HTTPStatus
 
 import msgspec
 
-from fpdb.integrations.server.application import WEIGHT, Request, Scope
+from fpdb.integrations.server.application import Request, Scope
 from fpdb.integrations.server.messages import HttpReply, ProblemError
 
 _TYPES = (b"application/x-ndjson", b"application/ndjson", b"application/jsonl")
-# Lines that are taken together, and what each is made into takes until it is answered.
-_TOGETHER, _LINE = 500, 1 << 10
-_encode_lines = msgspec.json.Encoder().encode_lines
+# Lines that are taken together, and how many times so many are begun before the first are answered.
+_TOGETHER, _BEGUN = 500, 2
+# No more is read while as many bytes of lines aren't taken yet.
+_AHEAD = 1 << 20
+encode_lines = msgspec.json.Encoder().encode_lines
 
-# Takes lines, and yields what their answers are awaited from; the request holds these answers.
-Submit = Callable[[Request, Sequence[bytearray]], AsyncIterator[Awaitable[bytes]]]
+# Answers lines: the first that it yields is nothing, once it has begun with all of them.
+Submit = Callable[[Request, Sequence[bytearray]], AsyncGenerator[bytes, None]]
+# Returns the last line of an answer, for an error of the request.
 Refuse = Callable[[Exception], msgspec.Struct]
-Ready = asyncio.Queue["asyncio.Future[bytes] | None"]
 
 
 def is_lines(request: Request) -> bool:
@@ -30,86 +33,94 @@ def is_lines(request: Request) -> bool:
 def lines_reply(request: Request, submit: Submit, refuse: Refuse) -> HttpReply:
     """Return the reply to lines that are submitted while they come, each answered when it is ready.
 
-    Answers that the client doesn't read yet are held, as long as the request may hold more. The
-    status comes with the first answers; an error of the request after them is a last line.
+    No more is read while the client doesn't take answers. After the first ones, an error of the
+    request is a last line.
     """
-    return HttpReply(
-        _answers(request, submit, refuse), headers={"Content-Type": "application/x-ndjson"}
-    )
+    answers = _answers(request, submit, refuse)
+    return HttpReply(answers, headers={"Content-Type": "application/x-ndjson"})
 
 
 async def _answers(request: Request, submit: Submit, refuse: Refuse) -> AsyncGenerator[bytes, None]:
-    ready: Ready = asyncio.Queue()
-    reading = asyncio.create_task(_read(request, ready, submit, refuse))
+    coming = _Coming(request)
+    begun: deque[tuple[int, AsyncGenerator[bytes, None]]] = deque()
     try:
-        while (awaited := await ready.get()) is not None:
-            answers = await awaited
-            yield answers
-            request.release(len(answers))
-        await reading
+        while lines := await coming.take():
+            begun.append((sum(map(len, lines)), submit(request, lines)))
+            await anext(begun[-1][1])
+            while begun and (len(begun) >= _BEGUN or not coming.lines):
+                size, answers = begun.popleft()
+                async for answer in answers:
+                    yield answer
+                    if coming.is_gone:
+                        return
+                request.hold(-size)
+        if coming.error:
+            if not (request.status and isinstance(coming.error, ProblemError)):
+                raise coming.error
+            yield encode_lines([refuse(coming.error)])
         yield b""
     finally:
-        reading.cancel()
-        while not ready.empty():
-            if (unwanted := ready.get_nowait()) is not None:
-                unwanted.cancel()
+        coming.reading.cancel()
 
 
-async def _read(request: Request, ready: Ready, submit: Submit, refuse: Refuse) -> None:
-    begun = False
-    try:
-        async for lines in _parts(request):
-            begun = True
-            for first in range(0, len(lines), _TOGETHER):
-                some = lines[first : first + _TOGETHER]
-                weight = sum(WEIGHT * len(line) + _LINE for line in some)
-                await _hold(request, weight)
-                async for awaited in submit(request, some):
-                    answers = asyncio.ensure_future(awaited)
-                    ready.put_nowait(answers)
-                answers.add_done_callback(partial(_release, request, weight))
-    except ProblemError as error:
-        if not begun:
-            raise
-        ready.put_nowait(asyncio.ensure_future(at_once(encoded(request, [refuse(error)]))))
-    finally:
-        ready.put_nowait(None)
+class _Coming:
+    """The lines of a request that have come and aren't taken."""
 
+    def __init__(self, request: Request) -> None:
+        self.lines: list[bytearray] = []
+        # Why no more lines are read, if that isn't their end; and whether the client has gone.
+        self.error: Exception | None = None
+        self.is_gone = False
+        self._size, self._ended = 0, False
+        self._came, self._room = asyncio.Event(), asyncio.Event()
+        self.reading = asyncio.create_task(self._read(request))
+        request.application.reading.add(self.reading)
+        self.reading.add_done_callback(request.application.reading.discard)
 
-async def at_once(answers: bytes) -> bytes:
-    """Return answers that are there already to those who await them."""
-    return answers
+    async def take(self) -> list[bytearray]:
+        """Return the next lines once there are any, or none after their end."""
+        while not self.lines and not self._ended:
+            self._came.clear()
+            await self._came.wait()
+        taken = self.lines[:_TOGETHER]
+        del self.lines[:_TOGETHER]
+        self._size -= sum(map(len, taken))
+        self._room.set()
+        return taken
 
-
-async def _hold(request: Request, size: int) -> None:
-    """Hold more bytes; raise ProblemError if there is no room for them for too long."""
-    try:
-        async with asyncio.timeout(request.application.limits.seconds):
-            await request.hold(size)
-    except TimeoutError:
-        raise request.application.memory.refusal() from None
-
-
-def _release(request: Request, size: int, _: asyncio.Future[bytes]) -> None:
-    request.release(size)
-
-
-def encoded(request: Request, answers: Sequence[msgspec.Struct]) -> bytes:
-    """Return answers as lines, which the request holds from then on."""
-    written = _encode_lines(answers)
-    request.application.memory.hold(request, len(written))
-    return written
+    async def _read(self, request: Request) -> None:
+        try:
+            async for lines in _parts(request):
+                self.lines += lines
+                self._size += sum(map(len, lines))
+                self._came.set()
+                while self._size > _AHEAD:
+                    self._room.clear()
+                    await self._room.wait()
+        except asyncio.CancelledError:
+            self.error = _end_of_server()
+        except Exception as error:
+            self.error = error
+        finally:
+            self._ended = True
+            self._came.set()
+        if self.error is None:
+            await request.receive()  # after the body, it returns when the client is gone
+            self.is_gone = True
 
 
 async def _parts(request: Request) -> AsyncIterator[list[bytearray]]:
     """Yield the lines that came together, without empty ones; of one that is too long the start."""
-    limits, loop = request.application.limits, asyncio.get_running_loop()
+    limits = request.application.limits
+    if request.application.stopping:
+        raise _end_of_server()
     rest = bytearray()
-    count = size = held = 0
-    deadline = loop.time() + limits.seconds
+    count = size = 0
+    deadline = time.monotonic() + limits.seconds
     more = True
     while more and (message := await _next(request, deadline)):
         chunk, more = message.get("body", b""), message.get("more_body", False)
+        before = len(rest)
         rest += chunk
         lines: list[bytearray] = []
         if b"\n" in chunk:
@@ -127,38 +138,26 @@ async def _parts(request: Request) -> AsyncIterator[list[bytearray]]:
                 f"found more than {limits.lines:,} lines or {limits.body:,} bytes in one request",
                 hint="send the lines that have no answer in another request",
             )
-        request.release(max(0, held - len(rest)))
-        held = min(held, len(rest))
+        request.hold(sum(map(len, lines)) + len(rest) - before)
         if lines:
             yield lines
-            deadline = loop.time() + limits.seconds
-        await _hold(request, len(rest) - held)
-        held = len(rest)
+            deadline = time.monotonic() + limits.seconds
 
 
 async def _next(request: Request, deadline: float) -> Scope | None:
     """Return the next part of a request, or None if the client is gone before."""
-    application, message = request.application, None
-    waiting = asyncio.timeout_at(deadline)
-    application.waiting.add(waiting)
     try:
-        async with waiting:
-            if not application.stopping:
-                message = await request.receive()
+        async with asyncio.timeout_at(deadline):
+            message = await request.receive()
     except TimeoutError:
-        pass
-    finally:
-        application.waiting.discard(waiting)
-    if message is not None:
-        return None if message["type"] == "http.disconnect" else message
-    if application.stopping:
         raise ProblemError(
-            HTTPStatus.SERVICE_UNAVAILABLE,
-            "the server has ended",
-            hint="send again what has no answer",
-        )
-    raise ProblemError(
-        HTTPStatus.REQUEST_TIMEOUT,
-        f"no line was complete for {application.limits.seconds:g} seconds",
-        hint="end a request while there is nothing to send, and begin another one later",
-    )
+            HTTPStatus.REQUEST_TIMEOUT,
+            f"no line was complete for {request.application.limits.seconds:g} seconds",
+            hint="end a request while there is nothing to send, and begin another one later",
+        ) from None
+    return None if message["type"] == "http.disconnect" else message
+
+
+def _end_of_server() -> ProblemError:
+    hint = "send again what has no answer"
+    return ProblemError(HTTPStatus.SERVICE_UNAVAILABLE, "the server has ended", hint=hint)

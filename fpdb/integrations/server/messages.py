@@ -1,9 +1,6 @@
-"""What requests and answers hold: checked while it is decoded, and described by openapi.json.
+"""What requests and answers hold: checked while it is decoded, and described by openapi.json."""
 
-Errors are problem details (RFC 9457), with the message and the hint.
-"""
-
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from http import HTTPStatus
 from typing import Annotated, Any, NamedTuple
 
@@ -17,12 +14,10 @@ PageMaker = Callable[[str, str, int], Any]
 encode = msgspec.json.Encoder().encode
 JSON = {"Content-Type": "application/json"}
 # The first class of an error gives the status, and a hint if its own cures it in this process.
-_STATUSES: tuple[tuple[type[Exception], HTTPStatus, str], ...] = (
+_STATUSES: tuple[tuple[type[Exception] | tuple[type[Exception], ...], HTTPStatus, str], ...] = (
     (fpdb.DocumentNotFoundError, HTTPStatus.NOT_FOUND, ""),
     (fpdb.RecipeMismatchError, HTTPStatus.CONFLICT, ""),
-    (fpdb.InputError, HTTPStatus.UNPROCESSABLE_ENTITY, ""),
-    (fpdb.PlanError, HTTPStatus.UNPROCESSABLE_ENTITY, ""),
-    (fpdb.RecipeError, HTTPStatus.UNPROCESSABLE_ENTITY, ""),
+    ((fpdb.InputError, fpdb.PlanError, fpdb.RecipeError), HTTPStatus.UNPROCESSABLE_ENTITY, ""),
     (fpdb.ReadOnlyError, HTTPStatus.FORBIDDEN, "this server only answers queries"),
     (fpdb.MissingExtraError, HTTPStatus.NOT_IMPLEMENTED, ""),
     (fpdb.ClosedError, HTTPStatus.SERVICE_UNAVAILABLE, "try again once the database is back"),
@@ -107,6 +102,17 @@ class QueryBody(Content, kw_only=True):
         | None
     ) = None
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.least is not None and not self.passages:
+            raise ValueError("found least without passages, expected `passages` to be true")
+        if self.fingerprint is not None and self.similarity is not None:
+            raise ValueError("found a similarity and a ready fingerprint, which alone has none")
+        if self.passages and (self.fingerprint, self.k, self.similarity) != (None, None, None):
+            raise ValueError(
+                "found passages with a fingerprint, a similarity or a k, expected none"
+            )
+
 
 class CheckAnswer(Struct, kw_only=True, omit_defaults=True):
     """What became of a document."""
@@ -184,24 +190,15 @@ def checked(key: str | int, status: str, matches: fpdb.Matches) -> CheckAnswer:
     return answer
 
 
-def found(matches: fpdb.Matches, short: str = "") -> QueryAnswer:
+def found(matches: fpdb.Matches | fpdb.models.PartMatches, short: str = "") -> QueryAnswer:
     """Return the answer to a query, and why the database may miss some, if it is `short`."""
+    rows = [match._asdict() for match in matches]
+    near = [Near(**{name: row[name] for name in row if name != "id"}) for row in rows]
     hint = f"the database {short}" if short else None
-    return QueryAnswer(matches=_near(matches), complete=matches.complete, hint=hint)
-
-
-def parts_found(matches: fpdb.models.PartMatches) -> QueryAnswer:
-    """Return the answer to a query with passages."""
-    return QueryAnswer(
-        matches=_near(matches), complete=matches.complete, boilerplate=matches.boilerplate
-    )
-
-
-def _near(matches: Iterable[fpdb.Match | fpdb.models.PartMatch]) -> list[Near]:
-    found = [match._asdict() for match in matches]
-    for each in found:
-        del each["id"]
-    return [Near(**each) for each in found]
+    answer = QueryAnswer(matches=near, complete=matches.complete, hint=hint)
+    if isinstance(matches, fpdb.models.PartMatches):
+        answer.boilerplate = matches.boilerplate
+    return answer
 
 
 class HttpReply(NamedTuple):
@@ -212,21 +209,14 @@ class HttpReply(NamedTuple):
     headers: Mapping[str, str] = {}
 
 
-class ProblemError(Exception):
+class ProblemError(fpdb.FpdbError):
     """A request that gets a problem in place of an answer."""
 
     def __init__(
-        self,
-        status: HTTPStatus,
-        detail: str,
-        *,
-        hint: str = "",
-        headers: Mapping[str, str] | None = None,
+        self, status: HTTPStatus, detail: str, *, hint: str = "", headers: Mapping[str, str] = {}
     ) -> None:
-        super().__init__(detail)
-        self.status = status
-        self.hint = hint
-        self.headers = headers or {}
+        super().__init__(detail, hint=hint)
+        self.status, self.headers = status, headers
 
 
 def encoded_line(value: Any) -> bytes:

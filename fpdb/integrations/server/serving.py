@@ -9,7 +9,8 @@ import resource
 import signal
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,26 +21,24 @@ from granian.http import HTTP1Settings
 from granian.server.embed import Server
 
 import fpdb
+from fpdb.integrations.batcher import again_if_moved
 from fpdb.integrations.server.access import Access, read_secret
 from fpdb.integrations.server.application import Application
 
-PORT = 7373
 _BACKLOG = 2048
 # Beyond these, connections wait in the backlog. A head that doesn't end holds two buffers.
 _CONNECTIONS, _BUFFER = 4096, 1 << 14
 # For a head, also the next one of the same connection.
 _HEAD_SECONDS = 10
-# Descriptors for everything but connections.
-_SPARE = 64
-# A database that was moved or replaced is noticed after about as long.
-_WATCH_SECONDS = 2
+_SPARE = 256  # descriptors for everything but connections
+_WATCH_SECONDS = 2  # until it is noticed that a database was moved or replaced
 
 
 def serve(
     application: Application,
     *,
     host: str = "127.0.0.1",
-    port: int = PORT,
+    port: int = 7373,
     unix: Path | None = None,
     certificate: Path | None = None,
     private_key: Path | None = None,
@@ -61,7 +60,7 @@ def serve(
     with contextlib.ExitStack() as bound:
         listener = _listening_at(unix, bound) if unix else _listening(access, host, port)
         bound.callback(listener.close)
-        server = _Granian(application, listener, certificate, private_key)
+        server = _Granian(application, listener, ssl_cert=certificate, ssl_key=private_key)
         # It is restored at the end, when Ctrl-C is raised again for the caller.
         interrupt = signal.getsignal(signal.SIGINT)
         try:
@@ -81,11 +80,7 @@ class _Granian(Server):
     """
 
     def __init__(
-        self,
-        application: Application,
-        listener: socket.socket,
-        certificate: Path | None,
-        private_key: Path | None,
+        self, application: Application, listener: socket.socket, **tls: Path | None
     ) -> None:
         super().__init__(
             application,
@@ -95,16 +90,15 @@ class _Granian(Server):
                 header_read_timeout=1000 * _HEAD_SECONDS, max_buffer_size=_BUFFER
             ),
             websockets=False,
-            backpressure=min(_CONNECTIONS, _room()),
-            ssl_cert=certificate,
-            ssl_key=private_key,
+            backpressure=_room(),
             ssl_protocol_min=SSLProtocols.tls12,
             log_enabled=False,
             # The caller's handlers of the log stay as they are.
             log_dictconfig={"incremental": True, "handlers": {}, "loggers": {}},
+            **tls,  # type: ignore[arg-type]
         )
         self._listener = listener
-        self.address = _address(listener, "https" if certificate else "http")
+        self.address = _address(listener, "https" if tls.get("ssl_cert") else "http")
 
     def _init_shared_socket(self) -> None:
         unix = self._listener.family == socket.AF_UNIX
@@ -138,12 +132,13 @@ async def _run(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, end, number)
     serving = asyncio.create_task(server.serve())
+    watching = asyncio.create_task(_watch(application, ending, on_error))
     try:
-        async with _going(_watch(application, ending, on_error)):
-            on_start(server.address)
-            await asyncio.wait([ending, serving], return_when=asyncio.FIRST_COMPLETED)
-            return await (ending if ending.done() else serving)
+        on_start(server.address)
+        await asyncio.wait([ending, serving], return_when=asyncio.FIRST_COMPLETED)
+        return await (ending if ending.done() else serving)
     finally:
+        watching.cancel()
         close()  # before another server can take the address
         application.stop()
         server.stop()  # type: ignore[no-untyped-call]
@@ -158,11 +153,12 @@ async def _watch(
     on_error: Callable[[fpdb.FpdbError], object],
 ) -> None:
     """End the server if another database is in the place of its own, which has other tables."""
-    away = False
+    away, loop = False, asyncio.get_running_loop()
+    look = partial(again_if_moved, application.database, application.database.__len__)
     while not ending.done():
         await asyncio.sleep(_WATCH_SECONDS)
         try:
-            await application.watch(application.database.__len__)
+            await loop.run_in_executor(application.watcher, look)
             away = False
         except fpdb.MovedError as error:
             if not application.database.path.exists():
@@ -175,25 +171,11 @@ async def _watch(
             pass  # each request is answered with it, and it may pass
 
 
-@contextlib.asynccontextmanager
-async def _going(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Do something beside the body."""
-    task = asyncio.create_task(work)
-    try:
-        yield
-    finally:
-        task.cancel()
-
-
 def _room() -> int:
     """Let this process open as many files as it may; return how many connections that allows."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    try:
-        used = len(os.listdir("/dev/fd"))
-    except OSError:
-        used = _SPARE
-    return max(1, hard - used - _SPARE)
+    return max(1, min(_CONNECTIONS, hard - _SPARE))
 
 
 def _require_usable(certificate: Path, private_key: Path) -> None:
@@ -229,16 +211,13 @@ def _listening(access: Access, host: str, port: int) -> socket.socket:
         ) from None
     if access.hosts is not None:
         access.hosts |= {host, str(address[0])}
-    # A host that has vanished doesn't keep its connections.
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    # The connections inherit it: short answers don't wait for longer ones.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
 
 
 def _listening_at(path: Path, bound: contextlib.ExitStack) -> socket.socket:
-    """Listen on a Unix socket, whose path is removed at the end of `bound`.
-
-    One that a killed server left is replaced.
-    """
+    """Listen on a Unix socket, in place of one that a killed server left, until `bound` ends."""
     listener = socket.socket(socket.AF_UNIX)
     try:
         if path.is_socket():
