@@ -32,7 +32,7 @@ SHORT: dict[str, tuple[int, dict[str, Any], int, list[str]]] = {
     "outputs": (16, {}, 16, ["files and folders left"]),
     "deliveries": (3, {}, 18, ["abandoned"]),
     "memory": (30, {}, 30, ["ingest"]),
-    "greedy": (18, GREEDY, 18, ["bodies, with a token"]),
+    "greedy": (20, GREEDY, 20, ["bodies, with a token"]),
 }
 IN_THE_GATE = {"kills": 5, "processes": 5, "replacements": 5}
 

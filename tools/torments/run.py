@@ -44,7 +44,7 @@ TORMENTS = {
     "outputs": Torment("kill -9 of commands that write files", "commands.run_killed", 300),
     "deliveries": Torment("kill -9 of dedupe with a database", "deliveries.run", 50),
     "memory": Torment("commands with little address space", "commands.run_short", 300),
-    "greedy": Torment("clients of a server that take what they like", "greedy.run", 18),
+    "greedy": Torment("clients of a server that take what they like", "greedy.run", 20),
 }
 
 
