@@ -187,7 +187,7 @@ class Queries(ABC):
 
     @property
     def key_type(self) -> str:
-        """The type of keys: "text" or "integer"."""
+        """The type of keys, "text" or "integer"."""
         return self._catalog.kind
 
     def shortfall(self, similarity: float | None) -> str:
