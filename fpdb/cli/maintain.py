@@ -124,7 +124,7 @@ def stats(path: Path) -> None:
     counts = {
         "documents": f"{found.documents:,}",
         "short": f"{found.short:,}",
-        "sketches": f"{found.sketches:,}",
+        "sketches": "-" if found.sketches is None else f"{found.sketches:,}",
         "size": render.size(found.bytes),
         "bytes per document": "-" if each is None else f"{each:,.1f}",
         "open snapshots": f"{snapshots.open:,}{since if snapshots.open else ''}",

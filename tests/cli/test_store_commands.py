@@ -88,6 +88,16 @@ def test_stats_as_json(run, path):
     assert shown["created"].endswith("Z")
 
 
+def test_stats_of_bits(run, tmp_path):
+    path = tmp_path / "bits.fpdb"
+    with fpdb.create(path, recipe="words") as database:
+        for number in range(5):
+            database.add(f"u{number}", text_of(number))
+    found, shown = entries(run("stats", path)), json.loads(run("stats", path, "--json").out)
+    assert (found["documents"], found["sketches"], found["similarity"]) == ("5", "-", "off")
+    assert (shown["documents"], shown["sketches"], shown["similarity"]) == (5, None, None)
+
+
 @pytest.mark.process
 def test_check_of_a_sound_database(run, path):
     done = run("check", path)
