@@ -73,6 +73,11 @@ def require_similarity(value: float | None) -> None:
         )
 
 
+def equal_percent(share: float) -> float:
+    """Return a share in percent with two decimals; a half is rounded up, as Java does."""
+    return math.floor(10_000 * share + 0.5) / 100
+
+
 class _Shown:
     """Shows the fields of a dataclass in a notebook, each in a row of a table."""
 
@@ -153,7 +158,7 @@ class Comparison(_Shown):
     @property
     def percent(self) -> float:
         """`bits_equal` in percent with two decimals; a half is rounded up, as Java does."""
-        return math.floor(10_000 * self.bits_equal + 0.5) / 100
+        return equal_percent(self.bits_equal)
 
 
 class Passage(NamedTuple):

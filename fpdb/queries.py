@@ -217,8 +217,10 @@ class Queries(ABC):
             text: The text to look up.
             similarity: The least similarity that counts; by default that of the database. Of a
                 lower one it finds a share only, which a warning says.
-            k: Compare fingerprints instead, at most this distance; complete for any k.
-            limit: Return the nearest documents only, at most this number.
+            k: Compare fingerprints instead, at most this distance, from 0 to `plan.bits`; complete
+                for any k.
+            limit: Return the nearest documents only, at most this number. With `k=db.plan.bits`,
+                they are the nearest ones whatever their distance.
 
         Returns:
             A list of `Match`: key, similarity, distance and metadata. Its `complete` is False if
@@ -227,7 +229,7 @@ class Queries(ABC):
         Raises:
             InputError: The text is too large, both similarity and k are given, or a similarity in a
                 database of bits.
-            PlanError: The k takes too many probes on these tables.
+            PlanError: The k is below 0 or above `plan.bits`.
             DamagedError, ClosedError: The database is damaged; the handle is closed.
 
         Warns:
@@ -349,23 +351,24 @@ class Queries(ABC):
 
         Args:
             fingerprint: A number of the width of the database.
-            k: The largest distance; by default the k of the database.
-            limit: Return the nearest documents only, at most this number.
+            k: The largest distance, from 0 to `plan.bits`; by default the k of the database.
+            limit: Return the nearest documents only, at most this number. With `k=db.plan.bits`,
+                they are the nearest ones whatever their distance.
 
         Returns:
-            A list of `Match`. Its `complete` is False if it ended after a million candidates
-            or ten thousand documents.
+            A list of `Match`. Its `complete` is False if a budget cut it: a million candidates, or
+            ten thousand documents, or as many more than a limit that are as near as its last one.
 
         Raises:
             InputError: The fingerprint is too wide.
-            PlanError: The k takes too many probes on these tables.
+            PlanError: The k is below 0 or above `plan.bits`.
         """
         search = self._usual
         if k is not None or limit is not None:
             search = self._search(self.k if k is None else k, limit)
         number = as_number(fingerprint, self._index.plan.bits)
         with self._transaction() as txn:
-            return near(self._view(txn), number, search.k, search.limit)
+            return near(self._view(txn), number, search)
 
     def query_fingerprints(
         self, fingerprints: Any, *, k: int | None = None, limit: int | None = None
@@ -374,7 +377,7 @@ class Queries(ABC):
 
         Args:
             fingerprints: An array as `recipe.fingerprint_many` returns it, or any numbers.
-            k: The largest distance; by default the k of the database.
+            k: As in `query_fingerprint`.
             limit: Take the nearest documents of each only; of equal distances the lowest ids.
 
         Returns:
@@ -384,12 +387,12 @@ class Queries(ABC):
 
         Raises:
             InputError: A fingerprint is too wide, or the answer has more than 134,217,728 hits.
-            PlanError: The k takes too many probes on these tables.
+            PlanError: The k is below 0 or above `plan.bits`.
         """
         search = self._search(self.k if k is None else k, limit)
         array = as_fingerprints(fingerprints, self.plan.bits)
         with self._transaction() as txn:
-            return hits(self._view(txn), array, search.k, limit)
+            return hits(self._view(txn), array, search)
 
     def pairs(
         self, *, similarity: float | None = None, k: int | None = None, jobs: int = 1
@@ -507,8 +510,14 @@ class Queries(ABC):
     def _joined(
         self, find: Callable[..., Iterator[Any]], search: Search, jobs: int
     ) -> Generator[Any]:
-        with self._transaction() as txn:
-            yield from find(self._view(txn), search, jobs)
+        if search.similarity is None:
+            self.plan.probes(search.k)  # which raises an error before the first result is wanted
+
+        def found() -> Generator[Any]:
+            with self._transaction() as txn:
+                yield from find(self._view(txn), search, jobs)
+
+        return found()
 
     def get(self, key: Key, default: Any = None) -> Document | Any:
         """Return the stored document with a key, or the default.
@@ -630,7 +639,7 @@ class Queries(ABC):
             )
         if k is None:
             return self._usual._replace(limit=limit, similarity=similarity or self.similarity)
-        self._index.routes(k)
+        self.plan.require_k(k)
         return Search(k, limit)
 
 

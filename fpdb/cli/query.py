@@ -17,13 +17,20 @@ from fpdb.cli.options import option, require, takes
 from fpdb.cli.output import Output, likeness, near_dict, title_in, typed_columns
 from fpdb.fingerprint.digits import Base
 from fpdb.io.records import BadRecord
-from fpdb.models import Asked, Key, Matches, PartMatches
+from fpdb.models import Asked, Key, Matches, PartMatches, equal_percent
 
 _COLUMNS = {
     "query": "string",
     "key": "key",
     "distance": "int32",
     "similarity": "double",
+    "complete": "bool",
+}
+_NEAREST = {
+    "query": "string",
+    "key": "key",
+    "distance": "int32",
+    "percent": "double",
     "complete": "bool",
 }
 _PARTS = {
@@ -36,6 +43,7 @@ _PARTS = {
 }
 # The name of a query, its matches, whether its text is short, and whether bytes were replaced.
 _QueryResult = tuple[Key, Matches | PartMatches, bool, bool]
+_Show = Callable[..., None]
 _COUNTS = ("queries", "with a match", "matches", "incomplete")
 
 
@@ -44,6 +52,7 @@ _COUNTS = ("queries", "with a match", "matches", "incomplete")
     reading=fpdb.Reading,
     target=Output,
     limit=option("--limit -n N", "At most N matches of each.", min=1),
+    nearest=option("--nearest N", "The N nearest in bits, at any distance.", min=1),
     passages=option("--passages", "Find documents that share a part of each."),
     exit_code=option("--exit-code", "Exit with 1 if nothing matched, as grep.", rare=True),
 )
@@ -57,6 +66,7 @@ def query(
     similarity: float | None = None,
     k: int | None = None,
     limit: int | None = None,
+    nearest: int | None = None,
     passages: bool = False,
     least: float | None = None,
     exit_code: bool = False,
@@ -69,26 +79,31 @@ def query(
       fpdb query crawl.fpdb pages.jsonl --similarity 0.9 --limit 1
 
     Prints the query, the key of a match, and their similarity, or their
-    distance in bits. With --passages, the words that both have, about,
-    and their shares of the query and of the document.
+    distance in bits. With --nearest, the distance and the percentage of
+    equal bits. With --passages, the words that both have, about, and their
+    shares of the query and of the document.
     """
     require(passages or least is None, "--least is one of --passages")
-    bits = k is not None or bool(fingerprints)
+    require(not nearest or (k is None and limit is None), "--nearest N takes N at any distance")
+    bits = k is not None or bool(fingerprints or nearest)
     require(not passages or not (bits or similarity), "--passages compares texts")
-    require(similarity is None or not fingerprints, "--similarity compares texts")
+    require(similarity is None or not (fingerprints or nearest), "--similarity compares texts")
     paths = files or ([] if texts or fingerprints else ["-"])
-    bad, counts = BadRecords(), Counter[str]()
-    near: dict[str, Any] = {"k": k, "limit": limit, "similarity": similarity}
+    bad = BadRecords()
     with fpdb.open(path, readonly=True, recipe=recipe) as database:
+        if nearest:
+            k, limit = database.plan.bits, nearest
+        near: dict[str, Any] = {"k": k, "limit": limit, "similarity": similarity}
         reading = typed(paths, reading)
         if passages:
             columns, shown = _PARTS, tuple(_PARTS)[:5]
+            show: _Show = _show_parts
             find = partial(database.passages, least=least or 0.0, limit=limit)
             find("")  # which raises an error at once
             answers: Iterator[_QueryResult] = _ask_parts(texts or (), paths, reading, bad, find)
         else:
             of_bits = k is not None or (similarity or database.similarity) is None
-            columns, shown = _COLUMNS, ("query", "key", "distance" if of_bits else "similarity")
+            columns, shown, show = _printed(of_bits, database.plan.bits if nearest else None)
             own = _ask_fingerprints(database, fingerprints or (), reading.base, k, limit)
             answers = chain(_ask_texts(database, texts or (), near), own)
             if paths:  # the reader of files takes long to import
@@ -97,18 +112,34 @@ def query(
             else:
                 database.warn_of_shortfall(similarity)
         with target.opened(typed_columns(columns, database), shown, title=True):
-            cut = not database.shortfall(similarity)  # which a warning says once
-            for name, matches, short, replaced in answers:
-                counts.update({"with a match": bool(matches)}, queries=1, matches=len(matches))
-                counts.update(short=short, replaced=replaced)
-                if isinstance(matches, PartMatches):
-                    _show_parts(name, matches, target)
-                else:
-                    _show(name, matches, target, of_bits=of_bits)
-                    counts["incomplete"] += _is_cut(name, matches) if cut else 0
+            # That a database finds too little is said already.
+            said = bool(passages or database.shortfall(similarity))
+            counts = _print_each(answers, partial(show, target=target), said=said)
             if not counts["queries"]:
                 bad.settle(0)  # an error, before the file takes the place of an older one
     _end(counts, bad, exit_code, f"; {render.pace(counts['queries'], 'query')}" if paths else None)
+
+
+def _printed(of_bits: bool, bits: int | None) -> tuple[dict[str, str], tuple[str, ...], _Show]:
+    """Return the columns of answers, those that are shown, and what prints an answer.
+
+    The nearest documents are printed with how many of the `bits` are equal.
+    """
+    if bits is not None:
+        return _NEAREST, tuple(_NEAREST)[:4], partial(_show_nearest, bits=bits)
+    shown = "query", "key", "distance" if of_bits else "similarity"
+    return _COLUMNS, shown, partial(_show, of_bits=of_bits)
+
+
+def _print_each(answers: Iterable[_QueryResult], show: _Show, *, said: bool) -> Counter[str]:
+    """Print and count answers; note which are incomplete, unless that is `said` already."""
+    counts = Counter[str]()
+    for name, matches, short, replaced in answers:
+        counts.update({"with a match": bool(matches)}, queries=1, matches=len(matches))
+        counts.update(short=short, replaced=replaced)
+        show(name, matches)
+        counts["incomplete"] += not said and _is_cut(name, matches)
+    return counts
 
 
 def _end(counts: Counter[str], bad: BadRecords, exit_code: bool, pace: str | None) -> None:
@@ -186,7 +217,7 @@ def _ask_fingerprints(
     return [Asked(digits, find(number)) for digits, number in numbers]
 
 
-def _is_cut(name: Key, found: Matches) -> bool:
+def _is_cut(name: Key, found: Matches | PartMatches) -> bool:
     if not found.complete:
         render.note(f"{name}: incomplete, because too many documents are that near")
     return not found.complete
@@ -201,4 +232,20 @@ def _show(name: Key, found: Matches, target: Output, *, of_bits: bool) -> None:
     for match in found:
         cells = (str(name), match.key, match.distance, match.similarity, found.complete)
         shown = (name, match.key, likeness(match, bits=of_bits))
+        target.write(cells, shown, partial(title_in, match.meta))
+
+
+def _show_nearest(name: Key, found: Matches, target: Output, *, bits: int) -> None:
+    """Print the nearest documents of a query, with the percentage of equal bits."""
+    percents = [equal_percent(1 - match.distance / bits) for match in found]
+    if target.form == "jsonl":
+        matches = [
+            near_dict(match) | {"percent": equal}
+            for match, equal in zip(found, percents, strict=True)
+        ]
+        render.record({"query": name, "complete": found.complete, "matches": matches})
+        return
+    for match, equal in zip(found, percents, strict=True):
+        cells = (str(name), match.key, match.distance, equal, found.complete)
+        shown = (name, match.key, match.distance, f"{equal:.2f}")
         target.write(cells, shown, partial(title_in, match.meta))

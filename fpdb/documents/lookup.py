@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
-from itertools import islice, starmap
+from itertools import islice, pairwise, starmap
+from math import isinf
 from typing import NamedTuple
 
 import numpy as np
 
-from fpdb.arrays import Column, Marks, Places, differs, portions, ranked, spans
+from fpdb.arrays import Column, Marks, Places, differs, portions, ranked, run_starts, spans
 from fpdb.documents.catalog import View
 from fpdb.documents.similarity import Shares, Side, jaccard
 from fpdb.errors import DamagedError
@@ -16,7 +17,7 @@ from fpdb.models import Document, Match, Matches
 from fpdb.progress import log
 from fpdb.storage.format import Stored
 from fpdb.storage.origin import unpack_meta
-from fpdb.tables import Hits, find_together, near_many
+from fpdb.tables import Hits, find_together, near_many, scan, scan_is_better, scan_many
 from fpdb.tables.bands import MOST_COMPARED, MOST_OF_A_BAND
 from fpdb.tables.bits import Distances, Fingerprints, distances, to_array
 
@@ -41,6 +42,11 @@ class Search(NamedTuple):
     limit: int | None = None
     similarity: float | None = None
 
+    @property
+    def most(self) -> int:
+        """The number of documents that are read: to the limit, and more that are as near."""
+        return DOCUMENTS + (self.limit or 0)
+
 
 def answer(view: View, question: Stored, search: Search) -> Matches:
     """Find the matches of a prepared document; a short text finds equal texts only.
@@ -53,7 +59,7 @@ def answer(view: View, question: Stored, search: Search) -> Matches:
     if number is None:
         found = _same(view, question.digest)
     elif bands is None or is_of_bits(question, search):
-        found = _near(view, number, search.k, CANDIDATES)
+        found = _near(view, number, search, CANDIDATES)
     else:
         ids, complete = bands.near(view.txn, bands.numbers(question.sketch, question.digest))
         found = Candidates([(0, ids)] if ids else [], complete)
@@ -169,7 +175,7 @@ def candidates_each(
                 of_bits.append(question.fingerprint)
             else:
                 of_texts.append(view.index.band_numbers(question))
-    near_ones = _near_each(view, of_bits, search.k, budget)
+    near_ones = _near_each(view, of_bits, search, budget)
     bands = view.index.bands
     alike = bands.near_each(view.txn, of_texts) if bands else ()
     similar_ones = (Candidates([(0, ids)] if ids else [], complete) for ids, complete in alike)
@@ -187,7 +193,7 @@ def matched(
     if not found.runs:
         return to_matches((), complete=found.complete)
     if question.fingerprint is not None and is_of_bits(question, search):
-        return _nearest(found, search.limit, read)
+        return _nearest(found, search, read)
     return _compared(question, found, search, read)
 
 
@@ -196,39 +202,65 @@ def is_of_bits(question: Stored, search: Search) -> bool:
     return search.similarity is None or not (question.sketch or question.digest)
 
 
-def near(view: View, fingerprint: int, k: int, limit: int | None = None) -> Matches:
+def near(view: View, fingerprint: int, search: Search) -> Matches:
     """Find the documents within k of a fingerprint."""
-    found = _near(view, fingerprint, k, CANDIDATES)
-    return _nearest(found, limit, partial(view.catalog.named, view.txn))
+    found = _near(view, fingerprint, search, CANDIDATES)
+    return _nearest(found, search, partial(view.catalog.named, view.txn))
 
 
-def _near(view: View, fingerprint: int, k: int, budget: int) -> Candidates:
+def _near(view: View, fingerprint: int, search: Search, budget: int) -> Candidates:
     """Find a run for each fingerprint within k; the ids may be read only when they are needed."""
     txn, index = view.txn, view.index
-    distances, complete, known = index.near(txn, fingerprint, k, budget)
+    if _is_scanned(view, search.k, budget):
+        [scanned] = _scanned(view, [fingerprint], search)
+        return scanned
+    distances, complete, known = index.near(txn, fingerprint, search.k, budget)
     if not distances:
         return Candidates((), complete)
     found = sorted((apart, number) for number, apart in distances.items())
-    runs = [(apart, known.get(own) or index.ids(txn, own, DOCUMENTS)) for apart, own in found]
+    runs = [(apart, known.get(own) or index.ids(txn, own, search.most)) for apart, own in found]
     return Candidates(runs, complete)
 
 
-def _near_each(view: View, numbers: Sequence[int], k: int, budget: int) -> Iterator[Candidates]:
+def _near_each(
+    view: View, numbers: Sequence[int], search: Search, budget: int
+) -> Iterator[Candidates]:
+    if numbers and _is_scanned(view, search.k, budget):
+        yield from _scanned(view, numbers, search)
+        return
     if len(numbers) < FEW:
         for number in numbers:
-            yield _near(view, number, k, budget)
+            yield _near(view, number, search, budget)
         return
     fingerprints = to_array(numbers, view.index.plan.bits)
-    limits = {"budget": budget, "most": DOCUMENTS}
-    for together in find_together(view.txn, view.index, fingerprints, k, **limits):
+    limits = {"budget": budget, "most": search.most}
+    for together in find_together(view.txn, view.index, fingerprints, search.k, **limits):
         yield from starmap(Candidates, together)
 
 
-def hits(view: View, fingerprints: Fingerprints, k: int, limit: int | None = None) -> Hits:
+def _is_scanned(view: View, k: int, budget: int) -> bool:
+    index = view.index
+    if k <= index.plan.k:  # for which the tables are made
+        return isinf(index.reads(k)[0])
+    return scan_is_better(view.txn, index, k, view.counters.documents, budget)
+
+
+def _scanned(view: View, numbers: Sequence[int], search: Search) -> Iterator[Candidates]:
+    """Find the documents nearest to each fingerprint, by reading all of them."""
+    fingerprints = to_array(numbers, view.index.plan.bits)
+    limits = {"limit": search.limit or search.most, "most": search.most}
+    for apart, ids in scan(view.txn, view.index, fingerprints, search.k, **limits):
+        starts = [*run_starts(apart).tolist(), len(apart)]
+        runs = [(int(apart[start]), ids[start:end].tolist()) for start, end in pairwise(starts)]
+        yield Candidates(runs, complete=True)
+
+
+def hits(view: View, fingerprints: Fingerprints, search: Search) -> Hits:
     """Find the documents within k of each of many fingerprints, as columns."""
-    return near_many(
-        view.txn, view.index, fingerprints, k, limit=limit, budget=CANDIDATES, most=DOCUMENTS
-    )
+    asked = (view.txn, view.index, fingerprints, search.k)
+    if _is_scanned(view, search.k, CANDIDATES):
+        return scan_many(*asked, limit=search.limit, most=search.most)
+    return near_many(*asked, limit=search.limit, budget=CANDIDATES, most=search.most)
 
 
 def _same(view: View, digest: bytes) -> Candidates:
@@ -259,17 +291,17 @@ def _compared(
     return _ranked(matches, search.limit, complete=found.complete)
 
 
-def _nearest(found: Candidates, limit: int | None, read: Callable[[int], Stored]) -> Matches:
+def _nearest(found: Candidates, search: Search, read: Callable[[int], Stored]) -> Matches:
     """Return the documents of runs, which are sorted by distance."""
     matches: list[Match] = []
-    complete, reached = found.complete, 0
+    complete, reached, limit = found.complete, 0, search.limit
     for apart, ids in found.runs:
         # All documents at one distance are read, since they are sorted by key.
         if limit is not None and len(matches) >= limit and apart > reached:
             break
         reached = apart
         for number in ids:
-            if len(matches) == DOCUMENTS:
+            if len(matches) == search.most:
                 complete = False
                 break
             matches.append(to_match(read(number), number, apart))

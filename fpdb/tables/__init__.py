@@ -18,6 +18,7 @@ from fpdb.tables.planner import (
     join_plans,
     plans,
 )
+from fpdb.tables.scans import scan, scan_is_better, scan_many
 
 __all__ = [
     "Bands",
@@ -38,4 +39,7 @@ __all__ = [
     "near_among",
     "near_many",
     "plans",
+    "scan",
+    "scan_is_better",
+    "scan_many",
 ]

@@ -106,7 +106,7 @@ class Together:
         complete = self.complete & (np.bincount(queries, counts, len(self.complete)) <= most)
         counts = np.clip(counts, 0, np.clip(most - before, 0, limit))
         sizes = np.bincount(queries, counts, len(complete)).astype(np.int64).clip(max=limit)
-        _check_size(int(sizes[self.which].sum()))
+        check_size(int(sizes[self.which].sum()))
         queries, distances = np.repeat(queries, counts), np.repeat(distances, counts)
         ids = self.ids[spans(self.run_bounds[self.runs], counts)]
         sequence = np.lexsort((ids, distances, queries))
@@ -133,7 +133,7 @@ def near_many(
     for found in find_together(txn, index, fingerprints, k, budget=budget, most=most):
         part, done = found.hits(limit, most), sum(len(part.complete) for part in parts)
         parts.append(part._replace(queries=part.queries + done))
-        _check_size(sum(len(part.ids) for part in parts))
+        check_size(sum(len(part.ids) for part in parts))
     return Hits(*joined(parts))
 
 
@@ -171,7 +171,8 @@ def _before(counts: Places, queries: Places) -> Places:
     return before - before[queries.searchsorted(queries)]
 
 
-def _check_size(hits: int) -> None:
+def check_size(hits: int) -> None:
+    """Raise InputError if there are more hits than are returned at once."""
     if hits > MOST_HITS:
         raise InputError(
             f"the answer has {hits:,} hits, at most {MOST_HITS:,} are given at once",

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from itertools import chain, islice
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
 
 from fpdb import kernels
 from fpdb.arrays import Column, Marks, Rows, differs
+from fpdb.errors import PlanError
 from fpdb.storage import ReadTransaction, WriteTransaction
 from fpdb.storage.format import Stored
 from fpdb.tables.bands import BandTable, NumberTable
@@ -73,6 +75,7 @@ class Index:
             table for table in (self.bands, self.passages) if table is not None
         ]
         self._routes: dict[int, list[Route]] = {}
+        self._reads: dict[int, tuple[float, float]] = {}
         self._searches: dict[int, kernels.number_pages.NearSearch] = {}
 
     @property
@@ -102,6 +105,18 @@ class Index:
                 )
             self._routes[k] = found
         return self._routes[k]
+
+    def reads(self, k: int) -> tuple[float, float]:
+        """Return the probes of a query within k, and the share of all rows that they read.
+
+        There is no end of probes, which read all rows, where they are too many.
+        """
+        if k not in self._reads:
+            try:
+                self._reads[k] = self.plan.reads(k)
+            except PlanError:
+                self._reads[k] = inf, 1.0
+        return self._reads[k]
 
     def update(
         self,

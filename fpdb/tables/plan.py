@@ -96,11 +96,24 @@ class Plan:
             PlanError: k is out of range, or takes too many probes.
         """
         wanted = self.k if k is None else k
-        if not 0 <= wanted <= self.bits:
-            raise PlanError(
-                f"k = {wanted} in {self.bits} bits", hint=f"use k from 0 to {self.bits}"
-            )
+        self.require_k(wanted)
         return find_probes(tuple([table.held for table in self.tables]), wanted)
+
+    def reads(self, k: int | None = None) -> tuple[int, float]:
+        """Return the number of probes of a query, and the share of all fingerprints that they read.
+
+        Raises:
+            PlanError: As in `probes`.
+        """
+        probes = self.probes(k)
+        count = sum(len(masks) for _, masks in probes)
+        share = sum(len(masks) / 2 ** self.tables[table].prefix for table, masks in probes)
+        return count, share
+
+    def require_k(self, k: int) -> None:
+        """Raise PlanError if no two fingerprints have a distance."""
+        if not 0 <= k <= self.bits:
+            raise PlanError(f"k = {k} in {self.bits} bits", hint=f"use k from 0 to {self.bits}")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain data."""

@@ -112,7 +112,7 @@ class Estimate:
 
 def estimate_cost(plan: Plan, documents: int) -> Estimate:
     """Estimate what a plan costs with N documents, for queries within its k."""
-    probes, share = _probed(plan)
+    probes, share = plan.reads()
     tables, bands = len(plan.tables), plan.bands
     candidates = documents * share
     row = tables * plan.bits / 8 + _ID_BYTES
@@ -194,20 +194,12 @@ def _check_request(bits: int, k: int, **counts: int | None) -> None:
             raise PlanError(f"a plan for {value} {name}", hint=f"give at least 1 of {name}")
 
 
-def _probed(plan: Plan) -> tuple[int, float]:
-    """Count the probes of a query, and the share of all fingerprints that they read."""
-    probes = plan.probes()
-    count = sum(len(masks) for _, masks in probes)
-    share = sum(len(masks) / 2 ** plan.tables[table].prefix for table, masks in probes)
-    return count, share
-
-
 def _feasible(bits: int, k: int) -> Iterator[Plan]:
     """Yield the designs with few and short enough probes that no other one beats."""
     known: list[tuple[int, int, float]] = []
     for plan in sorted(_designs(bits, k), key=lambda plan: len(plan.tables)):
         try:
-            probes, share = _probed(plan)
+            probes, share = plan.reads()
         except PlanError:
             continue
         burden = (len(plan.tables), probes, share)

@@ -1,6 +1,7 @@
 """fpdb query: what can be asked for, and how answers look."""
 
 import json
+from decimal import ROUND_HALF_UP, Decimal
 
 import pytest
 from numbered import text_of
@@ -45,6 +46,64 @@ def test_fingerprints_are_named_by_their_digits(run, ready):
     assert [row[1] for row in first] == ["d0", "d1"]
     decimal = run("query", ready, "--fingerprint", "127", "--base", "decimal", "-k", 0)
     assert decimal.rows == [["127", "d7", "0"]]
+
+
+def test_the_nearest_have_their_percentage_of_equal_bits(run, ready, tmp_path):
+    done = run("query", ready, "--fingerprint", "0", "--fingerprint", "f" * 16, "--nearest", 3)
+    assert (done.code, done.err) == (0, "")
+    assert done.rows == [
+        ["0", "d0", "0", "100.00"],
+        ["0", "d1", "1", "98.44"],
+        ["0", "d2", "2", "96.88"],  # 96.875
+        ["f" * 16, "d7", "57", "10.94"],
+        ["f" * 16, "d6", "58", "9.38"],
+        ["f" * 16, "d5", "59", "7.81"],
+    ]
+    listed = run("query", ready, "--fingerprint", "0", "--nearest", 2, "--json")
+    assert json.loads(listed.out) == {
+        "query": "0",
+        "complete": True,
+        "matches": [
+            {"key": "d0", "id": 0, "distance": 0, "meta": None, "percent": 100.0},
+            {"key": "d1", "id": 1, "distance": 1, "meta": None, "percent": 98.44},
+        ],
+    }
+    written = tmp_path / "nearest.csv"
+    run("query", ready, "--fingerprint", "0", "--nearest", 1, "-o", written)
+    assert written.read_text() == "query,key,distance,percent,complete\n0,d0,0,100.0,True\n"
+
+
+@pytest.mark.parametrize(
+    "more", [("-k", 3), ("--limit", 3), ("--similarity", 0.9), ("--passages",)], ids=lambda o: o[0]
+)
+def test_the_nearest_have_no_other_limit(run, path, more):
+    done = run("query", path, "--text", text_of(1), "--nearest", 3, *more)
+    assert (done.code, done.out) == (2, "")
+    assert more[0] in done.err or "--nearest N takes N at any distance" in done.err
+
+
+def test_the_nearest_to_texts_and_files_in_a_database_of_similarity(run, path, tmp_path):
+    with fpdb.open(path, readonly=True) as database:
+        own = database.recipe.fingerprint(text_of(9))
+        apart = {key: (database[key].fingerprint ^ own).bit_count() for key in ("u0", "u1", "u2")}
+    file = tmp_path / "new.txt"
+    file.write_text(text_of(9))
+    done = run("query", path, file, "--text", text_of(9), "--nearest", 100)
+    assert [row[0] for row in done.rows] == ["text"] * 5 + [str(file)] * 5
+    assert [row[1:] for row in done.rows[:5]] == [row[1:] for row in done.rows[5:]]
+    for _, key, distance, equal in done.rows:
+        if key in apart:
+            share = Decimal(64 - apart[key]) / 64 * 100
+            rounded = share.quantize(Decimal("0.01"), ROUND_HALF_UP)
+            assert (distance, equal) == (str(apart[key]), str(rounded))
+
+
+@pytest.mark.parametrize("k", [22, 40, 64])
+def test_a_query_has_any_k(run, ready, k):
+    done = run("query", ready, "--fingerprint", "f" * 16, "-k", k)
+    assert (done.code, done.err) == (0, "" if k > 40 else "no match\n")
+    assert len(done.rows) == (8 if k == 64 else 0)
+    assert run("query", ready, "--fingerprint", "0", "-k", 65).code == 3
 
 
 def test_records_are_named_by_their_key_or_their_place(run, path, tmp_path):

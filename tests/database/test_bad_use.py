@@ -219,12 +219,18 @@ def wrong_uses(db: Database) -> list[tuple[type[FpdbError], Callable[[], Any]]]:
     uses.append((InputError, lambda: db.add_fingerprints([good], [1], memory=1000)))
     for name, value in (("k", 3.5), ("k", "3"), ("k", True), ("limit", 1.5)):
         uses.append((InputError, lambda o={name: value}: db.query_fingerprint(0, **o)))
-    for k in (-1, 65, 40):
+    for k in (-1, 65):
         uses += [
             (PlanError, lambda k=k: db.query(TEXT, k=k)),
             (PlanError, lambda k=k: db.query("short", k=k)),
             (PlanError, lambda k=k: list(db.query_many([TEXT], k=k))),
             (PlanError, lambda k=k: db.query_fingerprint(1, k=k)),
+            (PlanError, lambda k=k: db.query_fingerprints([1], k=k)),
+        ]
+    for k in (-1, 65, 40):  # a join needs the tables, which a query doesn't
+        uses += [
+            (PlanError, lambda k=k: db.pairs(k=k)),
+            (PlanError, lambda k=k: db.clusters(k=k)),
         ]
     for limit in (0, -1):
         uses += [
