@@ -1,7 +1,7 @@
 """Find the documents nearest to fingerprints in all of the home table, whatever their distance.
 
-The tables answer a query within their own k by a few probes. For a larger k these become so many
-that reading all rows once is faster, and the nearest documents may have any distance.
+The tables answer a query within their own k by a few probes. Those of a larger k may be more than
+pages of the table, and the nearest documents may have any distance.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ class _Closest:
         self._size = 0
 
     def take(self, words: Rows, ids: Column) -> None:
-        """Take those of some documents that are no farther than the limit has reached."""
+        """Take the nearest of some documents, up to the distance of the last within the limit."""
         # Words in columns are counted several times as fast as fingerprints of two words in rows.
         apart = np.zeros(len(ids), np.uint8)
         for word, asked in zip(words, self._query, strict=True):
