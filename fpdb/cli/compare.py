@@ -1,17 +1,30 @@
-"""Compare two texts, or two fingerprints."""
+"""Compare two texts, two fingerprints, or each pair of a file."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import chain
+from typing import Any
 
 import fpdb
 from fpdb.cli import options, render
+from fpdb.cli.inputs import BadRecords
 from fpdb.cli.options import argument, option, require, takes
+from fpdb.fingerprint import to_int
 from fpdb.fingerprint.digits import Base
+from fpdb.fingerprint.sketches import exact_shares
+from fpdb.io.records import BadRecord
+from fpdb.models import equal_percent
+
+# Returns the distance of what a row has, and the similarity if it has one.
+_Measure = Callable[[Mapping[str, Any]], tuple[int, float | None]]
 
 
 @takes(
-    files=argument("FILE", "Two files."),
+    files=argument("FILE|-", "Two files; one, or -, has a pair in each line, as TSV."),
+    pair_fields=option("--fingerprint-field F", "Of pairs: fingerprints; given twice."),
+    k=option("--k -k K", "Of pairs: also 1 up to this distance, 0 beyond it.", min=0),
     every=option("--all", "Print all measures of the two."),
 )
 def compare(
@@ -20,13 +33,24 @@ def compare(
     fingerprints: list[str] | None = None,
     base: Base = "hex",
     recipe: fpdb.Recipe = options.WEB,
+    pair_fields: list[str] | None = None,
+    k: int | None = None,
     every: bool = False,
 ) -> None:
-    """Compare two files, texts or fingerprints.
+    """Compare two texts or fingerprints, or pairs.
 
     Example:
       fpdb compare essay.txt copy.txt --all
+
+    Of each pair of a file, prints its line, the distance, the similarity,
+    if the recipe has one, and the percentage of equal bits.
     """
+    if files and len(files) == 1 and not (texts or fingerprints):
+        require(not every, "--all is of two texts")
+        require(len(pair_fields or ()) in (0, 2), "give --fingerprint-field twice")
+        _compare_pairs(files[0], recipe, pair_fields or (), base, k)
+        return
+    require(not pair_fields and k is None, "-k and --fingerprint-field are of a file of pairs")
     sides = len(files or ()) + len(texts or ())
     require(
         (sides, len(fingerprints or ())) in ((2, 0), (0, 2)),
@@ -38,7 +62,7 @@ def compare(
         entries = {"distance": f"{distance} of {recipe.bits} bits"}
         render.report(entries, {"distance": distance, "bits": recipe.bits})
         return
-    # What reads files takes long to import.
+    # The reader of files takes long to import.
     from fpdb.io.files import read_texts
 
     both = [*chain.from_iterable(map(read_texts, files or ())), *(texts or ())]
@@ -71,3 +95,77 @@ def _report(recipe: fpdb.Recipe, sides: Sequence[str], *, every: bool) -> None:
     render.report(entries, plain)
     if found.short and not render.now.json:
         render.note("short: a text has too few features, so only equal texts count as duplicates")
+
+
+def _compare_pairs(
+    path: str, recipe: fpdb.Recipe, fields: Sequence[str], base: Base, k: int | None
+) -> None:
+    """Print the measures of each pair of a file as it comes, and with a k the verdict."""
+    from fpdb.io.files import read_rows
+
+    reading = fpdb.Reading(text_field=("1", "2"), keyed=False)
+    measure: _Measure = partial(_measure_texts, recipe)
+    if fields:
+        reading = fpdb.Reading(fingerprint_field=fields[0], meta_field=fields[1], keyed=False)
+        measure = partial(_measure_fingerprints, recipe.bits, base, fields)
+    similar, judged = not fields and recipe.similarity is not None, k is not None
+    shown = {"similarity": similar, "percent": True, "duplicate": judged}
+    render.columns("line", "distance", *(name for name, wanted in shown.items() if wanted))
+    bad, counts = BadRecords(), Counter[str]()
+    for number, row in bad.among(read_rows(path, reading)):
+        try:
+            distance, similarity = measure(row)
+        except fpdb.InputError as error:
+            bad(BadRecord(f"{path}:{number}", str(error), error.hint))
+            continue
+        duplicate = k is not None and distance <= k
+        percent = equal_percent(1 - distance / recipe.bits)
+        plain = {"line": number, "distance": distance, "similarity": similarity}
+        plain |= {"percent": percent, "duplicate": duplicate}
+        cells = {
+            "similarity": "-" if similarity is None else f"{similarity:.4f}",
+            "percent": f"{percent:.2f}",
+            "duplicate": int(duplicate),
+        }
+        render.result(
+            {name: value for name, value in plain.items() if shown.get(name, True)},
+            *(number, distance),
+            *(cell for name, cell in cells.items() if shown[name]),
+        )
+        if not render.shows_tables():
+            render.deliver()
+        counts.update(pairs=1, duplicates=duplicate)
+    pace = render.pace(counts["pairs"], "pair")
+    names = {name: counts[name] for name in ("pairs", *(["duplicates"] if judged else []))}
+    render.summarise(
+        None,
+        f"{render.listed(names, 'duplicates')}; {pace}",
+        render.counted("bad records", bad.count),
+    )
+    bad.settle(counts["pairs"], hint="the reasons are above; a pair is two texts or fingerprints")
+
+
+def _measure_texts(recipe: fpdb.Recipe, row: Mapping[str, Any]) -> tuple[int, float | None]:
+    """Return the distance of the two texts of a row, and their exact similarity."""
+    texts = list(row.values())
+    if len(texts) != 2 or not all(isinstance(text, str) for text in texts):
+        raise fpdb.InputError(f"found {render.plural(len(texts), 'field')}, expected two texts")
+    first, second = map(to_int, recipe.batch(texts).fingerprints)
+    if recipe.similarity is None:
+        return fpdb.distance(first, second), None
+    similarity, _ = exact_shares(*recipe.shingles_many(texts))
+    return fpdb.distance(first, second), similarity
+
+
+def _measure_fingerprints(
+    bits: int, base: Base, fields: Sequence[str], row: Mapping[str, Any]
+) -> tuple[int, None]:
+    """Return the distance of the two fingerprints of a row."""
+    numbers = []
+    for name in fields:
+        value = row.get(name)
+        if type(value) is not int and not isinstance(value, str):
+            raise fpdb.InputError(f"found no fingerprint in the field {name!r}")
+        notation = "signed" if isinstance(value, int) else base
+        numbers.append(fpdb.parse_fingerprint(str(value), bits, notation))
+    return fpdb.distance(*numbers), None

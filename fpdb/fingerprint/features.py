@@ -66,10 +66,10 @@ class Grams:
         if not segments:
             return [""] if self.keep_empty else []
         count = max(len(segments) - self.n + 1, 1)
-        if isinstance(segments, str):
-            return [segments[start : start + self.n] for start in range(count)]
         if self.n == 1:
             return segments
+        if isinstance(segments, str):
+            return [segments[start : start + self.n] for start in range(count)]
         return [" ".join(segments[start : start + self.n]) for start in range(count)]
 
 

@@ -13,11 +13,11 @@ import select
 import stat
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, groupby
-from typing import IO, TypeVar
+from typing import Any, TypeVar
 
 from fpdb.errors import InputError
 from fpdb.io import arrow, streams, tables
@@ -173,6 +173,29 @@ def read_texts(path: str, form: str | None = None, largest: int = LARGEST_TEXT) 
         if isinstance(found, BadRecord):
             raise InputError(f"{found.source} {found.reason}", hint=found.hint)
         yield found.text or ""
+
+
+def read_rows(path: str, reading: Reading) -> Iterator[tuple[int, Mapping[str, Any]] | BadRecord]:
+    """Yield the number and the fields of each row of a table or of JSON lines, as soon as it comes.
+
+    Standard input ("-") is TSV, as is a file whose suffix names no format with fields. Errors are
+    those of `read_records`.
+    """
+    form = streams.SUFFIXES.get(streams.suffix_of(path), "tsv")
+    form = reading.format or (form if FORMATS[form].has_fields else "tsv")
+    for source in sources_of(path, replace(reading, format=form)):
+        try:
+            rows = json_rows(source) if form == "jsonl" else _table(source, most=1)
+            for number, fields, replaced in rows:
+                place = f"{path}:{number}"
+                if replaced:
+                    yield BadRecord(place, streams.NOT_DECODED)
+                elif isinstance(fields, str):
+                    yield BadRecord(place, fields)
+                else:
+                    yield number, fields
+        except StreamError as error:
+            yield BadRecord(path, str(error), error.hint, is_file=True)
 
 
 def read_pairs(path: str, largest: int = LARGEST_TEXT) -> Iterator[tuple[str, str, float | bool]]:
@@ -461,17 +484,17 @@ def json_rows(source: Source) -> Iterator[Named]:
         yield number, found, replaced
 
 
-def read_columns(source: Source) -> Iterator[FieldColumns]:
+def read_columns(source: Source, **most: int) -> Iterator[FieldColumns]:
     """Yield the rows of a table as columns, some at a time."""
     reading = source.reading
     if source.format.by_path:
         return arrow.blocks_of_columns(source.path, reading, source.progress)
     rows = tables.rows_of(source.form, source.lines(), reading)
-    return tables.named_columns(rows, reading)
+    return tables.named_columns(rows, reading, **most)
 
 
-def _table(source: Source) -> Iterator[Named]:
-    return chain.from_iterable(block.rows() for block in read_columns(source))
+def _table(source: Source, **most: int) -> Iterator[Named]:
+    return chain.from_iterable(block.rows() for block in read_columns(source, **most))
 
 
 def _lines(source: Source) -> Iterator[Named]:

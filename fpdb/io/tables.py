@@ -79,19 +79,21 @@ def check_columns(reading: Reading) -> None:
         )
 
 
-def named_columns(rows: Iterator[Cells], reading: Reading) -> Iterator[FieldColumns]:
-    """Yield rows as columns with names, some at a time; raise StreamError at a wrong header."""
+def named_columns(
+    rows: Iterator[Cells], reading: Reading, most: int = _BLOCK_ROWS
+) -> Iterator[FieldColumns]:
+    """Yield rows as columns with names, N at a time; raise StreamError at a wrong header."""
     names = _NUMBERS if numbered(reading) else ()
     held, room = list[Cells](), _BLOCK_CHARACTERS
     for number, row, replaced in rows:
         if not names:
             names = _header(row, reading, replaced=replaced)
             continue
-        if len(held) == _BLOCK_ROWS or room < 0:
-            yield _columns(held, names)
-            held, room = [], _BLOCK_CHARACTERS
         held.append((number, row, replaced))
         room -= 0 if isinstance(row, str) else sum(map(len, row))
+        if len(held) == most or room < 0:
+            yield _columns(held, names)
+            held, room = [], _BLOCK_CHARACTERS
     if held:
         yield _columns(held, names)
 
