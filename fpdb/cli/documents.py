@@ -134,9 +134,10 @@ def export(path: Path, output: str = "-") -> None:
     Prints the portable form, which fpdb load takes, as files .fpdb.jsonl have
     it; --json and other suffixes are for other programs.
     """
-    portable = output == "-" or unpacked_name(output.lower()).endswith(".fpdb.jsonl")
+    named = unpacked_name(output.lower()).endswith(".fpdb.jsonl")
+    require(not (named and render.now.json), "--json is a format of its own")
     with fpdb.open(path, readonly=True) as database:
-        if portable and not render.now.json:
+        if named or (output == "-" and not render.now.json):
             with render.opened(output) as raw, packed(raw, output) as file:
                 count = database.dump(file)
         else:

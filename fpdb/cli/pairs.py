@@ -40,7 +40,7 @@ def pairs(
     """
     require(passages or least is None, "--least is one of --passages")
     require(not passages or (k, similarity) == (None, None), "--passages compares no whole texts")
-    count = 0
+    count, unsketched = 0, ""
     with fpdb.open(path, readonly=True) as database:
         bits = k is not None
         found: Any
@@ -51,13 +51,22 @@ def pairs(
             columns = PAIRS.types
             of_bits = bits or (similarity or database.similarity) is None
             names = ("key", "other", "distance" if of_bits else "similarity")
+            unsketched = "" if of_bits else _without_sketch(database)
             found = database.pairs(k=k, similarity=similarity, jobs=jobs)
         with target.opened(typed_columns(columns, database), names, title=True):
             for pair in chosen(found, limit, _nearness if sort else None):
                 count += 1
                 shown = (pair.key, pair.other, *_near(pair, bits=bits))
                 target.write(pair, shown, partial(title_of, database, pair.key))
-    render.summarise(None, f"pairs {count:,}{enough(count, limit)}; {render.elapsed()}")
+    done = f"pairs {count:,}{enough(count, limit)}; {render.elapsed()}"
+    render.summarise(None, done, unsketched)
+
+
+def _without_sketch(database: fpdb.Database) -> str:
+    """Return a line about documents that have fingerprints but no sketch, if there are any."""
+    stats = database.stats()
+    count = stats.documents - stats.short - (stats.sketches or 0)
+    return render.counted("documents without a sketch, which only -k compares", count)
 
 
 def _nearness(pair: fpdb.Pair | PartPair) -> float:
@@ -100,6 +109,8 @@ def clusters(
     require(not (delete_duplicates and limit), "--delete-duplicates has no --limit")
     number = duplicates = 0
     with fpdb.open(path, readonly=not delete_duplicates) as database:
+        of_bits = k is not None or (similarity or database.similarity) is None
+        unsketched = "" if of_bits else _without_sketch(database)
         search = database.delete_duplicates if delete_duplicates else database.clusters
         with target.opened(typed_columns(CLUSTERS.types, database), title=True):
             found = search(k=k, keep=keep, tight=tight, similarity=similarity, jobs=jobs)
@@ -109,7 +120,8 @@ def clusters(
                 for cells in CLUSTERS.rows(number - 1, cluster):
                     target.write(cells, title=partial(title_of, database, cells[-1]))
     counts = {"clusters": number, "deleted" if delete_duplicates else "duplicates": duplicates}
-    render.summarise(None, f"{render.listed(counts)}{enough(number, limit)}; {render.elapsed()}")
+    done = f"{render.listed(counts)}{enough(number, limit)}; {render.elapsed()}"
+    render.summarise(None, done, unsketched)
 
 
 def _size(cluster: fpdb.Cluster) -> int:

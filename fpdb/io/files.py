@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, groupby
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 from fpdb.errors import InputError
 from fpdb.io import arrow, streams, tables
@@ -241,6 +241,11 @@ def check_path(path: str, reading: Reading) -> str:
     if reading.all_html:
         require_html()
     folder = path != "-" and os.path.isdir(path)
+    if folder and os.path.exists(os.path.join(path, DATA_FILE)):
+        raise InputError(
+            f"{path} is a database, expected files with texts",
+            hint="a database keeps no texts: name the files that its documents came from",
+        )
     form = _choose(path, reading, "text" if folder else None)
     if reading.given and not folder and not FORMATS[form].has_fields:
         raise InputError(
