@@ -112,6 +112,8 @@ class LockTimeoutError(FpdbError, TimeoutError):
 class DeadlineError(FpdbError, TimeoutError):
     """A write wasn't complete before the time of `fpdb.deadline`, and was undone."""
 
+    errno = errno.ETIMEDOUT
+
 
 class ReadOnlyError(FpdbError):
     """A write through a handle that was opened read-only."""

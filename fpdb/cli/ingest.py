@@ -160,7 +160,7 @@ def load(
     key_type: options.KeyType | None = None,
     bad: Literal["drop", "fail"] = "drop",
 ) -> None:
-    """Load databases, fingerprints or an exported database.
+    """Load fingerprints, exports and databases.
 
     Example:
       fpdb load all.fpdb north.fpdb south.fpdb

@@ -215,7 +215,7 @@ def test_the_collector_is_off_while_documents_are_added(
 ) -> None:
     seen: list[bool] = []
 
-    def add(*_: Any) -> None:
+    def add(*_: Any, **__: Any) -> None:
         seen.append(gc.isenabled())
         raise LookupError
 
