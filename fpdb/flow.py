@@ -32,8 +32,8 @@ class RecordCounts:
 
     `read` counts all records, also the `bad` ones, which can't be used. `short` ones have hardly
     any words, so no fingerprint. `incomplete` counts documents whose search for near-duplicates a
-    budget ended, so that one may have been missed. `invalid_utf8` counts pages of HTML in which
-    bytes that don't fit were replaced by U+FFFD, and `markup` texts that weren't read as
+    budget ended, so that one may have been missed. `invalid_utf8` counts records in which bytes
+    that don't fit were replaced by U+FFFD, and `markup` texts that weren't read as
     HTML but have tags. `encodings` counts files whose encoding was found, and isn't UTF-8. Of
     files, `unreadable` ones couldn't be read, or not to their ends; `refused` ones in directories
     aren't text. `bytes_read` are bytes as they are in the files, of `bytes_total`, which is None if

@@ -161,8 +161,8 @@ def not_utf8(count: int, records: int) -> str:
     if not count:
         return ""
     return (
-        f"{count:,} of {render.plural(records, 'record')} were pages with bytes that don't "
-        "fit their encodings, and became U+FFFD"
+        f"{count:,} of {render.plural(records, 'record')} had bytes that don't fit their "
+        "encodings, and became U+FFFD"
     )
 
 

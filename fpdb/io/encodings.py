@@ -9,6 +9,9 @@ from itertools import chain
 from fpdb.errors import InputError
 
 UTF8 = "utf-8"
+# ISO-2022-JP has no bytes above ASCII; escapes begin its Japanese.
+_JIS = "iso2022_jp_ext"
+_ESCAPE = re.compile(rb"\x1b\$(?:[@B]|\(D)")
 # Bytes by which an encoding is guessed, and the first of these, which a detector gets.
 _SAMPLE, _DETECTED = 1 << 20, 1 << 18
 # What may be guessed: what people have, but none that differs by a few signs from one of these.
@@ -29,6 +32,8 @@ WIDER = {
     "latin-1": "cp1252",
     "ascii": "cp1252",
     "us-ascii": "cp1252",
+    "iso-2022-jp": _JIS,
+    "iso2022_jp": _JIS,
 }
 # Codecs of Python, but not character sets.
 _NO_CHARACTERS = ("idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined")
@@ -36,12 +41,17 @@ _NO_CHARACTERS = ("idna", "punycode", "unicode-escape", "raw-unicode-escape", "u
 _CUT = 8
 # A guess is safe with this confidence, or if no other text has nearly as much of it.
 _SURE, _MARGIN = 0.3, 0.05
-_UTF8_SIGN = re.compile(
-    rb"(?:[\xc2-\xdf]|[\xe0-\xef][\x80-\xbf]|[\xf0-\xf4][\x80-\xbf]{2})[\x80-\xbf]"
-)
 # Signs that no text has.
 _CONTROL = re.compile("[\0-\x08\x0e-\x1a\x1c-\x1f]")
 _HIGH = re.compile(rb"[\x80-\xff]+")
+_ASCII = bytes(range(0x80))
+# UTF-8 of whose bytes above ASCII this share is bad is another encoding: of pages in UTF-8, .002 to
+# .04 was, of others .5 or more.
+_BAD = 0.1
+# A file of UTF-8 may have records in another encoding, which are bad.
+_BAD_IN_FILE = 0.25
+# Encodings with characters of several bytes: bytes that fit one of them are hardly another.
+_SEVERAL = frozenset(("gb18030", "big5hkscs", "cp932", "euc_jp", "cp949"))
 # In UTF-8, this byte says that the next one was no part of a character, which no UTF-8 has.
 _MARKED = "fpdb-marked"
 _MARK = re.compile("\udcff([\udc80-\udcff])")
@@ -66,6 +76,53 @@ def checked_encoding(name: str) -> str:
     return UTF8 if known in ("utf-8-sig", "ascii") else known
 
 
+def decode(data: bytes, said: Sequence[str] = ()) -> tuple[str, str, bool] | None:
+    """Return a text, its encoding, and whether bytes were replaced; or None if none is certain.
+
+    It is the first that decodes the bytes without an error, of those that are `said`, ISO-2022-JP
+    if its escapes are there, and UTF-8; or UTF-8 with few errors; or the one that is detected, but
+    not if one that is said has few errors too, and each byte of the detected one is a character.
+    The last character may be cut.
+    """
+    escaped = [_JIS] if has_escapes(data) else []
+    for name in (*said, *escaped, UTF8):
+        with contextlib.suppress(ValueError):
+            return codecs.getincrementaldecoder(name)().decode(data), name, False
+    text = forced(data, UTF8)
+    if few_replaced(text):
+        return text, UTF8, True
+    detected = likely(data)
+    for name in (*_SEVERAL.intersection(detected), *said):
+        text = forced(data, name)
+        if few_replaced(text):
+            return text, name, "\ufffd" in text
+    return (forced(data, detected[0]), detected[0], False) if len(detected) == 1 else None
+
+
+def forced(data: bytes, name: str) -> str:
+    """Decode bytes, and make U+FFFD of what doesn't fit; the last character may be cut."""
+    return codecs.getincrementaldecoder(name)("replace").decode(data)
+
+
+def few_replaced(text: str) -> bool:
+    """Return whether few of the bytes above ASCII from which a text was decoded became U+FFFD."""
+    return _bad_share(text) < _BAD
+
+
+def _bad_share(text: str) -> float:
+    bad = text.count("\ufffd")
+    if not bad:
+        return 0
+    # Of each, UTF-8 has three bytes, where one was.
+    high = len(text.encode(UTF8, "surrogatepass").translate(None, _ASCII)) - 2 * bad
+    return bad / high
+
+
+def has_escapes(data: bytes) -> bool:
+    """Return whether bytes are ASCII with the escapes of ISO-2022-JP."""
+    return b"\x1b$" in data and data.isascii() and _ESCAPE.search(data) is not None
+
+
 def as_utf8(
     chunks: Iterable[bytes], encoding: str | None, tell: Callable[[Sequence[str]], object]
 ) -> Iterator[bytes]:
@@ -84,7 +141,7 @@ def as_utf8(
         if not begun and (name := is_utf16(chunk)):
             rest = chain([chunk], rest)
         elif not chunk.isascii():
-            if not _is_utf8(chunk):
+            if not is_utf8(chunk):
                 chunk += _sample(rest, _SAMPLE - len(chunk))
             wide = "" if begun else is_utf16(chunk)
             names = [wide] if wide else _found(chunk)
@@ -92,6 +149,8 @@ def as_utf8(
                 tell(names)
             name = names[0] if len(names) == 1 else UTF8
             rest = chain([chunk], rest)
+        elif has_escapes(chunk):
+            name, rest = _JIS, chain([chunk], rest)
         else:
             begun = True
             yield chunk
@@ -155,13 +214,9 @@ def likely(data: bytes) -> list[str]:
 
 def _found(sample: bytes) -> list[str]:
     """Return the encodings that a sample may have; none if it has bytes that no text has."""
-    if b"\0" in sample or _is_utf8(sample):
+    if b"\0" in sample or is_utf8(sample):
         return [UTF8]
-    # A file of UTF-8 may have some records in another encoding, which are bad.
-    high = sum(map(len, _HIGH.findall(sample)))
-    if sum(map(len, _UTF8_SIGN.findall(sample))) * 3 > high * 2:
-        return [UTF8]
-    return likely(sample)
+    return [UTF8] if _bad_share(forced(sample, UTF8)) < _BAD_IN_FILE else likely(sample)
 
 
 def _sample(chunks: Iterator[bytes], size: int) -> bytes:
@@ -172,7 +227,7 @@ def _sample(chunks: Iterator[bytes], size: int) -> bytes:
     return b"".join(held)
 
 
-def _is_utf8(data: bytes) -> bool:
+def is_utf8(data: bytes) -> bool:
     """Return whether bytes are UTF-8; they may end in half a character."""
     try:
         codecs.getincrementaldecoder(UTF8)().decode(data)
@@ -189,7 +244,7 @@ def is_utf16(first: bytes) -> str:
     head = first[:1024]
     # A stray NUL makes no UTF-16: of that, every second byte is one, or few are as in other texts.
     plain = sum(0x20 <= byte < 0x7F for byte in head)
-    if head.count(0) * 4 < len(head) and (plain * 4 > len(head) * 3 or _is_utf8(head)):
+    if head.count(0) * 4 < len(head) and (plain * 4 > len(head) * 3 or is_utf8(head)):
         return ""
     # In the wrong order, hardly any sign is one of ASCII, and few of Chinese are signs.
     found: dict[str, int] = {}

@@ -11,16 +11,15 @@ text that isn't beside the content.
 """
 
 import codecs
-import contextlib
 import functools
 import gc
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
 
-from fpdb.io.encodings import UTF8, WIDER, likely
+from fpdb.io.encodings import UTF8, WIDER, decode, forced, likely
 from fpdb.models import HtmlText
 from fpdb.processes import CallError, limit
 
@@ -121,7 +120,7 @@ def read_page(page: tuple[bytes | str, str, bool]) -> HtmlText:
         if isinstance(data, str):
             data, encoding, replaced = data.encode("utf-8", "replace").decode(), None, False
         else:
-            data, encoding, replaced = decode(data, label)
+            data, encoding, replaced = decode_page(data, label)
         text, title = extract(data, main)
     except MemoryError:
         raise
@@ -140,34 +139,21 @@ def _load() -> None:
     gc.set_threshold(GARBAGE)
 
 
-def decode(data: bytes, label: str) -> tuple[str, str, bool]:
+def decode_page(data: bytes, label: str) -> tuple[str, str, bool]:
     """Decode a page; return the text, its encoding, and whether bytes were replaced.
 
-    The candidates are, in this order: a byte order mark, what HTTP says, what the page says, and
-    what the bytes look like. The first one wins that decodes the page without an error.
+    A byte order mark decides, or what HTTP says, the page says, or the bytes look like.
     """
     for mark, name in _MARKS:
         if data.startswith(mark):
-            return _forced(data[len(mark) :], name)
-    first = ""
-    for name in _candidates(data, label):
-        first = first or name
-        with contextlib.suppress(ValueError):
-            # A page that was cut may end in the middle of a character.
-            return codecs.getincrementaldecoder(name)().decode(data), name, False
-    return _forced(data, first)
-
-
-def _candidates(data: bytes, label: str) -> Iterator[str]:
-    for said in filter(None, (label, _declared(data[:_HEAD]))):
-        if known := _known(said):
-            yield known
-    yield UTF8
-    yield from likely(data)[:1]  # which takes as long as all else
-
-
-def _forced(data: bytes, name: str) -> tuple[str, str, bool]:
-    text = codecs.getincrementaldecoder(name)("replace").decode(data)
+            text = forced(data[len(mark) :], name)
+            return text, name, "\ufffd" in text
+    labels = filter(None, (label, _declared(data[:_HEAD])))
+    said = list(filter(None, map(_known, labels)))
+    if found := decode(data, said):
+        return found
+    name = next(chain(likely(data), said), UTF8)
+    text = forced(data, name)
     return text, name, "\ufffd" in text
 
 

@@ -511,8 +511,8 @@ def _lines(source: Source) -> Iterator[Named]:
 
 
 def _text(source: Source) -> Iterator[Named]:
-    text = streams.one_text(source.path, source.chunks(), source.reading.max_bytes)
-    yield 0, {"key": source.name, "text": text}, False
+    text, replaced = streams.one_text(source.path, source.chunks(), source.reading.max_bytes)
+    yield 0, {"key": source.name, "text": text}, replaced
 
 
 def _office(source: Source) -> Iterator[Named]:

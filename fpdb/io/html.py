@@ -1,6 +1,5 @@
 """Turn HTML into text, in processes of their own that are ended when a page takes too much."""
 
-import codecs
 import contextlib
 import importlib.util
 from collections.abc import Iterable, Iterator
@@ -9,7 +8,7 @@ from typing import Any, cast
 
 from fpdb.errors import HtmlError, InputError, MissingExtraError
 from fpdb.io import extraction
-from fpdb.io.encodings import checked_encoding, likely
+from fpdb.io.encodings import UTF8, checked_encoding, decode, has_escapes
 from fpdb.io.records import BadRecord, Reading, Record, UnfitError, check_key
 from fpdb.models import LARGEST_TEXT, HtmlText
 from fpdb.processes import CallError, KeptWorkers
@@ -28,8 +27,8 @@ def html_text(
 
     Args:
         data: The page as it was received, or decoded. Bytes are decoded by their byte order mark,
-            the charset of `content_type`, the one that the page declares, or what they look like:
-            the first that decodes them without an error.
+            the charset of `content_type`, the one that the page declares, UTF-8, or what they look
+            like: the first that decodes them without an error, or UTF-8 with few errors.
         content_type: The header Content-Type of the page.
         main: Leave out navigation, footers and the like.
         max_bytes: The largest page to parse.
@@ -133,20 +132,19 @@ def _read(page: Page, reading: Reading) -> Record | BadRecord:
         elif isinstance(page.data, str):
             text, replaced = page.data, False
         else:
-            text, replaced = _decoded(page.data, page.content_type), False
+            text, replaced = _decoded(page.data, page.content_type)
     except (HtmlError, UnfitError) as error:
         return BadRecord(page.source, str(error))
     return Record(page.source, page.key, text, None, meta, page.replaced or replaced)
 
 
-def _decoded(data: bytes, content_type: str) -> str:
+def _decoded(data: bytes, content_type: str) -> tuple[str, bool]:
     """Decode a plain text: as UTF-8 or by the charset that is named, or else by evidence."""
-    label = charset_of(content_type).strip()
-    with contextlib.suppress(ValueError):
-        return data.decode("utf-8-sig")
-    with contextlib.suppress(ValueError, InputError):
-        return data.decode(checked_encoding(label))
-    names = likely(data)
-    if len(names) != 1:
+    said = [] if has_escapes(data) else [UTF8]
+    with contextlib.suppress(InputError):
+        said.append(checked_encoding(charset_of(content_type).strip()))
+    found = decode(data, said)
+    if found is None:
         raise UnfitError("isn't UTF-8, nor what it says, and no other encoding is certain")
-    return codecs.getincrementaldecoder(names[0])().decode(data)
+    text, _, replaced = found
+    return text.removeprefix("\ufeff"), replaced

@@ -13,7 +13,7 @@ import numpy as np
 from fpdb.arrays import Marks, Places
 from fpdb.errors import InputError
 from fpdb.io import arrow, streams
-from fpdb.io.encodings import UTF8, restored
+from fpdb.io.encodings import UTF8, few_replaced, restored
 from fpdb.io.files import Source
 from fpdb.io.streams import Line, StreamError
 from fpdb.io.tables import header_reason, numbered, rows_of
@@ -72,8 +72,9 @@ def _first_row(source: Source) -> tuple[bytes, list[str] | str]:
                 yield len(held), *streams.decode_line(plain.removesuffix(b"\n"))
 
     for number, row, damaged in rows_of(source.form, lines(), source.reading):
+        broken = damaged and not (isinstance(row, str) or few_replaced("".join(row)))
         # Empty lines before the row belong to none.
-        return b"".join(held[number - 1 :]), streams.NOT_DECODED if damaged else row
+        return b"".join(held[number - 1 :]), streams.NOT_DECODED if broken else row
     return b"", []
 
 

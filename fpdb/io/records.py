@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from fpdb.errors import InputError
 from fpdb.fingerprint.digits import NOTATIONS, Base, Notation
-from fpdb.io.encodings import checked_encoding
+from fpdb.io.encodings import checked_encoding, few_replaced
 from fpdb.io.streams import NOT_DECODED
 from fpdb.models import LARGEST_TEXT, MOST_BYTES, Key, require_choice
 
@@ -26,7 +26,7 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A document as it was read; `replaced` says that bytes that aren't UTF-8 were replaced.
+    """A document as it was read; `replaced` says that bytes that don't fit were replaced.
 
     A negative fingerprint is a two's complement, of a width that only its database has.
     """
@@ -185,8 +185,6 @@ def picker(reading: Reading) -> Pick:
     notation = NOTATIONS[reading.base]
 
     def fit(source: str, found: Mapping[str, Any], *, damaged: bool) -> Record:
-        if damaged:
-            raise UnfitError(NOT_DECODED)
         name, key = _first(keys, found)
         if key is not None:
             check_key(name, key)
@@ -210,7 +208,11 @@ def picker(reading: Reading) -> Pick:
         if kept:
             wanted = found.keys() - used if everything else kept
             meta = {name: value for name, value in found.items() if name in wanted} or None
-        return Record(source, key, "\n".join(parts) if texts else None, fingerprint, meta)
+        text = "\n".join(parts) if texts else None
+        # Replaced bytes would make one key of two.
+        if damaged and ("\ufffd" in str(key) or not few_replaced(text or "")):
+            raise UnfitError(NOT_DECODED)
+        return Record(source, key, text, fingerprint, meta, damaged)
 
     def pick(
         source: str,

@@ -1,6 +1,5 @@
 """The bytes of files and of standard input: opened, decompressed, within bounds, cut into lines."""
 
-import codecs
 import contextlib
 import functools
 import io
@@ -17,7 +16,7 @@ import numpy as np
 
 from fpdb.arrays import Places
 from fpdb.errors import InputError, MissingExtraError
-from fpdb.io.encodings import as_utf8, is_utf16
+from fpdb.io.encodings import UTF8, as_utf8, few_replaced, forced, is_utf8, is_utf16
 from fpdb.progress import announce
 
 _CHUNK = 1 << 18
@@ -337,21 +336,23 @@ def is_binary(first: bytes) -> bool:
     return first.startswith(tuple(_MAGIC)) or (b"\0" in first[:BEGINNING] and not is_utf16(first))
 
 
-def one_text(path: str, data: Iterable[bytes], largest: int) -> str:
-    """Decode chunks of UTF-8 as one text, which may end in half a character.
+def one_text(path: str, data: Iterable[bytes], largest: int) -> tuple[str, bool]:
+    """Decode chunks of UTF-8 as one text, and return whether bytes of it were replaced.
 
-    Raise StreamError if a file is no text, or too long; what is piped may have any characters.
+    It may end in half a character. Raise StreamError if a file is no text, or too long; what is
+    piped may have any characters.
     """
     found = join_chunks(data, largest)
     if path != "-" and b"\0" in found[:BEGINNING]:
         raise StreamError("isn't text: it has NUL bytes; export it as text or HTML")
-    try:
-        text = codecs.getincrementaldecoder("utf-8-sig")().decode(found)
-    except UnicodeDecodeError:
-        raise StreamError(NOT_DECODED) from None
+    text = forced(found, UTF8).removeprefix("\ufeff")
     if text.isascii() and not found.isascii() and not found.startswith(_BYTE_ORDER_MARK):
         raise StreamError(NOT_DECODED)  # what is half of a character here may be one of another
-    return text
+    # A file may say U+FFFD itself.
+    replaced = "\ufffd" in text and not is_utf8(found)
+    if replaced and not few_replaced(text):
+        raise StreamError(NOT_DECODED)
+    return text, replaced
 
 
 def join_chunks(data: Iterable[bytes], largest: int) -> bytes:

@@ -11,6 +11,7 @@ from typing import Any
 
 from fpdb.errors import InputError
 from fpdb.io import streams
+from fpdb.io.encodings import few_replaced
 from fpdb.io.records import Reading, lacking, shorten
 from fpdb.io.streams import Line, StreamError, TooLong
 
@@ -99,7 +100,8 @@ def named_columns(
 
 
 def _header(row: list[str] | str, reading: Reading, *, replaced: bool) -> tuple[str, ...]:
-    head = streams.NOT_DECODED if replaced else row
+    broken = replaced and not (isinstance(row, str) or few_replaced("".join(row)))
+    head = streams.NOT_DECODED if broken else row
     names = () if isinstance(head, str) else tuple(name.strip() for name in head)
     if not (reason := head if isinstance(head, str) else header_reason(names, reading)):
         return names

@@ -139,6 +139,56 @@ def test_dedupe_gives_back_the_encoding(tmp_path):
     assert set(written) < set(lines)
 
 
+POLISH = "sprzeciwiają się skandalicznym atakom "
+# One byte of Latin-1 among 36 of UTF-8 above ASCII.
+STRAY = POLISH.encode() * 9 + b"caf\xe9 noir"
+FORMS = {
+    "txt": lambda text: text,
+    "csv": lambda text: b"id,text\nx," + text + b"\n",
+    "tsv": lambda text: b"id\ttext\nx\t" + text + b"\n",
+    "jsonl": lambda text: b'{"id": "x", "text": "' + text + b'"}\n',
+}
+
+
+@pytest.mark.parametrize("encoding", [None, "utf-8"])
+@pytest.mark.parametrize("form", FORMS)
+def test_few_bad_bytes_leave_utf8(tmp_path, form, encoding):
+    path = tmp_path / f"a.{form}"
+    path.write_bytes(FORMS[form](STRAY))
+    [record] = read_records(str(path), Reading(encoding=encoding))
+    assert not isinstance(record, BadRecord)
+    assert (record.text, record.replaced) == (POLISH * 9 + "caf\ufffd noir", True)
+    # A tenth of the bytes above ASCII is bad: one of ten.
+    path.write_bytes(FORMS[form]("ąęłśż".encode()[:-1] + b"x"))
+    [record] = read_records(str(path), Reading(encoding=encoding))
+    assert isinstance(record, BadRecord)
+    assert "don't fit its encoding" in record.reason
+
+
+def test_records_with_bad_bytes_are_counted_and_kept_as_they_were(tmp_path):
+    path, output = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    data = FORMS["jsonl"](STRAY) + b'{"id": "caf\xe9", "text": "' + STRAY + b'"}\n'
+    path.write_bytes(data)
+    counts = fpdb.dedupe(path, output)
+    # Two keys may become one.
+    assert (counts.read, counts.bad, counts.invalid_utf8) == (2, 1, 1)
+    assert output.read_bytes() == data
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_japanese_with_escapes(tmp_path, cut):
+    text = f"Subject: {TEXTS['cp932']}" * 20
+    data = text.encode("iso2022_jp")
+    read, told = found(data, cut=cut)
+    assert (read.decode(), told) == (text, [["iso2022_jp_ext"]])
+    assert restored(read, "iso2022_jp_ext") == data
+    (tmp_path / "a.txt").write_bytes(data)
+    assert [each.text for each in read_records(str(tmp_path / "a.txt"))] == [text]
+    # Colours of a terminal are none.
+    log = b"\x1b[31mred\x1b(B\x1b[m 5 $\n"
+    assert found(log) == (log, [])
+
+
 def test_a_given_encoding_wins(tmp_path):
     (tmp_path / "a.txt").write_bytes("naïve café, déjà".encode("cp1250", "replace"))
     [record] = read_records(str(tmp_path / "a.txt"), Reading(encoding="koi8-r"))

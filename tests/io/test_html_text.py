@@ -85,6 +85,25 @@ def test_a_byte_order_mark_wins(codec):
     assert squeezed(fpdb.html_text(page, content_type="text/html; charset=big5").text) == ZH
 
 
+POLISH = "sprzeciwiają się skandalicznym atakom " * 9
+DECLARED = [("utf-8", POLISH), ("utf-8", ZH), ("gb2312", ZH), ("big5", TW), ("shift_jis", JA)]
+
+
+@pytest.mark.parametrize(("label", "text"), DECLARED)
+def test_a_stray_byte_makes_no_other_encoding(label, text):
+    page = f'<meta charset="{label}"><p>{text} '.encode(label) + b"caf\xe9 </p>"
+    found = fpdb.html_text(page)
+    assert squeezed(text) in squeezed(found.text)
+    assert "\ufffd" in found.text
+    assert found.replaced
+
+
+def test_japanese_with_escapes():
+    page = f"<p>{JA}".encode("iso2022_jp")
+    for kind in ("text/html", "text/html; charset=iso-2022-jp"):
+        assert squeezed(fpdb.html_text(page, content_type=kind).text) == squeezed(JA)
+
+
 def test_bytes_that_fit_nothing_are_replaced():
     found = fpdb.html_text(b"<meta charset=utf-8><p>" + ARTICLE.encode() + b"\xff\x81\x81\xfe")
     assert "Engineers" in found.text
