@@ -3,6 +3,7 @@
 import codecs
 import contextlib
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 
@@ -14,12 +15,31 @@ _JIS = "iso2022_jp_ext"
 _ESCAPE = re.compile(rb"\x1b\$(?:[@B]|\(D)")
 # Bytes by which an encoding is guessed, and the first of these, which a detector gets.
 _SAMPLE, _DETECTED = 1 << 20, 1 << 18
-# What may be guessed: what people have, but none that differs by a few signs from one of these.
-_CANDIDATES = (
-    *("gb18030", "gbk", "gb2312", "big5", "big5hkscs", "cp950"),
-    *("shift_jis", "cp932", "euc-jp", "euc-kr", "cp949", "koi8-r"),
-    *(f"windows-125{number}" for number in range(9)),
+# What is detected with certainty, of texts that have enough other letters than Latin ones.
+_DETECTABLE = frozenset(
+    """
+    gb18030 big5hkscs cp932 euc_jp cp949 koi8-u cp1251 cp1253 cp1255 cp1256 cp1258 iso8859-5
+    iso8859-7
+    """.split()  # noqa: SIM905 - a line for each would hide the rest
 )
+# The letters beyond ASCII of the languages of each other encoding. In a wrong one, a text has
+# letters that no language of it has together.
+_ALPHABETS = {
+    "cp1252": (
+        *("àâæçéèêëîïôœùûüÿ", "äöüßé", "áéíñóúüºª", "àáâãçéêíóôõúüºª", "àèéìîòùºª"),
+        *("åäöæøéèôà", "áéëèïíöóüúç", "àçéèíïòóúü", "áâäçéèêëíîïñóôöúü"),
+    ),
+    "cp1250": (
+        *("ąćęłńóśźż", "áčďéěíňóřšťúůýž", "áäčďéíĺľňóôŕšťúýž", "áéíóöőúüű", "ăâîşţ", "ćčđšž"),
+    ),
+    "cp1254": ("çğıöşüâîû",),
+    "cp1257": ("ąčęėįšųūž", "āčēģīķļņšūž", "äõöüšž"),
+}
+# The share of letters of other languages, in names; and how many letters suffice for the detector
+# where several encodings fit.
+_FOREIGN, _ENOUGH = 0.03, 8
+# Signs that stand after a letter only in a text that was decoded by a wrong encoding.
+_AMID = re.compile(r"[^\W\d_][‚„†‡ˆ‰‹˜ˇ˙˛˝¡¢¤¦¨¬¯±µ¶¸¿×÷\x80-\x9f\u2500-\u25ff]")
 # What a browser calls these is what they were written as.
 WIDER = {
     "gbk": "gb18030",
@@ -39,11 +59,9 @@ WIDER = {
 _NO_CHARACTERS = ("idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined")
 # Bytes at the end of a sample that may be of no character.
 _CUT = 8
-# A guess is safe with this confidence, or if no other text has nearly as much of it.
-_SURE, _MARGIN = 0.3, 0.05
 # Signs that no text has.
 _CONTROL = re.compile("[\0-\x08\x0e-\x1a\x1c-\x1f]")
-_HIGH = re.compile(rb"[\x80-\xff]+")
+_HIGH, _PLAIN = re.compile(rb"[\x80-\xff]+"), re.compile("[\0-\x7f]+")
 _ASCII = bytes(range(0x80))
 # UTF-8 of whose bytes above ASCII this share is bad is another encoding: of pages in UTF-8, .002 to
 # .04 was, of others .5 or more.
@@ -182,34 +200,57 @@ def likely(data: bytes) -> list[str]:
 
     Texts in which all the likely ones make the same of these bytes have the first.
     """
-    import chardet  # which hardly any file needs
+    from chardetng_py import EncodingDetector  # which hardly any file needs
 
     first = _HIGH.search(data)
     data = data[max(0, first.start() - 200) if first else 0 :]
-    texts: dict[str, str] = {}
-    best = 0.0
     # At the end may be half a character, or what is of none, which would exclude the right one.
     start = data[: len(data) - min(_CUT, len(data) // 10)]
-    for each in chardet.detect_all(start, max_bytes=_DETECTED, include_encodings=_CANDIDATES):
-        if not each["encoding"]:
-            continue
-        name, confidence = each["encoding"].lower(), each["confidence"]
-        name = WIDER.get(name, name)
-        if texts and (best >= _SURE or best - confidence >= _MARGIN):
-            break
-        decoder = codecs.getincrementaldecoder(name)
-        try:
-            text = decoder().decode(data)
-        except UnicodeDecodeError as error:
-            if error.start < len(start):
-                continue
-            text = decoder().decode(data[: error.start])
-        if _CONTROL.search(text):
-            continue
-        best = best or confidence
-        if text not in texts.values():
-            texts[codecs.lookup(name).name] = text
-    return list(texts)
+    seen = min(len(start), _DETECTED)
+    detector = EncodingDetector()
+    detector.feed(start[:seen], last=False)
+    label = detector.guess(tld=None, allow_utf8=False).lower()
+    detected = ""
+    with contextlib.suppress(LookupError):
+        detected = codecs.lookup(WIDER.get(label, label)).name
+    names = [detected] if detected in _DETECTABLE else list(_ALPHABETS)
+    texts: dict[str, str] = {}
+    for name in names:
+        text = _decoded(data, name, len(start))
+        if text and text not in texts.values() and _is_written(text[:seen], name):
+            texts[name] = text
+    enough = detected in texts and len(_letters(texts[detected][:seen])) >= _ENOUGH
+    return [detected] if enough else list(texts)
+
+
+def _decoded(data: bytes, name: str, least: int) -> str:
+    """Decode bytes that fit an encoding up to a place; the text is empty if they don't."""
+    try:
+        text = codecs.getincrementaldecoder(name)().decode(data)
+    except UnicodeDecodeError as error:
+        if error.start < least:
+            return ""
+        text = codecs.getincrementaldecoder(name)().decode(data[: error.start])
+    return "" if _CONTROL.search(text) else text
+
+
+def _is_written(text: str, name: str) -> bool:
+    """Return whether a text looks written by people, in a language of the encoding."""
+    if name in _SEVERAL:
+        return True
+    if _AMID.search(text):
+        return False
+    letters = Counter(_letters(text))
+    most = _FOREIGN * letters.total()
+    return name not in _ALPHABETS or any(
+        sum(count for letter, count in letters.items() if letter not in alphabet) <= most
+        for alphabet in _ALPHABETS[name]
+    )
+
+
+def _letters(text: str) -> str:
+    """Return the letters beyond ASCII."""
+    return "".join(filter(str.isalpha, _PLAIN.sub("", text.lower())))
 
 
 def _found(sample: bytes) -> list[str]:

@@ -131,7 +131,7 @@ def read_page(page: tuple[bytes | str, str, bool]) -> HtmlText:
 
 @functools.cache
 def _load() -> None:
-    import chardet  # noqa: F401 - what the first page would load
+    import chardetng_py  # noqa: F401 - what the first page would load
     import resiliparse.extract.html2text
     import resiliparse.parse.encoding
     import resiliparse.parse.html  # noqa: F401 - what the first page would load

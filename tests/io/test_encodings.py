@@ -3,6 +3,8 @@
 import csv
 import io
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -21,6 +23,7 @@ TEXTS = {
     "euc_jp": "市は水曜日の午後、古い橋を春に閉鎖すると発表した。住民は不安を感じている。\n",
     "cp949": "시는 수요일 오후에 오래된 다리를 봄에 폐쇄한다고 발표했다. 주민들은 걱정하고 있다.\n",
     "cp1252": ENGLISH,
+    "iso8859-5": "В среду город объявил, что старый мост закроют весной. Жители обеспокоены.\n",
     "cp1251": "В среду город объявил, что старый мост закроют весной. Жители обеспокоены этим.\n",
     "cp1253": "Την Τετάρτη ο δήμος ανακοίνωσε ότι η παλιά γέφυρα θα κλείσει την άνοιξη.\n",
     "utf-16-le": CHINESE + ENGLISH,
@@ -80,6 +83,36 @@ def test_what_may_be_several_encodings_is_no_guess():
     assert "cp1252" in names
     broken = ("a " * 300 + "ключ ").encode() * 20 + b"\xff\xfe \x81"
     assert found(broken) == (broken, [])  # it is UTF-8 with a damaged end
+
+
+FRENCH = (
+    "Dès l’été, la traversée coûte trois francs, s’étonne Nuñez ; où ça ? À l’hôtel du maître.\n"
+)
+POLISH_TEXT = (
+    "W środę miasto ogłosiło, że stary most zostanie zamknięty. Mieszkańcy są źli, już czas.\n"
+)
+
+
+def test_the_letters_of_languages_tell_encodings_of_latin_apart():
+    assert likely(FRENCH.replace("Nuñez", "Luc").encode("cp1252")) == ["cp1252"]
+    assert likely((FRENCH.replace("Nuñez", "Luc") * 5 + FRENCH).encode("cp1252")) == ["cp1252"]
+    assert likely(POLISH_TEXT.encode("cp1250")) == ["cp1250"]
+    # No language has signs after its letters, as these have in the only encodings that fit.
+    for text, name in ((POLISH_TEXT, "iso8859-2"), (POLISH_TEXT, "cp852"), (FRENCH, "cp850")):
+        assert likely(text.encode(name, "ignore")) == []
+    # Chinese with a stray byte fits none but those of single bytes.
+    assert likely(CHINESE.encode("gb18030") + b"\xff\xff" + CHINESE.encode("gb18030")) == []
+
+
+@pytest.mark.process
+def test_detection_loads_no_chardet():
+    # With one of its recent versions, requests warns whenever it is imported.
+    code = (
+        "import sys\nfrom fpdb.io.encodings import likely\n"
+        f"assert likely({CHINESE.encode('gb18030')!r}) == ['gb18030']\n"
+        "assert 'chardet' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 def test_a_mark_of_utf16_and_a_stray_nul(tmp_path):
