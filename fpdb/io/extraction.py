@@ -108,6 +108,11 @@ _ALL = 0.9
 # Prose that is a smaller share of the page than this isn't the content, nor all of it if what is
 # before it is this much as long: then it may be a notice at the end.
 _SHARE, _BEFORE = 0.3, 0.1
+# If less than this share of the text is left without its links, they are text.
+_UNLINKED = 0.1
+# What the page marks as its main content isn't if what it says is this small beside the prose: then
+# it holds the title and the date. A short page of a shop may say less than its notices, but more.
+_SAID = 0.05
 
 
 def read_page(page: tuple[bytes | str, str, bool]) -> HtmlText:
@@ -261,10 +266,25 @@ class _Block:
 def main_content(body: str, title: str) -> str:
     """Return the main content of a page, or all of its text that is neither link nor beside it.
 
-    The body is one that a parser has written, so that its elements are closed and in order.
+    The body is one that a parser has written, so that its elements are closed and in order. If it
+    has no prose but in links, and they are nearly all of its text, they count.
     """
     elements, blocks = _read(body)
-    marked, heads = _marked(elements, blocks)
+    links = sum(block.links for block in blocks)
+    content = _content(elements, blocks, title)
+    if _size(content) < _UNLINKED * links and all(block.weight <= 0 for block in content):
+        elements, blocks = _read(body, linked=False)
+        unlinked = _content(elements, blocks, title)
+        content = unlinked if _size(content) < _UNLINKED * _size(unlinked) else content
+    return "\n".join(block.text for block in content)
+
+
+def _size(blocks: list[_Block]) -> int:
+    return sum(block.size for block in blocks)
+
+
+def _content(elements: list[_Element], blocks: list[_Block], title: str) -> list[_Block]:
+    marked, heads = _marked(elements, blocks, title)
     blocks = _headed(elements, marked, title)
     dated = _weigh(elements, blocks, title)
     posts, comments = _posts(elements, blocks, dated)
@@ -283,7 +303,7 @@ def main_content(body: str, title: str) -> str:
     thread = _within(elements, {each for each in posts if elements[each].parent == best})
     first, last = _cut(elements, rest, title, thread)
     taken = _taken(elements, rest, first, last, title)
-    return "\n".join(block.text for block in taken if not block.linked)
+    return [block for block in taken if not block.linked]
 
 
 def _taken(
@@ -325,7 +345,9 @@ def _within(elements: list[_Element], numbers: set[int]) -> set[int]:
     return found
 
 
-def _marked(elements: list[_Element], blocks: list[_Block]) -> tuple[list[_Block], set[int]]:
+def _marked(
+    elements: list[_Element], blocks: list[_Block], title: str
+) -> tuple[list[_Block], set[int]]:
     """Return the blocks in what the page marks as its content, and what holds its headings."""
     places: dict[str, list[int]] = {"main": [], "article": [], "h1": []}
     for number, element in enumerate(elements):
@@ -337,10 +359,46 @@ def _marked(elements: list[_Element], blocks: list[_Block]) -> tuple[list[_Block
     for marked in (places["main"], places["article"]):
         # Articles in an article are comments.
         if marked and (inside := _within(elements, {marked[0]})).issuperset(marked):
-            sure = marked is places["main"] or marked[0] in heads
             own = [block for block in blocks if block.element in inside]
-            blocks = own if _holds_content(own, blocks, sure=sure) else blocks
+            if marked is places["main"]:
+                enough = _size(own) >= _TITLE and _holds_content(elements, own, blocks, title)
+            elif marked[0] in heads:
+                enough = _size(own) >= _TITLE
+            else:
+                enough = _holds_text(own, blocks)
+            blocks = own if enough else blocks
     return blocks, heads
+
+
+def _holds_content(
+    elements: list[_Element], some: list[_Block], blocks: list[_Block], title: str
+) -> bool:
+    """Return whether blocks say more than title and date, if much prose is elsewhere."""
+    said = sum(
+        block.size - block.links
+        for block in some
+        if elements[block.element].tag not in _HEADINGS
+        and block.text not in title
+        and not _is_date(block)
+    )
+
+    def prose(beside: set[int]) -> float:
+        shown = (block for block in blocks if block.element not in beside)
+        return sum(max(0, _weight_of(block, elements[block.element].tag, title)) for block in shown)
+
+    if said >= _SAID * prose(set()):  # as on most pages
+        return True
+    notices = {
+        number
+        for number, element in enumerate(elements)
+        if element.tag in _ASIDE or element.named is _NAMED_NOTICE
+    }
+    return said >= _SAID * prose(_within(elements, notices))
+
+
+def _is_date(block: _Block) -> bool:
+    """Return whether a block is a line that says when something was written."""
+    return block.size < _LINE and _DATE.search(block.text) is not None
 
 
 def _headed(elements: list[_Element], blocks: list[_Block], title: str) -> list[_Block]:
@@ -355,18 +413,17 @@ def _headed(elements: list[_Element], blocks: list[_Block], title: str) -> list[
     if heading is None or heading.text not in title:
         return blocks
     own = blocks[blocks.index(heading) :]
-    return own if _holds_content(own, blocks, sure=False) else blocks
+    return own if _holds_text(own, blocks) else blocks
 
 
-def _holds_content(some: list[_Block], blocks: list[_Block], *, sure: bool) -> bool:
-    """Return whether some of the blocks have any text if the page is sure of them, or enough."""
-    if sure:
-        return sum(block.size for block in some) >= _TITLE
+def _holds_text(some: list[_Block], blocks: list[_Block]) -> bool:
+    """Return whether some of the blocks have a share of the text that isn't in links."""
     shown, all_ = (sum(block.size - block.links for block in each) for each in (some, blocks))
     return shown >= _SHARE * all_
 
 
-def _read(body: str) -> tuple[list[_Element], list[_Block]]:
+def _read(body: str, *, linked: bool = True) -> tuple[list[_Element], list[_Block]]:
+    """Return the elements and blocks of a page, whose links count as such, or as text."""
     elements, blocks = [_Element("body", 0, "")], list[_Block]()
     pieces, links, depth, current, teases = list[str](), 0, 0, 0, False
     for text, _, tag, attributes, end in _TOKEN.findall(body):
@@ -379,7 +436,7 @@ def _read(body: str) -> tuple[list[_Element], list[_Block]]:
         if not name or name in _INLINE:
             continue
         if name == "a":
-            depth = depth + 1 if tag else max(0, depth - 1)
+            depth = linked and (depth + 1 if tag else max(0, depth - 1))
         elif name == "br":
             pieces.append(" ")
         else:
@@ -420,7 +477,7 @@ def _weigh(elements: list[_Element], blocks: list[_Block], title: str) -> list[i
         element.bulk += block.size - block.links
         if block.weight > 0:
             element.prose += block.weight
-        if block.size < _LINE and _DATE.search(block.text):
+        if _is_date(block):
             if block.weight <= 0:
                 dated.append(block.element)
         elif not (block.linked or element.tag in _HEADINGS or times[block.text] > 1):

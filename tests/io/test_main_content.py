@@ -182,6 +182,39 @@ def test_marks_that_mislead_lose_nothing():
         assert read(body).split("\n")[-5:] == ARTICLE
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"<article><h1>Ferry</h1><a href=/x>{paragraphs(ARTICLE)}</a></article>",
+        f"<h1>Ferry</h1><a href=/x><div>{paragraphs(ARTICLE)}</div>",
+        f"<h1>Ferry</h1>{paragraphs(f'<a href=/x>{line}</a>' for line in ARTICLE)}",
+    ],
+    ids=["one", "unclosed", "each"],
+)
+def test_what_is_in_links_is_text_if_nothing_else_is(body):
+    assert read(f"<nav><ul>{MENU}</ul></nav>{body}").split("\n")[-5:] == ARTICLE
+
+
+def test_pages_of_contents_hold_their_links():
+    def contents(names):
+        items = "".join(f"<li><a href=/{name}>{name}</a></li>" for name in names)
+        return read(f"<nav><ul>{MENU}</ul></nav><div><h1>Contents</h1><ul>{items}</ul></div>")
+
+    first = contents(f"Chapter {number} of the guide" for number in range(20))
+    other = contents(f"Part {number} of the manual" for number in range(20))
+    assert "Chapter 7 of the guide" in first
+    assert "Section" not in first
+    assert first != other
+
+
+@pytest.mark.parametrize("mark", ["main", "div role=main"])
+def test_a_main_that_holds_title_and_date_is_not_the_content(mark):
+    end = mark.split()[0]
+    head = f"<{mark}><h1>{TITLE}</h1><p>12 May 2024, 10:12</p></{end}>"
+    found = read(f"{head}<div class=content>{paragraphs(ARTICLE)}</div>")
+    assert found.split("\n")[-5:] == ARTICLE
+
+
 def test_a_short_article_is_the_content_of_a_page_of_notices():
     notices = "".join(f"<div>{word} of the site is reserved</div>" for word in "ABCDEFGH")
     assert read(f"{paragraphs(ZH)}<div>{notices}</div>").split("\n") == ZH
