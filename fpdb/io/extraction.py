@@ -17,7 +17,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import accumulate, chain
+from itertools import accumulate, chain, compress, zip_longest
 
 from fpdb.io.encodings import UTF8, WIDER, decode, forced, likely
 from fpdb.models import HtmlText
@@ -59,6 +59,7 @@ _INLINE = frozenset(
 )
 _HEADINGS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
 _CELLS = frozenset(("p", "td", "th", "tr", "dd", "dt"))
+_CELLS_OF_TABLES = frozenset(("td", "th"))
 _PARAGRAPHS = frozenset(("p", "li", "td", "th", "tr", "dd", "dt", "pre", "blockquote"))
 # Elements beside the content by what they are, and by what their authors call them.
 _ASIDE = frozenset(
@@ -85,6 +86,7 @@ _NAMED_NOTICE = re.compile(
 # The patterns above take long, and few elements have any of their words.
 _ANY_WORD = re.compile(rf"{_ASIDE_WORDS}|{_NOTICE_WORDS}|role=|hidden|none")
 _CLASS = re.compile(r"\bclass=\"\s*([\w-]+)")
+_STOPS = ".!?…。！？"
 _PUNCTUATION = re.compile(r"[.!?:;…][\"”’')]*(?:\s|$)|[。！？；：，]")
 # A line that says when something was written.
 _DATE = re.compile(
@@ -108,6 +110,8 @@ _ALL = 0.9
 # Prose that is a smaller share of the page than this isn't the content, nor all of it if what is
 # before it is this much as long: then it may be a notice at the end.
 _SHARE, _BEFORE = 0.3, 0.1
+# Blocks, of advertisements, between the last prose and a short paragraph.
+_GAP = 3
 # If less than this share of the text is left without its links, they are text.
 _UNLINKED = 0.1
 # What the page marks as its main content isn't if what it says is this small beside the prose: then
@@ -303,7 +307,47 @@ def _content(elements: list[_Element], blocks: list[_Block], title: str) -> list
     thread = _within(elements, {each for each in posts if elements[each].parent == best})
     first, last = _cut(elements, rest, title, thread)
     taken = _taken(elements, rest, first, last, title)
-    return [block for block in taken if not block.linked]
+    rows = _rows(elements, taken)
+    shown = [
+        not block.linked or _is_part(block, after, elements, rows)
+        for block, after in zip_longest(taken, taken[1:])
+    ]
+    return list(compress(taken, shown))
+
+
+_Row = tuple[int, str]
+
+
+def _row(elements: list[_Element], block: _Block) -> _Row:
+    """Return what a block has in common with the others of a list, or of a row of cells."""
+    element = elements[block.element]
+    return element.parent, "" if element.tag in _CELLS_OF_TABLES else element.tag
+
+
+def _rows(elements: list[_Element], blocks: list[_Block]) -> dict[_Row, int]:
+    """Return how many more bytes of each list are text than links."""
+    rows: dict[_Row, int] = {}
+    for block in blocks:
+        row = _row(elements, block)
+        rows[row] = rows.get(row, 0) + block.size - 2 * block.links
+    return rows
+
+
+def _is_part(
+    block: _Block, after: _Block | None, elements: list[_Element], rows: dict[_Row, int]
+) -> bool:
+    """Return whether links are part of the text: as its headings, or among items that are none."""
+    tag = elements[block.element].tag
+    if tag in _HEADINGS:
+        # A sentence is one of another page.
+        return (
+            block.text[-1] not in _STOPS
+            and after is not None
+            and after.size >= _SENTENCE
+            and not after.linked
+            and elements[after.element].tag not in _HEADINGS
+        )
+    return (tag == "li" or tag in _CELLS_OF_TABLES) and rows[_row(elements, block)] >= 0
 
 
 def _taken(
@@ -317,8 +361,12 @@ def _taken(
     # Between the title and the main content there may be more; a summary begins as the text does.
     titled = [n for n, each in enumerate(rest[:first]) if each.size > _TITLE and each.text in title]
     start, known = max(titled, default=0), {block.text[:_START] for block in main}
-    before = _own([block for block in rest[start:first] if block.text[:_START] not in known])
-    return rest[start:last] if before > max(_TITLE, _BEFORE * size) else main
+    before = [block for block in rest[start:first] if block.text[:_START] not in known]
+    if _own(before) > max(_TITLE, _BEFORE * size):
+        return rest[start:last]
+    # A lead may be in a box of its own.
+    lead = [block for block in before if block.weight > 0 and block.own] if titled else []
+    return lead + main
 
 
 def _own(blocks: list[_Block]) -> int:
@@ -586,19 +634,23 @@ def _cut(
     if not prose:
         return 0, 0
 
-    def goes_on(block: _Block, neighbour: _Block) -> bool:
-        """Return whether a short block is one of a row of paragraphs."""
-        one, other = elements[block.element], elements[neighbour.element]
-        return (
-            not block.links
-            and one.inside
-            and (one.tag, one.parent) == (other.tag, other.parent)
-            and block.text not in title
-        )
+    rows = {_row(elements, blocks[place]) for place in prose}
 
-    first, last = prose[0], prose[-1]
-    while first > 0 and goes_on(blocks[first - 1], blocks[first]):
-        first -= 1
-    while last + 1 < len(blocks) and goes_on(blocks[last + 1], blocks[last]):
-        last += 1
-    return first, last + 1
+    def reach(places: Iterable[int], gap: int) -> int:
+        """Return the last of some places where a short block is in a row with prose."""
+        far, *places = places
+        for place in places:
+            block = blocks[place]
+            if abs(place - far) > gap:
+                break
+            if (
+                elements[block.element].inside
+                and not block.linked
+                and _row(elements, block) in rows
+                and block.text not in title
+            ):
+                far = place
+        return far
+
+    first = reach(range(prose[0], -1, -1), 1)
+    return first, reach(range(prose[-1], len(blocks)), _GAP) + 1

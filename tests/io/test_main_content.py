@@ -195,6 +195,44 @@ def test_what_is_in_links_is_text_if_nothing_else_is(body):
     assert read(f"<nav><ul>{MENU}</ul></nav>{body}").split("\n")[-5:] == ARTICLE
 
 
+LEAD = "Lindow waits for its bridge, and nobody knows for how long, not even those who built it."
+
+
+def test_a_lead_in_a_box_of_its_own_is_part_of_the_article():
+    long = [f"On day {day}, {line}" for day in range(9) for line in ARTICLE]
+    found = read(
+        f"<ul>{MENU}</ul><h1>{TITLE}</h1><div class=intro><p>{LEAD}</p></div>"
+        f"<div>By A. Writer</div><div>{paragraphs(long)}</div>"
+        f"<div><p>{LEAD.replace('Lindow', 'Ashby')}</p></div>"
+    )
+    assert found.split("\n") == [LEAD, *long]
+
+
+def test_short_paragraphs_end_an_article():
+    end = "<p>It will sail at dawn.</p><div>Advertisement</div><p>See <a>the plan</a> there.</p>"
+    found = read(f"<ul>{MENU}</ul><h1>{TITLE}</h1><div>{paragraphs(ARTICLE)}{end}</div>")
+    assert found.startswith("\n".join([*ARTICLE, "It will sail at dawn."]))
+    assert found.endswith("See the plan there.")
+
+
+def test_links_among_text_are_text():
+    items = [
+        "Ann <a href=/1>mended the old rudder</a>",
+        "Two <a href=/2>new ropes</a> came at last",
+    ]
+    rows = "".join(f"<tr><th><a href=/{n}>Pier {n}</a><td>It was built of oak" for n in range(4))
+    found = read(
+        f"<h1>{TITLE}</h1><div>{paragraphs(ARTICLE[:1])}<h2><a href=#a>The bridge</a></h2>"
+        f"{paragraphs(ARTICLE[1:2])}<ul>{paragraphs([*items, 'A new deck was laid'], 'li')}</ul>"
+        f"<table>{rows}</table>{paragraphs(ARTICLE[3:])}"
+        f"<ul>{paragraphs((f'<a href=/{n}>Story {n}</a>' for n in range(9)), 'li')}</ul>"
+        f"{paragraphs(ARTICLE[2:3])}<p>{SUMMARY}</p></div>"
+    ).split("\n")
+    assert found[1] == "The bridge"
+    assert {"Ann mended the old rudder", "Two new ropes came at last", "Pier 2"} <= set(found)
+    assert "Story 2" not in found
+
+
 def test_pages_of_contents_hold_their_links():
     def contents(names):
         items = "".join(f"<li><a href=/{name}>{name}</a></li>" for name in names)
