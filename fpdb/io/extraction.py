@@ -11,11 +11,13 @@ text that isn't beside the content.
 """
 
 import codecs
+import contextlib
 import functools
 import gc
+import json
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate, chain, compress, zip_longest
 
@@ -31,6 +33,11 @@ GARBAGE = 50_000
 _FEW = 200
 _HEAD = 1 << 13
 _SHOWN_TITLE = 200
+_DESCRIPTION, _LINKED_DATA = (
+    'meta[property="og:description"]',
+    'script[type="application/ld+json"]',
+)
+_SITES = ("Organization", "WebSite")
 _MARKS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
 # It begins with plain letters, for which a search is fast.
 _TEMPLATE = re.compile(
@@ -204,7 +211,37 @@ def extract(page: str, main: bool) -> tuple[str, str]:  # noqa: FBT001
     text, title = _shown(page, main)
     if len(text) < _FEW and (opened := open_templates(page)) != page:
         text = max(text, _shown(opened, main)[0], key=len)
+    if len(text.encode()) < _FEW and (described := _described(page)):
+        # A short page may show what describes it.
+        shown = " ".join(_shown(page, main=False)[0].split())
+        if not any(line[:_START] in shown for line in described):
+            text = "\n".join(dict.fromkeys(filter(None, [title, *described, text])))
     return text, title
+
+
+def _described(page: str) -> list[str]:
+    """Return what a page says of its content to those who don't run its scripts."""
+    from resiliparse.parse.html import HTMLTree
+
+    if not (document := HTMLTree.parse(page).document):
+        return []
+    found: list[object] = [
+        meta.getattr("content") for meta in document.query_selector_all(_DESCRIPTION)
+    ]
+    for script in document.query_selector_all(_LINKED_DATA):
+        with contextlib.suppress(ValueError, RecursionError):
+            found += _names(json.loads(script.text or ""))
+    lines = (" ".join(text.split()) for text in found if isinstance(text, str))
+    return list(filter(None, lines))
+
+
+def _names(data: object) -> Iterator[object]:
+    """Yield the names and descriptions in linked data, unless they are of the site."""
+    for thing in data if isinstance(data, list) else [data]:
+        if isinstance(thing, dict) and thing.get("@type") not in _SITES:
+            yield from _names(thing["@graph"]) if "@graph" in thing else ()
+            if "description" in thing:
+                yield from (thing.get("name"), thing["description"])
 
 
 def _shown(page: str, main: bool) -> tuple[str, str]:  # noqa: FBT001

@@ -1,5 +1,6 @@
 """The main content of a page is its article, however the page is made, and never nothing."""
 
+import json
 from collections import Counter
 from html import unescape
 
@@ -231,6 +232,33 @@ def test_links_among_text_are_text():
     assert found[1] == "The bridge"
     assert {"Ann mended the old rudder", "Two new ropes came at last", "Pier 2"} <= set(found)
     assert "Story 2" not in found
+
+
+SHOP = {"@type": "WebSite", "name": "Shop", "description": "A shop"}
+
+
+def test_a_page_that_a_script_draws_is_what_describes_it():
+    def drawn(name, said, shown=""):
+        linked = json.dumps({"@graph": [{"@type": "Product", "name": name, "description": said}]})
+        return extract(
+            f"<title>{name} | Shop</title><meta property=og:description content='Best of {name}'>"
+            f"<script type=application/ld+json>{json.dumps(SHOP)}</script>"
+            f"<script type=application/ld+json>{linked}</script><script src=app.js></script>"
+            f"<body><div id=app>{shown}</div><p>All prices include value added tax.</p>",
+            True,
+        )[0]
+
+    kettle = drawn("Kettle", "Of steel, for 1.7 litres")
+    assert kettle.split("\n") == [
+        *("Kettle | Shop", "Best of Kettle", "Kettle", "Of steel, for 1.7 litres"),
+        "All prices include value added tax.",
+    ]
+    # A page that shows what it describes is as short as it looks, or as long.
+    assert "Shop" not in drawn("Kettle", "Of steel", "<h1>Kettle</h1><p>Of steel, and grey</p>")
+    assert drawn("Kettle", "Of steel", paragraphs(ARTICLE)).split("\n")[:5] == ARTICLE
+    for broken in ("{", "[" * 100_000, '"text"', '{"description": 5}', "[[null]]"):
+        page = f"<script type=application/ld+json>{broken}</script><p>Nothing here</p>"
+        assert extract(page, True)[0] == "Nothing here"
 
 
 def test_pages_of_contents_hold_their_links():
