@@ -33,10 +33,7 @@ GARBAGE = 50_000
 _FEW = 200
 _HEAD = 1 << 13
 _SHOWN_TITLE = 200
-_DESCRIPTION, _LINKED_DATA = (
-    'meta[property="og:description"]',
-    'script[type="application/ld+json"]',
-)
+_MOST_TAGS = 20
 _SITES = ("Organization", "WebSite")
 _MARKS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
 # It begins with plain letters, for which a search is fast.
@@ -46,6 +43,7 @@ _TEMPLATE = re.compile(
 )
 _SCRIPT = re.compile(r"<script\b([^<>]{0,1000})>(.*?)</script\b[^<>]{0,100}>", re.I | re.S)
 _ATTRIBUTES = r"[^>\"]*+(?:\"[^\"]*+\"[^>\"]*+)*+"
+_CONTENT = re.compile(r"\bcontent=\"([^\"]*)")
 # Text, and what follows it: an element that isn't shown, a tag, or what isn't an element. A parser
 # has written the page, so text has no "<", and values are in double quotes; but names of attributes
 # may hold both.
@@ -223,16 +221,31 @@ def _described(page: str) -> list[str]:
     """Return what a page says of its content to those who don't run its scripts."""
     from resiliparse.parse.html import HTMLTree
 
-    if not (document := HTMLTree.parse(page).document):
-        return []
+    tree = HTMLTree.parse(page)
+    written = tree.document.html if tree.document else ""
     found: list[object] = [
-        meta.getattr("content") for meta in document.query_selector_all(_DESCRIPTION)
+        _unescaped(content[1])
+        for tag in _tags(written, 'property="og:description"')
+        if (content := _CONTENT.search(tag))
     ]
-    for script in document.query_selector_all(_LINKED_DATA):
+    for tag in _tags(written, 'type="application/ld+json"'):
         with contextlib.suppress(ValueError, RecursionError):
-            found += _names(json.loads(script.text or ""))
+            found += _names(json.loads(tag.partition(">")[2]))
     lines = (" ".join(text.split()) for text in found if isinstance(text, str))
     return list(filter(None, lines))
+
+
+def _tags(written: str, attribute: str) -> Iterator[str]:
+    """Yield the first tags with an attribute, in what a parser has written, up to the next tag."""
+    # Its own searches take time that is quadratic in what they find.
+    at = 0
+    for _ in range(_MOST_TAGS):
+        at = written.find(attribute, at)
+        if at < 0:
+            return
+        start, at = written.rfind("<", 0, at), at + len(attribute)
+        end = written.find("</script>" if written.startswith("<script", start) else "<", at)
+        yield written[start:end]
 
 
 def _names(data: object) -> Iterator[object]:
@@ -542,7 +555,7 @@ def _read(body: str, *, linked: bool = True) -> tuple[list[_Element], list[_Bloc
 
 def _unescaped(text: str) -> str:
     text = text.replace("&nbsp;", " ").replace("&lt;", "<").replace("&gt;", ">")
-    return text.replace("&amp;", "&")
+    return text.replace("&quot;", '"').replace("&amp;", "&")
 
 
 def _weigh(elements: list[_Element], blocks: list[_Block], title: str) -> list[int]:

@@ -241,7 +241,7 @@ def test_a_page_that_a_script_draws_is_what_describes_it():
     def drawn(name, said, shown=""):
         linked = json.dumps({"@graph": [{"@type": "Product", "name": name, "description": said}]})
         return extract(
-            f"<title>{name} | Shop</title><meta property=og:description content='Best of {name}'>"
+            f"<title>{name} | Shop</title><meta property=og:description content='A &quot;{name}&quot;'>"
             f"<script type=application/ld+json>{json.dumps(SHOP)}</script>"
             f"<script type=application/ld+json>{linked}</script><script src=app.js></script>"
             f"<body><div id=app>{shown}</div><p>All prices include value added tax.</p>",
@@ -250,7 +250,7 @@ def test_a_page_that_a_script_draws_is_what_describes_it():
 
     kettle = drawn("Kettle", "Of steel, for 1.7 litres")
     assert kettle.split("\n") == [
-        *("Kettle | Shop", "Best of Kettle", "Kettle", "Of steel, for 1.7 litres"),
+        *("Kettle | Shop", 'A "Kettle"', "Kettle", "Of steel, for 1.7 litres"),
         "All prices include value added tax.",
     ]
     # A page that shows what it describes is as short as it looks, or as long.
