@@ -2,12 +2,6 @@
 
 No parser is safe from pages that are made to keep it busy or to fill the memory, and nothing but
 the end of its process stops one. So each page has its processor time, and all have the memory.
-
-The main content of a page is the element whose paragraphs outweigh what is beside them. A block is
-the text of one element, without the elements in it that are blocks themselves. Prose weighs its
-bytes, a list of links as much below nothing, a heading or a short line nothing. The main content is
-the element whose blocks weigh most together, unless the page says more elsewhere: then it is all
-text that isn't beside the content.
 """
 
 import codecs
@@ -16,12 +10,11 @@ import functools
 import gc
 import json
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from itertools import accumulate, chain, compress, zip_longest
+from collections.abc import Iterator
+from itertools import chain
 
 from fpdb.io.encodings import UTF8, WIDER, decode, forced, likely
+from fpdb.io.main_content import START, main_content, unescaped
 from fpdb.models import HtmlText
 from fpdb.processes import CallError, limit
 
@@ -30,9 +23,11 @@ MEMORY = 256 << 20
 # Objects after which garbage is collected: by default, a page would cost several collections.
 GARBAGE = 50_000
 
+# Bytes of a page that shows hardly anything, of its head, and of its title.
 _FEW = 200
 _HEAD = 1 << 13
 _SHOWN_TITLE = 200
+# Tags with metadata that are read, and linked data that is the same on all pages.
 _MOST_TAGS = 20
 _SITES = ("Organization", "WebSite")
 _MARKS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
@@ -42,86 +37,7 @@ _TEMPLATE = re.compile(
     r"(?:template|handlebars|mustache|tmpl|underscore|jsrender))\b"
 )
 _SCRIPT = re.compile(r"<script\b([^<>]{0,1000})>(.*?)</script\b[^<>]{0,100}>", re.I | re.S)
-_ATTRIBUTES = r"[^>\"]*+(?:\"[^\"]*+\"[^>\"]*+)*+"
 _CONTENT = re.compile(r"\bcontent=\"([^\"]*)")
-# Text, and what follows it: an element that isn't shown, a tag, or what isn't an element. A parser
-# has written the page, so text has no "<", and values are in double quotes; but names of attributes
-# may hold both.
-_TOKEN = re.compile(
-    r"([^<]*+)(?:"
-    rf"<(script|style|noscript|iframe|template|svg|textarea|select)\b{_ATTRIBUTES}>.*?</\2>"
-    rf"|<([a-z][^\s<>]*+)({_ATTRIBUTES})>|</([^<>]++)>"
-    r"|<!--.*?-->|<[^>]*+>?|$)",
-    re.DOTALL,
-)
-# Elements of a line, and elements without an end tag.
-_INLINE = frozenset(
-    """
-    abbr acronym area b base bdi bdo big cite code col data del dfn em embed font i img
-    input ins kbd link mark meta nobr param q rp rt ruby s samp small source span strike
-    strong sub sup time track tt u var wbr
-    """.split()  # noqa: SIM905 - a line for each would hide the rest
-)
-_HEADINGS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
-_CELLS = frozenset(("p", "td", "th", "tr", "dd", "dt"))
-_CELLS_OF_TABLES = frozenset(("td", "th"))
-_PARAGRAPHS = frozenset(("p", "li", "td", "th", "tr", "dd", "dt", "pre", "blockquote"))
-# Elements beside the content by what they are, and by what their authors call them.
-_ASIDE = frozenset(
-    """
-    nav footer aside form button figure figcaption dialog menu object video audio canvas map
-    """.split()  # noqa: SIM905 - as above
-)
-_ASIDE_WORDS = (
-    r"author|bio\b|byline|caption|comment|meta\b|newsletter|promo|recommend|related|share|social"
-    r"|widget"
-)
-_NAMED_ASIDE = re.compile(
-    rf"\b(?:class|id)=\"[^\"]*?(?:{_ASIDE_WORDS})"
-    r"|\b(?:role=\"(?:banner|complementary)|hidden(?:=|$)"
-    r"|aria-hidden=\"true|style=\"[^\"]*?display: ?none)"
-)
-# Menus and notices, which aren't the content even where they hold most of the text.
-_NOTICES = frozenset(("nav", "footer"))
-_NOTICE_WORDS = r"consent|cookie|copyright|disclaimer|footer|gdpr|legal"
-_NAMED_NOTICE = re.compile(
-    rf"\b(?:class|id)=\"[^\"]*?(?:{_NOTICE_WORDS})"
-    r"|\brole=\"(?:navigation|contentinfo|dialog|alertdialog)"
-)
-# The patterns above take long, and few elements have any of their words.
-_ANY_WORD = re.compile(rf"{_ASIDE_WORDS}|{_NOTICE_WORDS}|role=|hidden|none")
-_CLASS = re.compile(r"\bclass=\"\s*([\w-]+)")
-_STOPS = ".!?…。！？"
-_PUNCTUATION = re.compile(r"[.!?:;…][\"”’')]*(?:\s|$)|[。！？；：，]")
-# A line that says when something was written.
-_DATE = re.compile(
-    r"[0-9](?:(?<=[12])[09][0-9]{2}\b|:[0-9]{2}| [a-z]+ ago\b| ?(?:[月日]|\w{1,2}前))"
-)
-# Bytes: a Chinese character says about as much as three letters.
-_SENTENCE, _LEAD, _TITLE, _LINE = 50, 100, 20, 100
-# Characters by which a summary is known.
-_START = 40
-# What an element gives up to the one around it, so that the closer one is taken if both hold the
-# same text, and a list of teasers, each of them in a box of its own, weighs little.
-_STEP = 60
-_LINK = 15
-# An element that holds this much of the text isn't beside the content, whatever its name.
-_MOST = 0.4
-# If less than this share of the prose is left, the names of this page mislead; but not if it is
-# as long as an article, which may have many comments.
-_LEAST, _ARTICLE = 0.2, 500
-# Like elements of which one has this share of the prose are no posts.
-_ALL = 0.9
-# Prose that is a smaller share of the page than this isn't the content, nor all of it if what is
-# before it is this much as long: then it may be a notice at the end.
-_SHARE, _BEFORE = 0.3, 0.1
-# Blocks, of advertisements, between the last prose and a short paragraph.
-_GAP = 3
-# If less than this share of the text is left without its links, they are text.
-_UNLINKED = 0.1
-# What the page marks as its main content isn't if what it says is this small beside the prose: then
-# it holds the title and the date. A short page of a shop may say less than its notices, but more.
-_SAID = 0.05
 
 
 def read_page(page: tuple[bytes | str, str, bool]) -> HtmlText:
@@ -212,7 +128,7 @@ def extract(page: str, main: bool) -> tuple[str, str]:  # noqa: FBT001
     if len(text.encode()) < _FEW and (described := _described(page)):
         # A short page may show what describes it.
         shown = " ".join(_shown(page, main=False)[0].split())
-        if not any(line[:_START] in shown for line in described):
+        if not any(line[:START] in shown for line in described):
             text = "\n".join(dict.fromkeys(filter(None, [title, *described, text])))
     return text, title
 
@@ -224,7 +140,7 @@ def _described(page: str) -> list[str]:
     tree = HTMLTree.parse(page)
     written = tree.document.html if tree.document else ""
     found: list[object] = [
-        _unescaped(content[1])
+        unescaped(content[1])
         for tag in _tags(written, 'property="og:description"')
         if (content := _CONTENT.search(tag))
     ]
@@ -268,439 +184,3 @@ def _shown(page: str, main: bool) -> tuple[str, str]:  # noqa: FBT001
     else:
         text = extract_plain_text(tree, alt_texts=False, list_bullets=False).strip()
     return text, title
-
-
-@dataclass(slots=True)
-class _Element:
-    """An element that isn't part of a line; `parent` is the number of one that began before it.
-
-    `bulk` are the bytes in it that aren't links, `prose` those of prose, `weight` is what all in it
-    weighs together. It is `out` if it is beside the content, `inside` if it is part of it.
-    """
-
-    tag: str
-    parent: int
-    attributes: str
-    bulk: int = 0
-    prose: float = 0
-    weight: float = 0
-    out: bool = False
-    inside: bool = False
-
-    @property
-    def named(self) -> re.Pattern[str] | None:
-        """The pattern by which its attributes say that it is beside the content."""
-        attributes = self.attributes.lower()
-        if not _ANY_WORD.search(attributes):
-            return None
-        patterns = (_NAMED_NOTICE, _NAMED_ASIDE)
-        return next((each for each in patterns if each.search(attributes)), None)
-
-
-@dataclass(slots=True)
-class _Block:
-    """Text of an element, and how many of its bytes are links; `teases` if it begins with one.
-
-    `own` are the bytes that say something of this page: not a title, a date, or what is repeated.
-    """
-
-    element: int
-    text: str
-    size: int
-    links: int
-    teases: bool
-    weight: float = 0
-    own: int = 0
-
-    @property
-    def linked(self) -> bool:
-        return self.links * 2 > self.size
-
-
-def main_content(body: str, title: str) -> str:
-    """Return the main content of a page, or all of its text that is neither link nor beside it.
-
-    The body is one that a parser has written, so that its elements are closed and in order. If it
-    has no prose but in links, and they are nearly all of its text, they count.
-    """
-    elements, blocks = _read(body)
-    links = sum(block.links for block in blocks)
-    content = _content(elements, blocks, title)
-    if _size(content) < _UNLINKED * links and all(block.weight <= 0 for block in content):
-        elements, blocks = _read(body, linked=False)
-        unlinked = _content(elements, blocks, title)
-        content = unlinked if _size(content) < _UNLINKED * _size(unlinked) else content
-    return "\n".join(block.text for block in content)
-
-
-def _size(blocks: list[_Block]) -> int:
-    return sum(block.size for block in blocks)
-
-
-def _content(elements: list[_Element], blocks: list[_Block], title: str) -> list[_Block]:
-    marked, heads = _marked(elements, blocks, title)
-    blocks = _headed(elements, marked, title)
-    dated = _weigh(elements, blocks, title)
-    posts, comments = _posts(elements, blocks, dated)
-    best, by_name = _found(elements, blocks, comments, heads)
-    # If one post of a thread weighs most, all of them are the content.
-    post = posts & _around(elements, [best])
-    best = elements[max(post)].parent if post else best
-    for number, element in enumerate(elements):
-        element.inside = number == best or (
-            elements[element.parent].inside
-            and not element.out
-            # Only elements with prose have been looked at.
-            and not (by_name and not element.prose and element.named)
-        )
-    rest = [block for block in blocks if not elements[block.element].out]
-    thread = _within(elements, {each for each in posts if elements[each].parent == best})
-    first, last = _cut(elements, rest, title, thread)
-    taken = _taken(elements, rest, first, last, title)
-    rows = _rows(elements, taken)
-    shown = [
-        not block.linked or _is_part(block, after, elements, rows)
-        for block, after in zip_longest(taken, taken[1:])
-    ]
-    return list(compress(taken, shown))
-
-
-_Row = tuple[int, str]
-
-
-def _row(elements: list[_Element], block: _Block) -> _Row:
-    """Return what a block has in common with the others of a list, or of a row of cells."""
-    element = elements[block.element]
-    return element.parent, "" if element.tag in _CELLS_OF_TABLES else element.tag
-
-
-def _rows(elements: list[_Element], blocks: list[_Block]) -> dict[_Row, int]:
-    """Return how many more bytes of each list are text than links."""
-    rows: dict[_Row, int] = {}
-    for block in blocks:
-        row = _row(elements, block)
-        rows[row] = rows.get(row, 0) + block.size - 2 * block.links
-    return rows
-
-
-def _is_part(
-    block: _Block, after: _Block | None, elements: list[_Element], rows: dict[_Row, int]
-) -> bool:
-    """Return whether links are part of the text: as its headings, or among items that are none."""
-    tag = elements[block.element].tag
-    if tag in _HEADINGS:
-        # A sentence is one of another page.
-        return (
-            block.text[-1] not in _STOPS
-            and after is not None
-            and after.size >= _SENTENCE
-            and not after.linked
-            and elements[after.element].tag not in _HEADINGS
-        )
-    return (tag == "li" or tag in _CELLS_OF_TABLES) and rows[_row(elements, block)] >= 0
-
-
-def _taken(
-    elements: list[_Element], rest: list[_Block], first: int, last: int, title: str
-) -> list[_Block]:
-    """Return the main content, between two places, or more if the page says more elsewhere."""
-    main = [block for block in rest[first:last] if elements[block.element].inside]
-    size = _own(main)
-    if not main or size < _SHARE * _own(rest):
-        return rest
-    # Between the title and the main content there may be more; a summary begins as the text does.
-    titled = [n for n, each in enumerate(rest[:first]) if each.size > _TITLE and each.text in title]
-    start, known = max(titled, default=0), {block.text[:_START] for block in main}
-    before = [block for block in rest[start:first] if block.text[:_START] not in known]
-    if _own(before) > max(_TITLE, _BEFORE * size):
-        return rest[start:last]
-    # A lead may be in a box of its own.
-    lead = [block for block in before if block.weight > 0 and block.own] if titled else []
-    return lead + main
-
-
-def _own(blocks: list[_Block]) -> int:
-    return sum(block.own for block in blocks)
-
-
-def _around(elements: list[_Element], numbers: Iterable[int]) -> set[int]:
-    """Return the elements that hold one of these, with them."""
-    found = set[int]()
-    for each in numbers:
-        number = each
-        while number not in found:
-            found.add(number)
-            number = elements[number].parent
-    return found
-
-
-def _within(elements: list[_Element], numbers: set[int]) -> set[int]:
-    """Return these elements, with all in them."""
-    found = set(numbers)
-    for number in range(min(found, default=len(elements)), len(elements)):
-        if elements[number].parent in found:
-            found.add(number)
-    return found
-
-
-def _marked(
-    elements: list[_Element], blocks: list[_Block], title: str
-) -> tuple[list[_Block], set[int]]:
-    """Return the blocks in what the page marks as its content, and what holds its headings."""
-    places: dict[str, list[int]] = {"main": [], "article": [], "h1": []}
-    for number, element in enumerate(elements):
-        if element.tag in places:
-            places[element.tag].append(number)
-        elif 'role="main"' in element.attributes:
-            places["main"].append(number)
-    heads = _around(elements, places["h1"])
-    for marked in (places["main"], places["article"]):
-        # Articles in an article are comments.
-        if marked and (inside := _within(elements, {marked[0]})).issuperset(marked):
-            own = [block for block in blocks if block.element in inside]
-            if marked is places["main"]:
-                enough = _size(own) >= _TITLE and _holds_content(elements, own, blocks, title)
-            elif marked[0] in heads:
-                enough = _size(own) >= _TITLE
-            else:
-                enough = _holds_text(own, blocks)
-            blocks = own if enough else blocks
-    return blocks, heads
-
-
-def _holds_content(
-    elements: list[_Element], some: list[_Block], blocks: list[_Block], title: str
-) -> bool:
-    """Return whether blocks say more than title and date, if much prose is elsewhere."""
-    said = sum(
-        block.size - block.links
-        for block in some
-        if elements[block.element].tag not in _HEADINGS
-        and block.text not in title
-        and not _is_date(block)
-    )
-
-    def prose(beside: set[int]) -> float:
-        shown = (block for block in blocks if block.element not in beside)
-        return sum(max(0, _weight_of(block, elements[block.element].tag, title)) for block in shown)
-
-    if said >= _SAID * prose(set()):  # as on most pages
-        return True
-    notices = {
-        number
-        for number, element in enumerate(elements)
-        if element.tag in _ASIDE or element.named is _NAMED_NOTICE
-    }
-    return said >= _SAID * prose(_within(elements, notices))
-
-
-def _is_date(block: _Block) -> bool:
-    """Return whether a block is a line that says when something was written."""
-    return block.size < _LINE and _DATE.search(block.text) is not None
-
-
-def _headed(elements: list[_Element], blocks: list[_Block], title: str) -> list[_Block]:
-    """Return the blocks from the heading of the page on, if its title repeats the heading."""
-    heading = None
-    for block in blocks:
-        tag = elements[block.element].tag
-        if tag != "h1" and (tag != "h2" or block.text not in title):
-            continue
-        if not block.links and (heading is None or block.size > heading.size):
-            heading = block
-    if heading is None or heading.text not in title:
-        return blocks
-    own = blocks[blocks.index(heading) :]
-    return own if _holds_text(own, blocks) else blocks
-
-
-def _holds_text(some: list[_Block], blocks: list[_Block]) -> bool:
-    """Return whether some of the blocks have a share of the text that isn't in links."""
-    shown, all_ = (sum(block.size - block.links for block in each) for each in (some, blocks))
-    return shown >= _SHARE * all_
-
-
-def _read(body: str, *, linked: bool = True) -> tuple[list[_Element], list[_Block]]:
-    """Return the elements and blocks of a page, whose links count as such, or as text."""
-    elements, blocks = [_Element("body", 0, "")], list[_Block]()
-    pieces, links, depth, current, teases = list[str](), 0, 0, 0, False
-    for text, _, tag, attributes, end in _TOKEN.findall(body):
-        if text and (pieces or not text.isspace()):
-            pieces.append(text)
-            if depth:
-                links += len(text.strip().encode())
-                teases = teases or len(pieces) == 1
-        name = tag or end
-        if not name or name in _INLINE:
-            continue
-        if name == "a":
-            depth = linked and (depth + 1 if tag else max(0, depth - 1))
-        elif name == "br":
-            pieces.append(" ")
-        else:
-            if pieces:
-                line = "".join(pieces)
-                line = " ".join((_unescaped(line) if "&" in line else line).split())
-                if line:
-                    blocks.append(_Block(current, line, len(line.encode()), links, teases))
-                pieces, links, teases = [], 0, False
-            if end:
-                if end == elements[current].tag:
-                    current = elements[current].parent
-            elif tag != "hr":
-                elements.append(_Element(tag, current, attributes))
-                current = len(elements) - 1
-    return elements, blocks
-
-
-def _unescaped(text: str) -> str:
-    text = text.replace("&nbsp;", " ").replace("&lt;", "<").replace("&gt;", ">")
-    return text.replace("&quot;", '"').replace("&amp;", "&")
-
-
-def _weigh(elements: list[_Element], blocks: list[_Block], title: str) -> list[int]:
-    """Weigh all blocks and elements; return the elements with a line that says when."""
-    dated = list[int]()
-    times = Counter(block.text for block in blocks)
-    for block in blocks:
-        block.weight = _weight_of(block, elements[block.element].tag, title)
-    prose = [block for block in blocks if block.weight > 0]
-    repeated = [block for block in prose if times[block.text] > 1]
-    # Summaries and notices are repeated. If most is, the page is there twice, for two sizes.
-    if 2 * sum(block.weight for block in repeated) < sum(block.weight for block in prose):
-        for block in repeated:
-            block.weight = 0
-    for block in blocks:
-        element = elements[block.element]
-        element.bulk += block.size - block.links
-        if block.weight > 0:
-            element.prose += block.weight
-        if _is_date(block):
-            if block.weight <= 0:
-                dated.append(block.element)
-        elif not (block.linked or element.tag in _HEADINGS or times[block.text] > 1):
-            block.own = 0 if block.text in title else block.size
-    for element in reversed(elements[1:]):
-        elements[element.parent].bulk += element.bulk
-        elements[element.parent].prose += element.prose
-    return dated
-
-
-def _weight_of(block: _Block, tag: str, title: str) -> float:
-    if block.linked:
-        return -block.links - _LINK
-    if block.size > _TITLE and block.text in title:
-        return -_STEP
-    if tag == "li" and block.teases:
-        return 0
-    if block.size < (_LEAD if tag in _HEADINGS else _SENTENCE):
-        return 0
-    return block.size - 2 * block.links if _PUNCTUATION.search(block.text) else 0
-
-
-def _posts(
-    elements: list[_Element], blocks: list[_Block], dated: list[int]
-) -> tuple[set[int], set[int]]:
-    """Return the posts of a thread, and the comments, as elements.
-
-    Either are like elements beside each other, each with a date: comments if an article is before
-    them, the content if not.
-    """
-    runs: dict[tuple[int, str, str], list[int]] = {}
-    for number in sorted(_around(elements, dated)):
-        element = elements[number]
-        if element.bulk >= _SENTENCE and element.tag not in _CELLS:
-            named = _CLASS.search(element.attributes)
-            like = (element.parent, element.tag, named[1] if named else "")
-            runs.setdefault(like, []).append(number)
-    posts, comments = set[int](), set[int]()
-    before = list[float]()
-    for (_, _, kind), run in runs.items():
-        said = [elements[number].prose for number in run]
-        if len(run) >= (2 if kind else 3) and max(said) < _ALL * sum(said):
-            before = before or _prose_before(elements, blocks)
-            (comments if before[run[0]] >= _ARTICLE else posts).update(run)
-    return posts, comments
-
-
-def _prose_before(elements: list[_Element], blocks: list[_Block]) -> list[float]:
-    """Return, for each element, what the prose weighs that is in elements that began before it."""
-    weights = [0.0] * (len(elements) + 1)
-    for block in blocks:
-        weights[block.element + 1] += max(0, block.weight)
-    return list(accumulate(weights))
-
-
-def _found(
-    elements: list[_Element], blocks: list[_Block], comments: set[int], heads: set[int]
-) -> tuple[int, bool]:
-    """Return the number of the element that weighs most, and whether names say what is beside."""
-    best = _choose(elements, blocks, comments, heads, by_name=True)
-    if elements[best].weight >= min(_ARTICLE, _LEAST * elements[0].prose):
-        return best, True
-    return _choose(elements, blocks, comments, heads, by_name=False), False
-
-
-def _choose(
-    elements: list[_Element],
-    blocks: list[_Block],
-    comments: set[int],
-    heads: set[int],
-    *,
-    by_name: bool,
-) -> int:
-    """Mark the elements beside the content, and return the number of the one that weighs most."""
-    most = _MOST * elements[0].bulk
-    for number, element in enumerate(elements):
-        element.out = elements[element.parent].out or number in comments
-        if element.tag in _ASIDE:
-            element.out |= number not in heads if element.tag in _NOTICES else element.bulk < most
-        if element.prose and not element.out and (named := element.named):
-            notice = named is _NAMED_NOTICE
-            held = number in heads if notice and heads else element.bulk >= most
-            element.out = not held and (notice or by_name)
-        element.weight = 0
-    for block in blocks:
-        if not elements[block.element].out:
-            elements[block.element].weight += block.weight
-    for element in reversed(elements[1:]):
-        given = element.weight
-        if given > 0 and element.tag not in _PARAGRAPHS:
-            given = max(0, given - _STEP)
-        elements[element.parent].weight += given
-    best = max(range(len(elements)), key=lambda number: elements[number].weight)
-    return elements[best].parent if elements[best].tag in _PARAGRAPHS else best
-
-
-def _cut(
-    elements: list[_Element], blocks: list[_Block], title: str, thread: set[int]
-) -> tuple[int, int]:
-    """Return the places of the first prose or post of the main content, and after its last."""
-    prose = [
-        place
-        for place, block in enumerate(blocks)
-        if elements[block.element].inside and (block.weight > 0 or block.element in thread)
-    ]
-    if not prose:
-        return 0, 0
-
-    rows = {_row(elements, blocks[place]) for place in prose}
-
-    def reach(places: Iterable[int], gap: int) -> int:
-        """Return the last of some places where a short block is in a row with prose."""
-        far, *places = places
-        for place in places:
-            block = blocks[place]
-            if abs(place - far) > gap:
-                break
-            if (
-                elements[block.element].inside
-                and not block.linked
-                and _row(elements, block) in rows
-                and block.text not in title
-            ):
-                far = place
-        return far
-
-    first = reach(range(prose[0], -1, -1), 1)
-    return first, reach(range(prose[-1], len(blocks)), _GAP) + 1

@@ -241,7 +241,8 @@ def test_a_page_that_a_script_draws_is_what_describes_it():
     def drawn(name, said, shown=""):
         linked = json.dumps({"@graph": [{"@type": "Product", "name": name, "description": said}]})
         return extract(
-            f"<title>{name} | Shop</title><meta property=og:description content='A &quot;{name}&quot;'>"
+            f"<title>{name} | Shop</title>"
+            f"<meta property=og:description content='A &quot;{name}&quot;'>"
             f"<script type=application/ld+json>{json.dumps(SHOP)}</script>"
             f"<script type=application/ld+json>{linked}</script><script src=app.js></script>"
             f"<body><div id=app>{shown}</div><p>All prices include value added tax.</p>",

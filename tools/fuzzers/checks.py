@@ -25,8 +25,8 @@ from fpdb import kernels
 from fpdb.fingerprint import hashing, presets, segmentation, to_int
 from fpdb.fingerprint.hashing import utf8
 from fpdb.io import arrow, decoding, extraction
-from fpdb.io.extraction import main_content
 from fpdb.io.files import FORMATS, read_parts, read_records
+from fpdb.io.main_content import main_content
 from fpdb.io.records import BadRecord, Reading, Record
 from fpdb.maintenance import portable
 from fpdb.storage.format import (
@@ -121,7 +121,7 @@ _LABELS = ("", "gbk", "utf-16", "latin-1")
 def check_pages(data):
     """Any bytes are a page with a text, soon; so is what claims to be the body of a parsed one."""
     start = time.process_time()
-    page, encoding, _ = extraction.decode(data[1:], _LABELS[len(data) % len(_LABELS)])
+    page, encoding, _ = extraction.decode_page(data[1:], _LABELS[len(data) % len(_LABELS)])
     require(encoding, data)
     for main in (True, False):
         text, title = extraction.extract(page, main)
