@@ -42,7 +42,7 @@ _ASIDE = frozenset(
     """.split()  # noqa: SIM905 - as above
 )
 _ASIDE_WORDS = (
-    r"author|bio\b|byline|caption|comment|meta\b|newsletter|promo|recommend|related|share|social"
+    r"author|bio\b|byline|caption|comment|meta\b|newsletter|promo|recommend|related|share(?!d\b|h)|social"
     r"|widget"
 )
 _NAMED_ASIDE = re.compile(
@@ -143,13 +143,16 @@ class _Block:
 def main_content(body: str, title: str) -> str:
     """Return the main content of a page, or all of its text that is neither link nor beside it.
 
-    The body is one that a parser has written, so that its elements are closed and in order. If it
-    has no prose but in links, and they are nearly all of its text, they count.
+    The body is one that a parser has written, so that its elements are closed and in order. If
+    nearly all of its sentences and of its text are in links, these count.
     """
     elements, blocks = _read(body)
     links = sum(block.links for block in blocks)
     content = _content(elements, blocks, title)
-    if _size(content) < _UNLINKED * links and all(block.weight <= 0 for block in content):
+    prose = sum(max(0, block.weight) for block in content)
+    # Headlines, which are no sentences, may be links of other pages.
+    sentences = _size([block for block in blocks if block.linked and block.text[-1] in _STOPS])
+    if _size(content) < _UNLINKED * links and prose <= _UNLINKED * sentences:
         elements, blocks = _read(body, linked=False)
         unlinked = _content(elements, blocks, title)
         content = unlinked if _size(content) < _UNLINKED * _size(unlinked) else content

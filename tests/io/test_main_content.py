@@ -196,6 +196,26 @@ def test_what_is_in_links_is_text_if_nothing_else_is(body):
     assert read(f"<nav><ul>{MENU}</ul></nav>{body}").split("\n")[-5:] == ARTICLE
 
 
+def test_links_are_text_if_hardly_any_sentence_is_in_none():
+    days = [f"On day {day}, {line}" for day in range(9) for line in ARTICLE]
+    for texts in (days, ZH * 9):
+        linked = paragraphs(f"<a href=/x>{line}</a>" for line in texts)
+        assert (
+            read(f"<h1>Ferry</h1><p>{SUMMARY}</p><div>{linked}</div>").split("\n")[-5:]
+            == texts[-5:]
+        )
+        # Headlines are no sentences.
+        headlines = paragraphs((f"<a href=/x>{line.rstrip('.。')}</a>" for line in texts), "li")
+        found = read(f"<h1>Ferry</h1><p>{SUMMARY}</p><div>{headlines}</div>")
+        assert found.split("\n") == [SUMMARY]
+
+
+def test_a_section_named_for_what_is_shared_is_text():
+    body = paragraphs(ARTICLE[:3]) + f"<div id=a-shared-ferry>{paragraphs(ARTICLE[3:])}</div>"
+    assert read(f"<div><h1>{TITLE}</h1>{body}</div>").split("\n") == ARTICLE
+    assert SUMMARY not in read(f"<h1>{TITLE}</h1>{body}<div class=sharedaddy>{SUMMARY}</div>")
+
+
 LEAD = "Lindow waits for its bridge, and nobody knows for how long, not even those who built it."
 
 
