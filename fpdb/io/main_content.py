@@ -42,8 +42,8 @@ _ASIDE = frozenset(
     """.split()  # noqa: SIM905 - as above
 )
 _ASIDE_WORDS = (
-    r"author|bio\b|byline|caption|comment|meta\b|newsletter|promo|recommend|related|share(?!d\b|h)|social"
-    r"|widget"
+    r"author|bio\b|byline|caption|comment|meta\b|newsletter|promo|recommend|related"
+    r"|share(?!d\b|h)|social|widget"
 )
 _NAMED_ASIDE = re.compile(
     rf"\b(?:class|id)=\"[^\"]*?(?:{_ASIDE_WORDS})"

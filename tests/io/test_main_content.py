@@ -211,7 +211,8 @@ def test_links_are_text_if_hardly_any_sentence_is_in_none():
 
 
 def test_a_section_named_for_what_is_shared_is_text():
-    body = paragraphs(ARTICLE[:3]) + f"<div id=a-shared-ferry>{paragraphs(ARTICLE[3:])}</div>"
+    body = paragraphs(ARTICLE[:3]) + f"<div id=a-shared-ferry>{paragraphs(ARTICLE[3:4])}</div>"
+    body += paragraphs(ARTICLE[4:])
     assert read(f"<div><h1>{TITLE}</h1>{body}</div>").split("\n") == ARTICLE
     assert SUMMARY not in read(f"<h1>{TITLE}</h1>{body}<div class=sharedaddy>{SUMMARY}</div>")
 

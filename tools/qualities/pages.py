@@ -23,6 +23,8 @@ from fpdb.io.extraction import GARBAGE, extract
 # On a machine that has other work, the fastest run of a page says most.
 RUNS = 5
 SIMILAR, RECIPE = 0.8, fpdb.recipe("web")
+# A page is lost with less of its article than this.
+LOST = 0.1
 WORDS = ["World", "Business", "Science", "Culture", "Sport", "Travel", "Opinion", "Weather"]
 
 
@@ -150,7 +152,8 @@ def measured(method, pages, chinese):
     ]
     means = [sum(column) / len(pages) for column in zip(*rates, strict=True)]
     same = sum(alike(text, page.article) for text, page in zip(texts, pages, strict=True))
-    return [*means, same / len(pages), len(pages) / sum(times)]
+    lost = sum(recall < LOST for _, _, recall in rates)
+    return [*means, same / len(pages), lost, len(pages) / sum(times)]
 
 
 def measure(options):
@@ -163,9 +166,10 @@ def measure(options):
     for name, method in METHODS.items():
         row = {"": name}
         for language, pages in (("English", english), ("Chinese", chinese)):
-            *shares, speed = measured(method, pages, language == "Chinese")
+            *shares, lost, speed = measured(method, pages, language == "Chinese")
             row[f"{language}: F1"], *others = (f"{share:.3f}".lstrip("0") for share in shares)
             row[f"precision, recall, similar ({language})"] = ", ".join(others)
+            row[f"lost ({language})"] = lost
             row[f"pages/s ({language})"] = f"{speed:.0f}"
         same = sum(alike(method(one), method(other)) for one, other in pairs)
         rows.append(row | {"two designs": f"{same} of {len(pairs)}"})
