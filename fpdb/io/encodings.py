@@ -35,9 +35,9 @@ _ALPHABETS = {
     "cp1254": ("çğıöşüâîû",),
     "cp1257": ("ąčęėįšųūž", "āčēģīķļņšūž", "äõöüšž"),
 }
-# The share of letters of other languages, in names; and how many letters suffice for the detector
-# where several encodings fit.
-_FOREIGN, _ENOUGH = 0.03, 8
+# The share of letters of other languages, in names; how many letters say anything of a language,
+# and how many suffice for the detector where several encodings fit.
+_FOREIGN, _FEWEST, _ENOUGH = 0.03, 2, 8
 # Signs that stand after a letter only in a text that was decoded by a wrong encoding.
 _AMID = re.compile(r"[^\W\d_][‚„†‡ˆ‰‹˜ˇ˙˛˝¡¢¤¦¨¬¯±µ¶¸¿×÷\x80-\x9f\u2500-\u25ff]")
 # What a browser calls these is what they were written as.
@@ -214,13 +214,16 @@ def likely(data: bytes) -> list[str]:
     with contextlib.suppress(LookupError):
         detected = codecs.lookup(WIDER.get(label, label)).name
     names = [detected] if detected in _DETECTABLE else list(_ALPHABETS)
-    texts: dict[str, str] = {}
+    fitting: dict[str, str] = {}
     for name in names:
         text = _decoded(data, name, len(start))
-        if text and text not in texts.values() and _is_written(text[:seen], name):
-            texts[name] = text
-    enough = detected in texts and len(_letters(texts[detected][:seen])) >= _ENOUGH
-    return [detected] if enough else list(texts)
+        if text and text not in fitting.values():
+            fitting[name] = text
+    written = [name for name, text in fitting.items() if _is_written(text[:seen], name)]
+    letters = len(_letters(fitting[written[0]][:seen])) if written else 0
+    if letters < _FEWEST and written and detected not in _DETECTABLE:
+        return list(fitting)
+    return [detected] if letters >= _ENOUGH and detected in written else written
 
 
 def _decoded(data: bytes, name: str, least: int) -> str:
@@ -255,7 +258,7 @@ def _letters(text: str) -> str:
 
 def _found(sample: bytes) -> list[str]:
     """Return the encodings that a sample may have; none if it has bytes that no text has."""
-    if b"\0" in sample or is_utf8(sample):
+    if b"\0" in sample or sample.startswith(codecs.BOM_UTF8) or is_utf8(sample):
         return [UTF8]
     return [UTF8] if _bad_share(forced(sample, UTF8)) < _BAD_IN_FILE else likely(sample)
 
