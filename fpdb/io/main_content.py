@@ -150,7 +150,7 @@ def main_content(body: str, title: str) -> str:
     links = sum(block.links for block in blocks)
     content = _content(elements, blocks, title)
     prose = sum(max(0, block.weight) for block in content)
-    # Headlines, which are no sentences, may be links of other pages.
+    # Headlines aren't sentences, and may be of other pages.
     sentences = _size([block for block in blocks if block.linked and block.text[-1] in _STOPS])
     if _size(content) < _UNLINKED * links and prose <= _UNLINKED * sentences:
         elements, blocks = _read(body, linked=False)
