@@ -235,6 +235,30 @@ def test_lines_are_answered_in_their_order(db):
         assert all(each["hint"] for each in answer.lines if each["status"] == "error")
 
 
+def test_lines_that_follow_each_other_closely_share_a_transaction(db):
+    long = [{"key": f"{n}", "text": " ".join(f"w{n}x{m}" for m in range(500))} for n in range(120)]
+    parts = [lines(*long[first : first + 3], b"") for first in range(0, 120, 3)]
+
+    async def run():
+        app = server.app(db)
+
+        async def trickling(scope, receive, send):
+            async def trickle():
+                await asyncio.sleep(0.001)
+                return await receive()
+
+            await app(scope, trickle, send)
+
+        answer = await call(trickling, "POST", "/v1/check", b"", chunks=parts, **LINES)
+        metrics = await call(app, "GET", "/metrics")
+        return answer, metrics.body.decode()
+
+    answer, metrics = asyncio.run(run())
+    assert [each["status"] for each in answer.lines] == ["added"] * 120
+    [count] = [line for line in metrics.splitlines() if "transaction_documents_count" in line]
+    assert float(count.split()[1]) < len(parts) / 2
+
+
 def test_a_request_has_a_number_of_lines(db):
     body = lines(*({"key": str(number), "text": OTHER} for number in range(10)))
     parts = [each + b"\n" for each in body.split(b"\n")]

@@ -124,11 +124,8 @@ class Access:
         hint = "send a token of the token file, as `Authorization: Bearer TOKEN`"
         ways = 'Basic realm="fpdb", charset="UTF-8", Bearer'
         if self._by_session:
-            detail, hint, ways = (
-                "This address works once",
-                "end the explorer and start it again",
-                "Bearer",
-            )
+            detail, hint = "This address works once", "end the explorer and start it again"
+            ways = "Bearer"
         raise ProblemError(
             HTTPStatus.UNAUTHORIZED, detail, hint=hint, headers={"WWW-Authenticate": ways}
         )

@@ -46,11 +46,10 @@ logger = logging.getLogger(__name__)
 class Limits:
     """What one request may take, and how many there may be.
 
-    A document, alone or in a line, has at most `document` bytes of JSON, and its text at most what
-    the recipe takes. A request of lines has at most `lines` of them, and `body` bytes. An answer,
-    or the answer to a line, has at most `answer` bytes. A request takes at most `seconds`; one of
-    lines as long for each line that comes. Beyond `requests` in flight, or `memory` bytes of their
-    bodies and answers, further ones get the status 503.
+    A document, alone or in a line, has at most `document` bytes of JSON, a request of lines at most
+    `lines` of them and `body` bytes, an answer, or that to a line, `answer` bytes. A request takes
+    at most `seconds`; one of lines as long for each line that comes. Beyond `requests` in flight,
+    or `memory` bytes of their bodies and answers, further ones get the status 503.
     """
 
     document: int = 4 << 20
@@ -63,10 +62,7 @@ class Limits:
 
 
 class Call(NamedTuple):
-    """A method of a path, what answers it, and, for its description, its body and its answer.
-
-    A path that ends with * is any below it.
-    """
+    """A method of a path, or of all below one with *; what answers it; its body and answer."""
 
     method: str
     path: str
@@ -352,10 +348,7 @@ class Request:
             return await self._run(partial(function, *arguments))
 
     async def write(self, function: Callable[..., Result], *arguments: object) -> Result:
-        """Return what a function that writes returns in a thread.
-
-        It is waited for, so that nothing is stored of a request that is said to have failed.
-        """
+        """Return what a function that writes returns in a thread, which is always waited for."""
 
         def within() -> Result:
             with fpdb.deadline(self.deadline):

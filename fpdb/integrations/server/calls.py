@@ -117,8 +117,8 @@ async def stats(request: Request) -> HttpReply:
     directory only.
     """
     database = request.application.database
-    found = dataclasses.asdict(await request.read(database.stats))
-    return json_reply(found | {"path": database.path.name})
+    about = dataclasses.asdict(await request.read(database.stats))
+    return json_reply(about | {"path": database.path.name})
 
 
 async def healthz(request: Request) -> HttpReply:
@@ -184,8 +184,7 @@ def explorer_calls(explorer: fpdb.Explorer) -> Sequence[Call]:
         return HttpReply(shown.body, shown.status, shown.headers)
 
     return (
-        Call("GET", "/", home),
-        Call("GET", "/explore", home),
+        *(Call("GET", path, home) for path in ("/", "/explore")),
         Call("GET", "/explore/*", page),
         Call("POST", "/explore/*", page),
     )

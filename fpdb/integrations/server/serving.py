@@ -28,8 +28,7 @@ from fpdb.integrations.server.application import Application
 _BACKLOG = 2048
 # Beyond these, connections wait in the backlog. A head that doesn't end holds two buffers.
 _CONNECTIONS, _BUFFER = 4096, 1 << 14
-# For a head, also the next one of the same connection.
-_HEAD_SECONDS = 10
+_HEAD_SECONDS = 10  # for a head, also the next one of the same connection
 _SPARE = 256  # descriptors for everything but connections
 _WATCH_SECONDS = 2  # until it is noticed that a database was moved or replaced
 
