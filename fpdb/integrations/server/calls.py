@@ -41,13 +41,13 @@ _query = msgspec.json.Decoder(QueryBody)
 _any = msgspec.json.Decoder()
 # Answers with more matches are made one at a time, as a match may take 64 KiB.
 _MANY = 100
-# Answers to lines of queries are sent after as long, or so many bytes.
+# Answers to lines of queries are sent after this time, or this number of bytes.
 _TURN_SECONDS, _TURN_BYTES = 0.02, 1 << 20
 # The most bytes of metadata as JSON, of which three may become a hundred.
 _META = 1 << 19
 _NUMBER = re.compile("[0-9]{1,20}")
 # `tools/docs --write` makes it of the table of calls.
-_DESCRIPTION = Path(__file__).with_name("openapi.json")
+_DESCRIPTION = Path(__file__).with_name("openapi.json").read_bytes()
 
 
 async def check(request: Request) -> HttpReply:
@@ -140,7 +140,7 @@ async def metrics(request: Request) -> HttpReply:
 
 
 async def _openapi(_: Request) -> HttpReply:
-    return HttpReply(_DESCRIPTION.read_bytes(), headers=JSON)
+    return HttpReply(_DESCRIPTION, headers=JSON)
 
 
 async def _favicon(_: Request) -> HttpReply:

@@ -13,12 +13,12 @@ from fpdb.integrations.server.application import Request, Scope
 from fpdb.integrations.server.messages import HttpReply, ProblemError
 
 _TYPES = (b"application/x-ndjson", b"application/ndjson", b"application/jsonl")
-# Lines that are taken together, and how many times so many are begun before the first are answered.
+# Lines that are taken together, and the most such batches that are begun and not answered.
 _TOGETHER, _BEGUN = 500, 2
-# No more is read while as many bytes of lines aren't taken yet.
+# Reading pauses while more bytes of lines than this aren't taken yet.
 _AHEAD = 1 << 20
-# Lines that follow each other closely, as many bytes at a time, are taken once there are more of
-# them, or after a pause: a transaction costs as much as some dozens of lines.
+# While at least `_CLOSE` bytes of lines come together, `_ENOUGH` of them are waited for, until
+# nothing comes for a pause: a transaction costs as much as some dozens of lines.
 _CLOSE, _ENOUGH, _PAUSE = 1 << 13, 1 << 19, 0.005
 encode_lines = msgspec.json.Encoder().encode_lines
 
