@@ -15,7 +15,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.arrays import Column, Marks, Rows, Strings
+from fpdb.arrays import Column, Marks, Rows
 from fpdb.documents.similarity import Side
 from fpdb.errors import DamagedError, InputError
 from fpdb.models import DIGEST_BYTES, LATEST, Key
@@ -139,12 +139,13 @@ class Catalog(ABC):
         """
         self._write_keys(txn, saved, removed)
         recorded = [stored for stored in saved if self._has_record(stored)]
-        kept = {stored.id for stored in recorded}
-        for stored in removed:
-            if stored.fingerprint is None:
-                txn.delete("short", stored.digest + stored.id.to_bytes(8, "big"))
-            if stored.id not in kept and self._has_record(stored):
-                txn.delete("documents", stored.id.to_bytes(8, "big"))
+        if removed:
+            written = {stored.id for stored in recorded}
+            for stored in removed:
+                if stored.fingerprint is None:
+                    txn.delete("short", stored.digest + stored.id.to_bytes(8, "big"))
+                if stored.id not in written and self._has_record(stored):
+                    txn.delete("documents", stored.id.to_bytes(8, "big"))
         self.put_records(txn, recorded)
 
     @abstractmethod
@@ -199,7 +200,7 @@ class Catalog(ABC):
         """Yield what the bands need of all records, which this transaction has written."""
         for ids, marks, _ in self._blocks(txn, "read the sketches"):
             digests = np.ascontiguousarray(marks[:, :DIGEST_BYTES]).view(np.uint64)
-            yield NumberedTexts(ids, marks[:, DIGEST_BYTES:], digests, Strings.empty(len(ids)))
+            yield NumberedTexts(ids, marks[:, DIGEST_BYTES:], digests, None)
 
     def fingerprints(self, txn: ReadTransaction) -> Iterator[tuple[Fingerprints, Column]]:
         """Yield the fingerprints of all records with their ids, in blocks."""
@@ -346,12 +347,14 @@ class TextCatalog(Catalog):
     def _write_keys(
         self, txn: WriteTransaction, saved: Sequence[Stored], removed: Sequence[Stored]
     ) -> None:
-        replaced = {stored.id for stored in removed}.intersection(stored.id for stored in saved)
-        new, gone = (
-            sorted((key_bytes(str(each.key)), each.id) for each in some if each.id not in replaced)
-            for some in (saved, removed)
-        )
-        key_pages.splice(txn, new, gone)
+        new = [(key_bytes(str(stored.key)), stored.id) for stored in saved]
+        if removed:
+            gone = [(key_bytes(str(stored.key)), stored.id) for stored in removed]
+            # What is replaced keeps its key and id.
+            new, gone = sorted(set(new).difference(gone)), sorted(set(gone).difference(new))
+            key_pages.splice(txn, new, gone)
+        else:
+            key_pages.splice(txn, sorted(new), [])
 
     def holds(self, txn: ReadTransaction, keys: Keys) -> Marks:
         texts = list(map(key_bytes, keys.tolist()))

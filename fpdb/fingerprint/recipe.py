@@ -127,7 +127,10 @@ class Recipe(Stages):
         Of a short text the words and signs count, in the recipe's cleaning. If they don't even make
         one shingle, the digest is zeros, which equal nothing.
         """
-        return self.digests([text], [short])[0]
+        counted = self._plain(text) if short else text
+        if short and not counted:
+            return bytes(DIGEST_BYTES)
+        return _hash(counted.encode("utf-8", "surrogatepass"))
 
     def digests(
         self, texts: Sequence[str], short: Iterable[bool], hashed: Callable[[bytes], bytes] = _hash

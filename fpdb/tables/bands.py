@@ -43,24 +43,25 @@ _RECALL = 0.95
 class NumberedTexts(NamedTuple):
     """Texts as their tables need them: ids of documents, sketches, digests and passages.
 
-    What is missing is zeros or empty.
+    What is missing is zeros; passages are None if no text has any.
     """
 
     ids: Column
     sketches: NDArray[np.uint8]
     digests: Column
-    passages: Strings
+    passages: Strings | None
 
     @classmethod
     def of(cls, documents: Sequence[Stored]) -> "NumberedTexts":
         """Return what the tables need of documents."""
         sketches = b"".join([document.sketch.ljust(SKETCH_BYTES, b"\0") for document in documents])
         digests = b"".join([document.digest.ljust(DIGEST_BYTES, b"\0") for document in documents])
+        passages = [document.passages for document in documents]
         return cls(
             np.array([document.id for document in documents], np.uint64),
             np.frombuffer(sketches, np.uint8).reshape(-1, SKETCH_BYTES),
             np.frombuffer(digests, np.uint64).reshape(-1, DIGEST_BYTES // 8),
-            Strings.of([document.passages for document in documents]),
+            Strings.of(passages) if any(passages) else None,
         )
 
 

@@ -178,7 +178,7 @@ def _rough_order(column: Column, *, alone: bool) -> tuple[NDArray[np.intp], Mark
     below = max(len(column) - 1, 1).bit_length()
     if not 0 < len(column) <= 1 << _INDEX_BITS:
         found = np.argsort(column)
-        return found, ~differs(column[found])
+        return found, _tied(column[found])
     # Sorting numbers that carry their index takes a fraction of the time of an index sort.
     mask = np.uint64((1 << below) - 1)
     bits = int(column.max()).bit_length() or 1
@@ -190,7 +190,13 @@ def _rough_order(column: Column, *, alone: bool) -> tuple[NDArray[np.intp], Mark
     if alone and bits + below <= _WORD:
         return found, np.empty(0, np.bool_)
     keys >>= np.uint64(below)
-    return found, ~differs(keys)
+    return found, _tied(keys)
+
+
+def _tied(numbers: Column) -> Marks:
+    marks = np.zeros(len(numbers), np.bool_)
+    np.equal(numbers[1:], numbers[:-1], out=marks[1:])
+    return marks
 
 
 def distinct(array: Fingerprints) -> Fingerprints:

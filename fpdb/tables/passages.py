@@ -42,6 +42,8 @@ class PassageTable(NumberTable):
 
     def made(self, texts: NumberedTexts) -> Rows:
         """Return the rows of texts in any order."""
+        if texts.passages is None:
+            return self.pages.empty()
         sizes = np.diff(texts.passages.ends, prepend=0) // PASSAGE_BYTES
         numbers = row_numbers(unpack_passages(texts.passages.data.tobytes()))
         # Two numbers of a text may have the same upper bits.
