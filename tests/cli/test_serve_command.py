@@ -398,17 +398,17 @@ def test_what_can_t_be_used_is_an_error_with_a_hint(start, path, tmp_path, optio
 
 
 @pytest.mark.full
-def test_ten_thousand_connections_and_another_one(start, path):
+def test_four_thousand_connections_and_another_one(start, path):
     import resource
 
-    needed, (soft, hard) = 12_000, resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed, (soft, hard) = 6_000, resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < needed:
         pytest.skip(f"{hard} files may be open")
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     try:
         process = start("serve", path, "--port", 0)
         port = port_of(process)
-        clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(10_000)]
+        clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(4000)]
         with connected(port) as connection:
             assert check(connection, "a")[0] == 200
         body = json.dumps({"key": "a", "text": TEXT}).encode()
