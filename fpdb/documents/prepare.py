@@ -18,7 +18,16 @@ from fpdb.arrays import column, differs
 from fpdb.documents.catalog import Catalog, Keys
 from fpdb.errors import InputError, RecipeError, TagsWarning
 from fpdb.fingerprint import Recipe
-from fpdb.models import DIGEST_BYTES, LATEST, PASSAGE_BYTES, SKETCH_BYTES, Document, Key, now
+from fpdb.models import (
+    DIGEST_BYTES,
+    LATEST,
+    PASSAGE_BYTES,
+    SKETCH_BYTES,
+    Document,
+    Key,
+    has_tags,
+    now,
+)
 from fpdb.storage import pack
 from fpdb.storage.format import LARGEST_META, Header, Stored
 from fpdb.tables import Index
@@ -70,7 +79,8 @@ class Preparer:
         """Return documents as they are; warn of the first of all whose text has tags."""
         if not self._warned:
             for document in documents:
-                if isinstance(document, Document) and document.has_tags:
+                text = document.text if isinstance(document, Document) else None
+                if isinstance(text, str) and has_tags(text):
                     self._warned = True
                     warnings.warn(
                         f"the text of {document.key!r:.200} has tags, which count as words; of an "

@@ -68,23 +68,3 @@ def test_help_of_dedupe_names_the_formats_that_it_copies():
     [command] = [each for path, each, _ in cli_reference.commands(program()) if "dedupe" in path]
     [text] = [each.help for each in command.params if each.name == "format"]
     assert set(text.partition(";")[0].replace(" or", ",").split(", ")) == set(COPIED)
-
-
-# Whoever adds one names the one that it replaces.
-MOST_COMMANDS, MOST_OPTIONS = 28, 252
-
-
-def options_of(command):
-    """Return the names of a command's own options, without --help and --help-all."""
-    options = [each for each in command.params if each.param_type_name == "option"]
-    return [each.opts[0] for each in options if each.name != "_all"]
-
-
-def test_commands_and_options_are_few():
-    options = {
-        path: options_of(command)
-        for path, command, _ in cli_reference.commands(program())
-        if path != "fpdb"
-    }
-    assert len(options) <= MOST_COMMANDS
-    assert sum(map(len, options.values())) <= MOST_OPTIONS

@@ -77,7 +77,7 @@ class Access:
 
     def welcome(self, scope: Mapping[str, Any]) -> HttpReply | None:
         """Begin the session of a browser that comes with an invitation, or return None."""
-        if not self._invitations or scope["method"] != "GET":
+        if not self._invitations:
             return None
         query = parse_qsl(scope["query_string"].decode("latin-1"))
         role = self._invitations.get(_digest(dict(query).get("token", "")))

@@ -88,7 +88,7 @@ class Application:
         # Each answer says itself what it may miss; clients could fill the log with it.
         warnings.filterwarnings("ignore", "", fpdb.IncompleteWarning, r"fpdb\.integrations\.server")
         self.database, self.access, self.limits = database, access, limits
-        self.similarity = similarity
+        self.similarity, self.key_type = similarity, database.key_type
         self._page = page
         self.stopping = False
         # The tasks that read the lines of requests.
@@ -146,7 +146,7 @@ class Application:
             if not path.startswith(f"{self.access.base}/"):
                 raise _not_found(scope["method"], path, ())
             path = path.removeprefix(self.access.base)
-        if welcome := self.access.welcome(scope):
+        if scope["method"] == "GET" and (welcome := self.access.welcome(scope)):
             return welcome
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         address = (scope.get("client") or [""])[0]

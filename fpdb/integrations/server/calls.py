@@ -289,14 +289,14 @@ def _look(application: Application, body: CheckBody) -> CheckAnswer:
         text=body.text, html=body.html, fingerprint=body.fingerprint, recipe=body.recipe, limit=2
     )
     matches = _near(application, question)
-    key = _stored_key(application.database, body.name)
+    key = _stored_key(application, body.name)
     matches[:] = [match for match in matches if match.key != key]
     return checked(body.name, "duplicate" if matches else "new", matches)
 
 
 async def _document(request: Request, body: CheckBody) -> fpdb.Document:
     database = request.application.database
-    number, key = _number(database, body), _stored_key(database, body.name)
+    number, key = _number(database, body), _stored_key(request.application, body.name)
     if len(body.meta) > _META:
         raise fpdb.InputError(
             f"found metadata of more than {_META:,} bytes of JSON, expected fewer",
@@ -311,9 +311,9 @@ async def _document(request: Request, body: CheckBody) -> fpdb.Document:
     return document
 
 
-def _stored_key(database: fpdb.Database, key: str | int) -> str | int:
+def _stored_key(application: Application, key: str | int) -> str | int:
     """Return a key of the kind of the database, as `follow` does."""
-    if database.key_type == "text":
+    if application.key_type == "text":
         return str(key)
     return int(key) if isinstance(key, str) and _NUMBER.fullmatch(key) else key
 
@@ -340,7 +340,7 @@ def _number(database: fpdb.Database, content: Content) -> int | None:
             f"found {count} of text, html and fingerprint, expected one of them",
             hint="a text is what the recipe is made for",
         )
-    if content.recipe not in {None, database.recipe.id}:
+    if content.recipe is not None and content.recipe != database.recipe.id:
         raise fpdb.RecipeMismatchError(
             f"the database has the recipe {database.recipe.id}, found {content.recipe}",
             hint="make fingerprints by the recipe of the database, or send texts",
@@ -387,4 +387,4 @@ def _key(request: Request) -> str | int:
         ) from None
     if "key" not in fields:
         raise fpdb.InputError("found no key", hint="/v1/documents?key=… names the document")
-    return _stored_key(request.application.database, fields["key"][-1])
+    return _stored_key(request.application, fields["key"][-1])

@@ -53,9 +53,8 @@ class Content(Struct, kw_only=True, omit_defaults=True):
     ] = None
 
     def __post_init__(self) -> None:
-        self.text = next(
-            (it for it in (self.text, self.content, self.body) if it is not None), None
-        )
+        if self.text is None:
+            self.text = self.body if self.content is None else self.content
 
 
 class CheckBody(Content, kw_only=True):
@@ -75,8 +74,8 @@ class CheckBody(Content, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        keys = (self.key, self.id, self.url)
-        self.key = next((each for each in keys if each is not None), None)
+        if self.key is None:
+            self.key = self.url if self.id is None else self.id
         if self.key is None:
             raise ValueError("Object missing required field `key`, or `id`, or `url`")
 

@@ -10,7 +10,6 @@ import signal
 import socket
 import ssl
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -153,11 +152,13 @@ async def _watch(
 ) -> None:
     """End the server if another database is in the place of its own, which has other tables."""
     away, loop = False, asyncio.get_running_loop()
-    look = partial(again_if_moved, application.database, application.database.__len__)
     while not ending.done():
         await asyncio.sleep(_WATCH_SECONDS)
         try:
-            await loop.run_in_executor(application.watcher, look)
+            database = application.database
+            await loop.run_in_executor(
+                application.watcher, again_if_moved, database, database.__len__
+            )
             away = False
         except fpdb.MovedError as error:
             if not application.database.path.exists():
