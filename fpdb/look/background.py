@@ -95,9 +95,9 @@ def _findings(task: tuple[Texts[Database], ShownFields]) -> Iterator[str | Findi
                 continue
             fingerprints[row] = document.fingerprint or 0
             day, host = (fields.value(kind, document.meta) for kind in ("date", "host"))
-            if day is None and fields.date is None:
+            if day is None and fields.name("date") is None:
                 day = came
-            if host is None and fields.host is None and "://" in (key := str(document.key)):
+            if host is None and fields.name("host") is None and "://" in (key := str(document.key)):
                 host = key
             groups.note(row, day, host)
     if groups.similarity is None:

@@ -26,7 +26,6 @@ from fpdb.flow import Flow, Ingested
 from fpdb.io.files import Paths, path_names
 from fpdb.io.records import BadRecord, Reading
 from fpdb.joins.columns import Room
-from fpdb.look.fields import ShownFields
 from fpdb.look.figures import bars, by_day, by_host, overview
 from fpdb.look.groups import Groups, Parts
 from fpdb.look.listing import ListedGroup, rendered, write_report
@@ -173,7 +172,7 @@ def report(
         else:
             groups = Groups(store.clustering(similarity=similarity), threshold)
             shown = _ChosenGroups(groups, texts, kept, limit)
-        shown.sources.read(ShownFields.of(reading), jobs)
+        shown.sources.read(jobs)
         return _written(shown, store, flow.counts, paths, path)
 
 

@@ -345,7 +345,7 @@ class Explorer:
         self._stack = contextlib.ExitStack()
         packed = self._stack.enter_context(scratch_folder()) / "texts"
         found = Texts(database, reading, packed, files)
-        self._work = Background(found, ShownFields.of(reading))
+        self._work = Background(found, ShownFields(reading))
         self._write = write and not database.readonly
         self._secret = secrets.token_bytes(32)
         self._work.start()

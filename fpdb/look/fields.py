@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
 from email.utils import parsedate
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from fpdb.io.records import Reading
@@ -26,23 +26,20 @@ _LONGEST_HOST = 253
 
 
 class ShownFields(NamedTuple):
-    """The names of fields; where none is given, usual names are looked for."""
+    """The fields that a way of reading names; where it names none, usual names are looked for."""
 
-    title: str | None = None
-    date: str | None = None
-    host: str | None = None
-    url: str | None = None
+    reading: Reading = Reading()
 
-    @classmethod
-    def of(cls, reading: Reading) -> Self:
-        """Return the fields that a way of reading names."""
-        return cls(reading.title_field, reading.date_field, reading.host_field, reading.url_field)
+    def name(self, kind: str) -> str | None:
+        """Return the given name of the field of a title, date, host or url."""
+        name: str | None = getattr(self.reading, f"{kind}_field")
+        return name
 
     def value(self, kind: str, meta: object) -> Any:
         """Return the title, date or host in metadata, or None; a host may be that of a URL."""
         if not isinstance(meta, Mapping):
             return None
-        name = getattr(self, kind)
+        name = self.name(kind)
         names = _USUAL[kind] if name is None else (name,)
         found = next((meta[each] for each in names if meta.get(each) not in (None, "")), None)
         if found is None and kind == "host" and name is None:
@@ -51,7 +48,8 @@ class ShownFields(NamedTuple):
 
     def link(self, meta: object) -> str:
         """Return the address of a document, if it is one that a browser may open."""
-        names = _USUAL["url"] if self.url is None else (self.url,)
+        name = self.name("url")
+        names = _USUAL["url"] if name is None else (name,)
         found = (str(meta.get(name)) for name in names) if isinstance(meta, Mapping) else ()
         return next((each for each in found if each.startswith(("http://", "https://"))), "")
 

@@ -207,9 +207,9 @@ class Sources:
     missing: set[int] = field(default_factory=set)
     _named: dict[int, tuple[str, ListedDocument]] = field(default_factory=dict)
 
-    def read(self, fields: ShownFields, jobs: int) -> None:
+    def read(self, jobs: int) -> None:
         """Read the sources, whose documents go by their keys, or else by their numbers."""
-        paths, origins = self.texts.files, self.origins
+        paths, origins, fields = self.texts.files, self.origins, ShownFields(self.texts.reading)
         rows = {key: row for row, key in enumerate(self.keys) if key is not None}
         meter = meter_of("read the texts again", paths)
         read = partial(read_parts, progress=meter.add, tell=lambda *_: None)
@@ -225,11 +225,8 @@ class Sources:
                         self._note(rows[key], record, fields)
                         if rows[key] in self.wanted:
                             add(key, record.text or "")
-        for kind, name, there in (
-            ("date", fields.date, origins.dated.any()),
-            ("host", fields.host, (origins.hosts >= 0).any()),
-        ):
-            if name and rows and not there:
+        for kind, there in (("date", origins.dated), ("host", origins.hosts >= 0)):
+            if (name := fields.name(kind)) and rows and not there.any():
                 raise InputError(
                     f"found no {kind} in the field {name!r}, expected one in some document",
                     hint=f"the fields are: {', '.join(sorted(names)[:20]) or 'none'}",
