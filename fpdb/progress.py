@@ -54,7 +54,6 @@ def announce(line: str) -> None:
 
 
 def show(step: WorkStep) -> None:
-    """Hand a step to the listener, if there is one."""
     if _listener:
         _listener(step)
 
@@ -67,7 +66,6 @@ class Meter:
         self._done, self._due = 0, 0.0
 
     def add(self, number: int) -> None:
-        """Count what is done."""
         self._done += number
         if time.monotonic() >= self._due:
             name, unit, total = self._step

@@ -137,7 +137,6 @@ def run(begin: Callable[[], None] | None = None) -> int:
 
 
 def _run() -> int:
-    """Run a command and return its exit code; print an error and its hint."""
     render.prepare_streams()
     # What is announced of files that are read twice is printed once.
     announced = functools.cache(lambda line: render.note(render.with_options(line)))

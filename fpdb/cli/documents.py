@@ -147,7 +147,6 @@ def export(path: Path, output: str = "-") -> None:
 
 
 def _write_documents(database: fpdb.Database, target: Output) -> int:
-    """Write the documents of a database for other programs; return their number."""
     count, bits = 0, database.plan.bits
     # Arrow has no numbers of 128 bits.
     as_number = bits <= 64 and target.form == "parquet"

@@ -67,7 +67,6 @@ def evaluate(
 
 
 def _plain(found: Evaluation) -> dict[str, Any]:
-    """Return an evaluation as plain data."""
     plain = dataclasses.asdict(found)
     for quality in plain["recipes"]:
         quality["ratings"] = [rating._asdict() for rating in quality["ratings"]]
@@ -101,7 +100,6 @@ def _parse_distances(given: str) -> list[int]:
 
 
 def _measured(found: Evaluation) -> Iterator[str]:
-    """Yield lines about what was measured."""
     limits = found.thresholds
     truth = "exact similarity of the texts" if found.exact else "the listed pairs"
     equal = f", left out: pairs of equal texts {found.equal:,}" if found.equal else ""

@@ -129,7 +129,6 @@ def follow(
 
 
 def _describe(answer: Answer) -> dict[str, Any]:
-    """Return an answer as the protocol writes it."""
     plain: dict[str, Any] = {"key": answer.key, "status": answer.status}
     if not answer.matches.complete:
         plain["complete"] = False

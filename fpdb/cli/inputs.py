@@ -87,7 +87,6 @@ def about_files(counts: "RecordCounts") -> list[str]:
 
 
 def outcomes(counts: "RecordCounts") -> str:
-    """Return the counts of all outcomes."""
     named = {name: getattr(counts, name) for name in _OUTCOMES if hasattr(counts, name)}
     return render.listed(named, "removed" if "removed" in named else "duplicates")
 

@@ -200,7 +200,6 @@ def compact(
 
 
 def _summarise(path: Path, *, rest: str = "", **more: object) -> None:
-    """Print the counts of a database that was written."""
     with fpdb.open(path, readonly=True) as database:
         stats = database.stats()
     documents = render.plural(stats.documents, "document")
@@ -232,7 +231,6 @@ def backup(path: Path, output: Path | None = None, command: list[str] | None = N
 
 
 def _run_under_hold(path: Path, command: list[str]) -> int:
-    """Run a command while the database is held, and return its exit code."""
     with fpdb.open(path, readonly=True) as database, database.hold():
         size = database.stats().bytes
         length = {"FPDB_BYTES": str(size + _RESERVE)}

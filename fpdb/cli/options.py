@@ -92,7 +92,6 @@ def require_name(given: Named) -> Named:
 
 
 def require_page(given: Path | None) -> Path | None:
-    """Raise a usage error unless the suffix of a page is that of HTML."""
     if given is not None and given.suffix.lower() not in (".html", ".htm"):
         raise typer.BadParameter(f"found {given}, expected a name that ends in .html")
     return given

@@ -148,13 +148,11 @@ def typed_columns(types: Mapping[str, str], database: fpdb.Database) -> dict[str
 
 
 def title_of(database: fpdb.Database, key: Key) -> str:
-    """Return the title of a stored document, or nothing."""
     document = database.get(key)
     return "" if document is None else title_in(document.meta)
 
 
 def format_time(seconds: int) -> str:
-    """Return a time as ISO 8601, in UTC."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -172,7 +170,6 @@ def likeness(near: fpdb.Match | fpdb.Pair, *, bits: bool) -> str:
 
 
 def stats_dict(stats: fpdb.models.Stats) -> dict[str, Any]:
-    """Return the statistics of a database as plain data."""
     each = round(stats.bytes_used / stats.documents, 2) if stats.documents else None
     plain = dataclasses.asdict(stats)
     return plain | {"created": format_time(stats.created), "bytes_per_document": each}

@@ -87,7 +87,6 @@ def fingerprint(
 def _print_fingerprints(
     recipe: fpdb.Recipe, records: Iterator[Record], base: Base, jobs: int
 ) -> None:
-    """Print the fingerprint of each text, and how many texts have none."""
     render.columns("fingerprint", "source")
     blocks = iter(lambda: list(islice(records, _BATCH)), [])
     shorts = replaced = read = 0
@@ -111,7 +110,6 @@ def _print_fingerprints(
 
 
 def _explain(recipe: fpdb.Recipe, record: Record, base: Base) -> None:
-    """Print how the features of a text vote on its fingerprint."""
     found = recipe.explain(record.text or "")
     bits, source = found.bits, record.source if record.key is None else record.key
     digits = None if found.short else fpdb.format_fingerprint(found.fingerprint, bits, base)

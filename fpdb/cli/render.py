@@ -124,7 +124,6 @@ def row(*fields: object, title: Callable[[], str] | None = None) -> None:
 
 
 def record(value: Mapping[str, Any]) -> None:
-    """Print one JSON object on one line."""
     _write(as_json(value))
 
 
@@ -379,7 +378,6 @@ def listed(counts: Mapping[str, int], share: str = "") -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """Return a number of things."""
     return f"{count:,} {noun if count == 1 else _many(noun)}"
 
 
@@ -393,7 +391,6 @@ def counted(what: str, count: int) -> str:
 
 
 def elapsed() -> str:
-    """Return the time since the command began."""
     return f"{time.monotonic() - now.started:.2f} s"
 
 
@@ -490,7 +487,6 @@ def _end_progress() -> None:
 
 
 def fail(error: FpdbError) -> None:
-    """Print an error and its hint."""
     with contextlib.suppress(FpdbError):  # the command fails in any case
         flush()
     note(with_options(str(error)), "error: ", _RED)

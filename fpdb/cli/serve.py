@@ -10,7 +10,6 @@ from fpdb.cli.options import option, require, takes
 
 
 def _require_host(host: str) -> str:
-    """Return a host if it may be a name or an address."""
     try:
         possible = host.isprintable() and bool(host.encode("idna"))
     except UnicodeError:

@@ -1,1 +1,1 @@
-"""Pages to look at: reports of a corpus and of an evaluation, and an explorer of a database."""
+"""Pages to look at: reports of a corpus, and an explorer of a database."""

@@ -184,7 +184,6 @@ def _require_fit(
     database: bool,
     passages: bool,
 ) -> None:
-    """Raise InputError if arguments exclude each other, or the sources can't be read twice."""
     if database and kept is not None:
         raise InputError(
             "found a database and what is kept of the records of files, expected one of them",
@@ -261,7 +260,6 @@ def _written(
 
 
 def _read(counts: Ingested) -> str:
-    """Say what was read, and how much of it can't be compared."""
     if not counts.read:
         return "those of a database, with the texts of the sources"
     notes = [f"{counts.bytes_read / 1e6:,.1f} MB of files"]
@@ -301,11 +299,9 @@ class _ChosenGroups:
         self.sources = Sources(texts, texts.database.keys_of(groups.ids), groups, wanted)
 
     def chosen(self) -> list[int]:
-        """Return the groups in their order."""
         return list(self._versions)
 
     def described(self, documents: int, numbers: Sequence[tuple[str, str, str]]) -> _Description:
-        """Return what the page says at its top."""
         limit = percent(self.groups.similarity or 0.0)
         subtitle = f"{plural(self.every, 'group')} among {plural(documents, 'document')}, "
         pictures = overview(self.groups, documents, numbers, first=self._first)
@@ -362,7 +358,6 @@ class _ChosenParts:
         return list(order[: self._limit].tolist())
 
     def described(self, documents: int, numbers: Sequence[tuple[str, str, str]]) -> _Description:
-        """Return what the page says at its top."""
         copies = plural(self.every, "document has", "documents have")
         subtitle = f"{copies} parts of earlier ones, among {documents:,}"
         return "Copied parts", subtitle, _parts_overview(self.parts, numbers), _PARTS

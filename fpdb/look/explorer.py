@@ -54,7 +54,6 @@ _DELETED = 50_000
 
 
 def overview_page(visit: Visit) -> ServedPage:
-    """Show the numbers and pictures of the database and its groups."""
     found, stats = visit.work.found, visit.database.stats()
     numbers = [
         (f"{stats.documents:,}", "documents", f"in {stats.bytes / 1e6:,.1f} MB on disk."),
@@ -71,7 +70,6 @@ def overview_page(visit: Visit) -> ServedPage:
 
 
 def compare_page(visit: Visit) -> ServedPage:
-    """Show two documents beside each other."""
     first, second = visit.document("key"), visit.document("other")
     content = [comparison(visit, first, second), *visit.group_link(first)]
     return visit.framed("Two documents", *content)
@@ -141,7 +139,6 @@ def document_page(visit: Visit) -> ServedPage:
 
 
 def _metadata(document: Document) -> Iterator[Markup]:
-    """Show all metadata, in which addresses are links."""
     meta, shown = document.meta, dict[str, str]()
     for name, value in (meta if isinstance(meta, Mapping) else {"": meta} if meta else {}).items():
         text = str(value)
@@ -206,7 +203,6 @@ def _answers(visit: Visit, kind: str, given: str) -> Iterator[Markup]:
 
 
 def _near(visit: Visit, keys: Sequence[Key], own: Document) -> Markup:
-    """Show documents that are near."""
     if not keys:
         return visit.nothing("No other document is near.")
     return listed_documents(visit, "Documents that are near", visit.documents(keys), own)
@@ -304,7 +300,6 @@ def _marked(visit: Visit) -> list[Key]:
 
 
 def again_page(visit: Visit) -> ServedPage:
-    """Look for the groups once more."""
     visit.work.start()
     return sent_to("overview")
 
@@ -408,5 +403,4 @@ class Explorer:
 
 
 def _said(message: str, hint: str | None) -> list[Markup]:
-    """Return what went wrong, and what helps."""
     return [element("p", message, class_="warn"), *([element("p", hint)] if hint else [])]

@@ -54,7 +54,6 @@ class ShownFields(NamedTuple):
         return next((each for each in found if each.startswith(("http://", "https://"))), "")
 
     def title_of(self, meta: object) -> str:
-        """Return the title, or nothing."""
         found = self.value("title", meta)
         return found if isinstance(found, str) else ""
 
@@ -65,7 +64,6 @@ class ShownFields(NamedTuple):
 
 
 def parse_day(value: object) -> date | None:
-    """Return the day of a date in one of the usual forms, or None."""
     found: date | None = None
     with contextlib.suppress(ValueError, OverflowError, OSError, TypeError, IndexError):
         if isinstance(value, date):

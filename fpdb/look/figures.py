@@ -127,7 +127,6 @@ def by_host(found: HostPairs, sentence: str, *, words: bool = False) -> Iterator
 
 
 def bars(title: str, sentence: str, rows: Sequence[tuple[str, int]], unit: str) -> Markup:
-    """Return a picture of counts, a sentence about it, and the numbers as a table."""
     largest = max((count for _, count in rows), default=0) or 1
     step = _WIDTH / max(len(rows), 1)
     # Labels that don't fit beside each other, or into the picture, are left out; the table has all.

@@ -94,12 +94,10 @@ def groups_page(visit: Visit) -> ServedPage:
 
 
 def _given(visit: Visit) -> dict[str, object]:
-    """Return the limits and the order of groups, as they are given."""
     return {name: visit.get(name) for name in (*(name for _, name, _ in _FILTERS), "order")}
 
 
 def _chosen(visit: Visit, groups: Groups) -> Places:
-    """Return the groups within the limits, in their order."""
     order = visit.get("order") if visit.get("order") in _ORDERS else "least"
     return groups.ordered(order, groups.within({name: visit.get(name) for name in _given(visit)}))
 
@@ -196,7 +194,6 @@ def group_page(visit: Visit) -> ServedPage:
 
 
 def _neighbours(visit: Visit, groups: Groups, group: int) -> Markup:
-    """Return links to the group before and the one after, as they are filtered and ordered."""
     chosen = _chosen(visit, groups)
     parts = [link("All groups", "groups", **_given(visit))]
     if len(at := (chosen == group).nonzero()[0]):

@@ -63,7 +63,6 @@ class Origins:
         return self.days < NO_DAY
 
     def by_day(self, rows: Places) -> Counter[date]:
-        """Count documents by their day."""
         days = self.days[rows]
         return Counter(map(date.fromordinal, days[days < NO_DAY].tolist()))
 
@@ -124,13 +123,11 @@ class Groups(Origins):
 
     @cached_property
     def texts(self) -> Places:
-        """The number of different texts of each group."""
         own = self.originals == np.arange(len(self.ids))
         return self._reduced(np.add, own.astype(np.int64))
 
     @cached_property
     def weakest(self) -> Shares:
-        """The least similarity of each group."""
         return self._reduced(np.minimum, self.least)
 
     @property
@@ -145,7 +142,6 @@ class Groups(Origins):
 
     @cached_property
     def first_days(self) -> NDArray[np.int32]:
-        """The first day of each group."""
         return self._reduced(np.minimum, self.days)
 
     @cached_property
@@ -262,7 +258,6 @@ class Parts(Origins):
 
 
 def _limit(text: str) -> int | None:
-    """Return a limit that is a whole number or a date."""
     if text.isdecimal() and len(text) < 9:
         return int(text)
     day = parse_day(text)

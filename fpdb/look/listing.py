@@ -133,7 +133,6 @@ def _render(group: ListedGroup, *, whole: bool) -> Markup:
 
 
 def heading(share: str, title: str, size: str, keys: Sequence[str], marks: str) -> list[Markup]:
-    """Return the line of a group in a list."""
     return [
         element("span", share, class_="share"),
         element("span", title, class_="title", lang=language_of(title), dir="auto"),
@@ -256,7 +255,6 @@ def _sortable(
     kinds: Mapping[str, str],
     orders: Mapping[str, str],
 ) -> Markup:
-    """Return a list of groups with what the program of the page needs."""
     search, judged = "Search keys and titles", "open" in kinds
     measure, limits = "similarity" if judged else "share", {"min": 0, "max": 100}
     low, high = f"Least {measure} in percent", f"Largest {measure} in percent"

@@ -44,7 +44,6 @@ def first_line(text: str) -> str:
 
 
 def plural(count: int, noun: str, many: str = "") -> str:
-    """Return a number with its noun."""
     return f"{count:,} {noun if count == 1 else many or noun + 's'}"
 
 
@@ -58,13 +57,11 @@ def percent(share: float, *, exact: bool = True) -> str:
 
 
 def entry(label: str, name: str, value: object = "", kind: str = "text", **more: object) -> Markup:
-    """Return a field of a form with its label."""
     field = element("input", type=kind, name=name, value=value, **more)
     return element("label", *([element("span", label)] if label else []), field)
 
 
 def choice(label: str, name: str, value: str, choices: Mapping[str, str]) -> Markup:
-    """Return a choice of a form with its label."""
     options = [
         element("option", text, value=each, selected="" if each == value else None)
         for each, text in choices.items()
@@ -80,12 +77,10 @@ def facts(given: Mapping[str, str]) -> Markup:
 
 
 def folded(summary: str, *content: str, class_: str | None = None) -> Markup:
-    """Return content that is shown on a click."""
     return element("details", element("summary", summary), *content, class_=class_)
 
 
 def keyboard(more: str = "") -> Markup:
-    """Return what keys do."""
     return folded("Keyboard", element("p", _KEYS.format(more)), class_="help")
 
 
@@ -140,7 +135,6 @@ def program_of(name: str) -> str:
 
 
 def messages(language: str) -> Mapping[str, str]:
-    """Return the messages of a language by the English ones."""
     found: dict[str, str] = _catalogue().get(language, {}).get("messages", {})
     return found
 
@@ -153,5 +147,4 @@ def _catalogue() -> dict[str, Any]:
 
 @cache
 def _resource(name: str) -> str:
-    """Return a style or a program that comes with the package."""
     return (importlib.resources.files("fpdb.look") / name).read_text("utf-8")

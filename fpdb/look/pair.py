@@ -130,7 +130,6 @@ class SharedTexts:
 
     @property
     def sentence(self) -> Sequence[str]:
-        """How much is in both."""
         shares = f"{percent(self.share)} of the document, {percent(self.other_share)} of the source"
         return [f"{self.size} in {plural(len(self.passages), 'passage')} are in both: {shares}."]
 
@@ -180,7 +179,6 @@ class ColouredText:
 
     @property
     def share(self) -> float:
-        """The share of the text that is in its sources."""
         return _share(self.sources[0].text, self._owners > 0) if self.sources else 0.0
 
     def drawn(self, *, whole: bool = True) -> list[Markup]:
@@ -279,7 +277,6 @@ class _PairRows:
 
 
 def text_cell(language: str | None, *content: str) -> Markup:
-    """Return a text as it is set in its language."""
     return element("div", *content, class_="text", dir="auto", lang=language)
 
 

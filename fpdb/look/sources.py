@@ -57,7 +57,6 @@ class ComparedFiles:
         self._numbers = GrowingColumn(room, np.int64)
 
     def fill(self, flow: Flow[Ingested], paths: Sequence[str]) -> None:
-        """Read the documents of files, and count them."""
         for numbers, found in numbered_texts(flow, paths, self._preparer):
             self._numbers.add(numbers)
             self._texts.add(TextColumns.of(found, self._bits))
@@ -66,7 +65,6 @@ class ComparedFiles:
         return len(self._numbers)
 
     def clustering(self, *, similarity: float | None = None) -> Clustering:
-        """Find all clusters, as a database does."""
         bands = self._preparer.index.bands
         least = similarity or self.similarity
         if bands is None or least is None:
@@ -79,7 +77,6 @@ class ComparedFiles:
         )
 
     def keys_of(self, ids: Column) -> list[Key | None]:
-        """Return the keys of documents."""
         return list(ids.tolist())
 
     def get(self, key: Key) -> Document | None:
@@ -251,7 +248,6 @@ class Sources:
         return ListedText(list(dict.fromkeys(named)), len(rows))
 
     def title(self, row: int) -> str:
-        """Return the title of a document."""
         return self._named[row][0] if row in self._named else ""
 
     def text(self, row: int) -> str | None:

@@ -47,8 +47,6 @@ _PLACES = {
 
 @dataclass(frozen=True)
 class ServedPage:
-    """The answer to a visit."""
-
     body: bytes = b""
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -70,16 +68,13 @@ class Visit:
 
     @property
     def database(self) -> Database:
-        """The database that is explored."""
         return self.work.texts.database
 
     @property
     def groups(self) -> Groups | None:
-        """The groups, once they are found."""
         return self.work.found.groups if self.work.found else None
 
     def get(self, name: str) -> str:
-        """Return a field as it was given."""
         return (self.fields.get(name) or [""])[-1]
 
     def whole(self, name: str) -> int:
@@ -151,7 +146,6 @@ class Visit:
         return self.documents(self.database.keys_of(ids))
 
     def group_link(self, document: Document) -> list[Markup]:
-        """Return a link to the group of a document, if it is in one."""
         if self.groups is None or self.groups.group_of(document.id or 0) is None:
             return []
         return [element("p", link("The group of this document", "group", of=document.id))]
@@ -226,7 +220,6 @@ class Visit:
         yield self.form("again", *again, class_="tools")
 
     def framed(self, title: str, *content: str, refresh: str = "", status: int = 200) -> ServedPage:
-        """Return a page with links to all others."""
         links = []
         for place, name in _PLACES.items():
             current = "page" if place in (self.page, f"{self.page}s") else None
@@ -280,7 +273,6 @@ def served(
 
 
 def sent_to(place: str) -> ServedPage:
-    """Return an answer that leads to another page."""
     return ServedPage(status=303, headers={"Location": place, "Cache-Control": "no-store"})
 
 
@@ -291,12 +283,10 @@ def address(page: str, /, **fields: object) -> str:
 
 
 def link(text: str, page: str, /, **fields: object) -> Markup:
-    """Return a link to a page."""
     return element("a", text, href=address(page, **fields))
 
 
 def key_link(key: Key) -> Markup:
-    """Return a link to the page of a document."""
     shown = str(key)
     cut = shown if len(shown) <= _LONGEST_KEY else f"{shown[:_LONGEST_KEY]}…"
     return element("a", cut, href=address("document", key=key), class_="name", dir="auto")
@@ -312,12 +302,10 @@ def hidden(**fields: object) -> list[Markup]:
 
 
 def button(text: str, **attributes: object) -> Markup:
-    """Return a button that sends its form."""
     return element("button", text, type="submit", **attributes)
 
 
 def moment(seconds: float | None) -> str:
-    """Return a time, in UTC."""
     return f"{datetime.fromtimestamp(seconds or 0, UTC):%Y-%m-%d %H:%M}"
 
 
@@ -360,7 +348,6 @@ def _chosen_link(first: Document, other: Document) -> str:
 
 
 def digits_of(visit: Visit, document: Document) -> Markup:
-    """Return the fingerprint of a document."""
     number = document.fingerprint
     if number is None:
         return Markup("short")
@@ -368,7 +355,6 @@ def digits_of(visit: Visit, document: Document) -> Markup:
 
 
 def delete_button(text: str, which: str) -> Markup:
-    """Return a button that asks whether documents are to be deleted."""
     return button(text, name="which", value=which, class_="danger")
 
 
