@@ -3,9 +3,9 @@
 import contextlib
 import dataclasses
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import fpdb
 from fpdb.cli import end_by_sigterm, options, render
@@ -14,13 +14,6 @@ from fpdb.cli.options import argument, option, require, takes
 from fpdb.dedupe.files import record_files
 from fpdb.io.streams import SUFFIXES, suffix_of
 from fpdb.scratch import scratch_folder
-
-_MEMORY = option(
-    "--memory N",
-    "Memory for all records' columns, e.g. 3G; default half of what is free.",
-    rare=True,
-    parser=options.parse_bytes,
-)
 
 
 @takes(
@@ -35,7 +28,12 @@ _MEMORY = option(
     database=option("--db DB", "Compare with earlier files, and remember these."),
     abandon=option("--abandon", "Forget a run that didn't finish; see --db.", rare=True),
     bad=option("--bad keep|drop|fail", "Records that can't be compared."),
-    memory=_MEMORY,
+    memory=option(
+        "--memory N",
+        "Memory for all records' columns, e.g. 3G; default half of what is free.",
+        rare=True,
+        parser=options.parse_bytes,
+    ),
     tmp=option("--tmp DIR", "A folder for the rest; default beside OUT.", rare=True),
 )
 def dedupe(
@@ -75,7 +73,7 @@ def dedupe(
     alone = output != "-" or not (database or render.now.json)
     require(alone, "-o - gets the records: --db needs a file, and --json another one")
     if report:
-        write_report = _reporting(files, report, reading, jobs, recipe, similarity, database, k)
+        used_recipe, least = _compared_by(files, report, recipe, similarity, database, k)
     render.now.left = "run it again" if database else "nothing was written"
     end_by_sigterm(KeyboardInterrupt)
     bad_records, progress = BadRecords(), ProgressLine("record")
@@ -88,7 +86,16 @@ def dedupe(
     progress.summarise(_saved(counts))
     if report:
         render.now.left = "what stays is written, but no report"
-        write_report(keep.partition(":")[2], counts.marks)
+        date = reading.date_field or keep.partition(":")[2] or None
+        shown = fpdb.report(
+            files, report, dataclasses.replace(reading, date_field=date), recipe=used_recipe,
+            similarity=least, jobs=jobs, kept=counts.marks, on_progress=ProgressLine(),
+        )  # fmt: skip
+        render.summarise(
+            None,
+            render.counted("dates that can't be read", shown.unread),
+            f"{report}: {shown.shown:,} of {render.plural(shown.groups, 'group')}",
+        )
     bad_records.settle(counts.read - counts.bad)
 
 
@@ -113,39 +120,26 @@ def _saved(counts: fpdb.Deduplicated) -> str:
     return f"; exact copies {counts.copies:,}, edited {edited:,}, {saved} saved"
 
 
-def _reporting(
+def _compared_by(
     files: list[str],
     report: Path,
-    reading: fpdb.Reading,
-    jobs: int,
     recipe: fpdb.Recipe | None,
     similarity: float | None,
     database: Path | None,
     k: int | None,
-) -> Callable[[str, Any], None]:
-    """Return what writes a report that compares as the run does, which must be by similarity."""
+) -> tuple[fpdb.Recipe, float | None]:
+    """Return the recipe and the similarity of a run, for a report that compares as it does."""
     require(k is None, "--report shows what is similar, and takes no -k")
     require("-" not in files, "--report reads files again, and no standard input")
     require(report.parent.is_dir(), f"there is no folder for {report}")
-    known = recipe or fpdb.recipe(options.WEB)
-    own = known.similarity
+    used_recipe = recipe or fpdb.recipe(options.WEB)
+    least = used_recipe.similarity
     if database:
         with (
             contextlib.suppress(fpdb.DatabaseNotFoundError, fpdb.NotADatabaseError),
             fpdb.open(database, readonly=True, recipe=recipe) as db,
         ):
-            known, own = db.recipe, db.similarity
-    least = own if similarity is None else similarity
+            used_recipe, least = db.recipe, db.similarity
+    least = least if similarity is None else similarity
     require(least is not None, "--report shows what is similar, and fingerprints are compared here")
-
-    def write(date: str, kept: Any) -> None:
-        own = dataclasses.replace(reading, date_field=reading.date_field or date or None)
-        shown = fpdb.report(
-            files, report, own, recipe=known, similarity=least, jobs=jobs, kept=kept,
-            on_progress=ProgressLine(),
-        )  # fmt: skip
-        groups = render.plural(shown.groups, "group")
-        unread = render.counted("dates that can't be read", shown.unread)
-        render.summarise(None, unread, f"{report}: {shown.shown:,} of {groups}")
-
-    return write
+    return used_recipe, least

@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import chain, islice
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from fpdb.cli.options import option, require, takes
 from fpdb.cli.output import Output, document_dict, typed_columns
 from fpdb.errors import DocumentNotFoundError
 from fpdb.flow import parse_key
+from fpdb.io.files import read_texts
 from fpdb.io.streams import packed, unpacked_name
 from fpdb.models import Key
 from fpdb.progress import tracked
@@ -93,7 +94,7 @@ def delete(
     require(prefix != "", "every key begins with an empty --prefix")
     with fpdb.open(path, readonly=dry_run) as database:
         if named:
-            given = chain(keys or (), () if keys_from is None else _lines(keys_from))
+            given = chain(keys or (), () if keys_from is None else read_texts(keys_from, "lines"))
             chosen = dict.fromkeys(parse_key(key, database.key_type) for key in given if key)
             wanted: Iterable[Key] = chosen
         else:
@@ -115,13 +116,6 @@ def delete(
         None if dry_run else {"deleted": deleted, "absent": absent},
         f"{'would be deleted' if dry_run else 'deleted'}: {deleted:,}{missing}",
     )
-
-
-def _lines(path: str) -> Iterator[str]:
-    # What reads files takes long to import.
-    from fpdb.io.files import read_texts
-
-    return read_texts(path, "lines")
 
 
 @takes()

@@ -76,15 +76,11 @@ def _summarise(found: fpdb.Reported, bad: int, *, passages: bool) -> None:
     if passages:
         noun, counts = "document", {"documents": found.documents, "copies": found.groups}
         counts |= {"pairs": found.pairs, "bad": bad}
-    more = {
-        "missing": found.missing,
-        "unread": found.unread,
-        "shown": found.shown,
-        "size": found.size,
-    }
-    more |= {name: vars(found.counts)[name] for name in ("invalid_utf8", "unreadable", "refused")}
+    plain = {"path": str(found.path)} | counts
+    plain |= {name: vars(found)[name] for name in ("missing", "unread", "shown", "size")}
+    read = ("invalid_utf8", "unreadable", "refused", "encodings")
     render.summarise(
-        {"path": str(found.path)} | counts | more | {"encodings": found.counts.encodings},
+        plain | {name: vars(found.counts)[name] for name in read},
         render.listed(counts),
         render.counted("texts that weren't found in the sources, or have changed", found.missing),
         render.counted("dates that can't be read", found.unread),
