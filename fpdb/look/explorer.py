@@ -22,7 +22,7 @@ from fpdb.look.background import Background
 from fpdb.look.fields import ShownFields
 from fpdb.look.figures import by_day, overview
 from fpdb.look.grouped import EXCERPT, group_page, groups_page, groups_table
-from fpdb.look.page import cards, choice, entry, facts, folded, percent, plural
+from fpdb.look.page import button, cards, choice, entry, facts, folded, percent, plural
 from fpdb.look.pair import ColouredText, SharedTexts, excerpt
 from fpdb.look.sources import Texts
 from fpdb.look.visit import (
@@ -31,14 +31,10 @@ from fpdb.look.visit import (
     ServedPage,
     Visit,
     address,
-    button,
-    comparison,
     delete_button,
-    digits_of,
     hidden,
     key_link,
     link,
-    listed_documents,
     moment,
     sent_to,
     served,
@@ -71,7 +67,7 @@ def overview_page(visit: Visit) -> ServedPage:
 
 def compare_page(visit: Visit) -> ServedPage:
     first, second = visit.document("key"), visit.document("other")
-    content = [comparison(visit, first, second), *visit.group_link(first)]
+    content = [visit.comparison(first, second), *visit.group_link(first)]
     return visit.framed("Two documents", *content)
 
 
@@ -91,7 +87,7 @@ def documents_page(visit: Visit) -> ServedPage:
         entry(label, "prefix", visit.get("prefix"), "search"),
         button("Show"),
     ]
-    shown = [listed_documents(visit, "Documents", found)]
+    shown = [visit.listed_documents("Documents", found)]
     if not found:
         shown = [element("p", "No document has it. ", link("Show all documents", "documents"))]
         if not len(visit.database):
@@ -121,7 +117,7 @@ def document_page(visit: Visit) -> ServedPage:
         "id": str(document.id),
         "added": f"{moment(document.added)} UTC",
         "characters": f"{document.characters:,}",
-        "fingerprint": digits_of(visit, document),
+        "fingerprint": visit.digits_of(document),
     }
     delete = [*hidden(key=document.key), delete_button("Delete …", "marked")]
     return visit.framed(
@@ -195,7 +191,7 @@ def _answers(visit: Visit, kind: str, given: str) -> Iterator[Markup]:
     found = _near(visit, keys, own)
     yield visit.form("near", *hidden(text=given, kind=kind), found, class_="members")
     if keys:
-        yield comparison(visit, own, database[chosen])
+        yield visit.comparison(own, database[chosen])
     elif kind == "html":
         yield from excerpt(text, EXCERPT)
     if text is not None:
@@ -205,7 +201,7 @@ def _answers(visit: Visit, kind: str, given: str) -> Iterator[Markup]:
 def _near(visit: Visit, keys: Sequence[Key], own: Document) -> Markup:
     if not keys:
         return visit.nothing("No other document is near.")
-    return listed_documents(visit, "Documents that are near", visit.documents(keys), own)
+    return visit.listed_documents("Documents that are near", visit.documents(keys), own)
 
 
 def _parts(visit: Visit, text: str, own: Key | None = None) -> Iterator[Markup]:

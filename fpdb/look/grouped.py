@@ -9,21 +9,9 @@ from fpdb.arrays import Places
 from fpdb.errors import DocumentNotFoundError
 from fpdb.look.groups import NO_DAY, Groups
 from fpdb.look.listing import heading
-from fpdb.look.page import choice, entry, keyboard, messages, percent, plural
+from fpdb.look.page import button, choice, entry, keyboard, messages, percent, plural
 from fpdb.look.pair import excerpt
-from fpdb.look.visit import (
-    ROWS,
-    ServedPage,
-    Visit,
-    address,
-    button,
-    comparison,
-    delete_button,
-    hidden,
-    key_link,
-    link,
-    listed_documents,
-)
+from fpdb.look.visit import ROWS, ServedPage, Visit, address, delete_button, hidden, key_link, link
 from fpdb.markup import Markup, element
 from fpdb.models import Document
 
@@ -150,7 +138,7 @@ def _weakest(visit: Visit, groups: Groups, group: int) -> tuple[Sequence[Documen
 def _texts(visit: Visit, shown: Sequence[Document]) -> Iterator[Markup]:
     """Show the text of a group, or two of them beside each other."""
     if len(shown) > 1:
-        yield comparison(visit, shown[0], shown[1])
+        yield visit.comparison(shown[0], shown[1])
     elif shown:
         text, note = visit.text(shown[0])
         yield element("p", note, class_="soft")
@@ -204,7 +192,7 @@ def _neighbours(visit: Visit, groups: Groups, group: int) -> Markup:
                 parts.append(element("a", text, href=href, data_key=key))
         said = f"group {place + 1:,} of {len(chosen):,}"
         parts.append(element("span", said, class_="soft"))
-    parts.append(element("button", "Print this group", type="button", data_print=""))
+    parts.append(button("Print this group", kind="button", data_print=""))
     return element("nav", *parts, class_="pager", aria_label="Groups")
 
 
@@ -230,7 +218,7 @@ def _members(visit: Visit, ids: Sequence[int], first: Document) -> Markup:
     """Show documents of a group, to be marked if they may be deleted."""
     found = visit.documents(visit.database.keys_of(ids))
     marked = visit.may_write
-    shown = listed_documents(visit, "Documents of the group", found, first, marked=marked)
+    shown = visit.listed_documents("Documents of the group", found, first, marked=marked)
     if not marked:
         return shown
     return visit.form(

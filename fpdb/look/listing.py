@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from fpdb.look.page import (
+    button,
     choice,
     entry,
     keyboard,
@@ -264,9 +265,9 @@ def _sortable(
         entry(measure.capitalize(), "from", 0, "number", **limits, aria_label=low),
         entry("to", "to", 100, "number", **limits, aria_label=high),
         choice("Sort", "order", "given", orders),
-        *([_button("Save verdicts", id="save")] if judged else []),
-        _button("Save as CSV", id="csv"),
-        _button("Open all", id="every"),
+        *([button("Save verdicts", kind="button", id="save")] if judged else []),
+        button("Save as CSV", kind="button", id="csv"),
+        button("Open all", kind="button", id="every"),
         element("span", class_="total", role="status"),
     ]
     return element(
@@ -279,7 +280,7 @@ def _sortable(
             "p",
             element("span", f"No {noun} fits: try fewer words, or wider limits."),
             " ",
-            _button(f"Show all {noun}s"),
+            button(f"Show all {noun}s", kind="button"),
             id="none",
             hidden="",
         ),
@@ -295,13 +296,9 @@ def _bar(noun: str, *, judged: bool) -> list[Markup]:
     verdicts = ("same", "different", "unsure") if judged else ()
     return [
         element("span", class_="soft"),
-        *(_button(word.capitalize(), data_verdict=word) for word in verdicts),
+        *(button(word.capitalize(), kind="button", data_verdict=word) for word in verdicts),
         element("span", class_="spread"),
-        _button("Show all", data_view="fold"),
-        _button("Side by side", data_view="beside"),
-        _button(f"Print this {noun}", data_view="print"),
+        button("Show all", kind="button", data_view="fold"),
+        button("Side by side", kind="button", data_view="beside"),
+        button(f"Print this {noun}", kind="button", data_view="print"),
     ]
-
-
-def _button(text: str, **attributes: object) -> Markup:
-    return element("button", text, type="button", **attributes)

@@ -61,6 +61,10 @@ def entry(label: str, name: str, value: object = "", kind: str = "text", **more:
     return element("label", *([element("span", label)] if label else []), field)
 
 
+def button(text: str, *, kind: str = "submit", **attributes: object) -> Markup:
+    return element("button", text, type=kind, **attributes)
+
+
 def choice(label: str, name: str, value: str, choices: Mapping[str, str]) -> Markup:
     options = [
         element("option", text, value=each, selected="" if each == value else None)

@@ -16,6 +16,7 @@ from fpdb.flow import parse_key
 from fpdb.look.background import Background
 from fpdb.look.groups import Groups
 from fpdb.look.page import (
+    button,
     entry,
     first_line,
     folded,
@@ -238,6 +239,59 @@ class Visit:
             status=status,
         )
 
+    def listed_documents(
+        self,
+        label: str,
+        documents: Sequence[Document],
+        first: Document | None = None,
+        *,
+        marked: bool = False,
+    ) -> Markup:
+        """Show documents, and how near they are to a first one or to a text that isn't stored."""
+        rows, fields = list[list[str]](), self.work.fields
+        shares = self.shares(first, documents) if first else ["–"] * len(documents)
+        by_bits = self.database.similarity is None or set(shares) == {"–"}
+        for each, share in zip(documents, shares, strict=True):
+            about = first_line(fields.title_of(each.meta)), fields.note(each.meta)
+            said = element("span", ", ".join(filter(None, about)), class_="soft", dir="auto")
+            mark = [entry("", "key", each.key, "checkbox", aria_label=f"Mark {each.key}")] * marked
+            name = element("div", key_link(each.key), said)
+            row = [*mark, name, moment(each.added), f"{each.characters:,}"]
+            if first is None:
+                row.append(self.digits_of(each))
+            else:
+                apart = "–"
+                if first.fingerprint is not None and each.fingerprint is not None:
+                    apart = f"{distance(first.fingerprint, each.fingerprint)}"
+                row += [apart if by_bits else share, _chosen_link(first, each)]
+            rows.append(row)
+        near = ["distance" if by_bits else "similarity", "texts"] if first else ["fingerprint"]
+        return table([*["mark"] * marked, "key", "added", "characters", *near], rows, label)
+
+    def comparison(self, first: Document, second: Document) -> Markup:
+        """Show two texts beside each other, and why they are near."""
+        recipe, names, texts = self.database.recipe, [], []
+        for each in (first, second):
+            text, note = self.text(each)
+            name = element("span", "What you pasted") if each.id is None else key_link(each.key)
+            said = element("p", note, class_="warn") if note else ""
+            names.append(element("div", element("b", name), said))
+            texts += [] if text is None else [text]
+        parts = [element("div", *names, class_="names")]
+        if len(texts) == 2:
+            found = ComparedTexts(recipe, *texts, most=COMPARED_AT_ONCE)
+            parts.append(element("p", *found.sentence, class_="facts"))
+            parts.append(element("div", *found.drawn()))
+        else:
+            parts += excerpt("".join(texts), COMPARED_AT_ONCE)
+        return element("section", *parts, _why(recipe, (first, second), texts))
+
+    def digits_of(self, document: Document) -> Markup:
+        number = document.fingerprint
+        if number is None:
+            return Markup("short")
+        return element("code", format_fingerprint(number, self.database.plan.bits))
+
 
 def served(
     title: str,
@@ -301,41 +355,8 @@ def hidden(**fields: object) -> list[Markup]:
     ]
 
 
-def button(text: str, **attributes: object) -> Markup:
-    return element("button", text, type="submit", **attributes)
-
-
 def moment(seconds: float | None) -> str:
     return f"{datetime.fromtimestamp(seconds or 0, UTC):%Y-%m-%d %H:%M}"
-
-
-def listed_documents(
-    visit: Visit,
-    label: str,
-    documents: Sequence[Document],
-    first: Document | None = None,
-    *,
-    marked: bool = False,
-) -> Markup:
-    """Show documents, and how near they are to a first one or to a text that isn't stored."""
-    rows, fields = list[list[str]](), visit.work.fields
-    shares = visit.shares(first, documents) if first else ["–"] * len(documents)
-    by_bits = visit.database.similarity is None or set(shares) == {"–"}
-    for each, share in zip(documents, shares, strict=True):
-        title, note = first_line(fields.title_of(each.meta)), fields.note(each.meta)
-        said = element("span", ", ".join(filter(None, [title, note])), class_="soft", dir="auto")
-        mark = [entry("", "key", each.key, "checkbox", aria_label=f"Mark {each.key}")] * marked
-        name = element("div", key_link(each.key), said)
-        row = [*mark, name, moment(each.added), f"{each.characters:,}"]
-        if first is None:
-            row.append(digits_of(visit, each))
-        else:
-            known = None not in (first.fingerprint, each.fingerprint)
-            apart = f"{distance(first.fingerprint or 0, each.fingerprint or 0)}" if known else "–"
-            row += [apart if by_bits else share, _chosen_link(first, each)]
-        rows.append(row)
-    near = ["distance" if by_bits else "similarity", "texts"] if first else ["fingerprint"]
-    return table([*["mark"] * marked, "key", "added", "characters", *near], rows, label)
 
 
 def _chosen_link(first: Document, other: Document) -> str:
@@ -347,34 +368,8 @@ def _chosen_link(first: Document, other: Document) -> str:
     return link("compare", "compare", key=first.key, other=other.key)
 
 
-def digits_of(visit: Visit, document: Document) -> Markup:
-    number = document.fingerprint
-    if number is None:
-        return Markup("short")
-    return element("code", format_fingerprint(number, visit.database.plan.bits))
-
-
 def delete_button(text: str, which: str) -> Markup:
     return button(text, name="which", value=which, class_="danger")
-
-
-def comparison(visit: Visit, first: Document, second: Document) -> Markup:
-    """Show two texts beside each other, and why they are near."""
-    recipe, names, texts = visit.database.recipe, [], []
-    for each in (first, second):
-        text, note = visit.text(each)
-        name = element("span", "What you pasted") if each.id is None else key_link(each.key)
-        said = element("p", note, class_="warn") if note else ""
-        names.append(element("div", element("b", name), said))
-        texts += [] if text is None else [text]
-    parts = [element("div", *names, class_="names")]
-    if len(texts) == 2:
-        found = ComparedTexts(recipe, *texts, most=COMPARED_AT_ONCE)
-        parts.append(element("p", *found.sentence, class_="facts"))
-        parts.append(element("div", *found.drawn()))
-    else:
-        parts += excerpt("".join(texts), COMPARED_AT_ONCE)
-    return element("section", *parts, _why(recipe, (first, second), texts))
 
 
 def _why(recipe: Recipe, documents: Sequence[Document], texts: Sequence[str]) -> Markup:
