@@ -51,7 +51,7 @@ def ingest(
         render.now.left = "documents that were counted are stored"
         bits = database.similarity is None
         near = "distance" if bits else "similarity"
-        render.columns("skipped", "resembles", near, title="title")
+        render.columns("skipped", "resembles", near, titled=True)
         counts = fpdb.ingest(
             database,
             paths,

@@ -81,14 +81,14 @@ class Output:
 
     @contextlib.contextmanager
     def opened(
-        self, columns: Mapping[str, str], shown: Sequence[str] = (), *, title: bool = False
+        self, columns: Mapping[str, str], shown: Sequence[str] = (), *, titled: bool = False
     ) -> Iterator[None]:
         """Open the output for a block that writes; a file appears, complete, when it ends.
 
-        `columns` are names and Arrow types; on a terminal there are those `shown`, and a title.
+        `columns` are names and Arrow types; on a terminal there are those `shown`, and titles.
         """
         if self.form == "table":
-            render.columns(*(shown or columns), title="title" if title else "")
+            render.columns(*(shown or columns), titled=titled)
         self._columns = list(columns)
         with contextlib.ExitStack() as stack:
             if self.path != "-":

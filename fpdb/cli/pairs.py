@@ -53,7 +53,7 @@ def pairs(
             names = ("key", "other", "distance" if of_bits else "similarity")
             unsketched = "" if of_bits else _without_sketch(database)
             found = database.pairs(k=k, similarity=similarity, jobs=jobs)
-        with target.opened(typed_columns(columns, database), names, title=True):
+        with target.opened(typed_columns(columns, database), names, titled=True):
             for pair in chosen(found, limit, _nearness if sort else None):
                 count += 1
                 shown = (pair.key, pair.other, *_near(pair, bits=bits))
@@ -112,20 +112,16 @@ def clusters(
         of_bits = k is not None or (similarity or database.similarity) is None
         unsketched = "" if of_bits else _without_sketch(database)
         search = database.delete_duplicates if delete_duplicates else database.clusters
-        with target.opened(typed_columns(CLUSTERS.types, database), title=True):
+        with target.opened(typed_columns(CLUSTERS.types, database), titled=True):
             found = search(k=k, keep=keep, tight=tight, similarity=similarity, jobs=jobs)
-            largest = chosen(found, limit, _size if sort else None)
-            for number, cluster in enumerate(largest, 1):
+            size = (lambda cluster: len(cluster.duplicates)) if sort else None
+            for number, cluster in enumerate(chosen(found, limit, size), 1):
                 duplicates += len(cluster.duplicates)
                 for cells in CLUSTERS.rows(number - 1, cluster):
                     target.write(cells, title=partial(title_of, database, cells[-1]))
     counts = {"clusters": number, "deleted" if delete_duplicates else "duplicates": duplicates}
     done = f"{render.listed(counts)}{enough(number, limit)}; {render.elapsed()}"
     render.summarise(None, done, unsketched)
-
-
-def _size(cluster: fpdb.Cluster) -> int:
-    return len(cluster.duplicates)
 
 
 @takes(

@@ -101,12 +101,12 @@ def _escaped(text: str, escape: Callable[[str], str]) -> str:
     )
 
 
-def columns(*names: str, title: str = "") -> None:
+def columns(*names: str, titled: bool = False) -> None:
     """Set the names of the columns of the rows to come, which only a terminal gets.
 
-    With the name of a `title`, it gets such a column beside them, cut to the width of a line.
+    It gets a column of titles beside them if they are `titled`, cut to the width of a line.
     """
-    now.table = _AlignedRows(names, title) if shows_tables() else None
+    now.table = _AlignedRows(names, titled=titled) if shows_tables() else None
 
 
 def shows_tables() -> bool:
@@ -190,9 +190,9 @@ def _styled(text: str, style: str, stream: IO[str]) -> str:
 class _AlignedRows:
     """Rows in aligned columns under a header, as wide as the first rows need."""
 
-    def __init__(self, names: Sequence[str], title: str = "") -> None:
-        self._titled = bool(title)
-        self._names = [*names, title] if title else list(names)
+    def __init__(self, names: Sequence[str], *, titled: bool = False) -> None:
+        self._titled = titled
+        self._names = [*names, "title"] if titled else names
         self._waiting: list[Sequence[str]] = []
         self._since = 0.0
         self._widths: list[int] = []

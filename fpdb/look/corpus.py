@@ -310,13 +310,10 @@ class _ChosenGroups:
     def listed(self, group: int) -> ListedGroup:
         """Return a group, whose texts are compared with that of the kept document."""
         groups, sources = self.groups, self.sources
-        found, bodies, titles = [], [], []
-        for rows in self._versions[group]:
-            row = int(groups.originals[rows[0]])
-            found.append(sources.listed(rows.tolist()))
-            bodies.append(sources.text(row))
-            titles.append(sources.title(row))
-        recipe = sources.texts.database.recipe
+        versions, recipe = self._versions[group], sources.texts.database.recipe
+        found = [sources.listed(rows.tolist()) for rows in versions]
+        originals = [int(groups.originals[rows[0]]) for rows in versions]
+        bodies = [sources.text(row) for row in originals]
         first, lowest, every = bodies[0], 1.0, int(groups.texts[group])
         for text, other in zip(found[1:], bodies[1:], strict=True):
             if first is not None and other is not None:
@@ -326,7 +323,7 @@ class _ChosenGroups:
         least = lowest if compared == every - 1 else min(lowest, float(groups.weakest[group]))
         size = int(groups.sizes[group])
         return ListedGroup(
-            title=titles[0],
+            title=sources.title(originals[0]),
             kind="edited" if every > 1 else "identical",
             label=plural(size, "document") + (f", {every} texts" if 1 < every < size else ""),
             documents=size,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from fpdb.look.page import (
+    LONGEST_KEY,
     button,
     choice,
     entry,
@@ -17,6 +18,7 @@ from fpdb.look.page import (
     percent,
     plural,
     program_of,
+    shown_key,
     whole_page,
 )
 from fpdb.look.pair import ColouredText, ComparedTexts, SharedTexts, excerpt
@@ -33,7 +35,6 @@ _ORDERS = {
     "title": "by title",
 }
 _JUDGED = "; s, d and u: same, different, unsure, and the same key again takes it back"
-_LONGEST_KEY = 1_000
 _EXCERPT = 1_500
 
 
@@ -84,10 +85,8 @@ class ListedGroup:
 def rendered(groups: Sequence[Callable[[], ListedGroup]]) -> list[Markup]:
     """Render groups, the least similar first, without the last ones that have no room.
 
-    Documents with sources stay in their order.
-
-    They are made one by one, so that few texts are in memory; and those that need more than their
-    part of the room are without long equal passages.
+    Documents with sources stay in their order. They are made one by one, so that few texts are in
+    memory; and those that need more than their part of the room are without long equal passages.
     """
     found: list[tuple[tuple[int, float], Markup]] = []
     room = MOST_BYTES - _FRAME
@@ -119,12 +118,11 @@ def _render(group: ListedGroup, *, whole: bool) -> Markup:
         [key[:100] if key else "?" for key in keys],
         element("span", "chain", class_="tag") if group.chain else "",
     )
-    button = element("button", *head, type="button", class_="head", aria_expanded="false")
     # What is too long isn't saved with a verdict.
-    saved = [key if key and len(key) <= _LONGEST_KEY else None for key in keys]
+    saved = [key if key and len(key) <= LONGEST_KEY else None for key in keys]
     return element(
         "article",
-        element("h3", button),
+        element("h3", button(*head, kind="button", class_="head", aria_expanded="false")),
         element("template", *_body(group, whole=whole)),
         class_=f"group {group.kind}",
         data_low=round(group.least, 4),
@@ -193,9 +191,8 @@ def _names(role: str, text: ListedText, **more: object) -> Markup:
         role += f": {plural(text.documents, 'identical document')}"
     parts = [element("b", role)]
     for key, note, url in text.named:
-        shown = key if len(key) <= _LONGEST_KEY else f"{key[:_LONGEST_KEY]}…"
-        own = {"data_note": note, "data_url": url}
-        parts.append(element("span", shown, class_="name", dir="auto", **own))
+        origin = {"data_note": note, "data_url": url}
+        parts.append(element("span", shown_key(key), class_="name", dir="auto", **origin))
         if note or url:
             link = element("a", "open", href=url, rel="noreferrer", target="_blank") if url else ""
             parts.append(element("span", note, ", " * bool(note and url), link, class_="soft"))

@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any
 
 from fpdb.markup import Markup, element
+from fpdb.models import Key
 
 _SCRIPTS = {
     "ja": re.compile("[\u3040-\u30ff]"),
@@ -21,6 +22,7 @@ _SCRIPTS = {
     "zh": re.compile("[\u3400-\u4dbf\u4e00-\u9fff]"),
 }
 _LOOKED_AT = 2000
+LONGEST_KEY = 1_000
 _TITLE_LENGTH = 120
 _KEYS = (
     "j and k: the next and the previous group; o: open or close it; n and p: the next and the "
@@ -61,8 +63,13 @@ def entry(label: str, name: str, value: object = "", kind: str = "text", **more:
     return element("label", *([element("span", label)] if label else []), field)
 
 
-def button(text: str, *, kind: str = "submit", **attributes: object) -> Markup:
-    return element("button", text, type=kind, **attributes)
+def shown_key(key: Key) -> str:
+    shown = str(key)
+    return shown if len(shown) <= LONGEST_KEY else f"{shown[:LONGEST_KEY]}…"
+
+
+def button(*content: str, kind: str = "submit", **attributes: object) -> Markup:
+    return element("button", *content, type=kind, **attributes)
 
 
 def choice(label: str, name: str, value: str, choices: Mapping[str, str]) -> Markup:

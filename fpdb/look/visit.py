@@ -24,6 +24,7 @@ from fpdb.look.page import (
     page_policy,
     percent,
     program_of,
+    shown_key,
     whole_page,
 )
 from fpdb.look.pair import ComparedTexts, excerpt
@@ -31,7 +32,6 @@ from fpdb.markup import Markup, element, table
 from fpdb.models import Document, Key
 
 ROWS = 50
-_LONGEST_KEY = 1_000
 # How long a page looks for words before it shows what it has.
 _SEARCH_SECONDS = 0.8
 # So that a page takes less than a second: the characters of texts that are compared for one page,
@@ -169,10 +169,7 @@ class Visit:
     def matching(
         self, words: Sequence[str], prefix: str, after: Key | None
     ) -> tuple[list[Document], Key | None]:
-        """Return documents with all words, in the time of a page.
-
-        And the key after which the search goes on, unless it has ended.
-        """
+        """Return what a page has time to find with all words, and the key to go on after, if any."""
         found: list[Document] = []
         texts = self.work.texts
         last, until = after, time.monotonic() + _SEARCH_SECONDS
@@ -301,10 +298,7 @@ def served(
     refresh: str = "",
     status: int = 200,
 ) -> ServedPage:
-    """Return a page, which runs no program but that for keys and its language.
-
-    It fetches nothing.
-    """
+    """Return a page, which runs no program but that for keys and its language, fetching nothing."""
     heading = element("h1", title, dir="auto", lang=language_of(title))
     program = program_of("explore.js")
     html = whole_page(
@@ -341,9 +335,8 @@ def link(text: str, page: str, /, **fields: object) -> Markup:
 
 
 def key_link(key: Key) -> Markup:
-    shown = str(key)
-    cut = shown if len(shown) <= _LONGEST_KEY else f"{shown[:_LONGEST_KEY]}…"
-    return element("a", cut, href=address("document", key=key), class_="name", dir="auto")
+    href = address("document", key=key)
+    return element("a", shown_key(key), href=href, class_="name", dir="auto")
 
 
 def hidden(**fields: object) -> list[Markup]:
