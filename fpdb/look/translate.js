@@ -23,7 +23,7 @@
   }
   const parts = (text, between, joined) => found(text) ?? text.split(between).map((part) => found(part) ?? part).join(joined);
   function say(text) {
-    const [, before, inner, after] = /^(\s*)(.*?)(\s*)$/s.exec(text);
+    const [, before, inner, after] = /^(\s*)(.*?)((?: · fpdb)?\s*)$/s.exec(text); // as titles end
     const line = inner.replace(/[ \n]+/g, " ");
     const sentences = line.split(/(?<=[.;]) /);
     const whole = (each) => found(each) ?? (each.endsWith(".") && found(each.slice(0, -1)) ? `${found(each.slice(0, -1))}。` : null);
