@@ -169,7 +169,7 @@ class Visit:
     def matching(
         self, words: Sequence[str], prefix: str, after: Key | None
     ) -> tuple[list[Document], Key | None]:
-        """Return what a page has time to find with all words, and the key to go on after, if any."""
+        """Return what a page has time to find with all words, and where to go on, if anywhere."""
         found: list[Document] = []
         texts = self.work.texts
         last, until = after, time.monotonic() + _SEARCH_SECONDS
