@@ -58,7 +58,7 @@ def percent(share: float, *, exact: bool = True) -> str:
     return f"{sign}{min(share * 100, 99.9) if digits else share * 100:.{digits}f}\u00a0%"
 
 
-def entry(label: str, name: str, value: object = "", kind: str = "text", **more: object) -> Markup:
+def entry(label: str, name: str, value: object, kind: str, **more: object) -> Markup:
     field = element("input", type=kind, name=name, value=value, **more)
     return element("label", *([element("span", label)] if label else []), field)
 
@@ -125,13 +125,12 @@ def whole_page(title: str, *content: Markup, policy: str = "") -> bytes:
 
 
 @cache
-def page_policy(program: str = "") -> str:
+def page_policy(program: str) -> str:
     """Return the beginning of a policy that allows the style of a page and this program alone."""
     allowed = {"style-src": _resource("page.css"), "script-src": program}
     digests = {
         name: base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
         for name, content in allowed.items()
-        if content
     }
     sources = [f"{name} 'sha256-{digest}'" for name, digest in digests.items()]
     return "; ".join(["default-src 'none'", *sources, "base-uri 'none'"])
