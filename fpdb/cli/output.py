@@ -81,14 +81,14 @@ class Output:
 
     @contextlib.contextmanager
     def opened(
-        self, columns: Mapping[str, str], shown: Sequence[str] = (), *, titled: bool = False
+        self, columns: Mapping[str, str], shown: Sequence[str] = (), *, title: bool = False
     ) -> Iterator[None]:
         """Open the output for a block that writes; a file appears, complete, when it ends.
 
-        `columns` are names and Arrow types; on a terminal there are those `shown`, and titles.
+        `columns` are names and Arrow types; on a terminal there are those `shown`, and a title.
         """
         if self.form == "table":
-            render.columns(*(shown or columns), titled=titled)
+            render.columns(*(shown or columns), titled=title)
         self._columns = list(columns)
         with contextlib.ExitStack() as stack:
             if self.path != "-":

@@ -53,7 +53,7 @@ def pairs(
             names = ("key", "other", "distance" if of_bits else "similarity")
             unsketched = "" if of_bits else _without_sketch(database)
             found = database.pairs(k=k, similarity=similarity, jobs=jobs)
-        with target.opened(typed_columns(columns, database), names, titled=True):
+        with target.opened(typed_columns(columns, database), names, title=True):
             for pair in chosen(found, limit, _nearness if sort else None):
                 count += 1
                 shown = (pair.key, pair.other, *_near(pair, bits=bits))
@@ -112,7 +112,7 @@ def clusters(
         of_bits = k is not None or (similarity or database.similarity) is None
         unsketched = "" if of_bits else _without_sketch(database)
         search = database.delete_duplicates if delete_duplicates else database.clusters
-        with target.opened(typed_columns(CLUSTERS.types, database), titled=True):
+        with target.opened(typed_columns(CLUSTERS.types, database), title=True):
             found = search(k=k, keep=keep, tight=tight, similarity=similarity, jobs=jobs)
             size = (lambda cluster: len(cluster.duplicates)) if sort else None
             for number, cluster in enumerate(chosen(found, limit, size), 1):
