@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _TOO_LARGE = "holds more than "  # so a reason begins that is about the size of a record
 _ALIKE, _MOST_KINDS = 3, 30
+_RECORDS = "the reasons are above; --format, --encoding and --*-field say how records are read"
 # Reasons of one kind differ in numbers, and in the text between the first quote and the last.
 _OWN = re.compile(r"['\"].*['\"](?:, …)?|[0-9]+", re.DOTALL)
 _SKIPPED = {"status": "with another status than 200", "type": "of another type"}
@@ -121,7 +122,7 @@ class BadRecords:
         else:
             render.note(f"{bad.source}: {reason}")
 
-    def settle(self, good: int | None = None) -> None:
+    def settle(self, good: int | None = None, hint: str = _RECORDS) -> None:
         """End the command with exit code 4, or with an error if no record was good."""
         if self.count and (self.good if good is None else good):
             if any(kind.startswith(_TOO_LARGE) for kind in self._kinds):
@@ -130,11 +131,7 @@ class BadRecords:
         if self.count:
             what, verb = ("file", "read") if self.files == self.count else ("record", "used")
             none = f"none of {self.count:,} {what}s can" if self.count > 1 else f"the {what} can't"
-            raise fpdb.InputError(
-                f"{none} be {verb}",
-                hint="the reasons are above; --format, --encoding and --*-field say how records "
-                "are read",
-            )
+            raise fpdb.InputError(f"{none} be {verb}", hint=hint)
 
 
 def documents_of_files(
