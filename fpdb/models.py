@@ -337,7 +337,8 @@ class PartMatches(list[PartMatch]):
     """The documents that share passages with a text, each with most that none before it has.
 
     `boilerplate` is the number of words in passages that more than a thousand documents have: no
-    document is found by these. `complete` is False if there were more documents than are compared.
+    document is found by these. `complete` is False if there are such words, or if there were more
+    documents than are compared.
     """
 
     complete: bool = True

@@ -167,8 +167,8 @@ def _ask_parts(
     find: Callable[[str], PartMatches],
 ) -> Iterator[_QueryResult]:
     """Find documents that share passages with the given texts, or with the texts of files."""
-    for text in texts:
-        yield "text", find(text), False, False
+    for number, text in enumerate(texts, 1):
+        yield _name_text(number), find(text), False, False
     own = replace(reading, keyed=False)
     for record in records_of_files(paths, bad, lambda _: own) if paths else ():
         name = record.source if record.key is None else record.key
@@ -188,11 +188,9 @@ def _show_parts(name: Key, found: PartMatches, target: Output) -> None:
         cells = str(name), match.key, match.words, match.share, match.other_share, found.complete
         shares = f"{match.share:.2f}", f"{match.other_share:.2f}"
         target.write(cells, (name, match.key, match.words, *shares), partial(title_in, match.meta))
-    if found.boilerplate:
-        words = f"{found.boilerplate:,} words"
-        render.note(f"{name}: {words} are in passages that more than a thousand documents have")
     if not found.complete:
-        render.note(f"{name}: incomplete, because too many documents share its passages")
+        words = f", {found.boilerplate:,} words in more than a thousand" * bool(found.boilerplate)
+        render.note(f"{name}: incomplete, because too many documents share its passages{words}")
 
 
 def _ask_texts(
@@ -203,8 +201,11 @@ def _ask_texts(
     for number, text in enumerate(texts, 1):
         [question] = database.preparer.questions([text], sketched=sketched)
         [matches] = database.query_prepared([question], **near)
-        name = "text" if number == 1 else f"text:{number}"
-        yield Asked(name, matches, question.fingerprint is None)
+        yield Asked(_name_text(number), matches, question.fingerprint is None)
+
+
+def _name_text(number: int) -> str:
+    return "text" if number == 1 else f"text:{number}"
 
 
 def _ask_fingerprints(

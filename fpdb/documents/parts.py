@@ -27,7 +27,7 @@ def find_parts(
     """Find the documents that share numbers of passages with a text of N characters.
 
     Each is the one with most of the text that none before it has. Numbers that too many documents
-    have lead to none, but count where a document was found.
+    have lead to none, so the answer isn't complete, but count where a document was found.
     """
     [table] = filter(None, [view.index.passages])
     [rows], places = ranked([row_numbers(text.numbers)])
@@ -41,7 +41,7 @@ def find_parts(
     found = PartMatches()
     [common] = often[places].nonzero()
     found.boilerplate = int(text.words_of(np.zeros_like(common), common, 1)[0])
-    found.complete = len(candidates) <= MOST_COMPARED
+    found.complete = len(candidates) <= MOST_COMPARED and not often.any()
     chosen = [number for number, _ in candidates.most_common(MOST_COMPARED)]
     documents = (view.catalog.named(view.txn, number) for number in chosen)
     compared = _compared(text, characters, documents)

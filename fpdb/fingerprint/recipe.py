@@ -125,7 +125,8 @@ class Recipe(Stages):
         """Return the digest by which a database recognizes equal texts, 16 bytes.
 
         Of a short text the words and signs count, in the recipe's cleaning. If they don't even make
-        one shingle, the digest is zeros, which equal nothing.
+        one shingle, such as "C" and "C++", the text counts as it is, without white space around it.
+        Of an empty text the digest is zeros, which equal nothing.
         """
         counted = self._plain(text) if short else text
         if short and not counted:
@@ -138,12 +139,12 @@ class Recipe(Stages):
         """Return the digest of each text, or another hash, given which ones are short."""
         found = list(map(hashed, map(utf8, texts)))
         for place in compress(range(len(found)), short):
-            plain = self._plain(texts[place])
+            plain = self._plain(texts[place]) or texts[place].strip()
             found[place] = hashed(utf8(plain)) if plain else bytes(DIGEST_BYTES)
         return found
 
     def _plain(self, text: str) -> str:
-        """Return what counts of a short text, or nothing if that isn't enough to be compared."""
+        """Return the words and signs of a short text, or nothing if they don't make a shingle."""
         if self.sketch == "features":
             return " ".join(self._tally(text))
         return plain_text(self._cleaned(text, self._sketch_steps))

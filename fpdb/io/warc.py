@@ -89,7 +89,11 @@ def read_pages(
     passing: Passing | None = None,
     progress: Progress | None = None,
 ) -> Iterator[Page | BadRecord]:
-    """Yield the pages of an archive: responses with status 200, resources, and conversions."""
+    """Yield the pages of an archive: responses with status 200, resources, and conversions.
+
+    A conversion whose page came before it holds no other page, and would replace that one.
+    """
+    addresses: set[int] = set()  # hashes, so that very many take little memory
     for record in read_captures(file, reading.max_bytes + _HEAD, progress):
         source = f"{path}:{record.place}"
         if isinstance(record, Broken):
@@ -100,6 +104,11 @@ def read_pages(
         except UnfitError as error:
             yield BadRecord(source, str(error))
             continue
+        if isinstance(page, Page):
+            if record.kind != "conversion":
+                addresses.add(hash(page.key))
+            elif hash(page.key) in addresses:
+                page = record.kind
         if isinstance(page, str):
             if passing:
                 passing.passed(page)

@@ -7,6 +7,7 @@ import pytest
 from numbered import text_of
 
 import fpdb
+from fpdb.documents import parts as documents_parts
 
 
 @pytest.fixture
@@ -246,6 +247,23 @@ def test_parts_are_found_with_their_shares(run, parts, tmp_path):
     answer = json.loads(line)
     assert (answer["complete"], answer["boilerplate"]) == (True, 0)
     assert answer["matches"][0]["meta"] == {"title": "Title 1"}
+
+
+def test_texts_whose_parts_are_found_are_named_by_their_number(run, parts):
+    texts = [" ".join(f"word{place}of{number}" for place in range(80)) for number in range(2)]
+    done = run("query", parts, "--passages", "-t", texts[1], "-t", texts[0])
+    assert [row[:2] for row in done.rows] == [["text", "u1"], ["text:2", "u0"]]
+
+
+def test_passages_of_too_many_documents_are_noted_once(run, parts, monkeypatch):
+    monkeypatch.setattr(documents_parts, "MOST_OF_A_PASSAGE", 0)
+    text = " ".join(f"word{place}of1" for place in range(80))
+    done = run("query", parts, "--passages", "-t", text)
+    assert done.err.splitlines()[0] == (
+        "text: incomplete, because too many documents share its passages, "
+        "80 words in more than a thousand"
+    )
+    assert "text: " not in "".join(done.err.splitlines()[1:])
 
 
 def test_what_compares_whole_texts_does_not_go_with_parts(run, path, parts):

@@ -198,6 +198,8 @@ def test_boilerplate_leads_to_no_document_but_counts(tmp_path, monkeypatch):
         alone = db.passages(" ".join(footer))
         assert not alone
         assert alone.boilerplate == pytest.approx(100, abs=20)
+        assert not alone.complete
+        assert db.passages(" ".join(own)).complete
         [match] = db.passages(" ".join(own + footer))
         assert (match.key, match.words) == ("own", 200)
 
@@ -212,6 +214,20 @@ def test_an_answer_with_too_many_documents_is_not_complete(tmp_path, monkeypatch
         matches = db.passages(" ".join(text))
         assert not matches.complete
         assert {match.key for match in matches} == {"60", "80", "100"}
+
+
+def test_a_crowd_that_hides_a_document_makes_its_answer_incomplete(tmp_path, monkeypatch):
+    monkeypatch.setattr(parts, "MOST_OF_A_PASSAGE", 20)
+    victim = words(random.Random(7), 200)
+    pieces = [" ".join(victim[at : at + 60]) for at in range(0, 150, 10)]
+    with fpdb.create(tmp_path / "db", passages=True) as db:
+        db.add("victim", " ".join(victim))
+        assert db.passages(" ".join(victim)).complete
+        for number in range(21):
+            list(db.add_many(Document(f"{number} {at}", own) for at, own in enumerate(pieces)))
+        matches = db.passages(" ".join(victim))
+    assert (list(matches), matches.complete) == ([], False)
+    assert matches.boilerplate > 150
 
 
 def test_equal_upper_bits_alone_are_no_match(filled, texts, monkeypatch):

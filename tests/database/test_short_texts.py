@@ -1,4 +1,4 @@
-"""Short texts equal others by their words alone, and texts of hardly any words equal none."""
+"""Short texts equal others by their words alone, of hardly any words by all of the text."""
 
 import io
 import json
@@ -8,7 +8,8 @@ import pytest
 import fpdb
 from fpdb import Document
 
-EMPTY = ["", " \n", "!!!", "登录", "登录", "Please wait", "Please wait", "404", "404"]
+EMPTY = ["", " \n", "\u3000"]
+TINY = ["Thanks!", "谢谢", "登录", "👍", "!!!", "42", "-42", "C", "C++", "c", "Please wait", "please wait"]
 EQUAL = [
     ("Annual report 2024", "  ANNUAL — report, 2024!"),
     ("网页去重了", "网页 去重 了。"),
@@ -23,7 +24,7 @@ def db(request, tmp_path):
         yield database
 
 
-def test_texts_of_hardly_any_words_are_stored_and_match_nothing(db):
+def test_empty_texts_are_stored_and_match_nothing(db):
     added = [db.add(f"k{n}", text, skip_duplicates=True) for n, text in enumerate(EMPTY)]
     assert [each.status for each in added] == ["short"] * len(EMPTY)
     many = [Document(f"m{n}", text) for n, text in enumerate(EMPTY)]
@@ -36,10 +37,25 @@ def test_texts_of_hardly_any_words_are_stored_and_match_nothing(db):
     assert list(db.check()) == []
 
 
+def test_texts_of_hardly_any_words_match_equal_ones_only(db):
+    texts = TINY * 2
+    added = [db.add(f"k{n}", text, skip_duplicates=True) for n, text in enumerate(texts)]
+    expected = ["short"] * len(TINY) + ["duplicate"] * len(TINY)
+    assert [each.status for each in added] == expected
+    many = [Document(f"m{n}", f"\n{text} ") for n, text in enumerate(TINY)]
+    assert {each.status for each in db.add_many(many, skip_duplicates=True)} == {"duplicate"}
+    for number, text in enumerate(TINY):
+        [match] = db.query(text)
+        assert (match.key, match.distance, match.similarity) == (f"k{number}", 0, 1.0)
+    assert not db.query("please wait!")
+    assert list(db.check()) == []
+
+
 def test_a_text_that_stays_as_empty_as_it_was_is_unchanged(db):
     assert db.add("a", "").status == "short"
     assert db.add("a", "").status == "unchanged"
     assert db.add("a", "Please wait").status == "short"
+    assert db.add("a", "Please wait").status == "unchanged"
 
 
 @pytest.mark.parametrize(("one", "other"), EQUAL)

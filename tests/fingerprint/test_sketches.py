@@ -173,8 +173,9 @@ def test_a_sketch_of_features_is_of_the_bits_with_which_they_vote(recipe):
 @pytest.mark.parametrize("hashed", [None, xxhash.xxh3_128_digest])
 def test_short_texts_of_the_same_features_have_one_digest(hashed):
     recipe = OWN["word sets"].replace(sketch="features")
-    texts, given = ["a b", "A, b!", "a c", "…"], [hashed] if hashed else []
-    one, same, other, nothing = recipe.digests(texts, [True] * 4, *given)
+    texts, given = ["a b", "A, b!", "a c", "…", "…\n", " \n"], [hashed] if hashed else []
+    one, same, other, sign, line, nothing = recipe.digests(texts, [True] * 6, *given)
     assert one == same != other
+    assert sign == line != nothing
     assert nothing == bytes(16)
     assert (one == recipe.digest("a b", short=True)) == (hashed is None)

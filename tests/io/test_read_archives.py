@@ -410,6 +410,29 @@ def test_what_is_taken(tmp_path):
     assert len(asked) == 8
 
 
+def test_a_conversion_is_read_where_its_page_was_not(tmp_path):
+    text = {"kind": "conversion", "headers": ["Content-Type: text/plain"]}
+    data = [
+        record("http://a.example/early", b"a conversion before its page", **text),
+        record("http://a.example/page", http(page("the page"))),
+        record("http://a.example/early", http(page("the page"))),
+        record("http://a.example/page", b"a conversion after its page", **text),
+        record("http://a.example/picture", http(b"\x89PNG", media="image/png")),
+        record("http://a.example/picture", b"a conversion of a picture", **text),
+    ]
+    path = tmp_path / "a.warc"
+    path.write_bytes(b"".join(data))
+    passed = []
+    passing = Passing(lambda key, meta: False, passed.append)
+    found = [each for part in read_parts(str(path), passing=passing) for each in part()]
+    texts = {each.key.rpartition("/")[2]: each.text for each in found}
+    assert texts.keys() == {"early", "page", "picture"}
+    assert "the page" in texts["page"]
+    assert "the page" in texts["early"]
+    assert texts["picture"] == "a conversion of a picture"
+    assert sorted(passed) == ["conversion", "type"]
+
+
 def test_sources_and_markup(tmp_path):
     found = read(tmp_path, b"".join(SOME))
     assert [each.source for each in found][1] == f"{tmp_path}/a.warc:{len(SOME[0])}"
