@@ -452,6 +452,11 @@ class Database(Queries):
                 similarity=head.get("similarity"),
                 sketches=counters.sketches,
                 snapshots=txn.open_snapshots(),
+                unfinished=tuple(
+                    f"{run.begun} {run.command}".rstrip()
+                    for run in layout.read_runs(txn)
+                    if not run.finished
+                ),
             )
 
     def check(self) -> Iterator[Problem]:

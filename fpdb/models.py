@@ -453,7 +453,8 @@ class Stats(_Shown):
     """The size and the settings of a database.
 
     `similarity` is what texts have that are near each other, and `sketches` the number of documents
-    with a sketch; both are None in a database of bits.
+    with a sketch; both are None in a database of bits. `unfinished` has a line for each run of
+    `dedupe` that hasn't added what it kept: when it began, and the command that finishes it.
     """
 
     path: str
@@ -474,6 +475,7 @@ class Stats(_Shown):
     snapshots: Snapshots
     similarity: float | None = None
     sketches: int | None = None
+    unfinished: tuple[str, ...] = ()
 
 
 class Problem(NamedTuple):

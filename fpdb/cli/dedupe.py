@@ -2,7 +2,10 @@
 
 import contextlib
 import dataclasses
+import os
+import shlex
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -82,6 +85,7 @@ def dedupe(
             files, place, reading, output_dir=output_dir, database=database, abandon=abandon,
             similarity=similarity, k=k, recipe=recipe, keep=keep, bad=bad, removed=removed, tmp=tmp,
             memory=memory, jobs=jobs, on_bad=bad_records, on_progress=progress,
+            command=f"cd {shlex.quote(os.getcwd())} && {shlex.join(['fpdb', *sys.argv[1:]])}",
         )  # fmt: skip
     progress.summarise(_saved(counts))
     if report:

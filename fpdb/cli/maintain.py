@@ -130,6 +130,8 @@ def stats(path: Path) -> None:
         "open snapshots": f"{snapshots.open:,}{since if snapshots.open else ''}",
         "created": plain["created"],
     }
+    if found.unfinished:
+        counts["unfinished run"] = "; ".join(found.unfinished)
     render.report(settings(found) | counts, plain)
 
 

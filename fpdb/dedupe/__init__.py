@@ -35,6 +35,7 @@ def dedupe(
     memory: int | None = None,
     tmp: str | os.PathLike[str] | None = None,
     abandon: bool = False,
+    command: str = "",
     on_removed: Callable[[Removed], object] | None = None,
     on_bad: Callable[[BadRecord], object] | None = None,
     on_progress: Callable[[Deduplicated], object] | None = None,
@@ -78,9 +79,12 @@ def dedupe(
         abandon: Forget a run that moved some of its outputs to their places, but didn't come to add
             what it kept to the database. Its outputs stay as they are, and what is deduplicated
             later isn't compared with them.
+        command: The command that runs this again. If it doesn't finish, errors of other runs on the
+            database, and `stats`, give it.
         on_removed: Called for each record that is removed.
         on_bad: Called for each record that can't be compared.
-        on_progress: Called with the counts so far.
+        on_progress: Called with the counts so far; for the last time before the database is
+            changed, so that it can't lose the result of a run that has added what it kept.
 
     Returns:
         The counts, a table, or an iterator of records, by the source.
@@ -95,6 +99,7 @@ def dedupe(
     run = Deduplication(
         *(reading, similarity, k, recipe, keep, bad, jobs, memory, tmp),
         abandon=abandon,
+        command=command,
         on_removed=on_removed,
         on_bad=on_bad,
         on_progress=on_progress,

@@ -4,14 +4,13 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
-from datetime import UTC, datetime
 from itertools import chain, islice
 from typing import Any, Self
 
 import numpy as np
 import xxhash
 
-from fpdb.arrays import Places, Strings, among, unique
+from fpdb.arrays import Marks, Places, Strings, among, unique
 from fpdb.database import Database
 from fpdb.dedupe.prepare import NUMBER, RecordBlock, RecordColumns, unpack_key
 from fpdb.dedupe.run import BAD, KEPT, REMOVED, SHORT, Codes, Deduplication, Removed
@@ -257,9 +256,10 @@ class Decider:
         if self._database is not None:
             self._database.runs.begin(self._stored_run())
 
-    def finish(self) -> None:
-        """Count the copies, and add the kept records to the database, in one step."""
+    def finish(self, marks: Marks) -> None:
+        """Count what stays, given all marks, and add it to the database, in one step, the last."""
         self._run.counts.copies = self._copies()
+        self._run.finish(marks)
         if self._database is not None:
             self._database.runs.finish(self._stored_run(), self._packed)
 
@@ -278,7 +278,8 @@ class Decider:
         count = np.count_nonzero(~self._is_bad.values)
         known = f"{count} {self._content % (1 << 128):x}"
         content = xxhash.xxh3_128_digest(known.encode())
-        return StoredRun(content, self._run.options(), now(), finished=False)
+        command = self._run.command.encode(errors="replace").decode()
+        return StoredRun(content, self._run.options(), now(), finished=False, command=command)
 
     def _questions(self, numbers: Places) -> list[Stored]:
         """Return records as documents that are looked up."""
@@ -327,11 +328,10 @@ def require_next(database: Database, own: StoredRun | None = None) -> None:
     """Raise InputError unless a run may be the next one of a database."""
     known = database.runs.known()
     for run in known:
-        date = datetime.fromtimestamp(run.time, UTC).strftime("%Y-%m-%d %H:%M UTC")
         if run.finished and own and run.content == own.content:
             raise InputError(
-                f"the very same records were added to {database.path} on {date}: each would be "
-                "removed for itself",
+                f"the very same records were added to {database.path} on {run.begun}: each would "
+                "be removed for itself",
                 hint="keep the output of that run; to make it again, take the database as it was "
                 "before, from a backup",
             )
@@ -339,9 +339,10 @@ def require_next(database: Database, own: StoredRun | None = None) -> None:
     if unfinished and not any(
         own and (run.content, run.options) == (own.content, own.options) for run in unfinished
     ):
-        date = datetime.fromtimestamp(unfinished[0].time, UTC).strftime("%Y-%m-%d %H:%M UTC")
+        command = f", by {unfinished[0].command:.1000}," * bool(unfinished[0].command)
         raise InputError(
-            f"a run that began to write its outputs on {date} hasn't added them to {database.path}",
-            hint="run it again, with the same records and options, or abandon it: its outputs then "
-            "stay where they are, and later ones aren't compared with them",
+            f"a run that began to write its outputs on {unfinished[0].begun} hasn't added them to "
+            f"{database.path}",
+            hint=f"run it again{command or ', with the same records and options,'} or abandon it: "
+            "its outputs then stay where they are, and later ones aren't compared with them",
         )

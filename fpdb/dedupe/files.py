@@ -184,11 +184,10 @@ class Corpus:
                 self._write(drafts, inputs, headers, rows, decider.lines)
                 # The outputs move to their places when this block ends.
                 decider.begin()
-            decider.finish()
-        before = sum(os.path.getsize(each.source.path) for each in inputs)
-        run.counts.bytes_saved = before - sum(map(os.path.getsize, self._targets()))
-        # A file that can't be read to its end has a bad record there.
-        run.finish(np.insert(kept, ends[sorted(run.damaged)], False))
+            before = sum(os.path.getsize(each.source.path) for each in inputs)
+            run.counts.bytes_saved = before - sum(map(os.path.getsize, self._targets()))
+            # A file that can't be read to its end has a bad record there.
+            decider.finish(np.insert(kept, ends[sorted(run.damaged)], False))
 
     def _require_new_targets(self, database: Database) -> None:
         """Raise InputError if an output would be replaced whose records the database has.

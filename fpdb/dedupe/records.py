@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from fpdb.arrays import Marks
 from fpdb.dedupe.decide import Decider, require_next
 from fpdb.dedupe.prepare import RecordBlock
-from fpdb.dedupe.run import Codes, Deduplication, Where
+from fpdb.dedupe.run import Deduplication, Where
 from fpdb.errors import InputError
 from fpdb.io.arrow import is_split, selectable
 from fpdb.io.batches import batch_of, read_table
@@ -28,9 +29,8 @@ def kept_rows(run: Deduplication, table: Any, given: Where | None) -> Any:
         for name, (each, _) in several.items()
         for part in read_table(each, run.reading)
     )
-    found = [codes for _, codes in _decided(run, blocks, given)]
-    marks = run.kept(np.concatenate([np.empty(0, np.uint8), *found]))
-    run.finish(marks)
+    found = [stays for _, stays in _decided(run, blocks, given)]
+    marks = np.concatenate([np.empty(0, np.bool_), *found])
     if not is_split(table):
         return several[""][1](marks)
     parts = np.split(marks, np.cumsum([len(each) for each in splits.values()])[:-1])
@@ -40,25 +40,25 @@ def kept_rows(run: Deduplication, table: Any, given: Where | None) -> Any:
 
 def kept_records(run: Deduplication, records: Iterable[Any], given: Where | None) -> Iterator[Any]:
     """Yield the records that stay; those of some thousand once they are decided."""
-    found = [np.empty(0, np.bool_)]
-    for blocks, codes in _decided(run, _record_blocks(run.reading, records), given):
-        found.append(run.kept(codes))
+    for blocks, stays in _decided(run, _record_blocks(run.reading, records), given):
         every = chain.from_iterable(block.records for block in blocks)
-        yield from compress(every, found[-1].tolist())
-    run.finish(np.concatenate(found))
+        yield from compress(every, stays.tolist())
 
 
 def _decided(
     run: Deduplication, blocks: Iterable[RecordBlock], given: Where | None
-) -> Iterator[tuple[list[RecordBlock], Codes]]:
-    """Yield what became of blocks, and add to the database when all of them were taken."""
+) -> Iterator[tuple[list[RecordBlock], Marks]]:
+    """Yield blocks with marks of what stays; when all were taken, add that to the database."""
+    marks = [np.empty(0, np.bool_)]
     with run.opened(given) as database, run.room() as room:
         if database is not None:
             require_next(database)
         with Decider(run, database, room) as decider:
-            yield from decider.each(blocks)
+            for read, codes in decider.each(blocks):
+                marks.append(run.kept(codes))
+                yield read, marks[-1]
             decider.require_next()
-            decider.finish()
+            decider.finish(np.concatenate(marks))
 
 
 def _record_blocks(reading: Reading, records: Iterable[Any]) -> Iterator[RecordBlock]:

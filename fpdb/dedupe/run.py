@@ -105,6 +105,7 @@ class Deduplication:
     memory: int | None = None
     folder: str | os.PathLike[str] | None = None
     abandon: bool = False
+    command: str = ""
     on_removed: Callable[[Removed], object] | None = None
     on_bad: Callable[[BadRecord], object] | None = None
     on_progress: Callable[[Deduplicated], object] | None = None

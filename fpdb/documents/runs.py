@@ -47,7 +47,7 @@ class Runs:
             added = Writer(txn, self.index, self.catalog).add_new(parts)
             layout.forget_runs(txn, [run.content])
             if added:
-                layout.write_runs(txn, [run._replace(finished=True)])
+                layout.write_runs(txn, [run._replace(finished=True, command="")])
         return added
 
     def abandon(self) -> None:

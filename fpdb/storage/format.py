@@ -9,6 +9,7 @@ import mmap
 import re
 import struct
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, NamedTuple, NoReturn
 
 import msgpack
@@ -273,17 +274,23 @@ class StoredRun(NamedTuple):
 
     `content`, its key, is a digest of the records, whatever files they are in, and `options` one of
     how they are compared. While it isn't finished, its outputs may be in their places, and its
-    documents aren't stored; then all of them are.
+    documents aren't stored; then all of them are. The command, if there is one, finishes it.
     """
 
     content: bytes
     options: bytes
     time: int
     finished: bool
+    command: str = ""
+
+    @property
+    def begun(self) -> str:
+        """When it began."""
+        return datetime.fromtimestamp(self.time, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
     def pack(self) -> bytes:
         """Pack all but the content, with a checksum that covers that too."""
-        body: bytes = msgpack.packb(list(self[1:]))
+        body: bytes = msgpack.packb([*self[1:4], *filter(None, [self.command])])
         return xxhash.xxh3_64_digest(body, seed_of(RUNS, self.content)) + body
 
     @classmethod
@@ -294,7 +301,11 @@ class StoredRun(NamedTuple):
             raise DamagedError("the record of a run is damaged")
         fields = unpack(body, "the record of a run")
         kinds = [type(field) for field in fields] if isinstance(fields, list) else []
-        if len(key) != DIGEST_BYTES or kinds != [bytes, int, bool]:
+        if (
+            len(key) != DIGEST_BYTES
+            or kinds[:3] != [bytes, int, bool]
+            or kinds[3:] not in ([], [str])
+        ):
             raise DamagedError("the record of a run has other fields")
         return cls(bytes(key), *fields)
 

@@ -1,6 +1,8 @@
 """fpdb dedupe: what it prints, its options, and its exit codes."""
 
 import json
+import os
+import shlex
 
 import pytest
 from outlines import groups_of
@@ -203,9 +205,14 @@ def test_an_unfinished_run_is_finished_or_abandoned(run, tmp_path, source):
     done = run("dedupe", other, "--db", tmp_path / "db", "-o", tmp_path / "next.jsonl")
     assert done.code == 3
     assert "error: a run that began to write its outputs on 20" in done.err
-    assert "hint: run it again, with the same records and options, or abandon it" in done.err
+    command = shlex.join(["fpdb", *map(str, dedupe), str(tmp_path / "out.jsonl")])
+    assert f"hint: run it again, by cd {shlex.quote(os.getcwd())} && {command}, or " in done.err
+    assert f"&& {command}\n" in run("stats", tmp_path / "db").out
+    [line] = json.loads(run("stats", tmp_path / "db", "--json").out)["unfinished"]
+    assert line.endswith(command)
     done = run("dedupe", other, "--db", tmp_path / "db", "-o", tmp_path / "next.jsonl", "--abandon")
     assert (done.code, ids(tmp_path / "next.jsonl")) == (0, [9])
+    assert "unfinished run" not in run("stats", tmp_path / "db").out
     assert ids(tmp_path / "out.jsonl") == [0, 1, 2]
     # Its records aren't in the database, as the option says.
     assert run(*dedupe, tmp_path / "again.jsonl").code == 0

@@ -9,7 +9,20 @@ import fpdb
 from fpdb import Document
 
 EMPTY = ["", " \n", "\u3000"]
-TINY = ["Thanks!", "谢谢", "登录", "👍", "!!!", "42", "-42", "C", "C++", "c", "Please wait", "please wait"]
+TINY = [
+    "Thanks!",
+    "谢谢",
+    "登录",
+    "👍",
+    "!!!",
+    "42",
+    "-42",
+    "C",
+    "C++",
+    "c",
+    "Please wait",
+    "please wait",
+]
 EQUAL = [
     ("Annual report 2024", "  ANNUAL — report, 2024!"),
     ("网页去重了", "网页 去重 了。"),

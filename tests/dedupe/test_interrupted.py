@@ -266,6 +266,52 @@ def test_runs_stay_in_compacted_and_copied_databases(tmp_path, deliveries):
             fpdb.dedupe(path, tmp_path / "new.jsonl", database=tmp_path / "all.fpdb")
 
 
+@pytest.mark.parametrize("how", ["files", "table", "records"])
+def test_progress_ends_before_the_database_is_changed(tmp_path, corpus, jsonl, how):
+    records = corpus(50)
+    database = tmp_path / "corpus.fpdb"
+    path = jsonl("in.jsonl", records)
+
+    def dedupe(output, **more):
+        if how == "files":
+            return fpdb.dedupe(path, output, database=database, **more)
+        source = pandas.DataFrame(records) if how == "table" else records
+        return list(fpdb.dedupe(source, database=database, **more))
+
+    pandas = pytest.importorskip("pandas") if how == "table" else None
+    stored = []
+
+    def count(_):
+        with fpdb.open(database, readonly=True) as db:
+            stored.append(len(db))
+
+    dedupe(tmp_path / "out.jsonl", on_progress=count)
+    with fpdb.open(database, readonly=True) as db:
+        assert len(db) > 0 == max(stored)
+
+    def fail(counts):
+        if counts.kept:
+            raise StoppedError
+
+    shutil.rmtree(database)
+    with pytest.raises(StoppedError):
+        dedupe(tmp_path / "next.jsonl", on_progress=fail)
+    dedupe(tmp_path / "next.jsonl")
+
+
+def test_an_error_gives_the_command_of_a_run_until_it_finishes(tmp_path, deliveries, interrupted):
+    interrupted("when they are in their places", command="make \udc80clean")
+    other = tmp_path / "other.jsonl"
+    other.write_bytes(deliveries[0].read_bytes())
+    with pytest.raises(fpdb.InputError) as caught:
+        fpdb.dedupe(other, tmp_path / "next.jsonl", database=tmp_path / "corpus.fpdb")
+    assert "run it again, by make ?clean, or abandon it" in caught.value.hint
+    fpdb.dedupe(deliveries, tmp_path / "out.jsonl", database=tmp_path / "corpus.fpdb")
+    with fpdb.open(tmp_path / "corpus.fpdb") as db:
+        assert [run.command for run in db.runs.known()] == [""]
+        assert db.stats().unfinished == ()
+
+
 def test_of_two_runs_on_the_same_output_the_last_one_stays_whole(tmp_path, deliveries):
     out = tmp_path / "out.jsonl"
     wanted, _ = expected(tmp_path / "first", deliveries[:1])
