@@ -29,6 +29,7 @@ from fpdb.scratch import scratch_folder
     removed=option("--removed FILE", "JSON lines about what was left out."),
     k=options.NEW_K,
     database=option("--db DB", "Compare with earlier files, and remember these."),
+    same_key=option("--same-key keep|replace", "Of keys in DB with another text; see --db."),
     abandon=option("--abandon", "Forget a run that didn't finish; see --db.", rare=True),
     bad=option("--bad keep|drop|fail", "Records that can't be compared."),
     memory=option(
@@ -51,6 +52,7 @@ def dedupe(
     recipe: fpdb.Recipe | None = None,
     keep: str = "first",
     database: Path | None = None,
+    same_key: Literal["keep", "replace"] | None = None,
     abandon: bool = False,
     bad: Literal["keep", "drop", "fail"] = "keep",
     memory: int | None = None,
@@ -65,7 +67,10 @@ def dedupe(
     Copies JSON lines, CSV, TSV and Parquet; what stays is unchanged, in its order.
     With -o - it is printed. With --db, repeat a command that was
     interrupted: other runs may be refused until then, or until --abandon, after
-    which later runs aren't compared with its outputs.
+    which later runs aren't compared with its outputs. What DB has of an
+    earlier file stays there; --same-key replace replaces it by a record with
+    the same key and another text, with --keep newest:FIELD, which does so by
+    default, by a newer one.
     """
     require((output is None) != (output_dir is None), "give --output or --output-dir")
     form = SUFFIXES.get(suffix_of(removed or ""), "jsonl")
@@ -73,6 +78,7 @@ def dedupe(
     require("-" not in files or not is_terminal(), "standard input is a terminal")
     files = record_files(files, reading)
     require(database is not None or not abandon, "--abandon is about a run with --db")
+    require(database is not None or not same_key, "--same-key is about a run with --db")
     alone = output != "-" or not (database or render.now.json)
     require(alone, "-o - gets the records: --db needs a file, and --json another one")
     if report:
@@ -83,8 +89,9 @@ def dedupe(
     with _placed(output, tmp) as place:
         counts = fpdb.dedupe(
             files, place, reading, output_dir=output_dir, database=database, abandon=abandon,
-            similarity=similarity, k=k, recipe=recipe, keep=keep, bad=bad, removed=removed, tmp=tmp,
-            memory=memory, jobs=jobs, on_bad=bad_records, on_progress=progress,
+            similarity=similarity, k=k, recipe=recipe, keep=keep, same_key=same_key, bad=bad,
+            removed=removed, tmp=tmp, memory=memory, jobs=jobs, on_bad=bad_records,
+            on_progress=progress,
             command=f"cd {shlex.quote(os.getcwd())} && {shlex.join(['fpdb', *sys.argv[1:]])}",
         )  # fmt: skip
     progress.summarise(_saved(counts))
@@ -117,11 +124,16 @@ def _placed(output: str | None, tmp: str | None) -> Iterator[str | None]:
 
 
 def _saved(counts: fpdb.Deduplicated) -> str:
-    if not counts.removed:
-        return ""
-    saved = render.size(max(counts.bytes_saved or 0, 0))
-    edited = counts.removed - counts.copies
-    return f"; exact copies {counts.copies:,}, edited {edited:,}, {saved} saved"
+    parts = ""
+    if counts.removed:
+        saved = render.size(max(counts.bytes_saved or 0, 0))
+        edited = counts.removed - counts.copies
+        parts = f"; exact copies {counts.copies:,}, edited {edited:,}, {saved} saved"
+    if counts.delivered:
+        parts += f"; {counts.delivered:,} under keys that were delivered before"
+    if counts.meanwhile:
+        parts += f"; {counts.meanwhile:,} not added to DB, which got similar ones meanwhile"
+    return parts
 
 
 def _compared_by(

@@ -29,6 +29,7 @@ def dedupe(
     k: int | None = None,
     recipe: str | Recipe | None = None,
     keep: str = "first",
+    same_key: str | None = None,
     bad: str = "keep",
     removed: str | os.PathLike[str] | None = None,
     jobs: int = 0,
@@ -68,6 +69,10 @@ def dedupe(
         recipe: The recipe, "web" by default, or that of the database.
         keep: "first", "longest" or "newest:FIELD". Records are considered in this order, and one is
             removed if it resembles one that was kept. Of equal ones the first comes first.
+        same_key: What becomes of a stored document if a record comes with its key and another text:
+            with "keep" it stays, and a record that resembles nothing gets another key; with
+            "replace" the record stays, and takes its place. The default is "keep", but with
+            "newest:FIELD" it is "replace", which then is for a newer record only.
         bad: Whether records that can't be compared stay ("keep"), are left out ("drop"), or are an
             InputError ("fail").
         removed: A file for a line of JSON about each record that was removed.
@@ -98,11 +103,7 @@ def dedupe(
         reading = dataclasses.replace(reading, text_field=text_field)
     run = Deduplication(
         *(reading, similarity, k, recipe, keep, bad, jobs, memory, tmp),
-        abandon=abandon,
-        command=command,
-        on_removed=on_removed,
-        on_bad=on_bad,
-        on_progress=on_progress,
+        *(abandon, same_key, command, on_removed, on_bad, on_progress),
     )
     if output is not None or output_dir is not None or _is_path(source):
         if (output is None) == (output_dir is None):

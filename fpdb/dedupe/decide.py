@@ -14,18 +14,20 @@ from fpdb.arrays import Marks, Places, Strings, among, unique
 from fpdb.database import Database
 from fpdb.dedupe.prepare import NUMBER, RecordBlock, RecordColumns, unpack_key
 from fpdb.dedupe.run import BAD, KEPT, REMOVED, SHORT, Codes, Deduplication, Removed
+from fpdb.documents.catalog import SLICE
 from fpdb.documents.lookup import Search
 from fpdb.documents.new_documents import NewDocuments
 from fpdb.documents.prepare import GATHERED
+from fpdb.documents.runs import Addition
 from fpdb.errors import InputError
 from fpdb.io.batches import RecordBatch
-from fpdb.joins.clusters import newest_field, require_dated
-from fpdb.joins.columns import GrowingColumn, GrowingStrings, GrowingTexts, Room
+from fpdb.joins.clusters import newest_field, require_dated, time_of
+from fpdb.joins.columns import GrowingColumn, GrowingStrings, GrowingTexts, Room, TextColumns
 from fpdb.joins.selection import Chosen, Selection
-from fpdb.models import Key, now
+from fpdb.models import Key, Match, now
 from fpdb.storage.format import Stored, StoredRun
 from fpdb.storage.new_records import StoredColumns
-from fpdb.storage.origin import origin_of, pack_origin, pack_origins
+from fpdb.storage.origin import fields_of, origin_of, pack_origin, pack_origins
 from fpdb.threads import made_ahead
 
 # Characters of the texts that are decided together: records in memory wait until they are.
@@ -73,10 +75,13 @@ class Decider:
         self._shown: list[str] = []  # how the places of records begin,
         self._firsts: list[int] = []  # from these ones on
         self.sizes: Counter[int] = Counter()  # of the inputs, in records
-        self._same_sketch: list[int] = []  # as a document of the database
+        # Records whose text the database has, and those that replace a document if they stay.
+        self._copied: list[int] = []
+        self._replacing: list[int] = []
+        self._since = 0 if database is None else database.runs.next_id()
         self._content = 0
         self._ending = ExitStack()
-        self._packed: Iterator[NewDocuments] = iter(())
+        self._packed: Iterator[tuple[Places, NewDocuments]] = iter(())
 
     def __enter__(self) -> Self:
         return self
@@ -167,15 +172,60 @@ class Decider:
             for place, matches in zip(asked.tolist(), answers, strict=True):
                 self._run.counts.incomplete += not matches.complete
                 found.update((place, match) for match in matches)
+            [compared] = good.nonzero()
+            for at in range(0, len(compared), SLICE):
+                places = compared[at : at + SLICE]
+                nearest = [found.get(place) for place in places.tolist()]
+                replacing = self._compare_stored(self._database, start + places, nearest)
+                for number in replacing:
+                    found.pop(number - start, None)
+                self._replacing += replacing
             for place, match in found.items():
-                if match.similarity == 1.0:
-                    self._same_sketch.append(start + place)
                 matched[place] = len(self._matches) + len(entries)
                 shown = origin_of(match.key, match.meta)
                 entry = [match.key, *shown, match.similarity, match.distance]
                 entries.append(json.dumps(entry).encode())
             self._matches.add(b"".join(entries), np.array(list(map(len, entries)), np.int64))
         self._matched.add(matched)
+
+    def _compare_stored(
+        self, database: Database, numbers: Places, matches: Sequence[Match | None]
+    ) -> list[int]:
+        """Compare records with the documents of their keys, and with those that they resemble.
+
+        Return the numbers of those that replace a document: a copy of any replaces none.
+        """
+        keys = [key[1:].decode() for key in self._keys.some(numbers)]
+        named = {*keys, *(match.key for match in matches if match)} - {""}
+        stored = database.runs.stored(list(named))
+        places = [at for at, key in enumerate(keys) if matches[at] or stored.get(key)]
+        questions = self._questions(numbers[np.array(places, np.int64)])
+        replacing: list[int] = []
+        for place, question in zip(places, questions, strict=True):
+            number, old, match = int(numbers[place]), stored.get(keys[place]), matches[place]
+            self._run.counts.delivered += old is not None
+            text = question.digest, question.fingerprint
+            alike = [] if match is None else [old, stored.get(match.key)]
+            if any(
+                document and (document.digest, document.fingerprint) == text for document in alike
+            ):
+                self._copied.append(number)
+            elif old and self._run.replaces and self._is_newer(number, old):
+                replacing.append(number)
+        return replacing
+
+    def _is_newer(self, number: int, old: Stored) -> bool:
+        """Return whether a record is newer than a document, unless any may be replaced."""
+        field = newest_field(self._run.keep)
+        fields = fields_of(old.meta)
+        if field and field not in fields:
+            raise InputError(
+                f"the database has no {field!r} of {old.key!r}, which comes with another text, so "
+                "nothing shows which is newer",
+                hint="keep what is stored; or replace it, and keep the first or longest record",
+                parameter="same_key",
+            )
+        return not field or bool(self._values.values[number] > time_of(field, fields[field]))
 
     def _decide(self, numbers: Places) -> Codes:
         """Return what becomes of records in this order, given their numbers."""
@@ -245,7 +295,7 @@ class Decider:
         kept = self._selection.kept
         kept = kept[~self._is_bad.values[kept]]
         parts = (kept[start : start + STORED] for start in range(0, len(kept), STORED))
-        self._packed = map(self._new, parts)
+        self._packed = ((part, self._new(part)) for part in parts)
         if self._run.jobs != 1:
             ahead = self._ending.enter_context(closing(made_ahead(self._packed, _PACKED)))
             first = list(islice(ahead, 1))  # which begins
@@ -261,18 +311,36 @@ class Decider:
         self._run.counts.copies = self._copies()
         self._run.finish(marks)
         if self._database is not None:
-            self._database.runs.finish(self._stored_run(), self._packed)
+            self._database.runs.finish(self._stored_run(), self._since, self._addition)
+
+    def _addition(self, later: Iterable[list[Stored]]) -> Addition:
+        """Return what is added, given the documents that others have added meanwhile."""
+        similar = [self._selection.resembling(TextColumns.of(some, self._bits)) for some in later]
+        late = unique(np.concatenate([np.empty(0, np.int64), *similar]))
+        left = np.setdiff1d(self._selection.kept, late)
+        replacing = np.intersect1d(np.array(self._replacing, np.int64), left)
+        self._run.counts.meanwhile, self._run.counts.replaced = len(late), len(replacing)
+        keys = (key[1:].decode() for key in self._keys.some(replacing))
+        return Addition(keys, self._without(late))
+
+    def _without(self, late: Places) -> Iterator[NewDocuments]:
+        for numbers, documents in self._packed:
+            left = numbers[~among(numbers, late)]
+            if len(left) == len(numbers):
+                yield documents
+            elif len(left):
+                yield self._new(left)
 
     def _copies(self) -> int:
         """Count the removed records that have the text of another one."""
         removed = np.ones(len(self._texts), np.bool_)
         removed[self._selection.kept] = False
-        removed[self._same_sketch] = False
+        removed[self._copied] = False
         digests = self._texts.all.side.digests[:, 0]
         gone = digests[removed & (digests != 0)]
         first = ~among(unique(gone), unique(digests[self._selection.kept]))
         # Of equal records of which none is kept, one resembles a kept one that differs.
-        return len(self._same_sketch) + len(gone) - int(np.count_nonzero(first))
+        return len(self._copied) + len(gone) - int(np.count_nonzero(first))
 
     def _stored_run(self) -> StoredRun:
         count = np.count_nonzero(~self._is_bad.values)
@@ -292,10 +360,13 @@ class Decider:
         # For the database, the key is a text.
         keys = [key[1:] or place for key, place in zip(packed, places, strict=True)]
         metas = pack_origins(places)
-        number = NUMBER.encode()
+        number, field = NUMBER.encode(), newest_field(self._run.keep)
         for at, key in enumerate(packed):
-            if key[:1] == number:
-                metas[at] = pack_origin(places[at].decode(), unpack_key(key))
+            if field or key[:1] == number:
+                value = float(self._values.values[numbers[at]])
+                newest = {field: value if np.isfinite(value) else None} if field else None
+                own = unpack_key(key) if key[:1] == number else None
+                metas[at] = pack_origin(places[at].decode(), own, newest)
         columns = self._columns(numbers, keys, metas, passaged=self._preparer.catalog.passaged)
         return NewDocuments.of(columns, self._preparer.index)
 

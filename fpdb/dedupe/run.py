@@ -33,6 +33,7 @@ KEPT, SHORT, REMOVED, BAD = range(4)
 Codes = NDArray[np.uint8]
 Where = Database | str | os.PathLike[str]
 _BAD_RECORDS = ("keep", "drop", "fail")
+_SAME_KEY = ("keep", "replace")
 _RECIPE = "web"
 # Of a text of 840 bytes: what reading, comparing and writing took on one processor, and the bytes
 # of its columns, which have room to grow.
@@ -75,9 +76,12 @@ class Deduplicated(RecordCounts):
     """What became of the records so far.
 
     Some are `kept`, and some `removed` because they resemble a kept one; at the end, `copies` of
-    these have the very text of another record, or the sketch of a document of the database, and
-    outputs that are files have `bytes_saved` fewer than their inputs. `bad` ones were kept or
-    dropped, as the policy says; `short` ones are kept. `stage` is "reading", "comparing" or
+    these have the very text of another record, or of a document of the database, and outputs that
+    are files have `bytes_saved` fewer than their inputs. Of all, `delivered` have a key that the
+    database had, and of the kept ones `replaced` take the place of the document with their key.
+    `meanwhile` counts kept ones that aren't added, because they resemble a document that somebody
+    else has added since they were compared; on_progress comes too early for it. `bad` ones were
+    kept or dropped, as the policy says; `short` ones are kept. `stage` is "reading", "comparing" or
     "writing", of which the share `done` is known, or None. At the end `marks` says of each record,
     in the order of reading, whether it stays.
     """
@@ -85,6 +89,9 @@ class Deduplicated(RecordCounts):
     kept: int = 0
     removed: int = 0
     copies: int = 0
+    delivered: int = 0
+    replaced: int = 0
+    meanwhile: int = 0
     bytes_saved: int | None = None
     stage: str = "reading"
     done: float | None = None
@@ -105,6 +112,7 @@ class Deduplication:
     memory: int | None = None
     folder: str | os.PathLike[str] | None = None
     abandon: bool = False
+    same_key: str | None = None
     command: str = ""
     on_removed: Callable[[Removed], object] | None = None
     on_bad: Callable[[BadRecord], object] | None = None
@@ -114,6 +122,7 @@ class Deduplication:
 
     def __post_init__(self) -> None:
         require_choice("bad", self.bad, _BAD_RECORDS)
+        require_choice("same_key", self.same_key or "keep", _SAME_KEY)
         if isinstance(self.recipe, str):
             self.recipe = preset(self.recipe)
         newest = newest_field(self.keep)
@@ -131,6 +140,12 @@ class Deduplication:
             )
         fields = (newest,) if newest else ()
         self.reading = dataclasses.replace(self.reading, keyed=False, meta_field=fields)
+
+    @property
+    def replaces(self) -> bool:
+        """Whether records take the place of stored documents with their keys."""
+        default = "replace" if newest_field(self.keep) else "keep"
+        return (self.same_key or default) == "replace"
 
     @contextlib.contextmanager
     def room(self, scratch: Path | None = None) -> Iterator[Room]:
@@ -179,6 +194,12 @@ class Deduplication:
     def opened(self, given: Where | None) -> Iterator[Database | None]:
         """Open the database that is given, and be the only run that adds to it."""
         if given is None:
+            if self.same_key is not None:
+                raise InputError(
+                    "found a choice among documents with the same key, but no database",
+                    hint="records of one delivery are compared by their texts alone",
+                    parameter="same_key",
+                )
             yield None
             return
         with contextlib.ExitStack() as stack:
@@ -232,6 +253,7 @@ class Deduplication:
         """Return a digest of what decides, besides the records, what stays."""
         recipe = self.recipe.id if isinstance(self.recipe, Recipe) else ""
         known = [self.similarity, self.k, recipe, self.keep, self.bad]
+        known += [self.same_key] * (self.same_key is not None)
         return hashlib.blake2b(repr(known).encode(), digest_size=DIGEST_BYTES).digest()
 
     def prepared(

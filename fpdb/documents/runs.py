@@ -1,17 +1,27 @@
 """Runs that add what they keep of a delivery to a database, in one step at their end."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple
 
 from fpdb.documents import layout
-from fpdb.documents.catalog import Catalog
+from fpdb.documents.catalog import SLICE, Catalog, View
 from fpdb.documents.new_documents import NewDocuments
 from fpdb.documents.writer import Writer, without_collector
+from fpdb.models import Key
 from fpdb.storage import Environment
-from fpdb.storage.format import StoredRun
+from fpdb.storage.format import Stored, StoredRun
 from fpdb.storage.lock import sole_run
 from fpdb.tables import Index
+
+
+class Addition(NamedTuple):
+    """New documents, and the keys of those that are removed before, for others to take."""
+
+    replaced: Iterable[Key]
+    parts: Iterable[NewDocuments]
 
 
 @dataclass(frozen=True)
@@ -32,19 +42,37 @@ class Runs:
         with self.environment.read() as txn:
             return list(layout.read_runs(txn))
 
+    def stored(self, keys: Sequence[Key]) -> dict[Key, Stored | None]:
+        """Find documents by their keys."""
+        with self.environment.read() as txn:
+            return self.catalog.find_many(txn, keys)
+
     def begin(self, run: StoredRun) -> None:
         """Store that a run is about to move its outputs to their places."""
         with self.environment.write(self.timeout) as txn:
             layout.write_runs(txn, [run])
 
-    def finish(self, run: StoredRun, parts: Iterable[NewDocuments]) -> int:
+    def next_id(self) -> int:
+        """Return the id that the next new document gets."""
+        with self.environment.read() as txn:
+            return View(txn, self.index, self.catalog).counters.next_id
+
+    def finish(
+        self, run: StoredRun, since: int, choose: Callable[[Iterable[list[Stored]]], Addition]
+    ) -> int:
         """Add new documents and store that their run is finished, in one transaction.
 
-        Nothing is replaced: a document whose key is taken gets another one. Return how many there
-        are. A run that adds nothing is forgotten: it could as well be run again.
+        They are chosen within it, given the documents that others have added `since` an id. One
+        whose key is taken gets another key. Return how many are added. A run that adds nothing is
+        forgotten: it could as well be run again.
         """
         with without_collector(), self.environment.write(self.timeout) as txn:
-            added = Writer(txn, self.index, self.catalog).add_new(parts)
+            end = View(txn, self.index, self.catalog).counters.next_id
+            later = filter(None, (self.catalog.record(txn, own) for own in range(since, end)))
+            addition = choose(iter(lambda: list(islice(later, SLICE)), []))
+            writer = Writer(txn, self.index, self.catalog)
+            writer.remove(addition.replaced)
+            added = writer.add_new(addition.parts)
             layout.forget_runs(txn, [run.content])
             if added:
                 layout.write_runs(txn, [run._replace(finished=True, command="")])

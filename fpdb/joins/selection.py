@@ -286,6 +286,16 @@ class Selection:
             self._find_nearest(choice, [pairs.only(~kept[pairs.own]) for pairs in before], key_of)
         return choice
 
+    def resembling(self, texts: TextColumns) -> Places:
+        """Return the numbers of the kept documents that resemble one of other texts, sorted."""
+        every, crowded = self._corpus.all, np.zeros(len(texts), np.bool_)
+        similar = [
+            self.kept[self._similar(texts, own, every, met, self.kept).other]
+            for table, asked, _ in self._tables(texts)
+            for own, met in table.near(asked, crowded, None)
+        ]
+        return unique(np.concatenate([np.empty(0, np.int64), *similar]))
+
     def _find_nearest(
         self, choice: Chosen, pairs: Sequence[_Alike], key_of: Callable[[int], Key]
     ) -> None:

@@ -17,12 +17,18 @@ _LONGEST_KEY = 16_000
 
 
 class Origin(dict[str, Any]):
-    """Where `dedupe` read a record: its `source`, and its `key` if it is stored under another."""
+    """Where `dedupe` read a record: its `source`, and its `key` if it is stored under another.
+
+    `newest` has the field by which the newest record was kept, with its value as a number.
+    """
 
 
-def pack_origin(source: str, key: Key | None = None) -> bytes:
+def pack_origin(source: str, key: Key | None = None, newest: dict[str, Any] | None = None) -> bytes:
     """Pack where a record was read, as metadata."""
-    packed: bytes = msgpack.packb({b"source": source} | ({} if key is None else {b"key": key}))
+    fields = {b"source": source, b"key": key, b"newest": newest}
+    packed: bytes = msgpack.packb(
+        {name: value for name, value in fields.items() if value is not None}
+    )
     return packed
 
 
@@ -49,8 +55,18 @@ def origin_of(key: Key, meta: object) -> tuple[Key, str | None]:
     return known.get("key", key), known.get("source")
 
 
+def fields_of(meta: bytes) -> dict[str, Any]:
+    """Return the fields of metadata, of an `Origin` those by which the newest record was kept."""
+    value = unpack_meta(meta)
+    if isinstance(value, Origin):
+        value = value.get("newest")
+    return value if isinstance(value, dict) else {}
+
+
 def renamed(document: Stored, number: int) -> Stored:
     """Give another key to a document whose key is taken, and note its own."""
-    own, source = origin_of(document.key, unpack_meta(document.meta))
-    meta = document.meta if source is None else pack_origin(source, own)
+    value = unpack_meta(document.meta)
+    (own, _), meta = origin_of(document.key, value), document.meta
+    if isinstance(value, Origin):
+        meta = pack_origin(value["source"], own, value.get("newest"))
     return document._replace(key=f"{str(own)[:_LONGEST_KEY]} #{number}", meta=meta)

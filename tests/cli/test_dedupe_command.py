@@ -40,6 +40,27 @@ def test_the_summary_counts(run, tmp_path, source):
     assert ids(tmp_path / "out.jsonl") == [0, 1, 2]
 
 
+def test_the_summary_counts_keys_that_were_delivered_before(run, tmp_path, source):
+    dedupe = ("dedupe", source, "--db", tmp_path / "db", "-o")
+    assert "delivered before" not in run(*dedupe, tmp_path / "out.jsonl").err
+    records = [{"id": place, "text": f"{TEXTS[place]} correction", "n": 9} for place in range(3)]
+    source.write_text(lines(records))
+    done = run(*dedupe, tmp_path / "next.jsonl")
+    assert done.err.startswith("read 3, removed 3 (100.0%); exact copies 0, edited 3, ")
+    assert "; 3 under keys that were delivered before; " in done.err
+    source.write_text(lines(records[:2]))
+    done = run(*dedupe, tmp_path / "last.jsonl", "--same-key", "replace")
+    assert done.err.startswith(
+        "read 2, replaced 2, kept 2; 2 under keys that were delivered before; "
+    )
+    done = run("dedupe", source, "-o", tmp_path / "out.jsonl", "--same-key", "keep")
+    assert (done.code, "--same-key is about a run with --db" in done.err) == (2, True)
+    source.write_text(lines([records[2]]))
+    done = run(*dedupe, tmp_path / "newest.jsonl", "--keep", "newest:n")
+    assert (done.code, "hint: keep what is stored; or" in done.err) == (3, True)
+    assert "(--same-key)" in done.err
+
+
 def test_json_has_the_counts_and_quiet_none(run, tmp_path, source):
     done = run("dedupe", source, "-o", tmp_path / "out.jsonl", "--json")
     found = json.loads(done.out)
@@ -48,6 +69,7 @@ def test_json_has_the_counts_and_quiet_none(run, tmp_path, source):
     size = source.stat().st_size
     saved = size - (tmp_path / "out.jsonl").stat().st_size
     expected |= {"copies": 3, "bytes_saved": saved}
+    expected |= {"delivered": 0, "replaced": 0, "meanwhile": 0}
     expected |= {"invalid_utf8": 0, "markup": 0, "bytes_read": size, "bytes_total": size}
     expected |= {"encodings": {}, "unreadable": 0, "refused": 0}
     assert found == expected
