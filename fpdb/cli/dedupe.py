@@ -67,10 +67,9 @@ def dedupe(
     Copies JSON lines, CSV, TSV and Parquet; what stays is unchanged, in its order.
     With -o - it is printed. With --db, repeat a command that was
     interrupted: other runs may be refused until then, or until --abandon, after
-    which later runs aren't compared with its outputs. What DB has of an
-    earlier file stays there; --same-key replace replaces it by a record with
-    the same key and another text, with --keep newest:FIELD, which does so by
-    default, by a newer one.
+    which later runs aren't compared with its outputs. Records under a key of
+    DB with another text are removed or added beside it; with --same-key replace
+    they take its place, and with --keep newest:FIELD if they are newer.
     """
     require((output is None) != (output_dir is None), "give --output or --output-dir")
     form = SUFFIXES.get(suffix_of(removed or ""), "jsonl")

@@ -168,7 +168,7 @@ def _ask_parts(
 ) -> Iterator[_QueryResult]:
     """Find documents that share passages with the given texts, or with the texts of files."""
     for number, text in enumerate(texts, 1):
-        yield _name_text(number), find(text), False, False
+        yield f"text:{number}".removesuffix(":1"), find(text), False, False
     own = replace(reading, keyed=False)
     for record in records_of_files(paths, bad, lambda _: own) if paths else ():
         name = record.source if record.key is None else record.key
@@ -201,11 +201,8 @@ def _ask_texts(
     for number, text in enumerate(texts, 1):
         [question] = database.preparer.questions([text], sketched=sketched)
         [matches] = database.query_prepared([question], **near)
-        yield Asked(_name_text(number), matches, question.fingerprint is None)
-
-
-def _name_text(number: int) -> str:
-    return "text" if number == 1 else f"text:{number}"
+        name = f"text:{number}".removesuffix(":1")
+        yield Asked(name, matches, question.fingerprint is None)
 
 
 def _ask_fingerprints(

@@ -172,14 +172,9 @@ class Decider:
             for place, matches in zip(asked.tolist(), answers, strict=True):
                 self._run.counts.incomplete += not matches.complete
                 found.update((place, match) for match in matches)
-            [compared] = good.nonzero()
-            for at in range(0, len(compared), SLICE):
-                places = compared[at : at + SLICE]
-                nearest = [found.get(place) for place in places.tolist()]
-                replacing = self._compare_stored(self._database, start + places, nearest)
-                for number in replacing:
-                    found.pop(number - start, None)
-                self._replacing += replacing
+            for first in range(0, len(good), SLICE):
+                [places] = good[first : first + SLICE].nonzero()
+                self._compare_stored(self._database, start, first + places, found)
             for place, match in found.items():
                 matched[place] = len(self._matches) + len(entries)
                 shown = origin_of(match.key, match.meta)
@@ -189,30 +184,28 @@ class Decider:
         self._matched.add(matched)
 
     def _compare_stored(
-        self, database: Database, numbers: Places, matches: Sequence[Match | None]
-    ) -> list[int]:
+        self, database: Database, start: int, places: Places, matches: dict[int, Match]
+    ) -> None:
         """Compare records with the documents of their keys, and with those that they resemble.
 
-        Return the numbers of those that replace a document: a copy of any replaces none.
+        One that replaces a document loses its match, and so stays; a copy of any replaces none.
         """
-        keys = [key[1:].decode() for key in self._keys.some(numbers)]
-        named = {*keys, *(match.key for match in matches if match)} - {""}
+        keys = [key[1:].decode() for key in self._keys.some(start + places)]
+        nearest = [matches.get(place) for place in places.tolist()]
+        named = {*keys, *(match.key for match in nearest if match)} - {""}
         stored = database.runs.stored(list(named))
-        places = [at for at, key in enumerate(keys) if matches[at] or stored.get(key)]
-        questions = self._questions(numbers[np.array(places, np.int64)])
-        replacing: list[int] = []
-        for place, question in zip(places, questions, strict=True):
-            number, old, match = int(numbers[place]), stored.get(keys[place]), matches[place]
+        asked = [at for at, key in enumerate(keys) if nearest[at] or stored.get(key)]
+        questions = self._questions(start + places[asked]) if asked else []
+        for at, question in zip(asked, questions, strict=True):
+            place, old, match = int(places[at]), stored.get(keys[at]), nearest[at]
             self._run.counts.delivered += old is not None
             text = question.digest, question.fingerprint
-            alike = [] if match is None else [old, stored.get(match.key)]
-            if any(
-                document and (document.digest, document.fingerprint) == text for document in alike
-            ):
-                self._copied.append(number)
-            elif old and self._run.replaces and self._is_newer(number, old):
-                replacing.append(number)
-        return replacing
+            alike = filter(None, [old, stored.get(match.key)] if match else [])
+            if any((document.digest, document.fingerprint) == text for document in alike):
+                self._copied.append(start + place)
+            elif old and self._run.replaces and self._is_newer(start + place, old):
+                self._replacing.append(start + place)
+                matches.pop(place, None)
 
     def _is_newer(self, number: int, old: Stored) -> bool:
         """Return whether a record is newer than a document, unless any may be replaced."""
@@ -321,7 +314,7 @@ class Decider:
         replacing = np.intersect1d(np.array(self._replacing, np.int64), left)
         self._run.counts.meanwhile, self._run.counts.replaced = len(late), len(replacing)
         keys = (key[1:].decode() for key in self._keys.some(replacing))
-        return Addition(keys, self._without(late))
+        return keys, self._without(late)
 
     def _without(self, late: Places) -> Iterator[NewDocuments]:
         for numbers, documents in self._packed:

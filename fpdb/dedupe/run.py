@@ -119,6 +119,7 @@ class Deduplication:
     on_progress: Callable[[Deduplicated], object] | None = None
     counts: Deduplicated = field(default_factory=Deduplicated)
     damaged: dict[int, str] = field(default_factory=dict)
+    replaces: bool = field(init=False)
 
     def __post_init__(self) -> None:
         require_choice("bad", self.bad, _BAD_RECORDS)
@@ -126,6 +127,7 @@ class Deduplication:
         if isinstance(self.recipe, str):
             self.recipe = preset(self.recipe)
         newest = newest_field(self.keep)
+        self.replaces = (self.same_key or ("replace" if newest else "keep")) == "replace"
         require_whole("memory", self.memory, 0)
         if self.folder is not None and not Path(self.folder).is_dir():
             raise InputError(
@@ -140,12 +142,6 @@ class Deduplication:
             )
         fields = (newest,) if newest else ()
         self.reading = dataclasses.replace(self.reading, keyed=False, meta_field=fields)
-
-    @property
-    def replaces(self) -> bool:
-        """Whether records take the place of stored documents with their keys."""
-        default = "replace" if newest_field(self.keep) else "keep"
-        return (self.same_key or default) == "replace"
 
     @contextlib.contextmanager
     def room(self, scratch: Path | None = None) -> Iterator[Room]:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import islice
-from typing import NamedTuple
 
 from fpdb.documents import layout
 from fpdb.documents.catalog import SLICE, Catalog, View
@@ -16,12 +15,8 @@ from fpdb.storage.format import Stored, StoredRun
 from fpdb.storage.lock import sole_run
 from fpdb.tables import Index
 
-
-class Addition(NamedTuple):
-    """New documents, and the keys of those that are removed before, for others to take."""
-
-    replaced: Iterable[Key]
-    parts: Iterable[NewDocuments]
+# Keys of documents that are removed, and new documents, which may take them.
+Addition = tuple[Iterable[Key], Iterable[NewDocuments]]
 
 
 @dataclass(frozen=True)
@@ -69,10 +64,10 @@ class Runs:
         with without_collector(), self.environment.write(self.timeout) as txn:
             end = View(txn, self.index, self.catalog).counters.next_id
             later = filter(None, (self.catalog.record(txn, own) for own in range(since, end)))
-            addition = choose(iter(lambda: list(islice(later, SLICE)), []))
+            replaced, parts = choose(iter(lambda: list(islice(later, SLICE)), []))
             writer = Writer(txn, self.index, self.catalog)
-            writer.remove(addition.replaced)
-            added = writer.add_new(addition.parts)
+            writer.remove(replaced)
+            added = writer.add_new(parts)
             layout.forget_runs(txn, [run.content])
             if added:
                 layout.write_runs(txn, [run._replace(finished=True, command="")])

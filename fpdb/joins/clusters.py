@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -29,7 +28,7 @@ from fpdb.joins.pairs import (
 from fpdb.models import Cluster
 from fpdb.progress import tracked
 from fpdb.storage.format import Stored
-from fpdb.storage.origin import unpack_meta
+from fpdb.storage.origin import fields_of
 from fpdb.tables.bits import as_words, distances
 
 # Connections held before they are replaced by one for each document.
@@ -138,8 +137,7 @@ def _value(document: Stored, field: str) -> float:
     """Return what the document to keep has most of: time, or characters."""
     if not field:
         return document.characters
-    meta: Any = unpack_meta(document.meta)
-    return time_of(field, meta.get(field) if isinstance(meta, dict) else None)
+    return time_of(field, fields_of(document.meta).get(field))
 
 
 def _are_near(side: Side, best: int, left: Places, search: Search) -> Marks:
