@@ -222,3 +222,34 @@ def test_what_came_meanwhile_replaces_nothing(tmp_path, deliver, records, monkey
     assert (counts.replaced, counts.meanwhile, len(kept)) == (1, 1, 2)
     expected = {each["id"]: digest(each["text"]) for each in [records[0], new[1], *records[2:]]}
     assert stored(tmp_path) == expected | {"theirs": digest(new[0]["text"])}
+
+
+def test_a_document_under_another_key_keeps_its_date(tmp_path, deliver, records):
+    first = [{**records[0], "id": 7}, records[1]]
+    others = [{**records[2], "id": 7}, {**records[3], "id": records[1]["id"], "date": None}]
+    deliver(first, keep="newest:date")
+    deliver(others, keep="newest:date", same_key="keep")
+    with fpdb.open(tmp_path / "corpus.fpdb", readonly=True) as db:
+        found = {
+            key: (document.meta.get("key"), document.meta["newest"])
+            for key, document in dict(db).items()
+        }
+    may = {"date": 1777593600.0}  # 2026-05-01 00:00 UTC
+    key = records[1]["id"]
+    assert found == {
+        "7": (7, may),
+        key: (None, may),
+        "7 #2": (7, may),
+        f"{key} #3": (key, {"date": None}),
+    }
+
+
+def test_the_newest_of_a_cluster_is_known_by_the_date_of_its_delivery(tmp_path, deliver, records):
+    deliver(records[:1], keep="newest:date")
+    with fpdb.open(tmp_path / "corpus.fpdb") as db:
+        db.add("older", records[0]["text"], {"date": "2026-04-01"})
+        [cluster] = db.clusters(keep="newest:date")
+        assert cluster.keys == (records[0]["id"], "older")
+        db.add("newer", records[0]["text"], {"date": "2026-05-02"})
+        [cluster] = db.clusters(keep="newest:date")
+        assert cluster.representative == "newer"
