@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from pathlib import Path
 from typing import TypeVar
@@ -34,7 +34,6 @@ T = TypeVar("T")
 
 _SHOWN = 24
 _BATCH = 1 << 12  # documents that are looked up and written at once
-_BEYOND = 1 << 40  # an id that no database has reached
 _NO_IDS = np.empty(0, np.uint64)
 
 
@@ -47,9 +46,10 @@ def repair(
     """Write every document of a damaged database whose record is intact into a new one.
 
     The damaged one is only read, page by page, and nobody may write to it meanwhile. All tables are
-    built anew. Nothing comes back that was deleted or replaced. With integer keys, a document that
-    has no record, or has lost it, comes back as its fingerprint, if its row of the first table is
-    intact. The new database appears at its path complete, and synced.
+    built anew. Nothing comes back that was deleted or replaced, unless the last commit did that and
+    is lost. With integer keys, a document that has no record, or has lost it, comes back as its
+    fingerprint, if its row of the first table is intact. The new database appears at its path
+    complete, and synced.
 
     No secret of a recipe is needed.
 
@@ -91,8 +91,10 @@ def repair(
 
 
 def _find_header(survey: Survey) -> Header | None:
-    with contextlib.suppress(DamagedError, NotADatabaseError):
-        return unpack_header(next((entry.value for entry in survey.entries("header")), b"") or b"")
+    for entry in chain(survey.entries("header"), survey.strays()):
+        if entry.key == b"header":
+            with contextlib.suppress(DamagedError, NotADatabaseError):
+                return unpack_header(entry.value or b"")
     return None
 
 
@@ -113,13 +115,11 @@ class _Repair:
         old = self._old_counters()
         tree = self._survey.trees.get("documents")
         total = tree.entries if tree else 0
-        documents = tracked(
-            self._read("documents", self._record), "copy documents", "document", total
-        )
-        begun = Counters(old.next_id, writes=old.writes) if old else Counters(_BEYOND)
+        records = self._read("documents", self._record)
+        documents = iter(tracked(records, "copy documents", "document", total))
         bare: tuple[Fingerprints, Column] = to_array((), self._index.plan.bits), _NO_IDS
         with built.write() as into:
-            counters = self._write_documents(into, documents, begun)
+            counters = self._write_documents(into, documents, old or Counters())
             if isinstance(self._catalog, IntegerCatalog):
                 bare = self._write_bare(into, self._catalog, total)
                 counters = counters._replace(documents=counters.documents + len(bare[1]))
@@ -133,37 +133,33 @@ class _Repair:
 
         write_tables(built, self._header, counters, places, memory)
         self.documents = counters.documents
-        if old:
+        if old and not self._survey.outdated:
             self.missing = max(old.documents - self.documents, 0)
 
     def _report(self, where: str, what: str) -> None:
         self.problems[Problem(where, what)] = None
 
     def _write_documents(
-        self, into: WriteTransaction, documents: Iterable[Stored], old: Counters
+        self, into: WriteTransaction, documents: Iterator[Stored], old: Counters
     ) -> Counters:
-        """Write documents, each under its id if that is free and was given, else a new one."""
-        catalog, found = self._catalog, iter(documents)
-        next_id, count, short, sketches = old.next_id, 0, 0, 0
-        while batch := list(islice(found, _BATCH)):
-            known = catalog.find_many(into, [document.key for document in batch])
-            taken: dict[int, Stored] = {}
+        """Write documents under their ids; of several with the same id or key, the first."""
+        catalog, next_id = self._catalog, old.next_id
+        count = short = sketches = 0
+        while batch := list(islice(documents, _BATCH)):
+            there = catalog.find_many(into, [document.key for document in batch])
+            new: dict[int, Stored] = {}
             for document in batch:
-                if known[document.key]:
+                number = document.id
+                if there[document.key] or number in new or catalog.record(into, number):
                     what = f"the document {document.key!r} is there twice; the first is taken"
                     self._report("documents", what)
-                    continue
-                known[document.key] = document
-                number = document.id
-                if isinstance(document.key, int):
-                    number = document.key
-                elif number >= old.next_id or number in taken or catalog.record(into, number):
-                    number, next_id = next_id, next_id + 1
-                taken[number] = document._replace(id=number)
-                short += document.fingerprint is None
-                sketches += bool(document.sketch)
-            catalog.write(into, list(taken.values()), [])
-            count += len(taken)
+                else:
+                    there[document.key] = new[number] = document
+                    short += document.fingerprint is None
+                    sketches += bool(document.sketch)
+            catalog.write(into, list(new.values()), [])
+            count += len(new)
+            next_id = max([next_id, *(number + 1 for number in new)])
         return Counters(
             next_id if catalog.kind == "text" else 0,
             count,
@@ -193,17 +189,26 @@ class _Repair:
         return self._read(pages.name, unpack)
 
     def _read(self, name: str, unpack: Callable[[bytes, bytes | None], T]) -> Iterator[T]:
-        """Yield the values of a tree that are intact."""
+        """Yield the values of a tree that are intact; if it leads to none, those of its leaves."""
+        reached = False
         for entry in self._survey.entries(name):
+            reached = True
             try:
-                found = unpack(entry.key, entry.value)
+                value = unpack(entry.key, entry.value)
             except (DamagedError, InputError) as error:
                 shown = entry.key[:_SHOWN].hex()
                 if name == "documents":
                     shown = f"document {shown_id(entry.key)}"
                 self._report(name, f"page {entry.page}, {shown}: {error}")
             else:
-                yield found
+                yield value
+        for entry in () if reached else self._survey.strays():
+            try:
+                value = unpack(entry.key, entry.value)
+            except (DamagedError, InputError):
+                continue  # it is of another tree, which its checksum covers
+            self._report(name, "no tree leads to its entries, so they are read page by page")
+            yield value
 
     def _record(self, name: bytes, value: bytes | None) -> Stored:
         if value is None:

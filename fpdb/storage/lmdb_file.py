@@ -150,6 +150,12 @@ def kind_of(page: bytes) -> int:
     return kind if kind in {BRANCH, LEAF, OVERFLOW} else 0
 
 
+def run_length(page: bytes) -> int:
+    """Return how many pages the value takes that begins on an overflow page."""
+    pages: int = _RUN_HEAD.unpack_from(page)[0]
+    return max(pages, 1)
+
+
 def parse_page(page: bytes) -> NodePage:
     """Parse the nodes of a branch or a leaf, in the order of their keys.
 
@@ -255,7 +261,7 @@ class LmdbFile:
             return None
         length = PAGE_HEAD.size + node.length
         if length > self.page_size:
-            if length > _LARGE and _RUN_HEAD.unpack_from(page)[0] != len(self.run(node)):
+            if length > _LARGE and run_length(page) != len(self.run(node)):
                 return None  # no memory is taken for a length that can't be right
             page = self.read(node.number * self.page_size, length)
         return page[PAGE_HEAD.size : length] if len(page) >= length else None

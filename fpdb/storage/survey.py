@@ -3,6 +3,8 @@
 import os
 import struct
 from collections.abc import Iterator
+from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -14,12 +16,17 @@ from fpdb.storage.lmdb_file import (
     DATA_FILE,
     DEEPEST,
     LAST_COMMIT_LOST,
+    LEAF,
     METAS,
     NO_PAGE,
+    OVERFLOW,
     LmdbFile,
     NodePage,
+    kind_of,
+    listed_pages,
     newest_state,
     parse_page,
+    run_length,
     tree_of,
 )
 from fpdb.storage.open_checks import disk_named, name_of, open_data
@@ -58,10 +65,7 @@ class Entry(NamedTuple):
 
 
 class Survey:
-    """The trees of the newest state that can be read of a file, and what is wrong with them.
-
-    Only entries to which a tree leads are read, since all other pages may have been deleted.
-    """
+    """The trees of the newest state that can be read of a file, and what is wrong with them."""
 
     def __init__(self, descriptor: int) -> None:
         self.file = LmdbFile(descriptor)
@@ -74,6 +78,7 @@ class Survey:
                 "both meta pages are lost, and deleted documents can't be distinguished",
                 hint="restore the database from a backup",
             )
+        self._newest = meta
         self._problems |= dict.fromkeys(Problem(DATA_FILE, fault) for fault in faults)
         # The older state is intact too, until the next commit.
         for state in (meta, *(other for other in self.file.metas() if other.valid)):
@@ -96,6 +101,11 @@ class Survey:
         """What was wrong with the pages that were read so far."""
         return list(self._problems)
 
+    @property
+    def outdated(self) -> bool:
+        """Whether the state may be older than the last commit."""
+        return Problem(DATA_FILE, LAST_COMMIT_LOST) in self._problems
+
     def changed(self) -> bool:
         """Return whether another process has written to the file meanwhile."""
         return self.file.meta_bytes() != self._seen
@@ -109,6 +119,41 @@ class Survey:
                     yield entry
                 else:
                     self._problems[Problem(name, fault)] = None
+
+    def strays(self) -> Iterator[Entry]:
+        """Yield the entries of leaves whose trees are lost; nothing says which tree one was of."""
+        for number in self._stray_leaves:
+            for node in self.file.nodes(number):
+                yield Entry(number, node.key, self.file.value(node))
+
+    @cached_property
+    def _stray_leaves(self) -> list[int]:
+        """The leaves of the newest state that no tree reaches.
+
+        Every page that isn't free belongs to it. Where the list of free pages is lost, only the
+        pages do by which the last commit has made the file longer. So nothing comes back that an
+        earlier one has deleted.
+        """
+        newest, used = self._newest, bytearray(self.file.pages)
+        for tree in self.trees.values():
+            for _ in self._below(used, tree.root, b"", None):
+                pass
+        entries = list(self.file.entries(newest.free, self.file.pages))
+        lists = [listed_pages(self.file.value(node)) for node in entries]
+        number = METAS
+        if len(lists) < newest.free.entries or None in lists:
+            number = 1 + min(meta.last_page for meta in self.file.metas() if meta.valid)
+        for page in chain.from_iterable(listed or () for listed in lists):
+            if page < len(used):
+                used[page] = True
+        leaves = []
+        while number <= newest.last_page and number < len(used):
+            data = None if used[number] else self.file.page(number)
+            if data and kind_of(data) == LEAF:
+                leaves.append(number)
+            # The bytes of a long value may look like a leaf.
+            number += run_length(data) if data and kind_of(data) == OVERFLOW else 1
+        return leaves
 
     def _below(
         self, reached: bytearray, number: int, low: bytes, high: bytes | None, depth: int = 1

@@ -58,6 +58,16 @@ def test_what_is_lost_is_printed(run, path, tmp_path):
     assert len(list(fpdb.open(tmp_path / "new", readonly=True))) == 400 - len(keys)
 
 
+def test_what_is_lost_of_the_last_commit_is_unknown(run, path, tmp_path):
+    size = (path / "data.mdb").stat().st_size
+    with (path / "data.mdb").open("r+b") as file:
+        file.truncate(size - 3 * PAGE)
+    done = run("repair", path, "-o", tmp_path / "new")
+    assert done.code == 1
+    assert done.err.endswith("400 documents; an unknown number lost\n")
+    assert any("the last commit" in what for _, what in done.rows)
+
+
 def test_a_path_that_is_taken(run, path, tmp_path):
     run("repair", path, "-o", tmp_path / "new")
     done = run("repair", path, "-o", tmp_path / "new")

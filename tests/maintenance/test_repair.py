@@ -138,7 +138,7 @@ def test_a_sound_database_gives_an_equal_one(tmp_path: Path, keys: str, bits: in
         assert list(new.check()) == []
 
 
-def test_a_lost_branch_costs_what_is_below_it(tmp_path: Path) -> None:
+def test_where_the_root_is_lost_the_leaves_are_read(tmp_path: Path) -> None:
     path = filled(tmp_path / "db", "text")
     with survey_of(path) as survey:
         root = survey.trees["documents"].root
@@ -146,9 +146,37 @@ def test_a_lost_branch_costs_what_is_below_it(tmp_path: Path) -> None:
     expected = contents(path)
     lose(path, root)
     result, found = repaired(path)
-    assert found == {}
-    assert set(result.lost) == set(expected)
+    assert found == expected  # and nothing that was deleted or replaced
+    assert (result.missing, result.lost) == (0, ())
     assert Problem("documents", f"page {root} is lost") in result.problems
+
+
+@pytest.mark.parametrize("further", [0, 20])
+def test_the_leaves_of_an_only_commit_are_read_without_any_root(
+    tmp_path: Path, keys: str, further: int
+) -> None:
+    """The roots are on pages that are cut off, and the state before has no document."""
+    path = tmp_path / "db"
+    with fpdb.create(path, recipe=TINY, keys=keys, k=2) as db:
+        list(db.add_many(document(n, keys, 0) for n in range(1, 1000)))
+    expected = contents(path)
+    with survey_of(path) as survey:
+        last_page = survey.trees["names"].root - further
+        last_pages = [
+            max([entry.page, *survey.file.run(node)])
+            for entry in survey.entries("documents")
+            for node in survey.file.nodes(entry.page)
+            if node.key == entry.key
+        ]
+    os.truncate(path / "data.mdb", last_page * PAGE)
+    result, found = repaired(path)
+    assert all(value == expected[key] or bare(value, expected[key]) for key, value in found.items())
+    intact = sum(found.get(key) == value for key, value in expected.items())
+    assert intact == sum(page < last_page for page in last_pages)
+    assert found.keys() | set(result.lost) == expected.keys()
+    assert result.missing is None
+    assert any("the last commit" in problem.what for problem in result.problems)
+    assert any("read page by page" in problem.what for problem in result.problems)
 
 
 def test_without_the_page_of_names_the_last_commit_is_undone(path: Path, keys: str) -> None:
