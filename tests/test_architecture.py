@@ -43,9 +43,10 @@ MAY_MAKE_FILES = {
     # The folder that is to get an output for each input.
     "fpdb/dedupe/files.py": {"mkdir"},
     # The files of a database. No name has the process.
-    "fpdb/storage/drafts.py": {"O_CREAT", "mkdir", "touch"},
+    "fpdb/storage/drafts.py": {"mkdir", "touch"},
     "fpdb/storage/lock.py": {"O_CREAT"},
     "fpdb/storage/open_checks.py": {"O_CREAT"},
+    "fpdb/storage/seal.py": {"O_CREAT"},
     "fpdb/storage/transactions.py": {"open", "touch"},
 }
 

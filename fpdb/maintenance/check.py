@@ -431,7 +431,7 @@ def intact_record(name: bytes, value: bytes | memoryview, bits: int, catalog: Ca
     sketch = record.sketch
     if (
         len(name) != ID_BYTES
-        or (type(record.key) is not str if catalog.kind == "text" else record.key != record.id)
+        or type(record.key) is not (str if catalog.kind == "text" else int)
         or (sketch and (not catalog.sketched or len(sketch) != SKETCH_BYTES))
         or (record.passages and not catalog.passaged)
     ):

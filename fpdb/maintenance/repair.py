@@ -213,7 +213,10 @@ class _Repair:
     def _record(self, name: bytes, value: bytes | None) -> Stored:
         if value is None:
             raise DamagedError("the pages of its record can't be read")
-        return intact_record(name, value, self._index.plan.bits, self._catalog)
+        stored = intact_record(name, value, self._index.plan.bits, self._catalog)
+        if type(stored.key) is int and stored.key != stored.id:
+            raise DamagedError(f"it is a record of the document {stored.key}")
+        return stored
 
     def _write_bare(
         self, into: WriteTransaction, catalog: IntegerCatalog, total: int

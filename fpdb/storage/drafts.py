@@ -1,21 +1,15 @@
 """The one way in which a database appears: made beside its place, synced, sealed, and moved there.
 
 A draft lies in a scratch folder, so that the next maker removes what a killed process left.
-
-A copy of a directory that others write to may be torn, and nothing in it shows that. So a data file
-is sealed where fpdb made it, by what no copy can take along, and a file without its seal is
-verified before it is opened for the first time.
 """
 
 import contextlib
 import ctypes
 import errno
-import fcntl
 import os
 import shutil
-import struct
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import lmdb
@@ -26,12 +20,12 @@ from fpdb.storage.lmdb_file import DATA_FILE
 from fpdb.storage.open_checks import (
     LMDB_LOCK_FILE,
     LOCK_FILE,
-    SEAL_FILE,
     disk_named,
     open_lmdb,
     require_vacant,
     translate,
 )
+from fpdb.storage.seal import SEAL_FILE, seal
 
 Entries = Mapping[str, Mapping[bytes, bytes]]
 
@@ -42,10 +36,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 _HERE, _EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
 _UNABLE = {errno.ENOSYS, errno.EINVAL, errno.EXDEV, errno.EBUSY, errno.EOPNOTSUPP}
 
-_SEAL_BYTES = 96
 _FILES = {DATA_FILE, LMDB_LOCK_FILE, LOCK_FILE, SEAL_FILE}
-# statx: AT_EMPTY_PATH, STATX_BTIME, and what it fills in
-_BY_DESCRIPTOR, _BIRTH, _STATX_BYTES, _BIRTH_OFFSET = 0x1000, 0x800, 256, 80
 
 
 @contextlib.contextmanager
@@ -76,12 +67,13 @@ def drafted(directory: Path, *, replace: bool = False) -> Iterator[Path]:
         yield draft
         require_process(maker)
         with disk_named(place):
+            if replace:
+                shutil.copymode(directory, draft)
+                shutil.copymode(directory / DATA_FILE, draft / DATA_FILE)
             sync(draft / DATA_FILE)
             seal(draft)
             sync(draft)
             if replace:
-                shutil.copymode(directory, draft)
-                shutil.copymode(directory / DATA_FILE, draft / DATA_FILE)
                 _require_only_files(directory)
                 exchange(draft, directory)
             else:
@@ -148,69 +140,3 @@ def remove(directory: Path) -> None:
         for name in _FILES:
             (directory / name).unlink(missing_ok=True)
         directory.rmdir()
-
-
-def seal(directory: Path) -> None:
-    """Record that the data file of this directory is complete."""
-    # On a full disk the file remains unsealed, and is verified again next time.
-    with _opened(directory / SEAL_FILE) as descriptor, contextlib.suppress(OSError):
-        if name := _identity(directory):
-            os.pwrite(descriptor, name, 0)
-
-
-def require_sealed(directory: Path, verify: Callable[[Path], None]) -> None:
-    """Verify the data file unless it is sealed, and seal it; one of several processes does it."""
-    if _is_sealed(directory):
-        return
-    with contextlib.ExitStack() as stack:
-        try:
-            descriptor = stack.enter_context(_opened(directory / SEAL_FILE))
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        except OSError as error:  # where nothing can be written, it is verified each time
-            if error.errno in (errno.EMFILE, errno.ENFILE):
-                raise  # no check could start either
-            verify(directory)
-            return
-        if not _is_sealed(directory):
-            verify(directory)
-            seal(directory)
-
-
-def _is_sealed(directory: Path) -> bool:
-    with contextlib.suppress(OSError), _opened(directory / SEAL_FILE, os.O_RDONLY) as descriptor:
-        return os.pread(descriptor, _SEAL_BYTES, 0) == _identity(directory)
-    return False
-
-
-def _identity(directory: Path) -> bytes | None:
-    """Return what identifies the data file among all others, its copies included.
-
-    The number of an inode is used again, on some file systems at once; the time of its birth isn't,
-    and nobody can set it. Where a file has none, return None: it can't be sealed, and is verified
-    at each opening.
-    """
-    with _opened(directory / DATA_FILE, os.O_RDONLY) as descriptor:
-        born = _birth(descriptor)
-        # A device may get another number when the machine starts again.
-        name = f"inode {os.fstat(descriptor).st_ino} born {born}\n"
-    return name.encode().ljust(_SEAL_BYTES) if born else None
-
-
-def _birth(descriptor: int) -> str:
-    status = getattr(_LIBC, "statx", None)
-    found = ctypes.create_string_buffer(_STATX_BYTES)
-    if status is None or status(descriptor, b"", _BY_DESCRIPTOR, _BIRTH, found):
-        return ""
-    if not struct.unpack_from("=I", found)[0] & _BIRTH:
-        return ""
-    seconds, fraction = struct.unpack_from("=qI", found, _BIRTH_OFFSET)
-    return f"{seconds}.{fraction:09}"
-
-
-@contextlib.contextmanager
-def _opened(path: Path, flags: int = os.O_RDWR | os.O_CREAT) -> Iterator[int]:
-    descriptor = os.open(path, flags, 0o600)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)

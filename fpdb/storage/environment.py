@@ -55,6 +55,7 @@ from fpdb.storage.open_checks import (
     resolved,
     translate,
 )
+from fpdb.storage.seal import require_sealed
 from fpdb.storage.survey import structure_faults
 from fpdb.storage.transactions import Lockout, ReadTransaction, WriteTransaction
 
@@ -216,7 +217,7 @@ class Environment:
         if shared is None:
             require_openable(self.path)
             if self._verify:
-                drafts.require_sealed(self.path, self._verify)
+                require_sealed(self.path, self._verify)
             shared = SharedEnvironment(self, identity)
             try:
                 shared.open()
@@ -476,6 +477,8 @@ class SharedEnvironment:
     def close(self) -> None:
         """Close the environment and the files of the lock; it can be opened again."""
         self._close()
+        if not self.failure:
+            self.lock.sign_off()
         self.lock.close()
 
     def _close(self) -> None:

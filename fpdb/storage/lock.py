@@ -24,8 +24,9 @@ from typing import NoReturn
 from fpdb.errors import LockTimeoutError
 from fpdb.processes import is_stopped
 from fpdb.progress import announce
+from fpdb.storage import seal
 from fpdb.storage.lmdb_file import DATA_FILE
-from fpdb.storage.open_checks import LOCK_FILE, Identity, disk_named, moved, open_data
+from fpdb.storage.open_checks import LOCK_FILE, Identity, disk_named, moved, name_of, open_data
 
 # After this many seconds of waiting for another process, it is announced.
 ANNOUNCED_SECONDS = 2.0
@@ -104,6 +105,14 @@ class WriteLock:
     def is_held(self) -> bool:
         """Return whether this thread has the lock."""
         return self._owner is not None and self._thread == threading.get_ident()
+
+    def sign_off(self) -> None:
+        """Seal what this process has written, and take its name off, if nobody writes now."""
+        if self._process_turn >= 0:
+            with self.attempt() as free, contextlib.suppress(OSError):
+                if free:
+                    os.pwrite(self._process_lock, bytes(_RECORD_BYTES), 0)
+                    seal.seal_again(self._folder)
 
     def close(self) -> None:
         """Close the lock's files, unless another thread has it; it can be used again afterwards."""
@@ -186,6 +195,11 @@ class WriteLock:
         with contextlib.suppress(OSError):
             if os.pread(self._process_lock, _RECORD_BYTES, 0) != record:
                 os.pwrite(self._process_lock, record, 0)
+                seal.unseal_for_writer(self._folder)
+
+    @property
+    def _folder(self) -> Path:
+        return Path(name_of(self._process_turn))  # wherever it was moved
 
     def _holder(self) -> tuple[int | None, str, str]:
         try:

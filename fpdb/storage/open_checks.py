@@ -36,7 +36,6 @@ from fpdb.storage.lmdb_file import DATA_FILE, require_intact
 
 LMDB_LOCK_FILE = "lock.mdb"
 LOCK_FILE = "fpdb.lock"
-SEAL_FILE = "fpdb.seal"
 LARGEST_MAP = 1 << 40
 # By how much a map exceeds its file at least: a reader opens it anew when it is outgrown.
 READERS_ROOM, WRITERS_ROOM = 1 << 20, 16 << 20

@@ -28,8 +28,8 @@ from fpdb.errors import (
     RecipeError,
     RecipeMismatchError,
 )
-from fpdb.storage.drafts import seal
 from fpdb.storage.format import pack_header
+from fpdb.storage.seal import seal
 from fpdb.tables.plan import choose_plan
 
 Run = Callable[..., str]
@@ -353,6 +353,7 @@ def test_a_read_only_directory_is_refused(reachable: Path, run: Run, parent: boo
             (reachable / name).unlink(missing_ok=True)
         for file in (reachable, *reachable.iterdir()):
             os.chown(file, 65534, 65534)
+        seal(reachable)  # which names the time of this change
         reachable.chmod(0o500)
         what = "attempt(lambda: fpdb.open(argv[0]))"
     before = files(reachable)

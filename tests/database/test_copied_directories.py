@@ -10,8 +10,8 @@ import pytest
 
 import fpdb
 from fpdb import DamagedError, Database, Document, NotADatabaseError
-from fpdb.storage import drafts
-from fpdb.storage.open_checks import SEAL_FILE
+from fpdb.storage import seal
+from fpdb.storage.seal import SEAL_FILE
 
 pytestmark = pytest.mark.process
 
@@ -113,6 +113,53 @@ def test_a_copy_over_an_old_copy_is_verified(
 
 
 @pytest.mark.parametrize("readonly", [False, True])
+def test_a_data_file_over_that_of_an_old_copy_is_verified(
+    closed: Path, tmp_path: Path, verified: list[Path], readonly: bool
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(closed, copy)
+    for turn in range(3):
+        fpdb.open(copy, readonly=readonly).close()
+        assert verified == [copy] * (turn + 1)
+        fpdb.open(copy, readonly=readonly).close()
+        assert verified == [copy] * (turn + 1)
+        shutil.copy2(closed / "data.mdb", copy)  # keeps the inode, and restores the time
+
+
+def test_what_a_killed_writer_leaves_is_not_verified(
+    closed: Path, verified: list[Path], start: Callable[..., subprocess.Popen[str]]
+) -> None:
+    script = """
+    db = fpdb.open(argv[0])
+    db.add("new", "some new words by a process which are enough")
+    os.kill(os.getpid(), 9)
+    """
+    assert start(script, closed).wait(timeout=60) == -9
+    with fpdb.open(closed, readonly=True) as db:
+        assert "new" in db
+    with fpdb.open(closed) as db, fpdb.open(closed, readonly=True):
+        db.add("newer", "some newer words by this process which are enough")
+    fpdb.open(closed).close()
+    assert verified == []
+
+
+def test_each_of_two_writers_may_close_first(
+    closed: Path, verified: list[Path], start: Callable[..., subprocess.Popen[str]]
+) -> None:
+    script = """
+    with fpdb.open(argv[0]) as db:
+        db.add("theirs", "some new words by a process which are enough")
+    """
+    with fpdb.open(closed) as db:
+        db.add("first", "some other words by this process which are enough")
+        assert start(script, closed).wait(timeout=60) == 0
+        db.add("last", "some newer words by this process which are enough")
+    assert (closed / SEAL_FILE).read_bytes().count(b"writing") == 0
+    fpdb.open(closed).close()
+    assert verified == []
+
+
+@pytest.mark.parametrize("readonly", [False, True])
 def test_a_torn_copy_is_refused(closed: Path, tmp_path: Path, readonly: bool) -> None:
     copy = torn_copy(closed, tmp_path / "copy")
     for _ in range(2):
@@ -151,20 +198,20 @@ def test_of_many_processes_one_verifies(
 def test_a_file_with_the_inode_of_the_sealed_one_is_another(closed: Path) -> None:
     data = closed / "data.mdb"
     content = data.read_bytes()
-    drafts.seal(closed)
+    seal.seal(closed)
     if not (closed / SEAL_FILE).read_bytes():
         pytest.skip("this file system has no time of birth")
     for _ in range(20):
         data.unlink()
         data.write_bytes(content)  # often gets the inode that has just become free
-        assert not drafts._is_sealed(closed)
+        assert not seal.is_sealed(closed)
         time.sleep(0.005)  # births are dated in steps of a few milliseconds
 
 
 def test_without_a_time_of_birth_each_opening_verifies(
     closed: Path, verified: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drafts, "_birth", lambda _: "")
+    monkeypatch.setattr(seal, "_birth", lambda _: "")
     for turn in range(2):
         fpdb.open(closed).close()
         assert verified == [closed] * (turn + 1)

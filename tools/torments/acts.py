@@ -13,7 +13,7 @@ from workload import BUILT, WORDS, Operation, Script, built, make, perform
 
 import fpdb
 from fpdb.load import load  # now: what is opened to import it is no call of the storage
-from fpdb.storage.drafts import seal
+from fpdb.storage.seal import seal
 
 OTHER, DUMPED, PRINTS = "other", "dumped", "prints.tsv"
 
