@@ -57,8 +57,8 @@ from fpdb.ingest import ingest as ingest
 from fpdb.ingest import query_files as query_files
 from fpdb.io.html import html_text as html_text
 from fpdb.io.records import Reading as Reading
-from fpdb.joins import evaluate as evaluate
-from fpdb.joins import exact_pairs as exact_pairs
+from fpdb.joins.evaluation import evaluate as evaluate
+from fpdb.joins.exact import exact_pairs as exact_pairs
 from fpdb.kernels import kernels_available as kernels_available
 from fpdb.load import load as load
 from fpdb.look.corpus import Reported as Reported

@@ -53,7 +53,7 @@ from fpdb.tables import Hits, Plan
 from fpdb.threads import mapped
 
 if TYPE_CHECKING:
-    from fpdb.joins import Clustering
+    from fpdb.joins.clusters import Clustering
 
 # Joins are imported by the methods that need them, since most programs call none.
 
@@ -421,7 +421,7 @@ class Queries(ABC):
             IncompleteWarning: The database is made for a higher similarity, or very many documents
                 agree in a band, so pairs may be missing.
         """
-        from fpdb.joins import find_pairs
+        from fpdb.joins.pairs import find_pairs
 
         found = self._joined(find_pairs, self._search(k, None, similarity), jobs)
         return Results(found, PAIRS, self.key_type)
@@ -501,7 +501,7 @@ class Queries(ABC):
 
         They are those of `clusters`, in memory that grows with the documents that are in one.
         """
-        from fpdb.joins import find_clustering
+        from fpdb.joins.clusters import find_clustering
 
         search = self._search(None, None, similarity)
         [found] = self._joined(find_clustering, search, jobs)
@@ -645,8 +645,7 @@ class Queries(ABC):
 
 def finder_of_clusters(keep: str, *, tight: bool) -> Callable[..., Iterator[Cluster]]:
     """Return what finds clusters, or raise InputError if `keep` is none of a document."""
-    from fpdb.joins import find_clusters
-    from fpdb.joins.clusters import newest_field
+    from fpdb.joins.clusters import find_clusters, newest_field
 
     newest_field(keep)
     return partial(find_clusters, keep=keep, tight=tight)

@@ -263,7 +263,7 @@ class Catalog(ABC):
         """Return intact records by their ids, or raise DamagedError."""
         packed = ids.astype(">u8").tobytes()
         keys = [packed[at : at + ID_BYTES] for at in range(0, len(packed), ID_BYTES)]
-        read = txn.get_many("documents", keys)
+        read = [txn.get("documents", key) for key in keys]
         values = [value for value in read if value is not None]
         if len(values) < len(read):
             raise DamagedError(f"the document {ids[read.index(None)]} isn't there")

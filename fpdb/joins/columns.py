@@ -94,9 +94,6 @@ class GrowingColumn:
         self._taken = 0
         self.clear()
 
-    def __del__(self) -> None:
-        self._room.take(-self._taken)
-
     def __len__(self) -> int:
         return self._count
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fpdb.arrays import Marks, Places, run_starts
 from fpdb.documents.similarity import Shares
-from fpdb.joins import Clustering
+from fpdb.joins.clusters import Clustering
 from fpdb.joins.columns import GrowingColumn, Room
 from fpdb.look.fields import host_of, parse_day
 from fpdb.models import Key, PartPair

@@ -24,8 +24,7 @@ from fpdb.fingerprint import Recipe
 from fpdb.flow import Flow, Ingested, parse_key
 from fpdb.io.files import meter_of, read_parts, read_records, with_all_fields
 from fpdb.io.records import Reading, Record
-from fpdb.joins import Clustering
-from fpdb.joins.clusters import clustering_of
+from fpdb.joins.clusters import Clustering, clustering_of
 from fpdb.joins.columns import GrowingColumn, GrowingTexts, Room, TextColumns
 from fpdb.joins.pairs import TextsInColumns
 from fpdb.look.fields import ShownFields

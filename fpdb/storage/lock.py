@@ -112,7 +112,7 @@ class WriteLock:
             with self.attempt() as free, contextlib.suppress(OSError):
                 if free:
                     os.pwrite(self._process_lock, bytes(_RECORD_BYTES), 0)
-                    seal.seal_again(self._folder)
+                    seal.mark_sealed(self._folder, writing=False)
 
     def close(self) -> None:
         """Close the lock's files, unless another thread has it; it can be used again afterwards."""
@@ -195,7 +195,7 @@ class WriteLock:
         with contextlib.suppress(OSError):
             if os.pread(self._process_lock, _RECORD_BYTES, 0) != record:
                 os.pwrite(self._process_lock, record, 0)
-                seal.unseal_for_writer(self._folder)
+                seal.mark_sealed(self._folder, writing=True)
 
     @property
     def _folder(self) -> Path:

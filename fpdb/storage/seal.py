@@ -36,16 +36,11 @@ def seal(directory: Path) -> None:
     _write(directory, _identities(directory)[:1])
 
 
-def unseal_for_writer(directory: Path) -> None:
-    """Let a sealed file change, until a writer seals it again."""
+def mark_sealed(directory: Path, *, writing: bool) -> None:
+    """Let a sealed file change while a writer has it open, or seal it again."""
     if is_sealed(directory):
-        _write(directory, _identities(directory)[1:])
-
-
-def seal_again(directory: Path) -> None:
-    """Seal a file that was sealed before this process wrote to it."""
-    if is_sealed(directory):
-        seal(directory)
+        identities = _identities(directory)
+        _write(directory, identities[1:] if writing else identities[:1])
 
 
 def require_sealed(directory: Path, verify: Callable[[Path], None]) -> None:

@@ -142,11 +142,6 @@ class ReadTransaction:
         """Return the value of a key, or None."""
         return self.raw.get(key, None, self.databases[name])
 
-    def get_many(self, name: str, keys: Iterable[bytes]) -> list[memoryview | None]:
-        """Return the value of each of many keys, or None."""
-        get, database = self.raw.get, self.databases[name]
-        return [get(key, None, database) for key in keys]
-
     def cursor(self, name: str) -> Cursor:
         """Return a cursor over a sub-database."""
         return self.raw.cursor(self.databases[name])

@@ -22,6 +22,7 @@ from fpdb import Document, kernels
 from fpdb.maintenance import check as checking
 from fpdb.storage import format as layouts
 from fpdb.storage import number_pages, text_pages
+from fpdb.storage.seal import seal
 from fpdb.tables.plan import choose_plan
 
 _PROBES = 90
@@ -186,6 +187,7 @@ def damage(source: Source, spoilt: bytes) -> None:
     with (source.path / "data.mdb").open("r+b") as file:
         file.write(spoilt)
         file.truncate(len(spoilt))
+    seal(source.path)  # a disk that fails changes no time
     (source.path / "lock.mdb").unlink(missing_ok=True)
 
 
