@@ -53,8 +53,11 @@ class WriteLock:
         self._thread_turn, self._thread_lock = threading.RLock(), threading.RLock()
         self._process_turn = self._process_lock = -1
 
-    def acquire(self, owner: object, timeout: float) -> None:
-        """Take the lock, or raise LockTimeoutError after `timeout` seconds."""
+    def acquire(self, owner: object, timeout: float, *, writes: bool = True) -> None:
+        """Take the lock, or raise LockTimeoutError after `timeout` seconds.
+
+        Who `writes` signs with its name, and leaves the data file unsealed until it signs off.
+        """
         if self.is_held():
             raise LockTimeoutError(
                 f"this thread already writes to {self.directory}",
@@ -74,7 +77,8 @@ class WriteLock:
             ):
                 self._give_up(timeout, *self._holder())
             fcntl.flock(self._process_turn, fcntl.LOCK_UN)
-            self._sign()
+            if writes:
+                self._sign()
             self._thread = threading.get_ident()
             self._owner = weakref.ref(owner, self._dropped)
         except BaseException:
@@ -88,7 +92,7 @@ class WriteLock:
         owner = _Attempt()
         try:
             with contextlib.suppress(LockTimeoutError):
-                self.acquire(owner, seconds)
+                self.acquire(owner, seconds, writes=False)
             yield self.is_held()
         finally:
             self.release(owner)
@@ -107,12 +111,12 @@ class WriteLock:
         return self._owner is not None and self._thread == threading.get_ident()
 
     def sign_off(self) -> None:
-        """Seal what this process has written, and take its name off, if nobody writes now."""
-        if self._process_turn >= 0:
+        """Seal what this process has written, and take its name off, unless others write."""
+        if self._process_turn >= 0 and self._is_signed():
             with self.attempt() as free, contextlib.suppress(OSError):
-                if free:
-                    os.pwrite(self._process_lock, bytes(_RECORD_BYTES), 0)
+                if free and self._is_signed():
                     seal.mark_sealed(self._folder, writing=False)
+                    os.pwrite(self._process_lock, bytes(_RECORD_BYTES), 0)
 
     def close(self) -> None:
         """Close the lock's files, unless another thread has it; it can be used again afterwards."""
@@ -190,12 +194,14 @@ class WriteLock:
                 return True
 
     def _sign(self) -> None:
-        record = _own_record(os.getpid())
         # On a full disk the lock still works, only its holder has no name.
         with contextlib.suppress(OSError):
-            if os.pread(self._process_lock, _RECORD_BYTES, 0) != record:
-                os.pwrite(self._process_lock, record, 0)
+            if not self._is_signed():
+                os.pwrite(self._process_lock, _own_record(os.getpid()), 0)
                 seal.mark_sealed(self._folder, writing=True)
+
+    def _is_signed(self) -> bool:
+        return os.pread(self._process_lock, _RECORD_BYTES, 0) == _own_record(os.getpid())
 
     @property
     def _folder(self) -> Path:

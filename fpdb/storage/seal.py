@@ -5,9 +5,8 @@ is sealed where fpdb made or verified it, by the number of its inode and the tim
 of its last change, which no copy can take along, nor a write over it leave as they were. A file
 without its seal is verified before it is opened.
 
-While fpdb's writers have it open, or if one was killed, its seal says so in place of the time of
-change: else every commit would have to write a seal. Whoever closes it while nobody writes seals
-it again.
+From the first write of a process until it closes the database, or if it was killed, the seal says
+so in place of the time of change: else every commit would have to write another one.
 """
 
 import contextlib
