@@ -294,7 +294,6 @@ def _blocks(
 
 
 def _cut(mask: int, count: int) -> tuple[int, ...]:
-    """Cut the bits of a mask into blocks."""
     bits = [1 << bit for bit in range(mask.bit_length()) if mask >> bit & 1]
     cuts = [len(bits) * block // count for block in range(count + 1)]
     return tuple(sum(bits[start:stop]) for start, stop in pairwise(cuts))
@@ -313,7 +312,6 @@ def _differ(changes: Rows, mask: int) -> Marks:
 
 
 def _sorted(rows: Rows, mask: int) -> Rows:
-    """Sort rows by the bits of a mask."""
     keys = _masked(rows, mask)
     order = np.argsort(keys[0]) if len(keys) == 1 else np.lexsort(keys[::-1])
     return [column[order] for column in rows]

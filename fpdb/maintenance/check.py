@@ -458,5 +458,4 @@ def require_checksums(view: View) -> None:
 
 
 def _tables(view: View) -> list[Any]:
-    """Return the sorted pages of a database."""
     return [*view.index.pages, view.catalog.by_key]

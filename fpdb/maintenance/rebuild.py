@@ -243,7 +243,6 @@ def combine(
 
 
 def _write(into: WriteTransaction, catalog: Catalog, sources: Sequence[CopySource]) -> Counters:
-    """Write the documents, and return the counters."""
     next_id = 0
     if catalog.kind == "text":
         for source in sources:

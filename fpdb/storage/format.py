@@ -1,6 +1,7 @@
 """The bytes of header, counters, records and values; docs/reference/format.md has their layouts.
 
-All of it is part of the file format. What LMDB itself writes is in lmdb_file, pages are in columns.
+All of it is part of the file format. What LMDB itself writes is in lmdb_file, pages are in
+number_pages and text_pages.
 """
 
 import contextlib

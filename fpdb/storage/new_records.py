@@ -104,7 +104,6 @@ def bare_columns(
 
 
 def _bytes_of(array: NDArray[Any], width: int) -> NDArray[np.uint8]:
-    """Return the bytes of each row."""
     return np.ascontiguousarray(array).view(np.uint8).reshape(-1, width)
 
 

@@ -82,7 +82,6 @@ def unpack_rows(
 
 @cache
 def _row_bytes(widths: int) -> int:
-    """Return the bytes of a row, by the widths in the head of a page."""
     return sum(widths >> 4 * index & 15 for index in range(_MOST_COLUMNS))
 
 
