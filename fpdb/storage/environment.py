@@ -215,9 +215,15 @@ class Environment:
         _require_one_place(self.path, identity)
         shared = _open.get(identity)
         if shared is None:
-            require_openable(self.path)
-            if self._verify:
+            damage = None
+            try:
+                require_openable(self.path)
+            except DamagedError as error:
+                damage = error
+            if self._verify:  # which says of a torn copy that it is one
                 require_sealed(self.path, self._verify)
+            if damage:
+                raise damage
             shared = SharedEnvironment(self, identity)
             try:
                 shared.open()

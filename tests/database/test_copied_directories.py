@@ -170,6 +170,18 @@ def test_a_torn_copy_is_refused(closed: Path, tmp_path: Path, readonly: bool) ->
     fpdb.open(closed, readonly=readonly).close()
 
 
+def test_a_copy_that_was_cut_short_is_called_a_copy(closed: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(closed, copy)
+    with (copy / "data.mdb").open("r+b") as file:
+        file.truncate(file.seek(0, 2) // 2)
+    with pytest.raises(
+        DamagedError, match="is a copy that isn't complete: .*is cut short"
+    ) as caught:
+        fpdb.open(copy)
+    assert "fpdb backup" in caught.value.hint
+
+
 @pytest.mark.full
 def test_of_many_processes_one_verifies(
     closed: Path, tmp_path: Path, start: Callable[..., subprocess.Popen[str]]
