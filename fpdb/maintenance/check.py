@@ -117,7 +117,7 @@ def require_complete_copy(directory: Path) -> None:
     for problem in check(directory, deep=True):
         raise DamagedError(
             f"{directory} is a copy that isn't complete: {problem.where}: {problem.what}",
-            hint="copy it with `fpdb backup`; `fpdb repair` writes what is intact of it into another",
+            hint="copy it with `fpdb backup`; `fpdb repair` writes what is intact into another",
         )
 
 
