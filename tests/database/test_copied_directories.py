@@ -175,9 +175,7 @@ def test_a_copy_that_was_cut_short_is_called_a_copy(closed: Path, tmp_path: Path
     shutil.copytree(closed, copy)
     with (copy / "data.mdb").open("r+b") as file:
         file.truncate(file.seek(0, 2) // 2)
-    with pytest.raises(
-        DamagedError, match=r"a copy that isn't complete: .*is cut short"
-    ) as caught:
+    with pytest.raises(DamagedError, match=r"a copy that isn't complete: .*is cut short") as caught:
         fpdb.open(copy)
     assert "fpdb backup" in caught.value.hint
 
