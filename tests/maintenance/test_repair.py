@@ -288,15 +288,20 @@ def test_a_damaged_head_of_a_leaf_costs_its_documents(tmp_path: Path, place: int
     assert any(f"page {leaf} is" in problem.what for problem in result.problems)
 
 
-def test_what_was_deleted_or_replaced_stays_away_whatever_is_lost(path: Path) -> None:
+def test_what_was_deleted_or_replaced_stays_away_whatever_is_lost(path: Path, keys: str) -> None:
+    """Unless the last commit deleted it, and is reported as lost."""
     expected = contents(path)
+    deleted_last = {named(number, keys) for number in range(1150, 1260, 2)}
     data = (path / "data.mdb").read_bytes()
     dice = random.Random(3)
     pages = [page for page in range(2, len(data) // PAGE) if page not in headers(path)]
     for _ in range(examples(4)):
         lose(path, *dice.sample(pages, dice.choice([1, 3, 20])))
         result, found = repaired(path)
+        undone = any("the last commit" in problem.what for problem in result.problems)
         for key, value in found.items():
+            if undone and key in deleted_last:
+                continue
             undated = value[:1] + value[2:] == expected[key][:1] + expected[key][2:]
             assert undated or bare(value, expected[key])
         assert found == expected or result.problems
