@@ -48,7 +48,6 @@ from fpdb.storage.open_checks import (
     Identity,
     disk_named,
     identify,
-    inode_of,
     moved,
     open_lmdb,
     require_openable,
@@ -193,7 +192,7 @@ class Environment:
     def is_at_path(self, shared: "SharedEnvironment") -> bool:
         """Return whether an environment is that of the data file at the path now."""
         now = time.monotonic()
-        is_there = inode_of(self._data) == shared.identity
+        is_there = _inode_of(self._data) == shared.identity
         self._trusted_until = now + drafts.NOTICED_SECONDS if is_there else 0.0
         return is_there
 
@@ -433,7 +432,7 @@ class SharedEnvironment:
                 self.readonly, self.pid = not writing, os.getpid()
                 self.unguarded = not environment.flags()["lock"]
                 if not self.unguarded:
-                    self.lock_file = inode_of(self.directory / LMDB_LOCK_FILE)
+                    self.lock_file = _inode_of(self.directory / LMDB_LOCK_FILE)
                 self.begin = environment.begin
             except BaseException:
                 self._close()
@@ -506,9 +505,17 @@ _open: dict[Identity, SharedEnvironment] = {}
 table_lock = threading.RLock()
 
 
+def _inode_of(path: str | Path) -> Identity | None:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def _require_one_place(directory: Path, identity: Identity) -> None:
     """Raise unless the data file of a directory and LMDB's lock file belong together."""
-    lock_file = inode_of(directory / LMDB_LOCK_FILE)
+    lock_file = _inode_of(directory / LMDB_LOCK_FILE)
     for known, shared in _open.items():
         if shared.lock_file and (known == identity) != (shared.lock_file == lock_file):
             raise MovedError(

@@ -71,15 +71,6 @@ def identify(directory: Path) -> Identity:
     return found.st_dev, found.st_ino
 
 
-def inode_of(path: str | Path) -> Identity | None:
-    """Return device and inode of a file or directory, None if there is none."""
-    try:
-        found = os.lstat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
 def moved(directory: Path) -> MovedError:
     """Return the error for a path that doesn't lead to the database any more that was opened."""
     return MovedError(
