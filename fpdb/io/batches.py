@@ -5,8 +5,9 @@ others one by one as everywhere, so that both ways give the same.
 """
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache, partial
 from operator import attrgetter
 from typing import Any, NamedTuple, cast
@@ -14,9 +15,9 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from fpdb.io import arrow
-from fpdb.io.files import Source, json_rows, read_columns, read_parts
+from fpdb.io.files import Source, json_rows, line_parts, read_columns, read_parts
 from fpdb.io.records import BadRecord, Reading, Record, json_object, picker
-from fpdb.io.streams import LineCutter, StreamError, line_ends
+from fpdb.io.streams import StreamError, decoded, line_ends, raw_lines
 from fpdb.io.tables import FieldColumns
 from fpdb.models import Document, Key
 
@@ -82,16 +83,17 @@ BatchPart = Callable[[], RecordBatch]
 def read_batches(source: Source) -> Iterator[BatchPart]:
     """Cut a file into parts, of which threads make columns."""
     reading = source.reading
-    is_table = source.format.is_table or source.format.by_path
-    if is_table and not reading.all_html:
-        try:
+    try:
+        if (source.format.is_table or source.format.by_path) and not reading.all_html:
             for block in read_columns(source):
                 yield partial(picked, block, reading)
-        except StreamError as error:
-            yield partial(RecordBatch, damage=str(error))
-        return
-    if source.form == "jsonl" and not reading.all_html:
-        yield from _json_parts(source)
+            return
+        if source.form == "jsonl" and not reading.all_html:
+            for lines in line_parts(source, sys.maxsize, _BLOCK):
+                yield partial(_json_batch, lines)
+            return
+    except StreamError as error:
+        yield partial(RecordBatch, damage=str(error))
         return
     for part in read_parts(source.path, reading, progress=source.progress, tell=source.tell):
         yield partial(_batch_of_part, part, source)
@@ -206,41 +208,12 @@ class _Parser(NamedTuple):
     some: Any
 
 
-def _json_parts(source: Source) -> Iterator[BatchPart]:
-    """Cut a file into blocks of whole lines, which threads cut into lines."""
-    held, size, room, first, damage = list[bytes](), 0, _BLOCK, 1, ""
-    try:
-        for chunk in source.chunks():
-            held.append(chunk)
-            size += len(chunk)
-            if size >= room:
-                data = b"".join(held)
-                end = data.rfind(b"\n") + 1
-                if block := data[:end]:
-                    yield partial(_json_batch, source, block, first)
-                    first += len(line_ends(block))
-                # A line that is too long stays so without its end.
-                held = [data[end:][: source.reading.max_bytes + 2]]
-                size = len(held[0])
-                room = max(_BLOCK, 2 * size)
-    except StreamError as error:
-        damage = str(error)
-    block = b"".join(held)
-    if damage:  # which the last line may have
-        block = block[: block.rfind(b"\n") + 1]
-    if block:
-        yield partial(_json_batch, source, block.removesuffix(b"\n") + b"\n", first)
-    if damage:
-        yield partial(RecordBatch, damage=damage)
-
-
-def _json_batch(source: Source, block: bytes, first: int) -> RecordBatch:
-    """Return the records of some lines of JSON as columns."""
-    reading = source.reading
+def _json_batch(source: Source) -> RecordBatch:
+    """Return the records of some lines of JSON, which were cut from a file, as columns."""
+    reading, block, first = source.reading, source.cut or b"", source.first
     names = reading.needed()
     parser = _parser(reading.keys, reading.kept, tuple(names))
-    cutter = LineCutter(reading.max_bytes, begun=first > 1)
-    lines = cache(lambda: [*cutter.feed(block), *cutter.finish()])
+    lines = cache(lambda: list(raw_lines([block], reading.max_bytes, begun=first > 1)))
     # The first line of a file may be that of a portable database, which is refused elsewhere.
     parsed = _parsed_together(parser, block, reading.max_bytes) if first > 1 else None
     unusual: dict[int, tuple[Mapping[str, Any] | str, bool]] = {}
@@ -252,7 +225,7 @@ def _json_batch(source: Source, block: bytes, first: int) -> RecordBatch:
             if number > 1 and isinstance(line, bytes):
                 alone = _parsed_alone(parser, line)
             if alone is None:
-                for _, row, replaced in json_rows(replace(source, cut=[line], first=number)):
+                for _, row, replaced in json_rows(decoded([line], number), reading.max_bytes):
                     unusual[len(kept)] = row, replaced
                     alone = [parser.some.decode(b"{}")]
             # Empty lines are no records.

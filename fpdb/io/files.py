@@ -26,7 +26,6 @@ from fpdb.io.office import office_text
 from fpdb.io.records import BadRecord, Reading, Record, json_object, picker
 from fpdb.io.streams import (
     Line,
-    LineCutter,
     Progress,
     StreamError,
     Tell,
@@ -64,6 +63,7 @@ _CURES = {
 }
 # The similarity of two documents in a table of pairs.
 _SHARE = re.compile(r"[01]?\.[0-9]{1,20}|[0-9](?:\.[0-9]{1,20})?e-?[0-9]{1,3}")
+_TOO_LONG = "holds more than {} bytes in one line"
 # How an array of objects begins.
 _ARRAY = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*\{")
 
@@ -88,7 +88,7 @@ class Format:
 class Source:
     """A file that is read, the name that its texts go by, and how it is read.
 
-    Instead of the file there may be some lines that were `cut` from it, from line `first` on.
+    Instead of the file there may be whole lines that were `cut` from it, from line `first` on.
     `problem` says why it can't be read.
     """
 
@@ -98,7 +98,7 @@ class Source:
     reading: Reading
     problem: str = ""
     size: int = 0
-    cut: Sequence[bytes | TooLong] | None = None
+    cut: bytes | None = None
     first: int = 1
     progress: Progress | None = None
     passing: Passing | None = None
@@ -124,9 +124,9 @@ class Source:
 
     def lines(self) -> Iterator[Line]:
         """Read the file line by line."""
-        if self.cut is not None:
-            return streams.decoded(self.cut, self.first)
-        return streams.decoded(streams.raw_lines(self.chunks(), self.reading.max_bytes))
+        chunks = self.chunks() if self.cut is None else [self.cut]
+        raw = streams.raw_lines(chunks, self.reading.max_bytes, begun=self.first > 1)
+        return streams.decoded(raw, self.first)
 
     def found(self) -> Iterator[Found]:
         """Yield what the file holds; the texts of pages are still to be found."""
@@ -136,7 +136,7 @@ class Source:
         try:
             yield from self.format.read(self)
         except StreamError as error:
-            yield BadRecord(self.path, str(error), error.hint, is_file=True)
+            yield _broken(self.path, error)
 
     def __call__(self) -> Iterator[Record | BadRecord]:
         """Yield the records."""
@@ -152,6 +152,10 @@ def read_records(
     at once. All else is a BadRecord: one for each record, one for the rest of a damaged file.
     """
     return read_sources(sources_of(path, reading, progress))
+
+
+def _broken(path: str, error: StreamError) -> BadRecord:
+    return BadRecord(path, str(error), error.hint, is_file=True)
 
 
 def read_sources(sources: Iterable[Source]) -> Iterator[Record | BadRecord]:
@@ -185,7 +189,7 @@ def read_rows(path: str, reading: Reading) -> Iterator[tuple[int, Mapping[str, A
     form = reading.format or (form if FORMATS[form].has_fields else "tsv")
     for source in sources_of(path, replace(reading, format=form)):
         try:
-            rows = json_rows(source) if form == "jsonl" else _table(source, most=1)
+            rows = _json(source) if form == "jsonl" else _table(source, most=1)
             for number, fields, replaced in rows:
                 place = f"{path}:{number}"
                 if replaced:
@@ -195,7 +199,7 @@ def read_rows(path: str, reading: Reading) -> Iterator[tuple[int, Mapping[str, A
                 else:
                     yield number, fields
         except StreamError as error:
-            yield BadRecord(path, str(error), error.hint, is_file=True)
+            yield _broken(path, error)
 
 
 def read_pairs(path: str, largest: int = LARGEST_TEXT) -> Iterator[tuple[str, str, float | bool]]:
@@ -309,26 +313,19 @@ def sources_of(
 def _inside(folder: Source) -> Iterator[Source]:
     """Yield the files of a directory that may hold documents, and announce what is left out."""
     left_out: Counter[str] = Counter()
-    for entry in walk(folder.path, left_out):
-        form, problem = "text", entry.problem
+    for file in walk(folder, left_out):
+        form, problem = "text", file.problem
         try:
-            form = _choose(entry.path, folder.reading, "text")
+            form = _choose(file.path, file.reading, "text")
         except InputError as error:
             problem = problem or str(error)
-        if form == "text" and not problem and _is_binary(entry.path):
+        if form == "text" and not problem and _is_binary(file.path):
             left_out["files that aren't text"] += 1
-            folder.tell(entry.path, [])
-            if folder.progress:
-                folder.progress(entry.size)
-            continue
-        yield replace(
-            folder,
-            path=entry.path,
-            name=entry.name,
-            form=form,
-            problem=problem,
-            size=entry.size,
-        )
+            file.tell(file.path, [])
+            if file.progress:
+                file.progress(file.size)
+        else:
+            yield replace(file, form=form, problem=problem)
     if left_out := +left_out:
         counts = ", ".join(f"{what} {count:,}" for what, count in sorted(left_out.items()))
         announce(f"{folder.path}: left out: {counts}")
@@ -354,67 +351,73 @@ def _parts(sources: Iterable[Source], size: int) -> Iterator[Part]:
                     progress(sum(each.size for each in group))
             continue
         for source in some:
-            if source.format.by_line:
-                yield from _line_parts(source, size)
-            else:
+            if not source.format.by_line:
                 for found in _groups(source.found(), size, _length):
                     yield partial(finished, found, source.reading)
+                continue
+            try:
+                yield from line_parts(source, size, PART_BYTES)
+            except StreamError as error:
+                yield partial(tuple, [_broken(source.path, error)])
 
 
-def _line_parts(source: Source, size: int) -> Iterator[Part]:
-    lines = LineParts(source, size)
+def line_parts(source: Source, size: int, room: int) -> Iterator[Source]:
+    """Cut a file whose lines are independent into parts, as `LineParts` does.
+
+    If it can't be read to its end, StreamError is raised after the lines before.
+    """
+    lines = LineParts(source, size, room)
     waited, started = 0.0, time.monotonic()
     try:
         for chunk in source.chunks():
             waited += time.monotonic() - started
             yield from lines.feed(chunk)
             if waited > _PART_SECONDS:
-                yield from lines.rest()
+                yield from lines.ended()
                 waited = 0.0
             # The time that storing takes between two chunks doesn't count.
             started = time.monotonic()
-        yield from lines.finish()
-    except StreamError as error:
-        yield from lines.rest()
-        yield partial(tuple, [BadRecord(source.path, str(error), error.hint, is_file=True)])
+    except StreamError:
+        yield from lines.ended()
+        raise
+    yield from lines.finish()
 
 
 class LineParts:
-    """Cuts the bytes of a file whose lines are independent into parts, as they come."""
+    """Cuts bytes into parts of at most `size` lines, once there are as many bytes as `room`."""
 
-    def __init__(self, source: Source, size: int = PART) -> None:
+    def __init__(self, source: Source, size: int, room: int) -> None:
         self._source = replace(source, progress=None, passing=None)
-        self._size = size
-        self._cutter = LineCutter(source.reading.max_bytes)
-        self._lines: list[bytes | TooLong] = []
-        self._room = PART_BYTES
+        self._size, self._room = size, room
+        self._data: list[bytes] = []
+        self._bytes = 0
 
-    def feed(self, data: bytes) -> Iterator[Part]:
-        """Take bytes, and yield the parts that are full."""
-        self._lines += self._cutter.feed(data)
-        self._room -= len(data)
-        while len(self._lines) >= self._size:
-            yield self._take()
-        if self._room <= 0:
-            yield from self.rest()
+    def feed(self, data: bytes) -> Iterator[Source]:
+        """Take bytes, and yield lines if there are many bytes."""
+        self._data.append(data)
+        self._bytes += len(data)
+        # Of a long line, the bytes that are there aren't joined again and again.
+        if self._bytes >= max(self._room, 2 * len(self._data[0])):
+            yield from self.ended()
 
-    def rest(self) -> Iterator[Part]:
-        """Yield the lines that ended so far, as parts."""
-        while self._lines:
-            yield self._take()
+    def ended(self) -> Iterator[Source]:
+        """Yield the lines that ended so far."""
+        data, start = b"".join(self._data), 0
+        ends = streams.line_ends(data)
+        for line in range(0, len(ends), self._size):
+            lines = ends[line : line + self._size]
+            yield replace(self._source, cut=data[start : lines[-1]])
+            start = int(lines[-1])
+            self._source = replace(self._source, first=self._source.first + len(lines))
+        # A line that is too long stays so without its end.
+        self._data = [data[start:][: self._source.reading.max_bytes + streams.UNCOUNTED + 1]]
+        self._bytes = len(self._data[0])
 
-    def finish(self) -> Iterator[Part]:
-        """Take what has no end as a line, and yield the last parts."""
-        self._lines += self._cutter.finish()
-        return self.rest()
-
-    def _take(self) -> Part:
-        cut = self._lines[: self._size]
-        del self._lines[: self._size]
-        self._room = PART_BYTES
-        part = replace(self._source, cut=cut)
-        self._source = replace(self._source, first=part.first + len(cut))
-        return part
+    def finish(self) -> Iterator[Source]:
+        """Yield the last lines, of which one may have no end."""
+        if self._bytes and not self._data[-1].endswith(b"\n"):
+            self._data.append(b"\n")
+        return self.ended()
 
 
 def stream_parts(file: IO[bytes] | None, reading: Reading) -> Iterator[Part]:
@@ -422,7 +425,7 @@ def stream_parts(file: IO[bytes] | None, reading: Reading) -> Iterator[Part]:
 
     Parts are never kept back to become larger.
     """
-    lines = LineParts(Source("-", "-", "jsonl", reading))
+    lines = LineParts(Source("-", "-", "jsonl", reading), PART, PART_BYTES)
     with (
         streams.named("-"),
         streams.explained(),
@@ -432,8 +435,8 @@ def stream_parts(file: IO[bytes] | None, reading: Reading) -> Iterator[Part]:
         number = pipe.fileno()
         while data := os.read(number, _PIPE_BYTES):
             yield from lines.feed(data)
-            if not select.select([number], [], [], 0)[0]:
-                yield from lines.rest()
+            if b"\n" in data and not select.select([number], [], [], 0)[0]:
+                yield from lines.ended()
     yield from lines.finish()
 
 
@@ -475,11 +478,11 @@ def _picked(rows: Callable[[Source], Iterator[Named]], source: Source) -> Iterat
             yield found
 
 
-def json_rows(source: Source) -> Iterator[Named]:
+def json_rows(lines: Iterable[Line], largest: int) -> Iterator[Named]:
     """Yield the fields of each line of JSON that isn't empty, or why there are none."""
-    for number, line, replaced in source.lines():
+    for number, line, replaced in lines:
         if isinstance(line, TooLong):
-            yield number, f"holds more than {source.reading.max_bytes} bytes in one line", replaced
+            yield number, _TOO_LONG.format(largest), replaced
             continue
         if not line or line.isspace():
             continue
@@ -487,6 +490,10 @@ def json_rows(source: Source) -> Iterator[Named]:
         if number == 1 and PORTABLE in found and not isinstance(found, str):
             found = "is the portable form of a database, expected a document: use fpdb load"
         yield number, found, replaced
+
+
+def _json(source: Source) -> Iterator[Named]:
+    return json_rows(source.lines(), source.reading.max_bytes)
 
 
 def read_columns(source: Source, **most: int) -> Iterator[FieldColumns]:
@@ -505,7 +512,7 @@ def _table(source: Source, **most: int) -> Iterator[Named]:
 def _lines(source: Source) -> Iterator[Named]:
     for number, line, replaced in source.lines():
         if isinstance(line, TooLong):
-            yield number, f"holds more than {source.reading.max_bytes} bytes in one line", replaced
+            yield number, _TOO_LONG.format(source.reading.max_bytes), replaced
         elif text := line.rstrip("\r"):
             yield number, {"key": f"{source.name}:{number}", "text": text}, replaced
 
@@ -539,7 +546,7 @@ def _format(rows: Callable[[Source], Iterator[Named]], **traits: bool) -> Format
 
 
 FORMATS = {
-    "jsonl": _format(json_rows, has_fields=True, by_line=True),
+    "jsonl": _format(_json, has_fields=True, by_line=True),
     "tsv": _format(_table, has_fields=True, is_table=True),
     "csv": _format(_table, has_fields=True, is_table=True),
     "parquet": _format(_table, has_fields=True, by_path=True),
@@ -556,27 +563,16 @@ FORMATS = {
 _HIDDEN = (".", "_", "~$")
 
 
-@dataclass(frozen=True, slots=True)
-class FolderEntry:
-    """A file of a directory."""
-
-    path: str
-    name: str
-    size: int = 0
-    problem: str = ""
-
-
-def walk(root: str, left_out: Counter[str] | None = None) -> Iterator[FolderEntry]:
+def walk(root: Source, left_out: Counter[str]) -> Iterator[Source]:
     """Yield all regular files, sorted; leave out databases, and links that lead out.
 
     Files whose names begin with a dot, _ or ~$, which programs write for themselves, are left out
     too. Files that are left out are counted. A link that leads to a file of the same directory
     counts as a file, one to a folder doesn't: its files are found where they are.
     """
-    real = os.path.join(os.path.realpath(root), "")
-    others: Counter[str] = Counter() if left_out is None else left_out
+    real = os.path.join(os.path.realpath(root.path), "")
     # A stack of its own, because a tree may be deeper than Python's.
-    pending = [FolderEntry(root, "")]
+    pending = [replace(root, name="")]
     while pending:
         entry = pending.pop()
         try:
@@ -586,16 +582,17 @@ def walk(root: str, left_out: Counter[str] | None = None) -> Iterator[FolderEntr
                 continue
             status = os.stat(entry.path)
             if stat.S_ISREG(status.st_mode):
-                yield FolderEntry(entry.path, entry.name, status.st_size)
+                yield replace(entry, size=status.st_size)
             elif stat.S_ISDIR(status.st_mode) and not linked:
                 names = sorted(os.listdir(entry.path), reverse=True)
                 if DATA_FILE in names:
-                    others["databases"] += 1
+                    left_out["databases"] += 1
                     continue
                 shown = [name for name in names if not name.startswith(_HIDDEN)]
-                others["hidden files, or with _"] += len(names) - len(shown)
+                left_out["hidden files, or with _"] += len(names) - len(shown)
+                prefix = f"{entry.name}/" if entry.name else ""
                 pending += [
-                    FolderEntry(os.path.join(entry.path, name), f"{entry.name}/{name}".lstrip("/"))
+                    replace(entry, path=os.path.join(entry.path, name), name=f"{prefix}{name}")
                     for name in shown
                 ]
         except OSError as error:
@@ -623,7 +620,7 @@ def size_of(*paths: str) -> int | None:
     for path in paths:
         try:
             if os.path.isdir(path):
-                total += sum(entry.size for entry in walk(path))
+                total += sum(file.size for file in walk(Source(path, "", "text", _ANY), Counter()))
                 continue
             status = os.stat(path)
         except (OSError, ValueError):

@@ -35,7 +35,7 @@ _MAGIC = {
 # The bytes in which NULs are looked for.
 BEGINNING = 8192
 # A byte order mark and a carriage return are no part of a line.
-_UNCOUNTED = 4
+UNCOUNTED = 4
 [_LINE_FEED] = b"\n"
 
 # A compressed file may unpack to this many bytes and, beyond these, to this many times its size;
@@ -287,7 +287,7 @@ class LineCutter:
         return self._checked(line) if quotes is None else TooLong(quotes + line.count(b'"'))
 
     def _drop_excess(self) -> None:
-        if self._quotes is not None or len(self._rest) > self._largest + _UNCOUNTED:
+        if self._quotes is not None or len(self._rest) > self._largest + UNCOUNTED:
             self._quotes = (self._quotes or 0) + self._rest.count(b'"')
             self._rest.clear()
 
@@ -297,9 +297,11 @@ class LineCutter:
         return line
 
 
-def raw_lines(data: Iterable[bytes], largest: int) -> Iterator[bytes | TooLong]:
+def raw_lines(
+    data: Iterable[bytes], largest: int, *, begun: bool = False
+) -> Iterator[bytes | TooLong]:
     """Cut chunks into lines of at most `largest` bytes."""
-    cutter = LineCutter(largest)
+    cutter = LineCutter(largest, begun=begun)
     for chunk in data:
         yield from cutter.feed(chunk)
     yield from cutter.finish()
