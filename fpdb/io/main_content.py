@@ -93,17 +93,20 @@ _UNLINKED = 0.1
 _SAID = 0.05
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Element:
-    """An element that isn't part of a line; `parent` is the number of one that began before it.
+    """An element that isn't part of a line; `parent` is the closest one around it.
+
+    They are numbered as they begin.
 
     `bulk` are the bytes in it that aren't links, `prose` those of prose, `weight` is what all in it
     weighs together. It is `out` if it is beside the content, `inside` if it is part of it.
     """
 
     tag: str
-    parent: int
+    parent: "_Element | None"
     attributes: str
+    number: int = 0
     bulk: int = 0
     prose: float = 0
     weight: float = 0
@@ -119,15 +122,20 @@ class _Element:
         patterns = (_NAMED_NOTICE, _NAMED_ASIDE)
         return next((each for each in patterns if each.search(attributes)), None)
 
+    @property
+    def siblings(self) -> tuple["_Element | None", str]:
+        """What it has in common with the others of a list, or of a row of cells."""
+        return self.parent, "" if self.tag in _CELLS_OF_TABLES else self.tag
 
-@dataclass(slots=True)
+
+@dataclass(slots=True, eq=False)
 class _Block:
     """Text of an element, and how many of its bytes are links; `teases` if it begins with one.
 
     `own` are the bytes that say something of this page: not a title, a date, or what is repeated.
     """
 
-    element: int
+    element: _Element
     text: str
     size: int
     links: int
@@ -165,55 +173,43 @@ def _size(blocks: list[_Block]) -> int:
 
 def _content(elements: list[_Element], blocks: list[_Block], title: str) -> list[_Block]:
     marked, heads = _marked(elements, blocks, title)
-    blocks = _headed(elements, marked, title)
+    blocks = _headed(marked, title)
     dated = _weigh(elements, blocks, title)
     posts, comments = _posts(elements, blocks, dated)
     best, by_name = _found(elements, blocks, comments, heads)
     # If one post of a thread weighs most, all of them are the content.
-    post = posts & _around(elements, [best])
-    best = elements[max(post)].parent if post else best
-    for number, element in enumerate(elements):
-        element.inside = number == best or (
-            elements[element.parent].inside
+    post = max(posts & _around([best]), key=_number, default=None)
+    best = (post.parent if post else None) or best
+    for element in elements:
+        element.inside = element is best or (
+            element.parent is not None
+            and element.parent.inside
             and not element.out
             # Only elements with prose have been looked at.
             and not (by_name and not element.prose and element.named)
         )
-    rest = [block for block in blocks if not elements[block.element].out]
-    thread = _within(elements, {each for each in posts if elements[each].parent == best})
-    first, last = _cut(elements, rest, title, thread)
-    taken = _taken(elements, rest, first, last, title)
-    rows = _unlinked(elements, taken)
+    rest = [block for block in blocks if not block.element.out]
+    thread = _within(elements, {element for element in posts if element.parent is best})
+    first, last = _cut(rest, title, thread)
+    taken = _taken(rest, first, last, title)
+    # How many more bytes of each list are text than links.
+    texts = Counter[object]()
+    for block in taken:
+        texts[block.element.siblings] += block.size - 2 * block.links
     shown = [
-        not block.linked or _is_part(block, after, elements, rows)
+        not block.linked or _is_part(block, after, texts[block.element.siblings] >= 0)
         for block, after in zip_longest(taken, taken[1:])
     ]
     return list(compress(taken, shown))
 
 
-_Siblings = tuple[int, str]
+def _number(element: _Element) -> int:
+    return element.number
 
 
-def _siblings(elements: list[_Element], block: _Block) -> _Siblings:
-    """Return what a block has in common with the others of a list, or of a row of cells."""
-    element = elements[block.element]
-    return element.parent, "" if element.tag in _CELLS_OF_TABLES else element.tag
-
-
-def _unlinked(elements: list[_Element], blocks: list[_Block]) -> dict[_Siblings, int]:
-    """Return how many more bytes of each list are text than links."""
-    rows: dict[_Siblings, int] = {}
-    for block in blocks:
-        row = _siblings(elements, block)
-        rows[row] = rows.get(row, 0) + block.size - 2 * block.links
-    return rows
-
-
-def _is_part(
-    block: _Block, after: _Block | None, elements: list[_Element], rows: dict[_Siblings, int]
-) -> bool:
+def _is_part(block: _Block, after: _Block | None, among_texts: bool) -> bool:  # noqa: FBT001
     """Return whether links are part of the text: as its headings, or among items that are none."""
-    tag = elements[block.element].tag
+    tag = block.element.tag
     if tag in _HEADINGS:
         # A sentence is one of another page.
         return (
@@ -221,16 +217,14 @@ def _is_part(
             and after is not None
             and after.size >= _SENTENCE
             and not after.linked
-            and elements[after.element].tag not in _HEADINGS
+            and after.element.tag not in _HEADINGS
         )
-    return (tag == "li" or tag in _CELLS_OF_TABLES) and rows[_siblings(elements, block)] >= 0
+    return among_texts and (tag == "li" or tag in _CELLS_OF_TABLES)
 
 
-def _taken(
-    elements: list[_Element], rest: list[_Block], first: int, last: int, title: str
-) -> list[_Block]:
+def _taken(rest: list[_Block], first: int, last: int, title: str) -> list[_Block]:
     """Return the main content, between two places, or more if the page says more elsewhere."""
-    main = [block for block in rest[first:last] if elements[block.element].inside]
+    main = [block for block in rest[first:last] if block.element.inside]
     size = _own(main)
     if not main or size < _SHARE * _own(rest):
         return rest
@@ -249,49 +243,50 @@ def _own(blocks: list[_Block]) -> int:
     return sum(block.own for block in blocks)
 
 
-def _around(elements: list[_Element], numbers: Iterable[int]) -> set[int]:
+def _around(elements: Iterable[_Element]) -> set[_Element]:
     """Return the elements that hold one of these, with them."""
-    found = set[int]()
-    for each in numbers:
-        number = each
-        while number not in found:
-            found.add(number)
-            number = elements[number].parent
+    found = set[_Element]()
+    for each in elements:
+        element: _Element | None = each
+        while element and element not in found:
+            found.add(element)
+            element = element.parent
     return found
 
 
-def _within(elements: list[_Element], numbers: set[int]) -> set[int]:
+def _within(elements: list[_Element], outer: Iterable[_Element]) -> set[_Element]:
     """Return these elements, with all in them."""
-    found = set(numbers)
-    for number in range(min(found, default=len(elements)), len(elements)):
-        if elements[number].parent in found:
-            found.add(number)
+    found = set(outer)
+    for element in elements[min(map(_number, found), default=len(elements)) :]:
+        if element.parent in found:
+            found.add(element)
     return found
 
 
 def _marked(
     elements: list[_Element], blocks: list[_Block], title: str
-) -> tuple[list[_Block], set[int]]:
+) -> tuple[list[_Block], set[_Element]]:
     """Return the blocks in what the page marks as its content, and what holds its headings."""
-    places: dict[str, list[int]] = {"main": [], "article": [], "h1": []}
-    for number, element in enumerate(elements):
-        if element.tag in places:
-            places[element.tag].append(number)
+    mains, articles, heads = list[_Element](), list[_Element](), list[_Element]()
+    lists = {"main": mains, "article": articles, "h1": heads}
+    for element in elements:
+        if element.tag in lists:
+            lists[element.tag].append(element)
         elif 'role="main"' in element.attributes:
-            places["main"].append(number)
-    heads = _around(elements, places["h1"])
-    for marked in (places["main"], places["article"]):
+            mains.append(element)
+    around = _around(heads)
+    for marked in (mains, articles):
         # Articles in an article are comments.
-        if marked and (inside := _within(elements, {marked[0]})).issuperset(marked):
+        if marked and (inside := _within(elements, marked[:1])).issuperset(marked):
             own = [block for block in blocks if block.element in inside]
-            if marked is places["main"]:
+            if marked is mains:
                 enough = _size(own) >= _TITLE and _holds_content(elements, own, blocks, title)
-            elif marked[0] in heads:
+            elif marked[0] in around:
                 enough = _size(own) >= _TITLE
             else:
                 enough = _holds_text(own, blocks)
             blocks = own if enough else blocks
-    return blocks, heads
+    return blocks, around
 
 
 def _holds_content(
@@ -301,21 +296,17 @@ def _holds_content(
     said = sum(
         block.size - block.links
         for block in some
-        if elements[block.element].tag not in _HEADINGS
-        and block.text not in title
-        and not _is_date(block)
+        if block.element.tag not in _HEADINGS and block.text not in title and not _is_date(block)
     )
 
-    def prose(beside: set[int]) -> float:
+    def prose(beside: set[_Element]) -> float:
         shown = (block for block in blocks if block.element not in beside)
-        return sum(max(0, _weight_of(block, elements[block.element].tag, title)) for block in shown)
+        return sum(max(0, _weight_of(block, title)) for block in shown)
 
     if said >= _SAID * prose(set()):  # as on most pages
         return True
     notices = {
-        number
-        for number, element in enumerate(elements)
-        if element.tag in _ASIDE or element.named is _NAMED_NOTICE
+        element for element in elements if element.tag in _ASIDE or element.named is _NAMED_NOTICE
     }
     return said >= _SAID * prose(_within(elements, notices))
 
@@ -325,11 +316,11 @@ def _is_date(block: _Block) -> bool:
     return block.size < _LINE and _DATE.search(block.text) is not None
 
 
-def _headed(elements: list[_Element], blocks: list[_Block], title: str) -> list[_Block]:
+def _headed(blocks: list[_Block], title: str) -> list[_Block]:
     """Return the blocks from the heading of the page on, if its title repeats the heading."""
     heading = None
     for block in blocks:
-        tag = elements[block.element].tag
+        tag = block.element.tag
         if tag != "h1" and (tag != "h2" or block.text not in title):
             continue
         if not block.links and (heading is None or block.size > heading.size):
@@ -348,8 +339,9 @@ def _holds_text(some: list[_Block], blocks: list[_Block]) -> bool:
 
 def _read(body: str, *, linked: bool = True) -> tuple[list[_Element], list[_Block]]:
     """Return the elements and blocks of a page, whose links count as such, or as text."""
-    elements, blocks = [_Element("body", 0, "")], list[_Block]()
-    pieces, links, depth, current, teases = list[str](), 0, 0, 0, False
+    current = _Element("body", None, "")
+    elements, blocks = [current], list[_Block]()
+    pieces, links, depth, teases = list[str](), 0, 0, False
     for text, _, tag, attributes, end in _TOKEN.findall(body):
         if text and (pieces or not text.isspace()):
             pieces.append(text)
@@ -371,11 +363,11 @@ def _read(body: str, *, linked: bool = True) -> tuple[list[_Element], list[_Bloc
                     blocks.append(_Block(current, line, len(line.encode()), links, teases))
                 pieces, links, teases = [], 0, False
             if end:
-                if end == elements[current].tag:
-                    current = elements[current].parent
+                if end == current.tag:
+                    current = current.parent or current
             elif tag != "hr":
-                elements.append(_Element(tag, current, attributes))
-                current = len(elements) - 1
+                current = _Element(tag, current, attributes, len(elements))
+                elements.append(current)
     return elements, blocks
 
 
@@ -385,12 +377,12 @@ def unescaped(text: str) -> str:
     return text.replace("&quot;", '"').replace("&amp;", "&")
 
 
-def _weigh(elements: list[_Element], blocks: list[_Block], title: str) -> list[int]:
+def _weigh(elements: list[_Element], blocks: list[_Block], title: str) -> list[_Element]:
     """Weigh all blocks and elements; return the elements with a line that says when."""
-    dated = list[int]()
+    dated = list[_Element]()
     times = Counter(block.text for block in blocks)
     for block in blocks:
-        block.weight = _weight_of(block, elements[block.element].tag, title)
+        block.weight = _weight_of(block, title)
     prose = [block for block in blocks if block.weight > 0]
     repeated = [block for block in prose if times[block.text] > 1]
     # Summaries and notices are repeated. If most is, the page is there twice, for two sizes.
@@ -398,22 +390,24 @@ def _weigh(elements: list[_Element], blocks: list[_Block], title: str) -> list[i
         for block in repeated:
             block.weight = 0
     for block in blocks:
-        element = elements[block.element]
+        element = block.element
         element.bulk += block.size - block.links
         if block.weight > 0:
             element.prose += block.weight
         if _is_date(block):
             if block.weight <= 0:
-                dated.append(block.element)
+                dated.append(element)
         elif not (block.linked or element.tag in _HEADINGS or times[block.text] > 1):
             block.own = 0 if block.text in title else block.size
-    for element in reversed(elements[1:]):
-        elements[element.parent].bulk += element.bulk
-        elements[element.parent].prose += element.prose
+    for element in reversed(elements):
+        if parent := element.parent:
+            parent.bulk += element.bulk
+            parent.prose += element.prose
     return dated
 
 
-def _weight_of(block: _Block, tag: str, title: str) -> float:
+def _weight_of(block: _Block, title: str) -> float:
+    tag = block.element.tag
     if block.linked:
         return -block.links - _LINK
     if block.size > _TITLE and block.text in title:
@@ -426,44 +420,38 @@ def _weight_of(block: _Block, tag: str, title: str) -> float:
 
 
 def _posts(
-    elements: list[_Element], blocks: list[_Block], dated: list[int]
-) -> tuple[set[int], set[int]]:
+    elements: list[_Element], blocks: list[_Block], dated: list[_Element]
+) -> tuple[set[_Element], set[_Element]]:
     """Return the posts of a thread, and the comments, as elements.
 
     Either are like elements beside each other, each with a date: comments if an article is before
     them, the content if not.
     """
-    runs: dict[tuple[int, str, str], list[int]] = {}
-    for number in sorted(_around(elements, dated)):
-        element = elements[number]
+    runs: dict[tuple[_Element | None, str, str], list[_Element]] = {}
+    for element in sorted(_around(dated), key=_number):
         if element.bulk >= _SENTENCE and element.tag not in _CELLS:
             named = _CLASS.search(element.attributes)
             like = (element.parent, element.tag, named[1] if named else "")
-            runs.setdefault(like, []).append(number)
-    posts, comments = set[int](), set[int]()
-    before = list[float]()
+            runs.setdefault(like, []).append(element)
+    posts, comments = set[_Element](), set[_Element]()
+    # What the prose weighs that is in elements that began before each.
+    weights = [0.0] * (len(elements) + 1)
+    for block in blocks:
+        weights[block.element.number + 1] += max(0, block.weight)
+    before = list(accumulate(weights))
     for (_, _, kind), run in runs.items():
-        said = [elements[number].prose for number in run]
+        said = [element.prose for element in run]
         if len(run) >= (2 if kind else 3) and max(said) < _ALL * sum(said):
-            before = before or _prose_before(elements, blocks)
-            (comments if before[run[0]] >= _ARTICLE else posts).update(run)
+            (comments if before[run[0].number] >= _ARTICLE else posts).update(run)
     return posts, comments
 
 
-def _prose_before(elements: list[_Element], blocks: list[_Block]) -> list[float]:
-    """Return, for each element, what the prose weighs that is in elements that began before it."""
-    weights = [0.0] * (len(elements) + 1)
-    for block in blocks:
-        weights[block.element + 1] += max(0, block.weight)
-    return list(accumulate(weights))
-
-
 def _found(
-    elements: list[_Element], blocks: list[_Block], comments: set[int], heads: set[int]
-) -> tuple[int, bool]:
-    """Return the number of the element that weighs most, and whether names say what is beside."""
+    elements: list[_Element], blocks: list[_Block], comments: set[_Element], heads: set[_Element]
+) -> tuple[_Element, bool]:
+    """Return the element that weighs most, and whether names say what is beside."""
     best = _choose(elements, blocks, comments, heads, by_name=True)
-    if elements[best].weight >= min(_ARTICLE, _LEAST * elements[0].prose):
+    if best.weight >= min(_ARTICLE, _LEAST * elements[0].prose):
         return best, True
     return _choose(elements, blocks, comments, heads, by_name=False), False
 
@@ -471,47 +459,44 @@ def _found(
 def _choose(
     elements: list[_Element],
     blocks: list[_Block],
-    comments: set[int],
-    heads: set[int],
+    comments: set[_Element],
+    heads: set[_Element],
     *,
     by_name: bool,
-) -> int:
-    """Mark the elements beside the content, and return the number of the one that weighs most."""
+) -> _Element:
+    """Mark the elements beside the content, and return the one that weighs most."""
     most = _MOST * elements[0].bulk
-    for number, element in enumerate(elements):
-        element.out = elements[element.parent].out or number in comments
+    for element in elements:
+        element.out = element in comments or (element.parent is not None and element.parent.out)
         if element.tag in _ASIDE:
-            element.out |= number not in heads if element.tag in _NOTICES else element.bulk < most
+            element.out |= element not in heads if element.tag in _NOTICES else element.bulk < most
         if element.prose and not element.out and (named := element.named):
             notice = named is _NAMED_NOTICE
-            held = number in heads if notice and heads else element.bulk >= most
+            held = element in heads if notice and heads else element.bulk >= most
             element.out = not held and (notice or by_name)
         element.weight = 0
     for block in blocks:
-        if not elements[block.element].out:
-            elements[block.element].weight += block.weight
-    for element in reversed(elements[1:]):
-        given = element.weight
-        if given > 0 and element.tag not in _PARAGRAPHS:
-            given = max(0, given - _STEP)
-        elements[element.parent].weight += given
-    best = max(range(len(elements)), key=lambda number: elements[number].weight)
-    return elements[best].parent if elements[best].tag in _PARAGRAPHS else best
+        if not block.element.out:
+            block.element.weight += block.weight
+    for element in reversed(elements):
+        if parent := element.parent:
+            is_box = element.weight > 0 and element.tag not in _PARAGRAPHS
+            parent.weight += max(0, element.weight - _STEP) if is_box else element.weight
+    best = max(elements, key=lambda element: element.weight)
+    return best.parent if best.parent and best.tag in _PARAGRAPHS else best
 
 
-def _cut(
-    elements: list[_Element], blocks: list[_Block], title: str, thread: set[int]
-) -> tuple[int, int]:
+def _cut(blocks: list[_Block], title: str, thread: set[_Element]) -> tuple[int, int]:
     """Return the places of the first prose or post of the main content, and after its last."""
     prose = [
         place
         for place, block in enumerate(blocks)
-        if elements[block.element].inside and (block.weight > 0 or block.element in thread)
+        if block.element.inside and (block.weight > 0 or block.element in thread)
     ]
     if not prose:
         return 0, 0
 
-    rows = {_siblings(elements, blocks[place]) for place in prose}
+    rows = {blocks[place].element.siblings for place in prose}
 
     def reach(places: Iterable[int], gap: int) -> int:
         """Return the last of some places where a short block is in a row with prose."""
@@ -521,9 +506,9 @@ def _cut(
             if abs(place - far) > gap:
                 break
             if (
-                elements[block.element].inside
+                block.element.inside
                 and not block.linked
-                and _siblings(elements, block) in rows
+                and block.element.siblings in rows
                 and block.text not in title
             ):
                 far = place
