@@ -92,9 +92,6 @@ class Worker:
         self.exit_code: int | None = None
         self.busy = False  # with a call, of which answers may be under way
         own, other = socket.socketpair()
-        # Ctrl-C, which a terminal sends to children too, is for this process alone: a child that
-        # is still starting would print a traceback.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             with other:
                 self._process = subprocess.Popen(  # noqa: S603 - it is this very Python
@@ -103,6 +100,8 @@ class Worker:
                     stdout=subprocess.DEVNULL,
                     stderr=stderr,
                     pass_fds=[other.fileno()],
+                    # A terminal sends Ctrl-C to all of a group, and it is for this process alone.
+                    process_group=0,
                     # A child would follow the relative entries of this path.
                     env=_SINGLE_THREAD | {k: v for k, v in os.environ.items() if k != "PYTHONPATH"},
                 )
@@ -112,8 +111,6 @@ class Worker:
                 f"a child process can't be started: {error.strerror}",
                 hint="is memory short, or are there too many processes?",
             ) from None
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self._connection = _Channel(own)
 
     def __enter__(self) -> Self:
@@ -275,8 +272,9 @@ def limit(memory: int, seconds: float) -> None:
 
     What the process had before its first call doesn't count.
     """
-    _limit_resource(resource.RLIMIT_CORE, 0)
-    _limit_resource(resource.RLIMIT_DATA, _used() + memory)
+    for what, most in ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_DATA, _used() + memory)):
+        hard = resource.getrlimit(what)[1]
+        resource.setrlimit(what, (most if hard < 0 else min(most, hard), hard))
     signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
@@ -284,11 +282,6 @@ def limit(memory: int, seconds: float) -> None:
 def _used() -> int:
     with open("/proc/self/statm", encoding="ascii") as file:
         return int(file.read().split()[5]) * resource.getpagesize()
-
-
-def _limit_resource(what: int, most: int) -> None:
-    hard = resource.getrlimit(what)[1]
-    resource.setrlimit(what, (most if hard < 0 else min(most, hard), hard))
 
 
 def require_address_space(least: int) -> None:
@@ -303,7 +296,6 @@ def require_address_space(least: int) -> None:
 
 def serve(number: int) -> None:
     """Run a worker: answer calls until the socket is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_caller, args=[number], daemon=True).start()
     connection = _Channel(socket.socket(fileno=number))
     progress.listen(lambda step: connection.send(("step", step)))

@@ -127,41 +127,27 @@ def columns(file: ColumnFile) -> Iterator[tuple[FieldColumns, float]]:
 
     With each block comes the share of the file that was read, or 0 where it isn't known.
     """
-    needed = file.reading.needed()
-
-    def choose(names: list[str]) -> list[str]:
-        return names if "*" in needed else [name for name in names if name in needed]
-
-    opened = _opened(file, choose)
-    if reason := header_reason(tuple(opened.schema.names), file.reading):
+    needed, reader = file.reading.needed(), _opened(file)
+    names = list(reader.schema_arrow.names)
+    if reason := header_reason(tuple(names), file.reading):
         raise StreamError(reason)
-    read = 0
-    for block in column_blocks(opened.batches, file.reading):
+    chosen = names if "*" in needed else [name for name in names if name in needed]
+    read, rows = 0, reader.metadata.num_rows
+    for block in column_blocks(_batches(file, reader, chosen, _ROWS), file.reading):
         read += len(block.numbers)
-        yield block, read / opened.rows if opened.rows else 0.0
+        yield block, read / rows if rows else 0.0
         del block  # before the next one is decoded
 
 
 Batches = Iterable["pyarrow.RecordBatch"]
-Choice = Callable[[list[str]], list[str]]
 
 
-class _Opened(NamedTuple):
-    """The schema of a file, its chosen columns, its codec, and how many rows it has."""
+def _opened(file: ColumnFile) -> Any:
+    from pyarrow import parquet
 
-    schema: "pyarrow.Schema"
-    batches: Batches
-    codec: str
-    rows: int
-
-
-def _counted(file: ColumnFile, batches: Batches) -> Batches:
-    """Yield batches; raise StreamError before one that says that it has far too many rows."""
-    count = 0
-    for batch in batches:
-        count += batch.num_rows
-        _require_plausible(file, count)
-        yield batch
+    reader = parquet.ParquetFile(file.path, buffer_size=_BUFFER, pre_buffer=False)
+    _require_plausible(file, reader.metadata.num_rows)
+    return reader
 
 
 def _require_plausible(file: ColumnFile, rows: int) -> None:
@@ -170,20 +156,14 @@ def _require_plausible(file: ColumnFile, rows: int) -> None:
         raise file.failure(f"it says that it has {rows:,} rows, too many for its size")
 
 
-def _opened(file: ColumnFile, choose: Choice, most: int = _ROWS) -> _Opened:
-    """Open a file, to read N rows at a time at most."""
-    from pyarrow import parquet
-
-    reader = parquet.ParquetFile(file.path, buffer_size=_BUFFER, pre_buffer=False)
-    about = reader.metadata
-    _require_plausible(file, about.num_rows)
-    groups = range(about.num_row_groups)
-    chosen = choose(list(reader.schema_arrow.names))
-    batches = (batch for group in groups for batch in _group(reader, group, chosen, most))
-    filled = about.num_row_groups and about.num_columns
-    codec = about.row_group(0).column(0).compression if filled else "SNAPPY"
-    codec = "NONE" if codec == "UNCOMPRESSED" else codec
-    return _Opened(reader.schema_arrow, _counted(file, batches), codec, about.num_rows)
+def _batches(file: ColumnFile, reader: Any, names: list[str], most: int) -> Batches:
+    """Yield N rows at a time at most; raise StreamError before one that makes far too many."""
+    count = 0
+    for group in range(reader.metadata.num_row_groups):
+        for batch in _group(reader, group, names, most):
+            count += batch.num_rows
+            _require_plausible(file, count)
+            yield batch
 
 
 def _group(file: Any, number: int, names: list[str], most: int) -> Batches:
@@ -368,18 +348,13 @@ def schema(file: ColumnFile) -> Iterator[SparkSchema]:
     )
 
 
-def _whole(file: ColumnFile) -> _Opened:
-    """Open a file with all of its columns, many rows at a time."""
-    opened = _opened(file, list, _COPIED)
-    return opened._replace(
-        batches=(some for batch in opened.batches for some in _cut(batch, _COPIED, _COPIED_BYTES))
-    )
-
-
 def table_schema(file: ColumnFile) -> Iterator[tuple["pyarrow.Schema", str]]:
     """Yield the schema of a file with its metadata, and its codec."""
-    opened = _whole(file)
-    yield opened.schema, opened.codec
+    reader = _opened(file)
+    about = reader.metadata
+    filled = about.num_row_groups and about.num_columns
+    codec = about.row_group(0).column(0).compression if filled else "SNAPPY"
+    yield reader.schema_arrow, "NONE" if codec == "UNCOMPRESSED" else codec
 
 
 def marked(
@@ -392,12 +367,13 @@ def marked(
     import pyarrow
 
     wanted = np.unpackbits(np.frombuffer(marks, np.uint8), count=count).astype(bool)
-    first = 0
-    for batch in _whole(file).batches:
-        some = wanted[first : first + batch.num_rows]
-        first += batch.num_rows
-        if len(some) == batch.num_rows and some.any():
-            yield batch.filter(pyarrow.array(some)), first / count
+    first, reader = 0, _opened(file)
+    for together in _batches(file, reader, reader.schema_arrow.names, _COPIED):
+        for batch in _cut(together, _COPIED, _COPIED_BYTES):
+            some = wanted[first : first + batch.num_rows]
+            first += batch.num_rows
+            if len(some) == batch.num_rows and some.any():
+                yield batch.filter(pyarrow.array(some)), first / count
     if first != count:
         raise StreamError(f"has {first:,} rows, and had {count:,} when it was read first")
 
@@ -409,8 +385,9 @@ def fingerprints(file: ColumnFile, *, sketched: bool) -> Iterator[FingerprintBlo
     """
     from pyarrow import compute, types
 
-    opened = _opened(file, lambda names: [name for name in _SPARK if name in names], _LOADED)
-    for batch in opened.batches:
+    reader = _opened(file)
+    chosen = [name for name in _SPARK if name in reader.schema_arrow.names]
+    for batch in _batches(file, reader, chosen, _LOADED):
         for some in _cut(batch, _LOADED, _LOADED_BYTES):
             known = some["fingerprint"].is_valid()
             bare = some.slice(0, 0) if sketched else some.filter(known)

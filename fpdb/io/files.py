@@ -356,7 +356,7 @@ def _parts(sources: Iterable[Source], size: int) -> Iterator[Part]:
                     yield partial(finished, found, source.reading)
                 continue
             try:
-                yield from line_parts(source, size, PART_BYTES)
+                yield from line_parts(source, size, 1 << 20)
             except StreamError as error:
                 yield partial(tuple, [_broken(source.path, error)])
 
