@@ -35,26 +35,6 @@ from fpdb.storage.open_checks import disk_named
 from fpdb.threads import made_ahead
 
 
-@dataclass(frozen=True)
-class InputFile:
-    """A file that is deduplicated, or what came through a pipe, saved to one.
-
-    It goes by the name that it was given by. The state shows whether it is changed, but what was
-    saved has none.
-    """
-
-    source: Source
-    shown: str
-    state: str = ""
-
-    def require_same(self) -> None:
-        """Raise InputError if the file was changed since it was opened."""
-        with contextlib.suppress(OSError):
-            if not self.state or self.state == _state(self.source.path):
-                return
-        raise changed(self.shown)
-
-
 def record_files(paths: Paths, reading: Reading) -> list[str]:
     """Return the names of files, with those of records in directories; others are announced."""
     found: list[str] = []
@@ -84,8 +64,10 @@ class Corpus:
     output: Path
     into_folder: bool
     removed: str | None
-    # Those that were found, by the paths that are read.
+    # The encodings that were found, by the paths that are read, and the states of those files that
+    # aren't what came through a pipe, which show whether they are changed.
     encodings: dict[str, str] = dataclasses.field(default_factory=dict)
+    states: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def deduplicate(self, given: Where | None) -> None:
         """Write the files without near-duplicates, each whole or not at all."""
@@ -142,24 +124,23 @@ class Corpus:
             forms.append(form)
         return forms
 
-    def _input(self, path: str, form: str, scratch: Path, number: int) -> InputFile:
+    def _input(self, path: str, form: str, scratch: Path, number: int) -> Source:
+        """Return a file that goes by the name that it was given by; what a pipe has is saved."""
         shown = os.fsencode(path).decode(errors="replace")
-        reading = dataclasses.replace(self.run.reading, format=form)
         if path == "-" or not stat.S_ISREG(os.stat(path).st_mode):
             with streams.named(shown):
                 path = streams.saved(path, str(scratch / f"input-{number}"))
-            return InputFile(Source(path, path, form, reading), shown)
-        return InputFile(Source(path, path, form, reading), shown, _state(path))
+        else:
+            self.states[path] = _state(path)
+        return Source(path, shown, form, dataclasses.replace(self.run.reading, format=form))
 
-    def _headers(self, inputs: list[InputFile]) -> list[TableHead]:
+    def _headers(self, inputs: list[Source]) -> list[TableHead]:
         """Read the headers, which those that are written to one file must share."""
-        headers = [
-            TableHead(dataclasses.replace(each.source, tell=lambda _, __: None)) for each in inputs
-        ]
+        headers = [TableHead(dataclasses.replace(each, tell=lambda _, __: None)) for each in inputs]
         for header, each in zip(headers, inputs, strict=True):
             if not self.into_folder and not header.fits(headers[0]):
                 raise InputError(
-                    f"{each.shown} has other columns than {inputs[0].shown}",
+                    f"{each.name} has other columns than {inputs[0].name}",
                     hint="write them to files of their own, into a folder",
                 )
         return headers
@@ -167,7 +148,7 @@ class Corpus:
     def _decide_and_write(
         self,
         database: Database | None,
-        inputs: list[InputFile],
+        inputs: list[Source],
         headers: list[TableHead],
         room: Room,
     ) -> None:
@@ -184,7 +165,7 @@ class Corpus:
                 self._write(drafts, inputs, headers, rows, decider.lines)
                 # The outputs move to their places when this block ends.
                 decider.begin()
-            before = sum(os.path.getsize(each.source.path) for each in inputs)
+            before = sum(os.path.getsize(each.path) for each in inputs)
             run.counts.bytes_saved = before - sum(map(os.path.getsize, self._targets()))
             # A file that can't be read to its end has a bad record there.
             decider.finish(np.insert(kept, ends[sorted(run.damaged)], False))
@@ -204,21 +185,21 @@ class Corpus:
                     "database has; for other inputs, name another output",
                 )
 
-    def _blocks(self, inputs: list[InputFile]) -> Iterator[RecordBlock]:
+    def _blocks(self, inputs: list[Source]) -> Iterator[RecordBlock]:
         """Yield the parts of the files; with several threads, one reads ahead."""
         blocks = self._parts(inputs)
         return blocks if self.run.jobs == 1 else made_ahead(blocks, AHEAD // 2)
 
-    def _parts(self, inputs: list[InputFile]) -> Iterator[RecordBlock]:
+    def _parts(self, inputs: list[Source]) -> Iterator[RecordBlock]:
         """Yield the parts of the files; their bytes show how far the reading is."""
-        sizes = [os.path.getsize(each.source.path) for each in inputs]
+        sizes = [os.path.getsize(each.path) for each in inputs]
         self.run.expect(sum(sizes), "reading")
         for number, each in enumerate(inputs):
             source = dataclasses.replace(
-                each.source, progress=self.run.progress, tell=partial(self._tell, each.shown)
+                each, progress=self.run.progress, tell=partial(self._tell, each.name)
             )
             for part in read_batches(source):
-                yield RecordBlock(part, f"{each.shown}:", number)
+                yield RecordBlock(part, f"{each.name}:", number)
 
     def _tell(self, shown: str, path: str, names: Sequence[str]) -> None:
         if not self.encodings.get(path):
@@ -228,24 +209,24 @@ class Corpus:
     def _write(
         self,
         drafts: Drafts,
-        inputs: list[InputFile],
+        inputs: list[Source],
         headers: list[TableHead],
         rows: Iterable[tuple[Places, Marks]],
         lines: IO[bytes] | None,
     ) -> None:
         """Write the kept records, and the lines about the removed ones."""
         run = self.run
-        run.expect(sum(os.path.getsize(each.source.path) for each in inputs), "writing")
+        run.expect(sum(os.path.getsize(each.path) for each in inputs), "writing")
         if self.removed and lines:
             lines.seek(0)
             with drafts.file(self.removed) as file, streams.packed(file, self.removed) as packed:
                 shutil.copyfileobj(lines, packed)
         sources = [
             dataclasses.replace(
-                each.source,
+                each,
                 reading=dataclasses.replace(
-                    each.source.reading,
-                    encoding=run.reading.encoding or self.encodings.get(each.source.path, UTF8),
+                    each.reading,
+                    encoding=run.reading.encoding or self.encodings.get(each.path, UTF8),
                 ),
                 progress=run.progress,
                 problem=run.damaged.get(number, ""),
@@ -258,7 +239,10 @@ class Corpus:
             with disk_named(target.parent), drafts.file(target) as file:
                 write_rows(file, str(target), headers[number], some)
         for each in inputs:
-            each.require_same()
+            with contextlib.suppress(OSError):
+                if self.states.get(each.path) in (None, _state(each.path)):
+                    continue
+            raise changed(each.name)
 
     def _targets(self) -> list[Path]:
         """Return the files that are written."""

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from fpdb.io import arrow
-from fpdb.io.files import Source, json_rows, line_parts, read_columns, read_parts
+from fpdb.io.files import Source, json_rows, line_parts, parts_of, read_columns
 from fpdb.io.records import BadRecord, Reading, Record, json_object, picker
 from fpdb.io.streams import StreamError, decoded, line_ends, raw_lines
 from fpdb.io.tables import FieldColumns
@@ -23,8 +23,6 @@ from fpdb.models import Document, Key
 
 # Types of the fields of usual records; a key may be a whole number, or missing if it isn't needed.
 _TEXT, _KEY, _ANY_KEY = {str}, {str, int}, {str, int, type(None)}
-# Bytes of JSON lines that are parsed together.
-_BLOCK = 1 << 20
 _OPEN, _CLOSE, _RETURN = b"{}\r"
 
 
@@ -89,13 +87,13 @@ def read_batches(source: Source) -> Iterator[BatchPart]:
                 yield partial(picked, block, reading)
             return
         if source.form == "jsonl" and not reading.all_html:
-            for lines in line_parts(source, sys.maxsize, _BLOCK):
+            for lines in line_parts(source, sys.maxsize):
                 yield partial(_json_batch, lines)
             return
     except StreamError as error:
         yield partial(RecordBatch, damage=str(error))
         return
-    for part in read_parts(source.path, reading, progress=source.progress, tell=source.tell):
+    for part in parts_of([source]):
         yield partial(_batch_of_part, part, source)
 
 

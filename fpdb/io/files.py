@@ -45,6 +45,8 @@ Each = TypeVar("Each")
 
 PART = 1000
 PART_BYTES = 1 << 22
+# Bytes that are cut into lines together.
+_LINES_BYTES = 1 << 20
 # After this time of waiting for a slow source, the records that are there become a part.
 _PART_SECONDS = 1.0
 # Bytes that are read of a pipe at once.
@@ -236,7 +238,7 @@ def read_parts(
 
     The parts, one after the other, hold the records of `read_records`, and errors are the same.
     """
-    return _parts(sources_of(path, reading, progress, passing, tell), size)
+    return parts_of(sources_of(path, reading, progress, passing, tell), size)
 
 
 def check_path(path: str, reading: Reading) -> str:
@@ -341,7 +343,8 @@ def _is_binary(path: str) -> bool:
         return False
 
 
-def _parts(sources: Iterable[Source], size: int) -> Iterator[Part]:
+def parts_of(sources: Iterable[Source], size: int = PART) -> Iterator[Part]:
+    """Cut files into parts of at most `size` records."""
     for together, some in groupby(sources, lambda one: bool(one.problem) or one.format.is_document):
         if together:
             for group in _groups(some, size, _weight):
@@ -356,17 +359,17 @@ def _parts(sources: Iterable[Source], size: int) -> Iterator[Part]:
                     yield partial(finished, found, source.reading)
                 continue
             try:
-                yield from line_parts(source, size, 1 << 20)
+                yield from line_parts(source, size)
             except StreamError as error:
                 yield partial(tuple, [_broken(source.path, error)])
 
 
-def line_parts(source: Source, size: int, room: int) -> Iterator[Source]:
+def line_parts(source: Source, size: int) -> Iterator[Source]:
     """Cut a file whose lines are independent into parts, as `LineParts` does.
 
     If it can't be read to its end, StreamError is raised after the lines before.
     """
-    lines = LineParts(source, size, room)
+    lines = LineParts(source, size)
     waited, started = 0.0, time.monotonic()
     try:
         for chunk in source.chunks():
@@ -384,11 +387,11 @@ def line_parts(source: Source, size: int, room: int) -> Iterator[Source]:
 
 
 class LineParts:
-    """Cuts bytes into parts of at most `size` lines, once there are as many bytes as `room`."""
+    """Cuts bytes into parts of at most `size` lines, a megabyte at a time."""
 
-    def __init__(self, source: Source, size: int, room: int) -> None:
+    def __init__(self, source: Source, size: int) -> None:
         self._source = replace(source, progress=None, passing=None)
-        self._size, self._room = size, room
+        self._size, self._first = size, 1
         self._data: list[bytes] = []
         self._bytes = 0
 
@@ -397,7 +400,7 @@ class LineParts:
         self._data.append(data)
         self._bytes += len(data)
         # Of a long line, the bytes that are there aren't joined again and again.
-        if self._bytes >= max(self._room, 2 * len(self._data[0])):
+        if self._bytes >= max(_LINES_BYTES, 2 * len(self._data[0])):
             yield from self.ended()
 
     def ended(self) -> Iterator[Source]:
@@ -405,10 +408,10 @@ class LineParts:
         data, start = b"".join(self._data), 0
         ends = streams.line_ends(data)
         for line in range(0, len(ends), self._size):
-            lines = ends[line : line + self._size]
-            yield replace(self._source, cut=data[start : lines[-1]])
-            start = int(lines[-1])
-            self._source = replace(self._source, first=self._source.first + len(lines))
+            stop = int(ends[line : line + self._size][-1])
+            yield replace(self._source, cut=data[start:stop], first=self._first + line)
+            start = stop
+        self._first += len(ends)
         # A line that is too long stays so without its end.
         self._data = [data[start:][: self._source.reading.max_bytes + streams.UNCOUNTED + 1]]
         self._bytes = len(self._data[0])
@@ -425,7 +428,7 @@ def stream_parts(file: IO[bytes] | None, reading: Reading) -> Iterator[Part]:
 
     Parts are never kept back to become larger.
     """
-    lines = LineParts(Source("-", "-", "jsonl", reading), PART, PART_BYTES)
+    lines = LineParts(Source("-", "-", "jsonl", reading), PART)
     with (
         streams.named("-"),
         streams.explained(),

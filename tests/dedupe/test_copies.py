@@ -223,3 +223,12 @@ def test_an_output_that_is_an_input_is_refused(tmp_path, jsonl, corpus):
     with pytest.raises(fpdb.InputError, match="in one place"):
         fpdb.dedupe(path, tmp_path / "out.jsonl", removed=tmp_path / "out.jsonl")
     assert path.read_bytes() == data
+
+
+def test_lines_of_a_pipe_go_by_its_name_in_a_database(tmp_path, monkeypatch):
+    texts = [f"the line {number} says {number * 7919} and is {number**5} long" for number in (1, 2)]
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("\n".join(texts).encode())))
+    reading = fpdb.Reading(format="lines")
+    fpdb.dedupe("-", tmp_path / "out.txt", reading, database=tmp_path / "a.fpdb")
+    with fpdb.open(tmp_path / "a.fpdb") as database:
+        assert list(database.keys()) == ["-:1", "-:2"]

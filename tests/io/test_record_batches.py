@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tiers import examples
 
 import fpdb
-from fpdb.io import batches, streams
+from fpdb.io import batches, files, streams
 from fpdb.io.files import Source, read_records
 from fpdb.io.records import BadRecord, Reading
 
@@ -110,7 +110,7 @@ def test_lines_of_json(tmp_path_factory, rows, reading, usual, block, chunk):
     rows = [b'{"text": "first", "key": "k", "id": 1, "content": "c"}'] * (2 * usual) + rows
     path.write_bytes(b"\n".join(rows))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batches, "_BLOCK", block)
+        patch.setattr(files, "_LINES_BYTES", block)
         patch.setattr(streams, "_CHUNK", chunk)
         require_same(path, "jsonl", reading)
 
@@ -125,7 +125,7 @@ def test_usual_lines_are_parsed_together(tmp_path, monkeypatch):
         pick = picker(reading)
         return lambda *row: looked_at.append(row) or pick(*row)
 
-    monkeypatch.setattr(batches, "_BLOCK", 100)
+    monkeypatch.setattr(files, "_LINES_BYTES", 100)
     monkeypatch.setattr(streams, "_CHUNK", 100)
     monkeypatch.setattr(batches, "picker", counted)
     found = list(in_columns(path, "jsonl", Reading(keyed=False)))
