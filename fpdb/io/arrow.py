@@ -35,23 +35,19 @@ def require() -> None:
         )
 
 
-def blocks_of_columns(
-    path: str, reading: Reading, progress: Progress | None
-) -> Iterator[FieldColumns]:
+def blocks_of_columns(path: str, reading: Reading, progress: Progress) -> Iterator[FieldColumns]:
     """Read the columns of a file that are needed, some rows at a time."""
     return _shared(ColumnFile(os.path.abspath(path), decoding.columns, reading), progress)
 
 
-def _shared(file: ColumnFile, progress: Progress | None) -> Iterator[Any]:
+def _shared(file: ColumnFile, progress: Progress) -> Iterator[Any]:
     """Yield what comes with the share of the file that was read, of which bytes are counted."""
     size, done = os.path.getsize(file.path), 0
     for block, share in _decoded(file):
-        if progress:
-            progress(int(size * share) - done)
+        progress(int(size * share) - done)
         done = int(size * share)
         yield block
-    if progress:
-        progress(size - done)
+    progress(size - done)
 
 
 _decoders = KeptWorkers(decoding.file_blocks, require)
@@ -71,7 +67,7 @@ def file_schema(path: str) -> tuple[Any, str]:
     return cast("tuple[Any, str]", found)
 
 
-def marked_batches(path: str, marks: Marks, progress: Progress | None) -> Iterator[Any]:
+def marked_batches(path: str, marks: Marks, progress: Progress) -> Iterator[Any]:
     """Yield the marked rows of a file, as batches of Arrow."""
     read = partial(decoding.marked, marks=np.packbits(marks).tobytes(), count=len(marks))
     return _shared(ColumnFile(os.path.abspath(path), read), progress)

@@ -31,6 +31,7 @@ from fpdb.io.streams import (
     Tell,
     TooLong,
     announce_encoding,
+    ignore,
 )
 from fpdb.io.tables import FieldColumns, Named
 from fpdb.io.warc import Passing, read_pages
@@ -102,7 +103,7 @@ class Source:
     size: int = 0
     cut: bytes | None = None
     first: int = 1
-    progress: Progress | None = None
+    progress: Progress = ignore
     passing: Passing | None = None
     tell: Tell = announce_encoding
 
@@ -146,7 +147,7 @@ class Source:
 
 
 def read_records(
-    path: str, reading: Reading = _ANY, *, progress: Progress | None = None
+    path: str, reading: Reading = _ANY, *, progress: Progress = ignore
 ) -> Iterator[Record | BadRecord]:
     """Read the records of a file, of all files of a directory, or of standard input ("-").
 
@@ -230,7 +231,7 @@ def read_parts(
     reading: Reading = _ANY,
     *,
     size: int = PART,
-    progress: Progress | None = None,
+    progress: Progress = ignore,
     passing: Passing | None = None,
     tell: Tell = announce_encoding,
 ) -> Iterator[Part]:
@@ -302,7 +303,7 @@ def _choose(path: str, reading: Reading, default: str | None = None) -> str:
 def sources_of(
     path: str,
     reading: Reading,
-    progress: Progress | None = None,
+    progress: Progress = ignore,
     passing: Passing | None = None,
     tell: Tell = announce_encoding,
 ) -> Iterator[Source]:
@@ -324,8 +325,7 @@ def _inside(folder: Source) -> Iterator[Source]:
         if form == "text" and not problem and _is_binary(file.path):
             left_out["files that aren't text"] += 1
             file.tell(file.path, [])
-            if file.progress:
-                file.progress(file.size)
+            file.progress(file.size)
         else:
             yield replace(file, form=form, problem=problem)
     if left_out := +left_out:
@@ -348,10 +348,9 @@ def parts_of(sources: Iterable[Source], size: int = PART) -> Iterator[Part]:
     for together, some in groupby(sources, lambda one: bool(one.problem) or one.format.is_document):
         if together:
             for group in _groups(some, size, _weight):
-                plain = [replace(each, progress=None, passing=None) for each in group]
+                plain = [replace(each, progress=ignore, passing=None) for each in group]
                 yield partial(read_sources, plain)
-                if progress := group[0].progress:
-                    progress(sum(each.size for each in group))
+                group[0].progress(sum(each.size for each in group))
             continue
         for source in some:
             if not source.format.by_line:
@@ -390,7 +389,7 @@ class LineParts:
     """Cuts bytes into parts of at most `size` lines, a megabyte at a time."""
 
     def __init__(self, source: Source, size: int) -> None:
-        self._source = replace(source, progress=None, passing=None)
+        self._source = replace(source, progress=ignore, passing=None)
         self._size, self._first = size, 1
         self._data: list[bytes] = []
         self._bytes = 0
@@ -527,8 +526,7 @@ def _text(source: Source) -> Iterator[Named]:
 
 def _office(source: Source) -> Iterator[Named]:
     text = office_text(source.path, source.reading.max_bytes)
-    if source.progress:
-        source.progress(os.path.getsize(source.path))
+    source.progress(os.path.getsize(source.path))
     yield 0, {"key": source.name, "text": text}, False
 
 

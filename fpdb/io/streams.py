@@ -26,8 +26,6 @@ _MAGIC = {
     b"%PDF-": "is a PDF: pdftotext a.pdf a.txt makes text of it",
     b"PK\x03\x04": "is an archive: Word's are read as .docx, tables of Excel as CSV",
     b"\xd0\xcf\x11\xe0": "is a document of an old Word or Excel: save it as .docx, text or CSV",
-    b"\x1f\x8b": "is packed by gzip: unpack it, or give its name the suffix .gz",
-    b"\x28\xb5\x2f\xfd": "is packed by zstd: unpack it, or give its name the suffix .zst",
     b"\x89PNG": "is a picture",
     b"\xff\xd8\xff": "is a picture",
     b"GIF8": "is a picture",
@@ -71,6 +69,10 @@ Line = tuple[int, "str | TooLong", bool]
 NOT_DECODED = "holds bytes that don't fit its encoding; encoding names another"
 
 
+def ignore(*_: object) -> None:
+    """Do nothing about progress."""
+
+
 def announce_encoding(path: str, names: Sequence[str]) -> None:
     """Say in which encoding a file is read, or in which ones it may be."""
     if len(names) > 1:
@@ -107,21 +109,36 @@ class Packing:
     suffix: str
     magic: bytes  # no UTF-8, so that no text begins with it
     piece: int
+    # What compresses into a file, and what decompresses one member or frame by a dictionary.
+    packer: Callable[[IO[bytes]], contextlib.AbstractContextManager[Any]]
+    unpacker: Callable[[bytes], tuple[Any, type[Exception]]]
     dictionary: bytes = b""
 
     def start(self) -> tuple[Any, type[Exception]]:
         """Return what decompresses one member or frame, and the error that it raises."""
-        if self.name == "gzip":
-            return zlib.decompressobj(wbits=31), zlib.error
-        return _unpacker(self.dictionary).decompressobj(), _zstandard().ZstdError
+        return self.unpacker(self.dictionary)
 
 
-ZSTD = Packing("zstd", ".zst", b"\x28\xb5\x2f\xfd", 256)
-_PACKINGS = (Packing("gzip", ".gz", b"\x1f\x8b\x08", 4096), ZSTD)
+def _gzip_packer(file: IO[bytes]) -> contextlib.AbstractContextManager[Any]:
+    import gzip  # which only an export needs
+
+    return gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=6)
+
+
+def _gzip_unpacker(_: bytes) -> tuple[Any, type[Exception]]:
+    return zlib.decompressobj(wbits=31), zlib.error
+
+
+def _zstd_packer(file: IO[bytes]) -> Any:
+    return _zstandard().ZstdCompressor().stream_writer(file, closefd=False)
+
+
+def _zstd_unpacker(dictionary: bytes) -> tuple[Any, type[Exception]]:
+    return _zstd_reader(dictionary).decompressobj(), _zstandard().ZstdError
 
 
 @functools.cache
-def _unpacker(dictionary: bytes) -> Any:
+def _zstd_reader(dictionary: bytes) -> Any:
     zstandard = _zstandard()
     known = zstandard.ZstdCompressionDict(dictionary) if dictionary else None
     return zstandard.ZstdDecompressor(dict_data=known)
@@ -138,18 +155,17 @@ def _zstandard() -> Any:
     return zstandard
 
 
+ZSTD = Packing("zstd", ".zst", b"\x28\xb5\x2f\xfd", 256, _zstd_packer, _zstd_unpacker)
+_PACKINGS = (
+    Packing("gzip", ".gz", b"\x1f\x8b\x08", 4096, _gzip_packer, _gzip_unpacker),
+    ZSTD,
+)
+
+
 def packed(file: IO[bytes], path: str) -> contextlib.AbstractContextManager[Any]:
     """Return what compresses into a file for a block, as the suffix of its path says."""
     packing = _packing(path)
-    if packing is None:
-        return contextlib.nullcontext(file)
-    if packing.name == "gzip":
-        import gzip  # which only an export needs
-
-        return gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=6)
-    writer: contextlib.AbstractContextManager[Any]
-    writer = _zstandard().ZstdCompressor().stream_writer(file, closefd=False)
-    return writer
+    return packing.packer(file) if packing else contextlib.nullcontext(file)
 
 
 def unpacked_name(path: str) -> str:
@@ -193,7 +209,7 @@ def opened(path: str) -> contextlib.AbstractContextManager[io.BufferedReader]:
         return open(path, "rb")
 
 
-def _raw_chunks(path: str, progress: Progress | None = None) -> Iterator[bytes]:
+def _raw_chunks(path: str, progress: Progress = ignore) -> Iterator[bytes]:
     """Yield the bytes of a file, or of standard input ("-"), as they are there."""
     with opened(path) as file:
         while True:
@@ -202,8 +218,7 @@ def _raw_chunks(path: str, progress: Progress | None = None) -> Iterator[bytes]:
                 chunk = file.read1(_CHUNK)
             if not chunk:
                 return
-            if progress:
-                progress(len(chunk))
+            progress(len(chunk))
             yield chunk
 
 
@@ -221,7 +236,7 @@ def saved(path: str, place: str) -> str:
     return place
 
 
-def chunks(path: str, progress: Progress | None = None) -> Iterator[bytes]:
+def chunks(path: str, progress: Progress = ignore) -> Iterator[bytes]:
     """Yield the bytes of a file, or of standard input ("-"), decompressed, or raise StreamError."""
     found = _raw_chunks(path, progress)
     packing = _packing(path)
@@ -320,7 +335,7 @@ def text_chunks(
     path: str,
     encoding: str | None = None,
     tell: Tell = announce_encoding,
-    progress: Progress | None = None,
+    progress: Progress = ignore,
 ) -> Iterator[bytes]:
     """Yield a file of text, decompressed, as UTF-8; raise StreamError if it is none.
 
@@ -328,14 +343,23 @@ def text_chunks(
     """
     found = chunks(path, progress)
     first = next(found, b"")
-    if reason := next((why for magic, why in _MAGIC.items() if first.startswith(magic)), ""):
+    if reason := _unfit(first):
         raise StreamError(f"isn't text: it {reason}")
     yield from as_utf8(itertools.chain([first], found), encoding, functools.partial(tell, path))
 
 
+def _unfit(first: bytes) -> str:
+    """Return what a file is that begins so and isn't text, and what to do with it."""
+    if packing := packing_of(first):
+        return (
+            f"is packed by {packing.name}: unpack it, or give its name the suffix {packing.suffix}"
+        )
+    return next((why for magic, why in _MAGIC.items() if first.startswith(magic)), "")
+
+
 def is_binary(first: bytes) -> bool:
     """Return whether a file that begins so is no text: a picture, an archive, a database."""
-    return first.startswith(tuple(_MAGIC)) or (b"\0" in first[:BEGINNING] and not is_utf16(first))
+    return bool(_unfit(first)) or (b"\0" in first[:BEGINNING] and not is_utf16(first))
 
 
 def one_text(path: str, data: Iterable[bytes], largest: int) -> tuple[str, bool]:

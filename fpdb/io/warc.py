@@ -16,6 +16,7 @@ from fpdb.io.streams import (
     ZSTD,
     Progress,
     StreamError,
+    ignore,
     join_chunks,
     members,
     packing_of,
@@ -87,7 +88,7 @@ def read_pages(
     file: io.BufferedReader,
     reading: Reading,
     passing: Passing | None = None,
-    progress: Progress | None = None,
+    progress: Progress = ignore,
 ) -> Iterator[Page | BadRecord]:
     """Yield the pages of an archive: responses with status 200, resources, and conversions.
 
@@ -117,7 +118,7 @@ def read_pages(
 
 
 def read_captures(
-    file: io.BufferedReader, largest: int, progress: Progress | None = None
+    file: io.BufferedReader, largest: int, progress: Progress = ignore
 ) -> Iterator[Capture | Broken]:
     """Yield the records of an archive; after a damaged one, go on at the next.
 
@@ -152,7 +153,7 @@ class _Archive:
     In a file that isn't packed, each record is a member.
     """
 
-    def __init__(self, file: io.BufferedReader, progress: Progress | None) -> None:
+    def __init__(self, file: io.BufferedReader, progress: Progress) -> None:
         self._file, self._progress = file, progress
         self._packing, place = packing_of(file.peek(8)), 0
         if file.peek(8).startswith(_DICTIONARY):
@@ -182,7 +183,7 @@ class _Archive:
     def _chunks(self) -> Iterator[bytes]:
         while chunk := self._file.read1(_STEP):
             self._position += len(chunk)
-            if self._progress and self._position > self._furthest:
+            if self._position > self._furthest:
                 self._progress(self._position - self._furthest)
             self._furthest = max(self._furthest, self._position)
             yield chunk

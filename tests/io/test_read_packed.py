@@ -3,14 +3,17 @@
 import gzip
 import io
 import json
+import lzma
 import random
 import sys
 import time
 import types
+from functools import partial
 
 import pytest
 
 from fpdb.errors import InputError, MissingExtraError
+from fpdb.io import streams
 from fpdb.io.files import read_records, read_texts
 from fpdb.io.records import BadRecord, Record
 
@@ -161,3 +164,17 @@ def test_white_space_and_empty_parts_among_lines_are_no_reason_to_stop(tmp_path,
     # Pages that are nearly the same become a thousandth, and are no reason either.
     alike = b"".join(b'{"id": %d, "text": "%s"}\n' % (n, b"page " * 10_000) for n in range(400))
     assert len(read(tmp_path, pack(alike), suffix)) == 400
+
+
+def test_a_packing_is_a_row_of_the_table(tmp_path, monkeypatch):
+    xz = streams.Packing(
+        *("xz", ".xz", b"\xfd7zXZ\0", 256, partial(lzma.open, mode="wb")),
+        lambda _: (lzma.LZMADecompressor(), lzma.LZMAError),
+    )
+    monkeypatch.setattr(streams, "_PACKINGS", (xz, *streams._PACKINGS))
+    for name, magic in (("a.jsonl.xz", b"\xfd7zXZ\0"), ("a.jsonl.gz", b"\x1f\x8b")):
+        path = tmp_path / name
+        with path.open("wb") as file, streams.packed(file, name) as target:
+            target.write(b"".join(LINES))
+        assert path.read_bytes().startswith(magic)
+        assert [record.key for record in read_records(str(path))] == list(range(500))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fpdb.io import files
+from fpdb.io import files, streams
 from fpdb.io.files import read_parts, read_records
 from fpdb.io.records import BadRecord, Reading, Record
 
@@ -31,7 +31,7 @@ def whole(path, **options):
     return list(read_records(str(path), Reading(**options)))
 
 
-def in_parts(path, size=files.PART, progress=None, **options):
+def in_parts(path, size=files.PART, progress=streams.ignore, **options):
     """Read part by part, each as another process would get it."""
     found = []
     for part in read_parts(str(path), Reading(**options), size=size, progress=progress):
