@@ -13,8 +13,7 @@ from fpdb.errors import InputError
 from fpdb.fingerprint.digits import unsigned
 from fpdb.io.files import PART, Part, path_names, read_parts, size_of
 from fpdb.io.records import BadRecord, Reading, Record
-from fpdb.io.streams import Progress, announce_encoding
-from fpdb.io.warc import Passing
+from fpdb.io.streams import Watch, announce_encoding
 from fpdb.models import Added, Document, Key, require_choice
 from fpdb.storage.format import Stored
 from fpdb.threads import mapped
@@ -135,25 +134,14 @@ class Flow(Generic[C]):
     def parts(
         self,
         paths: Iterable[str],
+        watch: Watch | None = None,
         *,
         size: int = PART,
-        progress: Progress | None = None,
-        passing: Passing | None = None,
     ) -> Iterator[Part]:
         """Check all paths at once, and return the parts of their files; count their bytes."""
         paths = path_names(paths)
-        progress = progress or self.count_bytes
-        opened = [
-            read_parts(
-                path,
-                self.reading,
-                size=size,
-                progress=progress,
-                passing=passing,
-                tell=self.counts.tell,
-            )
-            for path in paths
-        ]
+        watch = watch or Watch(self.count_bytes, self.counts.tell)
+        opened = [read_parts(path, self.reading, watch, size=size) for path in paths]
         self.counts.bytes_total = size_of(*paths)
         self.show()
         return chain.from_iterable(opened)

@@ -15,7 +15,7 @@ from fpdb.flow import Flow, Ingested, Prepared, RecordCounts
 from fpdb.io.arrow import table_columns
 from fpdb.io.files import Paths, meter_of, path_names, stream_parts
 from fpdb.io.records import BadRecord, Reading, Record, picker
-from fpdb.io.warc import Passing
+from fpdb.io.streams import Watch
 from fpdb.models import (
     MOST_BYTES,
     Added,
@@ -95,7 +95,8 @@ def ingest(
     flow = Flow(Ingested(), reading or Reading(), jobs, bad, on_bad, on_progress)
     counts = flow.counts
     archived = _Archived(database, counts)
-    parts = flow.parts(path_names(paths), passing=Passing(archived.is_stored, archived.skip))
+    watch = Watch(flow.count_bytes, counts.tell, archived.is_stored, archived.skip)
+    parts = flow.parts(path_names(paths), watch)
     # What a pipe gives is stored as it comes.
     seconds = 0.0 if counts.bytes_total is None else _SECONDS
     held: list[Stored] = []
@@ -209,7 +210,7 @@ def query_files(
     reading = dataclasses.replace(reading or Reading(), keyed=False)
     names = path_names(paths)
     flow = Flow(RecordCounts(), reading, jobs, on_bad=on_bad)
-    parts = flow.parts(names, size=_BLOCK, progress=meter_of("query", names).add)
+    parts = flow.parts(names, Watch(meter_of("query", names).add, flow.counts.tell), size=_BLOCK)
     sketched = k is None and (similarity or database.similarity) is not None
     preparer = database.preparer.adapted(reading.max_bytes, sketched=sketched)
     require_similarity(similarity)

@@ -19,7 +19,7 @@ from fpdb.io.arrow import fingerprint_blocks, spark_files
 from fpdb.io.decoding import FingerprintBlock, SparkSchema
 from fpdb.io.files import Paths, path_names, size_of
 from fpdb.io.records import BadRecord, Reading
-from fpdb.io.streams import check_file, chunks, named, unpacked_name
+from fpdb.io.streams import Watch, check_file, chunks, named, unpacked_name
 from fpdb.maintenance import portable
 from fpdb.maintenance.rebuild import combine, open_sources
 from fpdb.models import Document, Key
@@ -96,7 +96,7 @@ def load(
     if reading.format == "portable" or (not reading.format and name.endswith(".fpdb.jsonl")):
         with named(source, "copy it again"):
             try:
-                run.dumped(chunks(source, flow.count_bytes))
+                run.dumped(chunks(source, Watch(flow.count_bytes)))
             except InputError as error:
                 raise InputError(f"{source}: {error}", hint=error.hint) from None
     else:

@@ -148,11 +148,12 @@ def records_of_files(
     """Yield the good records of all files; the flow takes the bad records."""
     # What reads files takes as long to import as most other things together.
     from fpdb.io.files import meter_of, path_names, read_records
+    from fpdb.io.streams import Watch
 
     names = path_names(paths)
     meter = meter_of("read", names)
     for path in names:
-        yield from bad.among(read_records(path, reading_of(path), progress=meter.add))
+        yield from bad.among(read_records(path, reading_of(path), Watch(meter.add)))
 
 
 def not_utf8(count: int, records: int) -> str:

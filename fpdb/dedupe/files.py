@@ -28,6 +28,7 @@ from fpdb.io.encodings import UTF8
 from fpdb.io.files import FORMATS, Paths, Source, check_path, path_names, sources_of
 from fpdb.io.raw import COPIED, TableHead, changed, write_rows
 from fpdb.io.records import Reading
+from fpdb.io.streams import Watch
 from fpdb.joins.columns import Room
 from fpdb.progress import announce
 from fpdb.scratch import Drafts, scratch_folder
@@ -136,7 +137,10 @@ class Corpus:
 
     def _headers(self, inputs: list[Source]) -> list[TableHead]:
         """Read the headers, which those that are written to one file must share."""
-        headers = [TableHead(dataclasses.replace(each, tell=lambda _, __: None)) for each in inputs]
+        headers = [
+            TableHead(dataclasses.replace(each, watch=Watch(tell=streams.ignore)))
+            for each in inputs
+        ]
         for header, each in zip(headers, inputs, strict=True):
             if not self.into_folder and not header.fits(headers[0]):
                 raise InputError(
@@ -195,9 +199,8 @@ class Corpus:
         sizes = [os.path.getsize(each.path) for each in inputs]
         self.run.expect(sum(sizes), "reading")
         for number, each in enumerate(inputs):
-            source = dataclasses.replace(
-                each, progress=self.run.progress, tell=partial(self._tell, each.name)
-            )
+            watch = Watch(self.run.progress, partial(self._tell, each.name))
+            source = dataclasses.replace(each, watch=watch)
             for part in read_batches(source):
                 yield RecordBlock(part, f"{each.name}:", number)
 
@@ -228,7 +231,7 @@ class Corpus:
                     each.reading,
                     encoding=run.reading.encoding or self.encodings.get(each.path, UTF8),
                 ),
-                progress=run.progress,
+                watch=Watch(run.progress),
                 problem=run.damaged.get(number, ""),
             )
             for number, each in enumerate(inputs)

@@ -14,7 +14,7 @@ from fpdb.errors import InputError, MissingExtraError
 from fpdb.io import decoding
 from fpdb.io.decoding import ColumnFile, FingerprintBlock, SparkSchema
 from fpdb.io.records import Reading
-from fpdb.io.streams import Progress, named
+from fpdb.io.streams import Watch, named
 from fpdb.io.tables import FieldColumns, header_reason
 from fpdb.processes import CallError, KeptWorkers
 from fpdb.threads import overlapped
@@ -35,19 +35,19 @@ def require() -> None:
         )
 
 
-def blocks_of_columns(path: str, reading: Reading, progress: Progress) -> Iterator[FieldColumns]:
+def blocks_of_columns(path: str, reading: Reading, watch: Watch) -> Iterator[FieldColumns]:
     """Read the columns of a file that are needed, some rows at a time."""
-    return _shared(ColumnFile(os.path.abspath(path), decoding.columns, reading), progress)
+    return _shared(ColumnFile(os.path.abspath(path), decoding.columns, reading), watch)
 
 
-def _shared(file: ColumnFile, progress: Progress) -> Iterator[Any]:
+def _shared(file: ColumnFile, watch: Watch) -> Iterator[Any]:
     """Yield what comes with the share of the file that was read, of which bytes are counted."""
     size, done = os.path.getsize(file.path), 0
     for block, share in _decoded(file):
-        progress(int(size * share) - done)
+        watch.progress(int(size * share) - done)
         done = int(size * share)
         yield block
-    progress(size - done)
+    watch.progress(size - done)
 
 
 _decoders = KeptWorkers(decoding.file_blocks, require)
@@ -67,10 +67,10 @@ def file_schema(path: str) -> tuple[Any, str]:
     return cast("tuple[Any, str]", found)
 
 
-def marked_batches(path: str, marks: Marks, progress: Progress) -> Iterator[Any]:
+def marked_batches(path: str, marks: Marks, watch: Watch) -> Iterator[Any]:
     """Yield the marked rows of a file, as batches of Arrow."""
     read = partial(decoding.marked, marks=np.packbits(marks).tobytes(), count=len(marks))
-    return _shared(ColumnFile(os.path.abspath(path), read), progress)
+    return _shared(ColumnFile(os.path.abspath(path), read), watch)
 
 
 def write_batches(file: IO[bytes], schema: Any, codec: str, batches: Iterable[Any]) -> None:

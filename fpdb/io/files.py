@@ -24,17 +24,9 @@ from fpdb.io import arrow, streams, tables
 from fpdb.io.html import Found, Page, finished, require_html
 from fpdb.io.office import office_text
 from fpdb.io.records import BadRecord, Reading, Record, json_object, picker
-from fpdb.io.streams import (
-    Line,
-    Progress,
-    StreamError,
-    Tell,
-    TooLong,
-    announce_encoding,
-    ignore,
-)
+from fpdb.io.streams import UNWATCHED, Line, StreamError, TooLong, Watch
 from fpdb.io.tables import FieldColumns, Named
-from fpdb.io.warc import Passing, read_pages
+from fpdb.io.warc import read_pages
 from fpdb.models import LARGEST_TEXT, PORTABLE
 from fpdb.progress import Meter, announce
 from fpdb.storage.lmdb_file import DATA_FILE
@@ -103,9 +95,7 @@ class Source:
     size: int = 0
     cut: bytes | None = None
     first: int = 1
-    progress: Progress = ignore
-    passing: Passing | None = None
-    tell: Tell = announce_encoding
+    watch: Watch = UNWATCHED
 
     @property
     def format(self) -> Format:
@@ -115,9 +105,8 @@ class Source:
     def chunks(self) -> Iterator[bytes]:
         """Read the file, decompressed, text as UTF-8; raise StreamError if it is in no format."""
         if self.form == "html":  # which has clues of its own
-            return streams.chunks(self.path, self.progress)
-        encoding = self.reading.encoding
-        chunks = streams.text_chunks(self.path, encoding, self.tell, self.progress)
+            return streams.chunks(self.path, self.watch)
+        chunks = streams.text_chunks(self.path, self.reading.encoding, self.watch)
         first = next(chunks, b"")
         if self.form == "jsonl" and _ARRAY.match(first):
             raise StreamError(
@@ -147,14 +136,14 @@ class Source:
 
 
 def read_records(
-    path: str, reading: Reading = _ANY, *, progress: Progress = ignore
+    path: str, reading: Reading = _ANY, watch: Watch = UNWATCHED
 ) -> Iterator[Record | BadRecord]:
     """Read the records of a file, of all files of a directory, or of standard input ("-").
 
     A path that can't be read, an unknown format, and columns that can't be there, are an InputError
     at once. All else is a BadRecord: one for each record, one for the rest of a damaged file.
     """
-    return read_sources(sources_of(path, reading, progress))
+    return read_sources(sources_of(path, reading, watch))
 
 
 def _broken(path: str, error: StreamError) -> BadRecord:
@@ -227,19 +216,13 @@ def read_pairs(path: str, largest: int = LARGEST_TEXT) -> Iterator[tuple[str, st
 
 
 def read_parts(
-    path: str,
-    reading: Reading = _ANY,
-    *,
-    size: int = PART,
-    progress: Progress = ignore,
-    passing: Passing | None = None,
-    tell: Tell = announce_encoding,
+    path: str, reading: Reading = _ANY, watch: Watch = UNWATCHED, *, size: int = PART
 ) -> Iterator[Part]:
     """Cut a file, a directory or standard input into parts of at most `size` records.
 
     The parts, one after the other, hold the records of `read_records`, and errors are the same.
     """
-    return parts_of(sources_of(path, reading, progress, passing, tell), size)
+    return parts_of(sources_of(path, reading, watch), size)
 
 
 def check_path(path: str, reading: Reading) -> str:
@@ -300,16 +283,10 @@ def _choose(path: str, reading: Reading, default: str | None = None) -> str:
     return form
 
 
-def sources_of(
-    path: str,
-    reading: Reading,
-    progress: Progress = ignore,
-    passing: Passing | None = None,
-    tell: Tell = announce_encoding,
-) -> Iterator[Source]:
+def sources_of(path: str, reading: Reading, watch: Watch = UNWATCHED) -> Iterator[Source]:
     """Check a path at once, and return an iterator over its files, of which any may be unusable."""
     form = check_path(path, reading)
-    one = Source(path, path, form, reading, progress=progress, passing=passing, tell=tell)
+    one = Source(path, path, form, reading, watch=watch)
     return iter([one]) if form else _inside(one)
 
 
@@ -324,8 +301,8 @@ def _inside(folder: Source) -> Iterator[Source]:
             problem = problem or str(error)
         if form == "text" and not problem and _is_binary(file.path):
             left_out["files that aren't text"] += 1
-            file.tell(file.path, [])
-            file.progress(file.size)
+            file.watch.tell(file.path, [])
+            file.watch.progress(file.size)
         else:
             yield replace(file, form=form, problem=problem)
     if left_out := +left_out:
@@ -348,9 +325,9 @@ def parts_of(sources: Iterable[Source], size: int = PART) -> Iterator[Part]:
     for together, some in groupby(sources, lambda one: bool(one.problem) or one.format.is_document):
         if together:
             for group in _groups(some, size, _weight):
-                plain = [replace(each, progress=ignore, passing=None) for each in group]
+                plain = [replace(each, watch=Watch(tell=each.watch.tell)) for each in group]
                 yield partial(read_sources, plain)
-                group[0].progress(sum(each.size for each in group))
+                group[0].watch.progress(sum(each.size for each in group))
             continue
         for source in some:
             if not source.format.by_line:
@@ -389,8 +366,7 @@ class LineParts:
     """Cuts bytes into parts of at most `size` lines, a megabyte at a time."""
 
     def __init__(self, source: Source, size: int) -> None:
-        self._source = replace(source, progress=ignore, passing=None)
-        self._size, self._first = size, 1
+        self._source, self._size, self._first = source, size, 1
         self._data: list[bytes] = []
         self._bytes = 0
 
@@ -502,7 +478,7 @@ def read_columns(source: Source, **most: int) -> Iterator[FieldColumns]:
     """Yield the rows of a table as columns, some at a time."""
     reading = source.reading
     if source.format.by_path:
-        return arrow.blocks_of_columns(source.path, reading, source.progress)
+        return arrow.blocks_of_columns(source.path, reading, source.watch)
     rows = tables.rows_of(source.form, source.lines(), reading)
     return tables.named_columns(rows, reading, **most)
 
@@ -526,7 +502,7 @@ def _text(source: Source) -> Iterator[Named]:
 
 def _office(source: Source) -> Iterator[Named]:
     text = office_text(source.path, source.reading.max_bytes)
-    source.progress(os.path.getsize(source.path))
+    source.watch.progress(os.path.getsize(source.path))
     yield 0, {"key": source.name, "text": text}, False
 
 
@@ -539,7 +515,7 @@ def _html(source: Source) -> Iterator[Found]:
 
 def _warc(source: Source) -> Iterator[Found]:
     with streams.opened(source.path) as file:
-        yield from read_pages(source.path, file, source.reading, source.passing, source.progress)
+        yield from read_pages(source.path, file, source.reading, source.watch)
 
 
 def _format(rows: Callable[[Source], Iterator[Named]], **traits: bool) -> Format:

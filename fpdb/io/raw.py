@@ -117,7 +117,7 @@ def _marked_pieces(
 def _marked_batches(parts: Iterable[tuple[Source, Places, Marks]]) -> Iterator[Any]:
     for source, _, marks in parts:
         with streams.named(source.path), _tolerant(source):
-            yield from arrow.marked_batches(source.path, marks, source.progress)
+            yield from arrow.marked_batches(source.path, marks, source.watch)
 
 
 def _marked_lines(source: Source, firsts: Places, marks: Marks) -> Iterator[list[memoryview]]:

@@ -7,7 +7,7 @@ import itertools
 import os
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import IO, Any, cast
@@ -60,17 +60,12 @@ SUFFIXES = {
     ".warc": "warc",
 }
 
-# Called with the number of bytes, as they are in the file, that were read since the last call.
-Progress = Callable[[int], object]
-# Called with the path of a file, and its encoding, if it was found and isn't UTF-8; with several
-# that are likely; or with none, if the file isn't text and is left out.
-Tell = Callable[[str, Sequence[str]], object]
 Line = tuple[int, "str | TooLong", bool]
 NOT_DECODED = "holds bytes that don't fit its encoding; encoding names another"
 
 
 def ignore(*_: object) -> None:
-    """Do nothing about progress."""
+    """Take no notice."""
 
 
 def announce_encoding(path: str, names: Sequence[str]) -> None:
@@ -80,6 +75,26 @@ def announce_encoding(path: str, names: Sequence[str]) -> None:
         announce(f"{path}: isn't UTF-8, but fits {fits}; encoding names one")
     elif names:
         announce(f"{path}: read as {names[0]}")
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What is called while files are read.
+
+    - `progress`: with the number of bytes, as they are in the file, since the last call
+    - `tell`: with the path of a file, and its encoding, if it was found and isn't UTF-8; with
+      several that are likely; or with none, if the file isn't text and is left out
+    - `known`: whether the record of an archive with a key and metadata is stored, and so isn't read
+    - `passed`: with the reason why one holds no page: its kind, "status" or "type"
+    """
+
+    progress: Callable[[int], object] = ignore
+    tell: Callable[[str, Sequence[str]], object] = announce_encoding
+    known: Callable[[str, Mapping[str, Any]], object] = ignore
+    passed: Callable[[str], object] = ignore
+
+
+UNWATCHED = Watch()
 
 
 class StreamError(Exception):
@@ -209,7 +224,7 @@ def opened(path: str) -> contextlib.AbstractContextManager[io.BufferedReader]:
         return open(path, "rb")
 
 
-def _raw_chunks(path: str, progress: Progress = ignore) -> Iterator[bytes]:
+def _raw_chunks(path: str, watch: Watch = UNWATCHED) -> Iterator[bytes]:
     """Yield the bytes of a file, or of standard input ("-"), as they are there."""
     with opened(path) as file:
         while True:
@@ -218,7 +233,7 @@ def _raw_chunks(path: str, progress: Progress = ignore) -> Iterator[bytes]:
                 chunk = file.read1(_CHUNK)
             if not chunk:
                 return
-            progress(len(chunk))
+            watch.progress(len(chunk))
             yield chunk
 
 
@@ -236,9 +251,9 @@ def saved(path: str, place: str) -> str:
     return place
 
 
-def chunks(path: str, progress: Progress = ignore) -> Iterator[bytes]:
+def chunks(path: str, watch: Watch = UNWATCHED) -> Iterator[bytes]:
     """Yield the bytes of a file, or of standard input ("-"), decompressed, or raise StreamError."""
-    found = _raw_chunks(path, progress)
+    found = _raw_chunks(path, watch)
     packing = _packing(path)
     if path == "-":
         first = next(found, b"")
@@ -331,21 +346,15 @@ def decoded(raw: Iterable[bytes | TooLong], first: int = 1) -> Iterator[Line]:
             yield number, *decode_line(line)
 
 
-def text_chunks(
-    path: str,
-    encoding: str | None = None,
-    tell: Tell = announce_encoding,
-    progress: Progress = ignore,
-) -> Iterator[bytes]:
-    """Yield a file of text, decompressed, as UTF-8; raise StreamError if it is none.
-
-    `tell` gets the path and an encoding that was found and isn't UTF-8.
-    """
-    found = chunks(path, progress)
+def text_chunks(path: str, encoding: str | None, watch: Watch) -> Iterator[bytes]:
+    """Yield a file of text, decompressed, as UTF-8; raise StreamError if it is none."""
+    found = chunks(path, watch)
     first = next(found, b"")
     if reason := _unfit(first):
         raise StreamError(f"isn't text: it {reason}")
-    yield from as_utf8(itertools.chain([first], found), encoding, functools.partial(tell, path))
+    yield from as_utf8(
+        itertools.chain([first], found), encoding, functools.partial(watch.tell, path)
+    )
 
 
 def _unfit(first: bytes) -> str:

@@ -6,17 +6,17 @@ import itertools
 import re
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import IO, Any, NamedTuple
 
 from fpdb.io.html import Page, is_html, media_type
 from fpdb.io.records import BadRecord, Reading, UnfitError
 from fpdb.io.streams import (
+    UNWATCHED,
     ZSTD,
-    Progress,
     StreamError,
-    ignore,
+    Watch,
     join_chunks,
     members,
     packing_of,
@@ -54,18 +54,6 @@ _OF_TOOLS = ("metadata:", "urn:", "dns:", "whois:")
 
 
 @dataclass(frozen=True)
-class Passing:
-    """What the reader of an archive calls while it reads.
-
-    `known` returns whether the record with a key and metadata is stored, and so isn't read again;
-    `passed` is called with the reason why one holds no page: its kind, "status" or "type".
-    """
-
-    known: Callable[[str, Mapping[str, Any]], bool]
-    passed: Callable[[str], object]
-
-
-@dataclass(frozen=True)
 class Capture:
     """A record of an archive; its block is empty if it is too large, and holds no page."""
 
@@ -84,18 +72,14 @@ class Broken:
 
 
 def read_pages(
-    path: str,
-    file: io.BufferedReader,
-    reading: Reading,
-    passing: Passing | None = None,
-    progress: Progress = ignore,
+    path: str, file: io.BufferedReader, reading: Reading, watch: Watch
 ) -> Iterator[Page | BadRecord]:
     """Yield the pages of an archive: responses with status 200, resources, and conversions.
 
     A conversion whose page came before it holds no other page, and would replace that one.
     """
     addresses: set[int] = set()  # hashes, so that very many take little memory
-    for record in read_captures(file, reading.max_bytes + _HEAD, progress):
+    for record in read_captures(file, reading.max_bytes + _HEAD, watch):
         source = f"{path}:{record.place}"
         if isinstance(record, Broken):
             yield BadRecord(source, record.reason)
@@ -111,20 +95,19 @@ def read_pages(
             elif hash(page.key) in addresses:
                 page = record.kind
         if isinstance(page, str):
-            if passing:
-                passing.passed(page)
-        elif not (passing and passing.known(str(page.key), page.meta or {})):
+            watch.passed(page)
+        elif not watch.known(str(page.key), page.meta or {}):
             yield page
 
 
 def read_captures(
-    file: io.BufferedReader, largest: int, progress: Progress = ignore
+    file: io.BufferedReader, largest: int, watch: Watch = UNWATCHED
 ) -> Iterator[Capture | Broken]:
     """Yield the records of an archive; after a damaged one, go on at the next.
 
     A record whose block would be read but has more than `largest` bytes is Broken.
     """
-    archive = _Archive(file, progress)
+    archive = _Archive(file, watch)
     damage: Exception | None = None
     while True:
         place = None
@@ -153,8 +136,8 @@ class _Archive:
     In a file that isn't packed, each record is a member.
     """
 
-    def __init__(self, file: io.BufferedReader, progress: Progress) -> None:
-        self._file, self._progress = file, progress
+    def __init__(self, file: io.BufferedReader, watch: Watch) -> None:
+        self._file, self._watch = file, watch
         self._packing, place = packing_of(file.peek(8)), 0
         if file.peek(8).startswith(_DICTIONARY):
             size = int.from_bytes(file.read(8)[4:], "little")
@@ -184,7 +167,7 @@ class _Archive:
         while chunk := self._file.read1(_STEP):
             self._position += len(chunk)
             if self._position > self._furthest:
-                self._progress(self._position - self._furthest)
+                self._watch.progress(self._position - self._furthest)
             self._furthest = max(self._furthest, self._position)
             yield chunk
 

@@ -8,7 +8,6 @@ import sqlite3
 import zlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -24,6 +23,7 @@ from fpdb.fingerprint import Recipe
 from fpdb.flow import Flow, Ingested, parse_key
 from fpdb.io.files import meter_of, read_parts, read_records, with_all_fields
 from fpdb.io.records import Reading, Record
+from fpdb.io.streams import Watch, ignore
 from fpdb.joins.clusters import Clustering, clustering_of
 from fpdb.joins.columns import GrowingColumn, GrowingTexts, Room, TextColumns
 from fpdb.joins.pairs import TextsInColumns
@@ -208,8 +208,8 @@ class Sources:
         paths, origins, fields = self.texts.files, self.origins, ShownFields(self.texts.reading)
         rows = {key: row for row, key in enumerate(self.keys) if key is not None}
         meter = meter_of("read the texts again", paths)
-        read = partial(read_parts, progress=meter.add, tell=lambda *_: None)
-        found = (read(path, with_all_fields(path, self.texts.reading)) for path in paths)
+        watch, reading = Watch(meter.add, ignore), self.texts.reading
+        found = (read_parts(path, with_all_fields(path, reading), watch) for path in paths)
         parts = mapped(lambda part: list(part()), chain.from_iterable(found), jobs)
         names: set[str] = set()
         with self.texts.written() as add:

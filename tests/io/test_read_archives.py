@@ -19,7 +19,8 @@ from fpdb.io import files as module
 from fpdb.io import warc
 from fpdb.io.files import read_parts, read_records
 from fpdb.io.records import BadRecord, Reading, Record, UnfitError
-from fpdb.io.warc import Broken, Capture, Passing, body_of, parse_response, read_captures
+from fpdb.io.streams import Watch
+from fpdb.io.warc import Broken, Capture, body_of, parse_response, read_captures
 
 pytestmark = pytest.mark.process
 
@@ -378,8 +379,8 @@ def test_what_is_taken(tmp_path):
     path = tmp_path / "a.warc.gz"
     path.write_bytes(packed(*data))
     asked = []
-    passing = Passing(lambda key, meta: bool(asked.append(key)), passed.append)
-    parts = read_parts(str(path), passing=passing)
+    watch = Watch(known=lambda key, _: asked.append(key), passed=passed.append)
+    parts = read_parts(str(path), watch=watch)
     found = [each for part in parts for each in part()]
     records = {
         each.key.removeprefix("http://a.example/"): each

@@ -10,6 +10,7 @@ import fpdb
 from fpdb.errors import InputError
 from fpdb.io.files import read_records, read_texts, size_of
 from fpdb.io.records import BadRecord, Reading
+from fpdb.io.streams import Watch
 
 
 def fill(folder, **files):
@@ -50,7 +51,7 @@ def test_every_file_by_its_suffix(tmp_path):
     ]
     assert described(f"{tmp_path}/")[0][1] == "README"
     told = []
-    list(read_records(str(tmp_path), progress=told.append))
+    list(read_records(str(tmp_path), watch=Watch(told.append)))
     assert sum(told) == size_of(str(tmp_path)) > 50
 
 
@@ -73,7 +74,7 @@ def test_what_holds_no_documents_is_left_out_and_counted(tmp_path, caplog):
     (tmp_path / "_temporary").mkdir()
     (tmp_path / "_temporary" / "part.jsonl").write_bytes(b"{}")
     told = []
-    found = list(read_records(str(tmp_path), progress=told.append))
+    found = list(read_records(str(tmp_path), watch=Watch(told.append)))
     with fpdb.create(tmp_path.with_suffix(".fpdb")) as database:
         assert fpdb.ingest(database, tmp_path).refused == 4
     del caplog.records[2:]

@@ -6,6 +6,7 @@ import pytest
 
 from fpdb.io.files import read_parts, read_records, read_texts, size_of
 from fpdb.io.records import BadRecord, Reading
+from fpdb.io.streams import Watch
 
 pytestmark = pytest.mark.process
 
@@ -76,7 +77,7 @@ def test_in_directories_and_by_their_names(tmp_path):
     packed(tmp_path / "b.ODT", content=OPEN.format("<text:p>two</text:p>"))
     (tmp_path / "c.txt").write_text("three")
     told = []
-    found = list(read_records(str(tmp_path), progress=told.append))
+    found = list(read_records(str(tmp_path), watch=Watch(told.append)))
     assert [(each.key, each.text) for each in found] == [
         *(("a.docx", "one"), ("b.ODT", "two"), ("c.txt", "three")),
     ]

@@ -31,10 +31,10 @@ def whole(path, **options):
     return list(read_records(str(path), Reading(**options)))
 
 
-def in_parts(path, size=files.PART, progress=streams.ignore, **options):
+def in_parts(path, size=files.PART, watch=streams.UNWATCHED, **options):
     """Read part by part, each as another process would get it."""
     found = []
-    for part in read_parts(str(path), Reading(**options), size=size, progress=progress):
+    for part in read_parts(str(path), Reading(**options), watch, size=size):
         found += part()
     return found
 
@@ -70,7 +70,7 @@ def test_a_directory_of_everything(tmp_path):
     (folder / "large.txt").write_text("x" * 100)
     for size in (1, 2, 3, 100):
         told = []
-        found = in_parts(folder, size=size, max_bytes=80, progress=told.append)
+        found = in_parts(folder, size=size, max_bytes=80, watch=streams.Watch(told.append))
         assert found == whole(folder, max_bytes=80)
         assert sum(told) == sum(
             entry.stat().st_size for entry in folder.rglob("*") if entry.is_file()

@@ -13,7 +13,7 @@ import pytest
 from fpdb.errors import InputError
 from fpdb.io.files import FORMATS, read_parts, read_records, read_texts, size_of
 from fpdb.io.records import BadRecord, Reading, Record
-from fpdb.io.streams import NOT_DECODED
+from fpdb.io.streams import NOT_DECODED, Watch
 
 
 def put(tmp_path, name, content):
@@ -314,7 +314,7 @@ def test_a_named_pipe_is_read_once(tmp_path):
 def test_progress_counts_the_bytes_of_the_file(tmp_path):
     path = put(tmp_path, "a.jsonl.gz", gzip.compress(b'{"id": 1, "text": "t"}\n' * 10_000))
     told = []
-    assert len(list(read_records(path, progress=told.append))) == 10_000
+    assert len(list(read_records(path, watch=Watch(told.append)))) == 10_000
     assert sum(told) == size_of(path) == os.path.getsize(path)
     assert size_of("-") is None
     assert size_of(f"{tmp_path}/none") is None
