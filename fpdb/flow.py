@@ -93,6 +93,10 @@ class Ingested(RecordCounts):
         self.read += number
         setattr(self, name, getattr(self, name) + number)
 
+    def skip(self, why: str) -> None:
+        """Count a record of an archive that holds no page."""
+        self.skipped[why] += 1
+
     def count(self, results: Sequence[Added]) -> None:
         """Count what a transaction added."""
         # All at once, because these are stored, whenever Ctrl-C comes.

@@ -3,7 +3,6 @@
 import dataclasses
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import IO, Any, Literal, NamedTuple, cast
@@ -94,8 +93,8 @@ def ingest(
     """
     flow = Flow(Ingested(), reading or Reading(), jobs, bad, on_bad, on_progress)
     counts = flow.counts
-    archived = _Archived(database, counts)
-    watch = Watch(flow.count_bytes, counts.tell, archived.is_stored, archived.skip)
+    known, passed = partial(_is_stored, database, counts), counts.skip
+    watch = Watch(flow.count_bytes, counts.tell, known, passed)
     parts = flow.parts(path_names(paths), watch)
     # What a pipe gives is stored as it comes.
     seconds = 0.0 if counts.bytes_total is None else _SECONDS
@@ -270,27 +269,16 @@ def documents_of(
         yield Document(cast("Key", record.key), record.text, record.meta, record.fingerprint)
 
 
-@dataclass
-class _Archived:
-    """Finds which records of web archives are stored, and counts what isn't read."""
-
-    database: Database
-    counts: Ingested
-
-    def is_stored(self, key: str, meta: Mapping[str, Any]) -> bool:
-        """Return whether this very record is stored: its key with its metadata."""
-        if self.database.key_type != "text":
-            return False
-        try:
-            stored = self.database.get(key)
-        except InputError:  # an unusable key, which is reported when it is to be added
-            return False
-        own = stored.meta if stored and isinstance(stored.meta, dict) else {}
-        known = stored is not None and meta.items() <= own.items()
-        if known:
-            self.counts.tally("unchanged")
-        return known
-
-    def skip(self, why: str) -> None:
-        """Count a record that holds no page."""
-        self.counts.skipped[why] += 1
+def _is_stored(database: Database, counts: Ingested, key: str, meta: Mapping[str, Any]) -> bool:
+    """Return whether this very record is stored: its key with its metadata; count it then."""
+    if database.key_type != "text":
+        return False
+    try:
+        stored = database.get(key)
+    except InputError:  # an unusable key, which is reported when it is to be added
+        return False
+    own = stored.meta if stored and isinstance(stored.meta, dict) else {}
+    known = stored is not None and meta.items() <= own.items()
+    if known:
+        counts.tally("unchanged")
+    return known

@@ -248,7 +248,6 @@ class Corpus:
             raise changed(each.name)
 
     def _targets(self) -> list[Path]:
-        """Return the files that are written."""
         if not self.into_folder:
             return [self.output]
         return [self.output / PurePath(path).name for path in self.paths]

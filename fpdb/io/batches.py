@@ -146,7 +146,6 @@ class _Fields(FieldColumns):
     every: Callable[[int], Mapping[str, Any] | str]
 
     def row(self, place: int) -> tuple[Mapping[str, Any] | str, bool]:
-        """Return the fields of a record."""
         return self.unusual.get(place) or (self.every(place), False)
 
 

@@ -252,7 +252,6 @@ def _is_written(text: str, name: str) -> bool:
 
 
 def _letters(text: str) -> str:
-    """Return the letters beyond ASCII."""
     return "".join(filter(str.isalpha, _PLAIN.sub("", text.lower())))
 
 

@@ -38,7 +38,7 @@ class TableHead:
             if source.format.by_path:
                 self.schema, self.codec = arrow.file_schema(source.path)
                 reason = header_reason(tuple(self.schema.names), source.reading)
-            elif _has_header(source):
+            elif source.format.is_table and not numbered(source.reading):
                 self.line, row = _first_row(source)
                 names = () if isinstance(row, str) else tuple(name.strip() for name in row)
                 reason = row if isinstance(row, str) else header_reason(names, source.reading)
@@ -54,10 +54,6 @@ class TableHead:
             return bool(self.schema.equals(other.schema))
         one, another = (each.removeprefix(_MARK).rstrip() for each in (self.line, other.line))
         return one == another
-
-
-def _has_header(source: Source) -> bool:
-    return source.format.is_table and not numbered(source.reading)
 
 
 def _first_row(source: Source) -> tuple[bytes, list[str] | str]:

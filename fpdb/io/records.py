@@ -13,7 +13,6 @@ from fpdb.models import LARGEST_TEXT, MOST_BYTES, Key, require_choice
 
 _KEYS = ("key", "id", "url")
 _TEXTS = ("text", "content", "body", "正文", "内容")
-_ALL_HTML = ("main", "page")
 _KINDS = {
     dict: "an object",
     list: "a list",
@@ -96,7 +95,7 @@ class Reading:
 
     def __post_init__(self) -> None:
         require_choice("base", self.base, NOTATIONS)
-        require_choice("html", self.html, ("auto", *_ALL_HTML))
+        require_choice("html", self.html, ("auto", "main", "page"))
         if self.encoding is not None:
             object.__setattr__(self, "encoding", checked_encoding(self.encoding))
         if self.delimiter is not None and (len(self.delimiter) != 1 or self.delimiter in '"\r\n'):
@@ -107,7 +106,7 @@ class Reading:
     @property
     def all_html(self) -> bool:
         """Whether all texts are HTML."""
-        return self.html in _ALL_HTML
+        return self.html != "auto"
 
     @property
     def texts(self) -> tuple[str, ...]:

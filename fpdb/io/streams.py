@@ -277,64 +277,37 @@ def line_ends(data: bytes) -> Places:
     return ends
 
 
-class LineCutter:
-    """Cuts bytes into lines, without line feeds, as they come; of too long ones, a mark is left."""
-
-    def __init__(self, largest: int, *, begun: bool = False) -> None:
-        """Begin; a file that has `begun` before these bytes has no byte order mark in them."""
-        self._largest = largest
-        self._rest = bytearray()
-        self._quotes: int | None = None  # those of a line that is too long already
-        self._begun = begun
-
-    def feed(self, data: bytes) -> list[bytes | TooLong]:
-        """Take bytes, and return the lines that end in them."""
-        first, *others = data.split(b"\n")
-        self._rest += first
-        if not others:
-            self._drop_excess()
-            return []
-        found = [self._end()]
-        self._rest += others.pop()
-        self._drop_excess()
-        if max(map(len, others), default=0) <= self._largest:
-            found += others
-        else:
-            found += map(self._checked, others)
-        return found
-
-    def finish(self) -> list[bytes | TooLong]:
-        """Return what has no end, as a line."""
-        return [self._end()] if self._rest or self._quotes is not None else []
-
-    def _end(self) -> bytes | TooLong:
-        line, quotes = bytes(self._rest), self._quotes
-        self._rest.clear()
-        self._quotes = None
-        if not self._begun:
-            self._begun = True
-            line = line.removeprefix(_BYTE_ORDER_MARK)
-        return self._checked(line) if quotes is None else TooLong(quotes + line.count(b'"'))
-
-    def _drop_excess(self) -> None:
-        if self._quotes is not None or len(self._rest) > self._largest + UNCOUNTED:
-            self._quotes = (self._quotes or 0) + self._rest.count(b'"')
-            self._rest.clear()
-
-    def _checked(self, line: bytes) -> bytes | TooLong:
-        if len(line.removesuffix(b"\r")) > self._largest:
-            return TooLong(line.count(b'"'))
-        return line
-
-
 def raw_lines(
-    data: Iterable[bytes], largest: int, *, begun: bool = False
+    chunks: Iterable[bytes], largest: int, *, begun: bool = False
 ) -> Iterator[bytes | TooLong]:
-    """Cut chunks into lines of at most `largest` bytes."""
-    cutter = LineCutter(largest, begun=begun)
-    for chunk in data:
-        yield from cutter.feed(chunk)
-    yield from cutter.finish()
+    """Cut bytes into lines, without line feeds, as they come; of too long ones, a mark is left.
+
+    A file that has `begun` before these bytes has no byte order mark in them.
+    """
+    # What is there of a line, and the quotes of one that is too long already.
+    held, quotes = bytearray(), -1
+
+    def checked(line: bytes) -> bytes | TooLong:
+        too_long = len(line.removesuffix(b"\r")) > largest
+        return TooLong(line.count(b'"')) if too_long else line
+
+    def ended() -> bytes | TooLong:
+        if quotes >= 0:
+            return TooLong(quotes + held.count(b'"'))
+        return checked(bytes(held) if begun else bytes(held).removeprefix(_BYTE_ORDER_MARK))
+
+    for chunk in chunks:
+        first, *lines = chunk.split(b"\n")
+        held += first
+        if lines:
+            yield ended()
+            held, quotes, begun = bytearray(lines.pop()), -1, True
+            yield from lines if max(map(len, lines), default=0) <= largest else map(checked, lines)
+        if quotes >= 0 or len(held) > largest + UNCOUNTED:
+            quotes = max(quotes, 0) + held.count(b'"')
+            held.clear()
+    if held or quotes >= 0:
+        yield ended()
 
 
 def decoded(raw: Iterable[bytes | TooLong], first: int = 1) -> Iterator[Line]:

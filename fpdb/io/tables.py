@@ -227,7 +227,6 @@ class _Feed:
         self.last = 0
 
     def begin(self) -> None:
-        """Begin another record."""
         self.first = 0
         self.replaced = self.exceeded = False
         self._size = 0

@@ -1,11 +1,12 @@
 """Bytes become the same lines however they come, in bounded memory."""
 
-from itertools import pairwise
+import tracemalloc
+from itertools import chain, pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fpdb.io.streams import LineCutter, decoded
+from fpdb.io.streams import decoded, raw_lines
 
 
 @given(
@@ -16,10 +17,7 @@ from fpdb.io.streams import LineCutter, decoded
 def test_lines_are_the_same_however_the_bytes_come(lines, cuts, ended):
     data = b"\n".join(lines) + (b"\n" if ended and lines else b"")
     places = sorted({min(cut, len(data)) for cut in cuts} | {0, len(data)})
-    cutter, found = LineCutter(8), []
-    for start, end in pairwise(places):
-        found += cutter.feed(data[start:end])
-    found += cutter.finish()
+    found = raw_lines((data[start:end] for start, end in pairwise(places)), 8)
     expected = data.split(b"\n")
     if not expected[-1]:
         expected.pop()
@@ -33,9 +31,10 @@ def test_lines_are_the_same_however_the_bytes_come(lines, cuts, ended):
 
 
 def test_memory_is_bounded_while_a_line_has_no_end():
-    cutter = LineCutter(1000)
-    for _ in range(100):
-        cutter.feed(b"x" * 500)
-        assert len(cutter._rest) <= 1500
-    found = cutter.feed(b"\nshort\n")
+    size = 1 << 16
+    chunks = (b"x" * size for _ in range(100))
+    tracemalloc.start()
+    found = list(raw_lines(chain(chunks, [b"\nshort\n"]), 1000))
+    assert tracemalloc.get_traced_memory()[1] < 8 * size
+    tracemalloc.stop()
     assert [len(each) if isinstance(each, bytes) else None for each in found] == [None, 5]
