@@ -147,7 +147,7 @@ class Recipe(Stages):
         """Return the words and signs of a short text, or nothing if they don't make a shingle."""
         if self.sketch == "features":
             return " ".join(self._tally(text))
-        return plain_text(self._cleaned(text, self._sketch_steps))
+        return plain_text(self._cleaned(text, self._sketch_cleaning.steps))
 
     def replace(self, **changes: Any) -> "Recipe":
         """Return a recipe with other parts; give it a new name, because it is another recipe.

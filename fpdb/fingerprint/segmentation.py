@@ -401,18 +401,11 @@ _COMBINING = (range(0x1160, 0x1200), range(0xD7B0, 0xD800), range(0x10000, 0x1F0
 class Cleaning:
     """Steps of cleaning, divided into those for Python and those, after them, for a kernel."""
 
-    def __init__(
-        self,
-        steps: Sequence[str],
-        most: int,
-        *,
-        cut: str = "shingles",
-    ) -> None:
+    def __init__(self, steps: Sequence[str], most: int, *, cut: str = "shingles") -> None:
         first = len(steps)
         while first and steps[first - 1] in _BY_CHARACTER:
             first -= 1
-        self.steps = [STEPS[step] for step in steps]
-        self.before = self.steps[:first]
+        self.steps, self.before = list(steps), list(steps[:first])
         self._rest, self._cut, self._most = tuple(steps[first:]), cut, most
 
     @property
@@ -424,7 +417,7 @@ class Cleaning:
         """Do the steps for Python; return nothing if a text grows too long for the kernels."""
         cleaned = texts
         for step in self.before:
-            cleaned = list(map(step, cleaned))
+            cleaned = list(map(STEPS[step], cleaned))
         if self.before and max(map(len, cleaned), default=0) > self._most:
             return None
         return cleaned
@@ -442,12 +435,12 @@ def _entries(steps: Sequence[str], cut: str, number: int) -> NDArray[np.uint32]:
     entries: list[int] = []
     several: list[int] = []
     whole = "".join(characters)
-    unchanged = is_stable(whole) and _clean(whole, steps) == whole
+    unchanged = is_stable(whole) and clean(whole, steps) == whole
     for character in characters:
         if not unchanged and _is_hard(character, steps):
             entries.append(_HARD)
             continue
-        cleaned = character if unchanged else _clean(character, steps)
+        cleaned = character if unchanged else clean(character, steps)
         codes = [ord(each) | KINDS[cut](each) for each in cleaned]
         if len(codes) == 1:
             entries += codes
@@ -457,7 +450,8 @@ def _entries(steps: Sequence[str], cut: str, number: int) -> NDArray[np.uint32]:
     return np.array(entries + several, np.uint32)
 
 
-def _clean(text: str, steps: Sequence[str]) -> str:
+def clean(text: str, steps: Sequence[str]) -> str:
+    """Return what steps leave of a text."""
     for step in steps:
         text = STEPS[step](text)
     return text
@@ -467,7 +461,7 @@ def _is_hard(character: str, steps: Sequence[str]) -> bool:
     """Return whether what cleaning makes of a character depends on others beside it."""
     if "unicode" not in steps:
         return False
-    before = _clean(character, steps[: steps.index("unicode")])
+    before = clean(character, steps[: steps.index("unicode")])
     return any(map(_combines, unicodedata.normalize("NFKC", before)))
 
 

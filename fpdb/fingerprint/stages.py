@@ -147,7 +147,7 @@ class Stages:
 
         The places are those in the text itself if each of its words is still there.
         """
-        cleaned = self._cleaned(text, self._sketch_steps)
+        cleaned = self._cleaned(text, self._sketch_cleaning.steps)
         found, own = placed_shingles(cleaned, self._seed), tokens_of(text)
         if len(own) != len(found.starts) or any(
             token.group().isascii() and token.group().casefold() != cleaned[start:stop].casefold()
@@ -254,29 +254,19 @@ class Stages:
     # Cleaning
 
     @cached_property
-    def _steps(self) -> list[segmentation.Step]:
-        return [segmentation.STEPS[step] for step in self.clean]
-
-    @cached_property
     def _sketch_cleaning(self) -> Cleaning:
         # Shingles need the white space between words, and drop everything else themselves.
         steps = [step for step in self.clean if step not in segmentation.JOINING]
         return Cleaning(steps, self._small)
 
     @cached_property
-    def _sketch_steps(self) -> list[segmentation.Step]:
-        return self._sketch_cleaning.steps
-
-    @cached_property
     def _cleaning(self) -> Cleaning:
         cut = self.segment if self.segment in KINDS else "shingles"
         return Cleaning(self.clean, self._small, cut=cut)
 
-    def _cleaned(self, text: str, steps: Iterable[segmentation.Step]) -> str:
+    def _cleaned(self, text: str, steps: Sequence[str]) -> str:
         self._check(text)
-        cleaned = text
-        for step in steps:
-            cleaned = step(cleaned)
+        cleaned = segmentation.clean(text, steps)
         if len(cleaned) > len(text) and len(cleaned) > self._small:
             self._require_small(cleaned, "cleaned text")
         return cleaned
@@ -325,7 +315,7 @@ class Stages:
     def _voting_kernel(self) -> "kernels.text.TextKernel | None":
         """The kernel of a recipe whose parts it has, as of most presets."""
         if self._shingled:
-            return self._shingle_kernel(self._cleaning)
+            return self._kernel(kernels.text.ShingleKernel, self._cleaning)
         if self.hash.by != "xxh3" or not self.grams.keeps_all or self.segment not in KINDS:
             return None
         if self.bits > 64:
@@ -351,10 +341,7 @@ class Stages:
 
     @cached_property
     def _sketch_kernel(self) -> "kernels.text.ShingleKernel":
-        return self._shingle_kernel(self._sketch_cleaning)
-
-    def _shingle_kernel(self, cleaning: Cleaning) -> "kernels.text.ShingleKernel":
-        return self._kernel(kernels.text.ShingleKernel, cleaning)
+        return self._kernel(kernels.text.ShingleKernel, self._sketch_cleaning)
 
     def _kernel(self, make: Callable[..., K], cleaning: Cleaning, **own: Any) -> K:
         parts = {"bits": self.bits, "tie": self.tie, "most": self._small}
@@ -382,7 +369,7 @@ class Stages:
     @cached_property
     def _together(self) -> bool:
         """Whether the shingles that vote are those of sketches and passages as well."""
-        return self._shingled and self._sketch_steps == self._steps
+        return self._shingled and self._sketch_cleaning.steps == list(self.clean)
 
     @cached_property
     def _tagged(self) -> bool:
@@ -412,12 +399,12 @@ class Stages:
         return words[:: max(self.bits // 64, 1)].astype(np.uint64)
 
     def _placed(self, text: str) -> PlacedShingles:
-        return placed_shingles(self._cleaned(text, self._sketch_steps), self._seed)
+        return placed_shingles(self._cleaned(text, self._sketch_cleaning.steps), self._seed)
 
     def _tally(self, text: str) -> Mapping[str, float]:
         """Count the features of a text, or add up the weights of their parts of speech."""
         return self._tally_segments(
-            segmentation.CUTS[self.segment](self._cleaned(text, self._steps))
+            segmentation.CUTS[self.segment](self._cleaned(text, self.clean))
         )
 
     def _tally_segments(self, segments: segmentation.Segments) -> Mapping[str, float]:
@@ -430,7 +417,7 @@ class Stages:
         """Hash and weigh the features of a text."""
         if not self._shingled:
             return self._hash(self._tally(text))
-        every = placed_shingles(self._cleaned(text, self._steps), self._seed).hashes
+        every = placed_shingles(self._cleaned(text, self.clean), self._seed).hashes
         hashes, counts = np.unique(every, return_counts=True)
         weights = self._weigh(counts.astype(np.float64))
         return _Hashed(vote_hashes(hashes, self.bits), weights, every)
