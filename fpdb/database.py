@@ -36,7 +36,6 @@ from fpdb.storage.format import Stored
 from fpdb.storage.lmdb_file import DATA_FILE
 from fpdb.tables import Plan
 from fpdb.tables.bulk_load import LEAST_MEMORY, MEMORY
-from fpdb.tables.passages import ROW_BITS
 from fpdb.threads import mapped
 
 
@@ -425,14 +424,9 @@ class Database(Queries):
         head, index, plan = self._header, self._index, self.plan
         with self._transaction() as txn:
             counters = self._view(txn).counters
-            tables = [
-                (pages.name, own.prefix)
-                for pages, own in zip(index.tables, plan.tables, strict=True)
-            ]
-            if index.bands:
-                tables.append((index.bands.pages.name, index.bands.shape.bits))
-            if index.passages:
-                tables.append((index.passages.pages.name, ROW_BITS))
+            widths = [table.prefix for table in plan.tables]
+            widths += [table.bits for table in index.of_texts]
+            tables = zip(index.pages, widths, strict=True)
             return Stats(
                 path=str(self.path),
                 uuid=head["uuid"],
@@ -448,7 +442,9 @@ class Database(Queries):
                 short=counters.short,
                 bytes=(self.path / DATA_FILE).stat().st_size,
                 bytes_used=sum(map(txn.bytes_of, layout.database_names(index, self._catalog))),
-                tables=tuple(TableStats(name, bits, txn.entries(name)) for name, bits in tables),
+                tables=tuple(
+                    TableStats(pages.name, bits, txn.entries(pages.name)) for pages, bits in tables
+                ),
                 similarity=head.get("similarity"),
                 sketches=counters.sketches,
                 snapshots=txn.open_snapshots(),

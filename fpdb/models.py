@@ -64,8 +64,16 @@ def is_similarity(value: object) -> bool:
     return isinstance(value, int | float) and 0 < value <= 1
 
 
-def require_similarity(value: float | None) -> None:
-    """Raise InputError if an argument is neither None nor a Jaccard similarity above 0."""
+def require_similarity(value: float | None, k: int | None = None) -> None:
+    """Raise InputError if an argument is neither None nor a Jaccard similarity above 0.
+
+    If there is a k, it must be None.
+    """
+    if value is not None and k is not None:
+        raise InputError(
+            f"found k {k} and similarity {value}, expected one of them",
+            hint="k compares fingerprints, similarity compares texts",
+        )
     if value is not None and not is_similarity(value):
         raise InputError(
             f"found similarity {value!r}, expected a number above 0, at most 1",

@@ -96,7 +96,7 @@ CLUSTERS: Columns[Cluster] = Columns(
 
 
 class Results(Iterator[_T], Generic[_T]):
-    """What was found: to be iterated once, or made a table with one call.
+    """What was found: to be iterated once, or made a table with one call, e.g. `to_pandas`.
 
     A table has a row for each pair; for each document of a cluster, with the number of the cluster
     from 1 on and "keep" or "duplicate"; or for each match of a query, with the number of the query
@@ -261,8 +261,7 @@ class Queries(ABC):
                 depend on it.
 
         Returns:
-            An iterator of what `query` returns, for each text in order; `to_arrow`, `to_pandas` and
-            `to_polars` make a table of it.
+            `Results` of what `query` returns, for each text in order.
 
         Raises:
             InputError, PlanError, DamagedError, ClosedError: As in `query`.
@@ -352,8 +351,7 @@ class Queries(ABC):
         Args:
             fingerprint: A number of the width of the database.
             k: The largest distance, from 0 to `plan.bits`; by default the k of the database.
-            limit: Return the nearest documents only, at most this number. With `k=db.plan.bits`,
-                they are the nearest ones whatever their distance.
+            limit: As in `query`.
 
         Returns:
             A list of `Match`. Its `complete` is False if a budget cut it: a million candidates, or
@@ -361,7 +359,7 @@ class Queries(ABC):
 
         Raises:
             InputError: The fingerprint is too wide.
-            PlanError: The k is below 0 or above `plan.bits`.
+            PlanError: As in `query`.
         """
         search = self._usual
         if k is not None or limit is not None:
@@ -387,7 +385,7 @@ class Queries(ABC):
 
         Raises:
             InputError: A fingerprint is too wide, or the answer has more than 134,217,728 hits.
-            PlanError: The k is below 0 or above `plan.bits`.
+            PlanError: As in `query`.
         """
         search = self._search(self.k if k is None else k, limit)
         array = as_fingerprints(fingerprints, self.plan.bits)
@@ -410,8 +408,7 @@ class Queries(ABC):
                 order don't depend on it.
 
         Returns:
-            An iterator of `Pair`, which reads one snapshot; `to_arrow`, `to_pandas` and `to_polars`
-            make a table of it.
+            `Results` of `Pair`, which read one snapshot.
 
         Raises:
             InputError: Both similarity and k are given, or a similarity in a database of bits.
@@ -433,8 +430,7 @@ class Queries(ABC):
             least: The least share of one of the two that the other one has.
 
         Returns:
-            An iterator of `PartPair`, which reads one snapshot; `to_arrow`, `to_pandas` and
-            `to_polars` make a table of it.
+            `Results` of `PartPair`, as in `pairs`.
 
         Raises:
             InputError: The database keeps no passages.
@@ -445,12 +441,7 @@ class Queries(ABC):
         from fpdb.joins.pairs import find_part_pairs
 
         self._require_passages(least)
-
-        def found() -> Generator[PartPair]:
-            with self._transaction() as txn:
-                yield from find_part_pairs(self._view(txn), least)
-
-        return Results(found(), PART_PAIRS, self.key_type)
+        return Results(self._reading(find_part_pairs, least), PART_PAIRS, self.key_type)
 
     def _require_passages(self, least: float) -> None:
         if not 0 <= least <= 1:
@@ -486,8 +477,7 @@ class Queries(ABC):
             jobs: As in `pairs`.
 
         Returns:
-            An iterator of `Cluster`, which reads one snapshot; `to_arrow`, `to_pandas` and
-            `to_polars` make a table of it.
+            `Results` of `Cluster`, as in `pairs`.
 
         Raises:
             InputError, PlanError: As in `pairs`.
@@ -512,12 +502,11 @@ class Queries(ABC):
     ) -> Generator[Any]:
         if search.similarity is None:
             self.plan.probes(search.k)  # which raises an error before the first result is wanted
+        return self._reading(find, search, jobs)
 
-        def found() -> Generator[Any]:
-            with self._transaction() as txn:
-                yield from find(self._view(txn), search, jobs)
-
-        return found()
+    def _reading(self, find: Callable[..., Iterator[Any]], *options: Any) -> Generator[Any]:
+        with self._transaction() as txn:
+            yield from find(self._view(txn), *options)
 
     def get(self, key: Key, default: Any = None) -> Document | Any:
         """Return the stored document with a key, or the default.
@@ -626,12 +615,7 @@ class Queries(ABC):
             return self._usual
         require_whole("k", k)
         require_whole("limit", limit, 1)
-        require_similarity(similarity)
-        if k is not None and similarity is not None:
-            raise InputError(
-                f"found k {k} and similarity {similarity}, expected one of them",
-                hint="k compares fingerprints, similarity compares texts",
-            )
+        require_similarity(similarity, k)
         if similarity is not None and not self._catalog.sketched:
             raise InputError(
                 "the database keeps no sketches, by which similar texts are found",

@@ -24,7 +24,7 @@ from fpdb.flow import RecordCounts
 from fpdb.io.records import BadRecord, Reading
 from fpdb.joins.clusters import newest_field
 from fpdb.joins.columns import Room
-from fpdb.models import DIGEST_BYTES, Key, require_choice, require_whole
+from fpdb.models import DIGEST_BYTES, Key, require_choice, require_similarity, require_whole
 from fpdb.scratch import scratch_folder
 from fpdb.storage.open_checks import is_vacant
 from fpdb.threads import count_jobs, mapped
@@ -135,11 +135,7 @@ class Deduplication:
                 hint="create it first, or leave it out",
                 parameter="tmp",
             )
-        if self.k is not None and self.similarity is not None:
-            raise InputError(
-                f"found k {self.k} and similarity {self.similarity}, expected one of them",
-                hint="k compares fingerprints, similarity compares texts",
-            )
+        require_similarity(self.similarity, self.k)
         fields = (newest,) if newest else ()
         self.reading = dataclasses.replace(self.reading, keyed=False, meta_field=fields)
 

@@ -137,8 +137,9 @@ class Bands:
 class NumberTable(ABC):
     """A sub-database of rows: a number of a text, and the id of a document that has it."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, bits: int) -> None:
         self.pages = NumberPages(name, keys=2, columns=2)
+        self.bits = bits  # of what a text has, in a number
 
     @abstractmethod
     def of(self, document: Stored) -> Sequence[int]:
@@ -170,9 +171,8 @@ class BandTable(NumberTable):
     """The sub-database of all bands of the sketches of a database."""
 
     def __init__(self, shape: Bands) -> None:
-        super().__init__("bands")
+        super().__init__("bands", shape.bits)
         self.shape = shape
-        self._bits = shape.bits
         self._mask = (1 << shape.bits) - 1
         self._bytes = -(-shape.bits * shape.count // 8)
         self._bases = [(shape.bits * band, band << shape.bits) for band in range(shape.count)]
@@ -244,7 +244,7 @@ class BandTable(NumberTable):
         self, source: Callable[[], Iterable[NumberedTexts]], low: int, high: int
     ) -> Iterator[Rows]:
         """Yield the sorted rows from a number to another one, band by band."""
-        bands = range(low >> self._bits, (high >> self._bits) + 1)
+        bands = range(low >> self.bits, (high >> self.bits) + 1)
         found: dict[int, list[Rows]] = {band: [] for band in bands}
         for ids, sketches, digests, _ in source():
             numbers, marks = self.shape.columns(sketches, digests)

@@ -33,7 +33,7 @@ class PassageTable(NumberTable):
     """The sub-database of the passages of all documents."""
 
     def __init__(self) -> None:
-        super().__init__("passages")
+        super().__init__("passages", ROW_BITS)
 
     def of(self, document: Stored) -> Sequence[int]:
         """Return the numbers of a document as the table has them."""
