@@ -45,9 +45,12 @@ class SortedPages(ABC, Generic[R]):
     # Whether rows often come in their order, so that those after all others fill pages.
     _in_order = False
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, pack: Callable[[R, int], tuple[bytearray, int]]) -> None:
         self.name = name
         self.seed = seed_of(name)
+        # Packs rows, from one on, into a page that lacks its checksum, as many as fit; returns it
+        # and the place after the last.
+        self._packed = pack
 
     @abstractmethod
     def empty(self) -> R:
@@ -76,13 +79,6 @@ class SortedPages(ABC, Generic[R]):
     @abstractmethod
     def _spliced(self, rows: R, insert: R, remove: R) -> R:
         """Remove the rows with some keys, and merge others, which replace those with their keys."""
-
-    @abstractmethod
-    def _packed(self, rows: R, first: int) -> tuple[bytearray, int]:
-        """Pack rows, from one on, into a page that lacks its checksum, as many as fit.
-
-        Return it and the place after the last.
-        """
 
     @abstractmethod
     def _inserting(self, txn: WriteTransaction, cursor: Cursor, insert: R) -> Callable[[int], int]:
@@ -250,7 +246,7 @@ class NumberPages(SortedPages[Rows]):
     """Pages of rows of numbers, in columns; the first columns of a row are its key."""
 
     def __init__(self, name: str, keys: int, columns: int) -> None:
-        super().__init__(name)
+        super().__init__(name, pack_rows)
         self.columns = columns
         self._keys = keys
         self.key_width = 8 * keys
@@ -347,9 +343,6 @@ class NumberPages(SortedPages[Rows]):
         both = [column[sequence] for column in both]
         fresh = differs(*both[: self._keys])
         return [column[fresh] for column in both]
-
-    def _packed(self, rows: Rows, first: int) -> tuple[bytearray, int]:
-        return pack_rows(rows, first)
 
     def reader(self, cursor: Cursor) -> "kernels.number_pages.PageCursor":
         """Return a cursor of this sub-database as kernels take it."""
@@ -472,6 +465,9 @@ class TextPages(SortedPages[list[TextEntry]]):
 
     _in_order = True
 
+    def __init__(self, name: str) -> None:
+        super().__init__(name, pack_texts)
+
     def empty(self) -> list[TextEntry]:
         """Return no entries."""
         return []
@@ -516,38 +512,27 @@ class TextPages(SortedPages[list[TextEntry]]):
         both.update(insert)
         return sorted(both.items())
 
-    def _packed(self, rows: list[TextEntry], first: int) -> tuple[bytearray, int]:
-        return pack_texts(rows, first)
-
     def _inserting(
         self, txn: WriteTransaction, cursor: Cursor, insert: list[TextEntry]
     ) -> Callable[[int], int]:
-        return partial(self._insert, txn, cursor, insert, [text for text, _ in insert])
+        texts = [text for text, _ in insert]
 
-    def _insert(
-        self,
-        txn: WriteTransaction,
-        cursor: Cursor,
-        insert: list[TextEntry],
-        texts: list[bytes],
-        first: int,
-    ) -> int:
-        while first < len(insert):
-            text = texts[first]
-            old, upper = page_and_next(cursor, text)
-            if old is None or old > text:  # a new first key of its page
-                break
-            after = len(insert)
-            if upper is not None:
-                after = bisect_left(texts, upper, first)
-            page, seed = cursor.value(), self.seed_at(old)
-            digest = xxh3_64_intdigest(page[4:], seed)
-            grown = kernels.text_pages.inserted(page, digest, insert, first, after)
-            if grown is None:
-                break
-            txn.put(self.name, old, summed(grown, seed))
-            first = after
-        return first
+        def put(first: int) -> int:
+            while first < len(insert):
+                old, upper = page_and_next(cursor, texts[first])
+                if old is None or old > texts[first]:  # a new first key of its page
+                    break
+                after = len(insert) if upper is None else bisect_left(texts, upper, first)
+                page, seed = cursor.value(), self.seed_at(old)
+                digest = xxh3_64_intdigest(page[4:], seed)
+                grown = kernels.text_pages.inserted(page, digest, insert, first, after)
+                if grown is None:
+                    break
+                txn.put(self.name, old, summed(grown, seed))
+                first = after
+            return first
+
+        return put
 
 
 def out_of_order(name: str) -> DamagedError:
