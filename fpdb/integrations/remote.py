@@ -23,8 +23,6 @@ _ADDRESSES = "http://HOST:PORT, https://HOST:PORT or unix:PATH"
 
 
 class _UnixConnection(http.client.HTTPConnection):
-    """A connection over a Unix socket."""
-
     def __init__(self, path: str, timeout: float) -> None:
         super().__init__("localhost", timeout=timeout)
         self._path = path

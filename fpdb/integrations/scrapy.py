@@ -107,7 +107,6 @@ SETTINGS = {
 
 
 def _read(settings: "BaseSettings") -> dict[str, Any]:
-    """Return the values of all settings."""
     values: dict[str, Any] = {}
     for name, setting in SETTINGS.items():
         found = settings.get(name, setting.default)
@@ -307,7 +306,6 @@ class NearDuplicatesPipeline:
             logger.log(level, message, *values, exc_info=level == logging.ERROR)
 
     def _end_crawl(self) -> None:
-        """Close the spider, once."""
         if self._ending is None and self._crawler.engine is not None:
             closing = self._crawler.engine.close_spider_async(reason="fpdb_failed")
             self._ending = asyncio.ensure_future(closing)

@@ -24,7 +24,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import StructType
 
 import fpdb
 from fpdb.integrations.spark.fingerprints import words_array
@@ -121,16 +121,12 @@ def joined(left: DataFrame, right: DataFrame | None, plan: AnyPlan) -> DataFrame
     rows, *others = (_placed(side, _RowTask(plan, part, crowds)) for side, part in sides)
     for other in others:
         rows = rows.unionByName(other)
-    lead = _lead_type(left)
+    lead = left.schema["lead" if "lead" in left.columns else "fingerprint"].dataType
     schema = StructType().add("lead", lead).add("other_lead", lead)
     schema.add("similarity", "double").add("distance", "integer")
     placed = rows.repartition(plan.tasks, *_CELL_COLUMNS)
     ordered = placed.sortWithinPartitions(*_CELL_COLUMNS, "part")
     return ordered.mapInArrow(_PairTask(plan), schema)
-
-
-def _lead_type(df: DataFrame) -> DataType:
-    return df.schema["lead" if "lead" in df.columns else "fingerprint"].dataType
 
 
 def _crowds(sides: list[tuple[DataFrame, int]], plan: fpdb.JoinPlan) -> _Crowds:
@@ -341,7 +337,6 @@ class _PairTask:
 
 
 def _apart(rows: _CellRows, first: Any, second: Any) -> NDArray[np.int32]:
-    """Return how many bits differ."""
     differing = rows.words[first] ^ rows.words[second]
     return np.asarray(np.bitwise_count(differing).sum(axis=-1, dtype=np.int32))
 
@@ -377,7 +372,10 @@ def _near_rows(
     rows: _CellRows, near: Callable[[_CellRows, Any, Any], _RowMarks]
 ) -> list[_RowNumbers]:
     """Return the places of rows near each other, in the same cell and in both its parts."""
-    live, at, stop = _ranges(rows)
+    ends = rows.ends()
+    starts = np.where(rows.part == _ALONE, np.arange(1, len(ends) + 1), rows.ends(parts=True))
+    live = ((starts < ends) & (rows.part != _SECOND)).nonzero()[0]
+    at, stop = starts[live], ends[live]
     firsts: list[_RowNumbers] = [np.empty(0, np.intp)]
     seconds: list[_RowNumbers] = [np.empty(0, np.intp)]
     # All rows are compared with their next candidate at once; the few that have very many
@@ -394,12 +392,3 @@ def _near_rows(
         firsts.append(np.full(len(places), row))
         seconds.append(places)
     return [np.concatenate(firsts), np.concatenate(seconds)]
-
-
-def _ranges(rows: _CellRows) -> tuple[_RowNumbers, _RowNumbers, _RowNumbers]:
-    """Return the rows that have candidates, and where these start and end."""
-    end = rows.ends()
-    follower = np.arange(1, len(end) + 1)
-    start = np.where(rows.part == _ALONE, follower, rows.ends(parts=True))
-    live = ((start < end) & (rows.part != _SECOND)).nonzero()[0]
-    return live, start[live], end[live]

@@ -124,19 +124,22 @@ class _FingerprintTask:
         count = len(texts)
         missing = np.ones(count, np.bool_)
         missing[good] = batch.short
+        unusable, at = np.ones(count, np.bool_), np.zeros(count, np.int64)
+        unusable[good], at[good] = False, np.arange(len(good))
+        places = pa.array(at, mask=unusable)
         numbers = np.zeros((count, *batch.fingerprints.shape[1:]), np.uint64)
         numbers[good] = batch.fingerprints
-        shorts = zip(good, batch.short.tolist(), strict=True)
-        digests = [recipe.digest(texts[place] or "", short=short) for place, short in shorts]
+        usable = [texts[place] or "" for place in good]
+        digests, lengths = recipe.digests(usable, batch.short.tolist()), list(map(len, usable))
         columns: dict[str, Any] = {
             "key": rows["key"],
             "fingerprint": words_array(numbers, missing),
-            "digest": _placed(digests, good, count, pa.binary()),
-            "characters": _placed([len(texts[p]) for p in good], good, count, pa.int32()),
+            "digest": pa.array(digests, pa.binary()).take(places),
+            "characters": pa.array(lengths, pa.int32()).take(places),
         }
         if self._sketched and batch.sketches is not None:
             sketches = [row.tobytes() if row.any() else None for row in batch.sketches]
-            columns["sketch"] = _placed(sketches, good, count, pa.binary())
+            columns["sketch"] = pa.array(sketches, pa.binary()).take(places)
         columns["problem"] = pa.array(problems, pa.string())
         return pa.RecordBatch.from_pydict(columns)
 
@@ -163,14 +166,6 @@ class _FingerprintTask:
                     problems[place] = str(error)
         good = [place for place, problem in enumerate(problems) if problem is None]
         return good, batch(good), problems
-
-
-def _placed(values: list[Any], places: list[int], count: int, kind: pa.DataType) -> pa.Array:
-    """Return a column of `count` rows with the values at their places, and nulls elsewhere."""
-    column: list[Any] = [None] * count
-    for place, value in zip(places, values, strict=True):
-        column[place] = value
-    return pa.array(column, kind)
 
 
 def require_columns(df: DataFrame, *names: str) -> None:

@@ -113,11 +113,7 @@ def query(
 
 
 def _search(kind: FingerprintType, similarity: float | None, k: int | None) -> _Wanted:
-    if similarity is not None and k is not None:
-        raise fpdb.InputError(
-            f"found k {k} and similarity {similarity}, expected one of them",
-            hint="k compares fingerprints, similarity compares texts",
-        )
+    fpdb.models.require_similarity(similarity, k)
     if k is not None:
         return _Wanted(None, k)
     return _Wanted(kind.similarity if similarity is None else similarity, kind.k)
