@@ -185,10 +185,7 @@ class Database(Queries):
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[Snapshot]:
-        """Open a `Snapshot` of this moment, for a `with` block with many questions.
-
-        It has every question of a database. While it is open, the file grows with what is written.
-        """
+        """Open a `Snapshot` of this moment, for a `with` block with many questions."""
         with self._environment.read() as txn:
             yield Snapshot(self._preparer, txn)
 
@@ -267,13 +264,8 @@ class Database(Queries):
             yield from self._add(together, duplicates)
 
     def _add(
-        self,
-        documents: Sequence[Stored],
-        duplicates: Search | None,
-        *,
-        newer: bool = False,
+        self, documents: Sequence[Stored], duplicates: Search | None, *, newer: bool = False
     ) -> list[Added]:
-        """Add prepared documents in a transaction."""
         with self._environment.write(self._timeout) as txn:
             return self._writer(txn).add(documents, duplicates, newer=newer)
 

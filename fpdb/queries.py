@@ -28,12 +28,7 @@ from fpdb.documents.lookup import (
 from fpdb.documents.parts import find_parts
 from fpdb.documents.prepare import BATCH, Preparer, as_fingerprints, as_number
 from fpdb.documents.similarity import Side
-from fpdb.errors import (
-    DocumentNotFoundError,
-    IncompleteWarning,
-    InputError,
-    MissingExtraError,
-)
+from fpdb.errors import DocumentNotFoundError, IncompleteWarning, InputError, MissingExtraError
 from fpdb.fingerprint import Recipe
 from fpdb.models import (
     Cluster,
@@ -60,9 +55,7 @@ if TYPE_CHECKING:
 # The answers of `query_many` that are held at once have hardly more matches than this.
 _MATCHES = 100_000
 
-
 _T = TypeVar("_T")
-_Row = tuple[Any, ...]
 
 
 class Columns(NamedTuple, Generic[_T]):
@@ -72,7 +65,7 @@ class Columns(NamedTuple, Generic[_T]):
     """
 
     types: dict[str, str]
-    rows: Callable[[int, _T], Iterable[_Row]]
+    rows: Callable[[int, _T], Iterable[tuple[Any, ...]]]
 
 
 # The columns of pairs and clusters are those that the command line writes.

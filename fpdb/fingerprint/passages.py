@@ -72,13 +72,7 @@ def shared_passages(
                     other_end=int(other.stops[other_begin + size - 1]),
                 )
             )
-    return Overlap(
-        text=text,
-        other_text=other_text,
-        share=share,
-        other_share=other_share,
-        passages=tuple(passages),
-    )
+    return Overlap(text, other_text, share, other_share, tuple(passages))
 
 
 def _shares(own: Column, others: Column) -> tuple[float | None, float | None]:

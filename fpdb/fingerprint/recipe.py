@@ -28,14 +28,7 @@ from fpdb.fingerprint.hashing import Hash, Secret, utf8
 from fpdb.fingerprint.segmentation import Segments
 from fpdb.fingerprint.sketches import exact_shares, plain_text, sketch_jaccard, standard_error
 from fpdb.fingerprint.stages import Stages, to_int
-from fpdb.models import (
-    DIGEST_BYTES,
-    MOST_BYTES,
-    Batch,
-    Comparison,
-    Explanation,
-    is_similarity,
-)
+from fpdb.models import DIGEST_BYTES, MOST_BYTES, Batch, Comparison, Explanation, is_similarity
 
 WIDTHS = (32, 64, 128)
 _NO_PART_OF_ID = frozenset({"name", "largest", "k", "similarity"})
@@ -234,7 +227,14 @@ class Recipe(Stages):
 
     def _checked(self, segments: Segments) -> Segments:
         """Check segments; return those that are characters as the text that they make."""
-        _check_segments(segments, tagged=self._tagged)
+        hint = "recipes with jieba-tags take (word, tag) pairs, all others words alone"
+        if isinstance(segments, str):
+            raise InputError("found a string, expected a sequence of segments", hint=hint)
+        expected = "a pair of a word and a tag" if self._tagged else "a text (str)"
+        for index, found in enumerate(segments):
+            parts = found if self._tagged and isinstance(found, tuple) else (found,)
+            if len(parts) != 1 + self._tagged or not all(isinstance(part, str) for part in parts):
+                raise InputError(f"segment {index} is {found!r}, expected {expected}", hint=hint)
         if self.segment == "characters":
             return "".join(cast("Sequence[str]", segments))
         return segments
@@ -331,17 +331,6 @@ def compare(first: str, second: str, *, recipe: str | Recipe = "web") -> Compari
         short=bool(batch.short.any()),
         equal=equal,
     )
-
-
-def _check_segments(segments: Segments, *, tagged: bool) -> None:
-    hint = "recipes with jieba-tags take (word, tag) pairs, all others words alone"
-    if isinstance(segments, str):
-        raise InputError("found a string, expected a sequence of segments", hint=hint)
-    expected = "a pair of a word and a tag" if tagged else "a text (str)"
-    for index, found in enumerate(segments):
-        parts = found if tagged and isinstance(found, tuple) else (found,)
-        if len(parts) != 1 + tagged or not all(isinstance(part, str) for part in parts):
-            raise InputError(f"segment {index} is {found!r}, expected {expected}", hint=hint)
 
 
 def _check_weights(features: Mapping[str, float]) -> None:

@@ -81,12 +81,7 @@ class Stages:
     sketch: str = "shingles"
 
     def batch(
-        self,
-        texts: Iterable[str],
-        *,
-        sketches: bool = False,
-        passages: bool = False,
-        jobs: int = 1,
+        self, texts: Iterable[str], *, sketches: bool = False, passages: bool = False, jobs: int = 1
     ) -> Batch:
         """Fingerprint texts, and mark those that are too short.
 
@@ -414,7 +409,6 @@ class Stages:
         return Counter(self.grams.features(cast("Sequence[str]", segments)))
 
     def _features(self, text: str) -> _Hashed:
-        """Hash and weigh the features of a text."""
         if not self._shingled:
             return self._hash(self._tally(text))
         every = placed_shingles(self._cleaned(text, self.clean), self._seed).hashes

@@ -51,10 +51,7 @@ class PassageTable(NumberTable):
         return rows[::-1]
 
     def load(
-        self,
-        txn: WriteTransaction,
-        source: Callable[[], Iterable[Sequence[Stored]]],
-        memory: int,
+        self, txn: WriteTransaction, source: Callable[[], Iterable[Sequence[Stored]]], memory: int
     ) -> None:
         """Write the rows of all documents to the table, which is empty.
 

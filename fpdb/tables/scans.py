@@ -70,13 +70,7 @@ def scan_is_better(txn: ReadTransaction, index: Index, k: int, documents: int, b
 
 
 def scan(
-    txn: ReadTransaction,
-    index: Index,
-    fingerprints: Fingerprints,
-    k: int,
-    *,
-    limit: int,
-    most: int,
+    txn: ReadTransaction, index: Index, fingerprints: Fingerprints, k: int, *, limit: int, most: int
 ) -> Iterator[tuple[Distances, Column]]:
     """Yield the distances and ids of the nearest documents within k of each fingerprint, sorted.
 
