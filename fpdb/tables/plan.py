@@ -52,8 +52,7 @@ class Plan:
     bands: Bands | None = None
 
     def __post_init__(self) -> None:
-        if not 0 <= self.k <= self.bits:
-            raise PlanError(f"k = {self.k} in {self.bits} bits", hint="choose k from 0 to 24")
+        self.require_k(self.k)
         if len(self.tables) > MOST_TABLES:
             raise PlanError(
                 f"a plan of {len(self.tables)} tables; at most {MOST_TABLES} are kept",
