@@ -31,22 +31,18 @@ class Strings:
 
     @classmethod
     def of(cls, strings: Sequence[bytes]) -> "Strings":
-        """Return strings as a column."""
         sizes = np.fromiter(map(len, strings), np.int64, len(strings))
         return cls(np.frombuffer(b"".join(strings), np.uint8), sizes.cumsum())
 
     @classmethod
     def empty(cls, count: int) -> "Strings":
-        """Return some empty strings."""
         return cls(np.empty(0, np.uint8), np.zeros(count, np.int64))
 
     def listed(self) -> list[bytes]:
-        """Return each string."""
         data, ends = self.data.tobytes(), self.ends.tolist()
         return [data[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
     def some(self, places: Places) -> "Strings":
-        """Return strings by their places."""
         starts = np.where(places > 0, self.ends[places - 1], 0)
         sizes = self.ends[places] - starts
         return Strings(self.data[spans(starts, sizes)], sizes.cumsum())

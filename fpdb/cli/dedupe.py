@@ -143,7 +143,6 @@ def _compared_by(
     database: Path | None,
     k: int | None,
 ) -> tuple[fpdb.Recipe, float | None]:
-    """Return the recipe and the similarity of a run, for a report that compares as it does."""
     require(k is None, "--report shows what is similar, and takes no -k")
     require("-" not in files, "--report reads files again, and no standard input")
     require(report.parent.is_dir(), f"there is no folder for {report}")

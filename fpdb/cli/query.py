@@ -222,7 +222,6 @@ def _is_cut(name: Key, found: Matches | PartMatches) -> bool:
 
 
 def _show(name: Key, found: Matches, target: Output, *, of_bits: bool) -> None:
-    """Print the matches of a query."""
     if target.form == "jsonl":
         matches = [near_dict(match) for match in found]
         render.record({"query": name, "complete": found.complete, "matches": matches})

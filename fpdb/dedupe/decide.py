@@ -144,7 +144,6 @@ class Decider:
             yield read
 
     def _add(self, block: RecordBlock, columns: RecordColumns) -> None:
-        """Add the columns of a block to those of all records."""
         if not self._shown or self._shown[-1] != block.shown:
             self._shown.append(block.shown)
             self._firsts.append(len(self._texts))

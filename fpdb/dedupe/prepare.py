@@ -84,7 +84,6 @@ class Prepare:
     hashed: Callable[[bytes], bytes] = dataclasses.field(default_factory=_run_hash)
 
     def __call__(self, block: RecordBlock) -> RecordColumns:
-        """Return the records of a block as columns."""
         batch = block.read()
         try:
             texts, values, passages = self._compared(batch, block.shown)

@@ -120,7 +120,6 @@ class Catalog(ABC):
         """Find documents by valid keys."""
 
     def find(self, txn: ReadTransaction, key: Key) -> Stored | None:
-        """Find a document by its key."""
         self.check_key(key)
         return self.find_many(txn, [key])[key]
 
@@ -508,7 +507,6 @@ class View:
 
     @property
     def counters(self) -> Counters:
-        """The counters of the database."""
         return Counters.unpack(self.txn.get("counters", b"counters"))
 
 

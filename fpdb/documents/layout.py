@@ -47,12 +47,10 @@ def layout(stored: Header) -> tuple[Index, Catalog]:
 
 
 def database_names(index: Index, catalog: Catalog) -> list[str]:
-    """Return the names of all sub-databases."""
     return ["header", "counters", RUNS, *catalog.names, *index.names]
 
 
 def read_header(environment: Environment) -> Header:
-    """Read the header of an environment."""
     environment.require(["header"])
     with environment.read() as txn:
         return unpack_header(txn.get("header", b"header") or b"")
@@ -210,7 +208,6 @@ def write_runs(txn: WriteTransaction, runs: Iterable[StoredRun]) -> None:
 
 
 def forget_runs(txn: WriteTransaction, contents: Iterable[bytes]) -> None:
-    """Forget runs by their records."""
     for content in contents:
         txn.delete(RUNS, content)
 

@@ -189,7 +189,6 @@ def candidates_each(
 def matched(
     question: Stored, found: Candidates, search: Search, read: Callable[[int], Stored]
 ) -> Matches:
-    """Return the matches of a question among its candidates."""
     if not found.runs:
         return to_matches((), complete=found.complete)
     if question.fingerprint is not None and is_of_bits(question, search):
@@ -321,7 +320,6 @@ def _ranked(matches: list[Match], limit: int | None, *, complete: bool) -> Match
 
 
 def to_matches(matches: Iterable[Match], *, complete: bool) -> Matches:
-    """Return the matches of one query."""
     found = Matches(matches)
     found.complete = complete
     if not complete:
@@ -330,7 +328,6 @@ def to_matches(matches: Iterable[Match], *, complete: bool) -> Matches:
 
 
 def to_document(stored: Stored) -> Document:
-    """Return a stored document as the caller gets it."""
     return Document(
         key=stored.key,
         meta=unpack_meta(stored.meta),

@@ -36,7 +36,6 @@ class Known:
 
     @classmethod
     def of(cls, documents: Sequence[Stored], bits: int) -> "Known":
-        """Return what is known of documents."""
         texts = NumberedTexts.of(documents)
         keys, metas = [each.key for each in documents], [each.meta for each in documents]
         numbers = to_array((document.fingerprint or 0 for document in documents), bits)

@@ -402,7 +402,6 @@ def pack_passages(numbers: Column) -> bytes:
 
 
 def unpack_passages(packed: bytes) -> Column:
-    """Return packed numbers."""
     rows = np.zeros((len(packed) // PASSAGE_BYTES, 8), np.uint8)
     rows[:, _UNUSED:] = np.frombuffer(packed, np.uint8).reshape(-1, PASSAGE_BYTES)
     return rows.view(">u8")[:, 0].astype(np.uint64)

@@ -129,7 +129,6 @@ class Remote:
                 return answer
 
     def close(self) -> None:
-        """Close the connection."""
         self._connection.close()
 
     def _send(self, documents: Sequence[fpdb.Document], found: list[Outcome]) -> None:

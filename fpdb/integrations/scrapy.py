@@ -180,7 +180,6 @@ class NearDuplicatesPipeline:
         self._asking = ThreadPoolExecutor(1, "fpdb-passages")
 
     async def close_spider(self, spider: object = None) -> None:  # noqa: ARG002
-        """Close the database."""
         self._pages.shutdown(wait=False)
         self._asking.shutdown(wait=False)
         await self._batcher.close()

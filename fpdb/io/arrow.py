@@ -68,7 +68,6 @@ def file_schema(path: str) -> tuple[Any, str]:
 
 
 def marked_batches(path: str, marks: Marks, watch: Watch) -> Iterator[Any]:
-    """Yield the marked rows of a file, as batches of Arrow."""
     read = partial(decoding.marked, marks=np.packbits(marks).tobytes(), count=len(marks))
     return _shared(ColumnFile(os.path.abspath(path), read), watch)
 

@@ -56,7 +56,6 @@ class RecordBatch:
             self.fingerprints[place] = record.fingerprint
 
     def one(self, place: int) -> "RecordBatch":
-        """Return a single record."""
         fingerprint, bad = self.fingerprints.get(place), self.bad.get(place)
         return RecordBatch(
             self.numbers[place : place + 1],

@@ -115,7 +115,6 @@ class Source:
         return chain([first], chunks)
 
     def lines(self) -> Iterator[Line]:
-        """Read the file line by line."""
         chunks = self.chunks() if self.cut is None else [self.cut]
         raw = streams.raw_lines(chunks, self.reading.max_bytes, begun=self.first > 1)
         return streams.decoded(raw, self.first)
@@ -131,7 +130,6 @@ class Source:
             yield _broken(self.path, error)
 
     def __call__(self) -> Iterator[Record | BadRecord]:
-        """Yield the records."""
         return finished(self.found(), self.reading)
 
 
@@ -151,7 +149,6 @@ def _broken(path: str, error: StreamError) -> BadRecord:
 
 
 def read_sources(sources: Iterable[Source]) -> Iterator[Record | BadRecord]:
-    """Yield the records of some files."""
     return chain.from_iterable(source() for source in sources)
 
 

@@ -69,7 +69,6 @@ def require_html() -> None:
 
 
 def charset_of(content_type: str | None) -> str:
-    """Find the charset in the value of a Content-Type."""
     if not content_type or "charset" not in content_type.lower():
         return ""
     from email.message import Message  # costs time that most commands don't need
@@ -106,7 +105,6 @@ def finished(items: Iterable[Found], reading: Reading) -> Iterator[Record | BadR
 
 
 def is_html(content_type: str) -> bool:
-    """Return whether a media type is one of HTML."""
     return media_type(content_type) in _HTML_TYPES
 
 

@@ -244,7 +244,6 @@ def _own(blocks: list[_Block]) -> int:
 
 
 def _around(elements: Iterable[_Element]) -> set[_Element]:
-    """Return the elements that hold one of these, with them."""
     found = set[_Element]()
     for each in elements:
         element: _Element | None = each
@@ -255,7 +254,6 @@ def _around(elements: Iterable[_Element]) -> set[_Element]:
 
 
 def _within(elements: list[_Element], outer: Iterable[_Element]) -> set[_Element]:
-    """Return these elements, with all in them."""
     found = set(outer)
     for element in elements[min(map(_number, found), default=len(elements)) :]:
         if element.parent in found:

@@ -35,13 +35,11 @@ class FieldColumns:
     unusual: dict[int, tuple[Mapping[str, Any] | str, bool]]
 
     def row(self, place: int) -> tuple[Mapping[str, Any] | str, bool]:
-        """Return the fields of a row."""
         if place in self.unusual:
             return self.unusual[place]
         return {name: values[place] for name, values in self.columns.items()}, False
 
     def rows(self) -> Iterator[Named]:
-        """Yield the rows one by one."""
         for place, number in enumerate(self.numbers):
             yield number, *self.row(place)
 

@@ -233,7 +233,6 @@ class _PairTally:
         self._most = _CONNECTIONS
 
     def add(self, first: Column, second: Column, shares: Shares) -> None:
-        """Count some pairs."""
         percents = np.floor(shares * 100 + 1e-9).astype(np.int64)
         self.shares += np.bincount(percents, minlength=101)
         self._held += [(first, shares), (second, shares)]

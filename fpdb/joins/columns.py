@@ -46,14 +46,12 @@ class Room:
         return True
 
     def file(self) -> Path:
-        """Make a file, and return its path."""
         self._files += 1
         path = self.folder / f"column-{self._files}"
         path.touch(exist_ok=False)
         return path
 
     def mapped(self, path: Path, size: int) -> mmap.mmap:
-        """Extend a file, and map it."""
         with path.open("r+b") as file:
             # Pages that no disk has room for would end the process when they are written.
             getattr(os, "posix_fallocate", _extend)(file.fileno(), 0, size)
@@ -99,16 +97,13 @@ class GrowingColumn:
 
     @property
     def in_file(self) -> bool:
-        """Whether they are in a file."""
         return self._file is not None
 
     @property
     def values(self) -> NDArray[Any]:
-        """All rows."""
         return self._rows[: self._count]
 
     def add(self, rows: NDArray[Any]) -> None:
-        """Append rows."""
         count = self._count + len(rows)
         if count > len(self._rows):
             self._grow(max(count + count // 4, _LEAST_ROWS))
@@ -169,12 +164,10 @@ class GrowingStrings:
         return self.some(np.array([number]))[0]
 
     def some(self, numbers: Places) -> list[bytes]:
-        """Return strings by their numbers."""
         return self.column.some(numbers).listed()
 
     @property
     def column(self) -> Strings:
-        """All strings."""
         return Strings(self._data.values, self._ends.values)
 
     def add(self, data: bytes, sizes: Places) -> None:
@@ -198,13 +191,11 @@ class TextColumns:
 
     @classmethod
     def of_columns(cls, columns: Sequence[NDArray[Any]]) -> "TextColumns":
-        """Return texts with these columns."""
         *side, short = columns
         return cls(Side(*side), short)
 
     @property
     def columns(self) -> list[NDArray[Any]]:
-        """All columns."""
         return [*self.side, self.short]
 
     def __len__(self) -> int:
@@ -237,7 +228,6 @@ class GrowingTexts:
 
     @property
     def all(self) -> TextColumns:
-        """All documents."""
         return TextColumns.of_columns([column.values for column in self._columns])
 
     def expect(self, first: Places, second: Places) -> None:
@@ -248,6 +238,5 @@ class GrowingTexts:
             self._sketches.expect(second[differ])
 
     def add(self, texts: TextColumns) -> None:
-        """Append documents."""
         for column, own in zip(self._columns, texts.columns, strict=True):
             column.add(own)

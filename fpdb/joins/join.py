@@ -72,7 +72,6 @@ class _RowRuns(NamedTuple):
     sizes: Places
 
     def chosen(self, mask: Marks | slice) -> "_RowRuns":
-        """Return the runs that a mask or a slice selects."""
         return _RowRuns(self.starts[mask], self.sizes[mask])
 
 
@@ -209,7 +208,6 @@ def _gathered(
 
 
 def _near(part: _BucketRows, k: int) -> Iterator[NearPairs]:
-    """Yield the near pairs within each bucket of a part."""
     back, count = part.permutation.inverse, len(part.rows)
     for *words, distances in _near_in(part.rows, part.held, part.seen, k):
         sides = (back.apply(of_words(side)) for side in (words[:count], words[count:]))

@@ -81,7 +81,6 @@ class TextsInColumns:
     """Texts in columns, by their places."""
 
     def __init__(self, columns: Side, shape: Bands, compared: Places) -> None:
-        """Take columns, and the places that are compared."""
         self.shape, self.bits = shape, 64 * columns.fingerprints.ndim
         self._columns, self._ids = columns, compared.astype(np.uint64)
 
@@ -96,7 +95,6 @@ class TextsInColumns:
         yield self._ids, self.side(self._ids)
 
     def side(self, ids: Column) -> Side:
-        """Return the columns of texts."""
         fingerprints, digests, sketches = self._columns
         places = ids.astype(np.int64)
         return Side(fingerprints[places], digests[places], sketches[places])
@@ -243,7 +241,6 @@ def in_runs(numbers: Column) -> tuple[Places, Places]:
 
 
 def meetings(numbers: Column, ids: Column, counts: Places) -> Iterator[Rows]:
-    """Yield the pairs of each row with the next ones, as many as its count, with its number."""
     for some in portions(counts, _PAIRS):
         above = np.repeat(np.arange(some.start, some.stop), counts[some])
         below = spans(np.arange(some.start, some.stop) + 1, counts[some])
@@ -276,14 +273,12 @@ def shared_rows(view: View, pages: NumberPages) -> Iterator[Rows]:
 
 
 def keys_of(view: View, ids: Column) -> list[Key]:
-    """Return the keys of documents."""
     if view.catalog.kind == "integer":
         return list(ids.tolist())
     return [view.catalog.named(view.txn, number).key for number in ids.tolist()]
 
 
 def stored_of(view: View, ids: Column) -> list[Stored]:
-    """Return documents."""
     return [view.catalog.named(view.txn, number) for number in ids.tolist()]
 
 

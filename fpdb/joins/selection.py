@@ -74,7 +74,6 @@ class _Alike(NamedTuple):
     distances: Distances
 
     def only(self, marks: Marks) -> "_Alike":
-        """Return the pairs that are marked."""
         own, other, shares, apart = self
         return _Alike(own[marks], other[marks], shares[marks], apart[marks])
 
@@ -436,7 +435,6 @@ def number_rows(numbers: Column, places: Places) -> Column:
 
 
 def row_places(rows: Column) -> Places:
-    """Return the places of rows."""
     return (rows & PLACE).view(np.int64)
 
 
@@ -448,7 +446,6 @@ def _repeated(rows: Column) -> Marks:
 
 
 def _only(rows: Column, marks: Marks) -> Column:
-    """Return the rows of the documents that are marked."""
     return rows[marks[row_places(rows)]]
 
 

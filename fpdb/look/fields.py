@@ -80,7 +80,6 @@ def parse_day(value: object) -> date | None:
 
 
 def host_of(value: object) -> str:
-    """Return the host of a URL, or the name of one as it is."""
     name = "" if value is None else str(value).strip()
     with contextlib.suppress(ValueError):
         name = (urlsplit(name).hostname or name) if "://" in name else name

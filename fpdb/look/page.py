@@ -40,7 +40,6 @@ def language_of(text: str) -> str | None:
 
 
 def first_line(text: str) -> str:
-    """Return the beginning of a text, on one line."""
     line = text[: 4 * _TITLE_LENGTH].strip().partition("\n")[0]
     return " ".join(line.split())[:_TITLE_LENGTH]
 

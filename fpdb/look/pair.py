@@ -261,7 +261,6 @@ class _PairRows:
             self.finished().append(note)
 
     def finished(self) -> list[Markup]:
-        """End the row, and return all of them."""
         if self._row:
             cells = [text_cell(language, *self._row) for language in self._languages]
             self._rows.append(element("div", *cells, class_="row"))

@@ -59,7 +59,6 @@ class Head:
 
     @classmethod
     def of(cls, stored: Header) -> Self:
-        """Return the head of a database, given its header."""
         names = "recipe", "recipe_id", "keys", "similarity", "capacity"
         own: dict[str, Any] = {name: stored.get(name) for name in names}
         own["passages"] = PASSAGES in stored["features"]

@@ -407,7 +407,6 @@ class SharedEnvironment:
             )
 
     def transactions_of(self, thread: int) -> list[ReadTransaction]:
-        """Return the open transactions of a thread."""
         transactions = [mark() for mark in list(self.active)]
         return [other for other in transactions if other is not None and other.thread == thread]
 

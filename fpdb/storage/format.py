@@ -251,7 +251,6 @@ class Counters(NamedTuple):
     sketches: int | None = None
 
     def pack(self) -> bytes:
-        """Pack the counters."""
         numbers = self[:4] if self.sketches is None else self
         body = _COUNTERS[8 * len(numbers)].pack(*numbers)
         return body + xxhash.xxh3_64_digest(body, _COUNTERS_SEED)

@@ -215,7 +215,6 @@ class LmdbFile:
         self.page_size = known if known in _PAGE_SIZES else _USUAL_PAGE_SIZE
 
     def close(self) -> None:
-        """Close the file."""
         os.close(self._descriptor)
 
     @property
@@ -248,7 +247,6 @@ class LmdbFile:
         return data.ljust(self.page_size, b"\0")
 
     def nodes(self, number: int) -> list[Node]:
-        """Return the nodes of a page."""
         page = self.page(number)
         return parse_page(page).nodes if page else []
 
@@ -288,7 +286,6 @@ class LmdbFile:
                     pending += [node.number for node in reversed(page.nodes)]
 
     def entry(self, tree: Tree | None, key: bytes) -> bytes | None:
-        """Return the value of a key of a small tree."""
         for node in self.entries(tree) if tree else ():
             if node.key == key:
                 return self.value(node)

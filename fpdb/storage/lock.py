@@ -107,7 +107,6 @@ class WriteLock:
         return self.is_held() and self._owner is not None and self._owner() is owner
 
     def is_held(self) -> bool:
-        """Return whether this thread has the lock."""
         return self._owner is not None and self._thread == threading.get_ident()
 
     def sign_off(self) -> None:

@@ -56,7 +56,6 @@ class StoredColumns:
         return Strings(np.frombuffer(data, np.uint8), ends)
 
     def listed(self) -> list[Stored]:
-        """Return each document."""
         wide = self.fingerprints.ndim > 1
         rows = zip(
             self.keys.listed(),
@@ -88,7 +87,6 @@ class StoredColumns:
 def bare_columns(
     keys: Sequence[bytes], fingerprints: NDArray[np.uint64], added: int
 ) -> StoredColumns:
-    """Return documents that are a key and a fingerprint."""
     count = len(keys)
     return StoredColumns(
         keys=Strings.of(keys),

@@ -262,7 +262,6 @@ class BandTable(NumberTable):
 
 
 def sorted_rows(rows: Rows) -> Rows:
-    """Sort rows by all their numbers."""
     sequence = order(*rows)
     return [column[sequence] for column in rows]
 

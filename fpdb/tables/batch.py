@@ -58,7 +58,6 @@ class _NearRows(NamedTuple):
     distances: Distances
 
     def chosen(self, marks: Marks) -> "_NearRows":
-        """Return the marked rows."""
         words = [word[marks] for word in self.words]
         return _NearRows(self.queries[marks], words, self.distances[marks])
 

@@ -129,7 +129,6 @@ def distances(a: Fingerprints, b: Fingerprints, bits: int) -> Distances:
 
 
 def to_array(fingerprints: Iterable[int], bits: int) -> Fingerprints:
-    """Return fingerprints of this width as an array."""
     if bits <= _WORD:
         return np.array(list(fingerprints), dtype=np.uint64)
     packed = b"".join(value.to_bytes(16, "big") for value in fingerprints)
@@ -137,7 +136,6 @@ def to_array(fingerprints: Iterable[int], bits: int) -> Fingerprints:
 
 
 def to_ints(array: Fingerprints) -> list[int]:
-    """Return an array of fingerprints as Python ints."""
     numbers: list[Any] = array.tolist()
     return numbers if array.ndim == 1 else [high << _WORD | low for high, low in numbers]
 

@@ -80,12 +80,10 @@ class Index:
 
     @property
     def names(self) -> list[str]:
-        """The names of all tables."""
         return [pages.name for pages in self.pages]
 
     @property
     def pages(self) -> list[NumberPages]:
-        """The pages of all tables."""
         return [*self.tables, *(table.pages for table in self.of_texts)]
 
     def band_numbers(self, document: Stored) -> list[int]:

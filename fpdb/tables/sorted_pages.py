@@ -92,7 +92,6 @@ class SortedPages(ABC, Generic[R]):
         return self.seed ^ int.from_bytes(key[-8:])
 
     def rows_at(self, cursor: Cursor) -> R:
-        """Return the rows of the page that a cursor is at."""
         key, value = cursor.item()
         return self.unpack(value, self.seed_at(key))
 
@@ -473,7 +472,6 @@ class TextPages(SortedPages[list[TextEntry]]):
         return []
 
     def keys(self, rows: list[TextEntry]) -> list[bytes]:
-        """Return the texts of entries."""
         return [text for text, _ in rows]
 
     def unpack(

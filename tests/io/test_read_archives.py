@@ -424,8 +424,8 @@ def test_a_conversion_is_read_where_its_page_was_not(tmp_path):
     path = tmp_path / "a.warc"
     path.write_bytes(b"".join(data))
     passed = []
-    passing = Passing(lambda key, meta: False, passed.append)
-    found = [each for part in read_parts(str(path), passing=passing) for each in part()]
+    watch = Watch(passed=passed.append)
+    found = [each for part in read_parts(str(path), watch=watch) for each in part()]
     texts = {each.key.rpartition("/")[2]: each.text for each in found}
     assert texts.keys() == {"early", "page", "picture"}
     assert "the page" in texts["page"]

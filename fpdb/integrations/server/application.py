@@ -248,7 +248,6 @@ class Metrics:
         return generate_latest(self._registry)
 
     def count_request(self, call: str, status: int, seconds: float) -> None:
-        """Count a request that has its answer."""
         self._requests(call, status).inc()
         self._seconds(call).observe(seconds)
 
@@ -303,7 +302,6 @@ class Request:
         self.deadline = time.monotonic() + self.application.limits.seconds
 
     async def body(self) -> bytes:
-        """Return the body, which has one document."""
         length = self.headers.get(b"content-length", b"")
         declared = int(length) if length.isdigit() else -1
         self.require_size(declared)

@@ -29,7 +29,6 @@ Refuse = Callable[[Exception], msgspec.Struct]
 
 
 def is_lines(request: Request) -> bool:
-    """Return whether a request has lines of JSON."""
     kind = request.headers.get(b"content-type", b"")
     return kind.partition(b";")[0].strip().lower() in _TYPES
 

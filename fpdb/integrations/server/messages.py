@@ -224,7 +224,6 @@ def encoded_line(value: Any) -> bytes:
 
 
 def json_reply(value: Any) -> HttpReply:
-    """Return a reply of JSON."""
     return HttpReply(encoded_line(value), headers=JSON)
 
 

@@ -267,7 +267,6 @@ class _CellRows(NamedTuple):
     leads: NDArray[Any]
 
     def chosen(self, which: slice) -> "_CellRows":
-        """Return some of the rows."""
         return _CellRows(*(column[which] for column in self))
 
     def starts(self, *, parts: bool = False) -> NDArray[np.intp]:
@@ -285,7 +284,6 @@ class _CellRows(NamedTuple):
         return np.repeat(stops, stops - starts)
 
     def lead(self, at: _RowNumbers) -> pa.Array:
-        """Return the leads of rows as a column."""
         return words_array(self.words[at]) if self.leads.ndim > 1 else pa.array(self.leads[at])
 
 
