@@ -136,11 +136,7 @@ class Flow(Generic[C]):
         require_choice("bad", self.bad, ("drop", "fail"))
 
     def parts(
-        self,
-        paths: Iterable[str],
-        watch: Watch | None = None,
-        *,
-        size: int = PART,
+        self, paths: Iterable[str], watch: Watch | None = None, *, size: int = PART
     ) -> Iterator[Part]:
         """Check all paths at once, and return the parts of their files; count their bytes."""
         paths = path_names(paths)

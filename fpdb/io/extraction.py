@@ -102,10 +102,7 @@ def _known(label: str) -> str:
     """Return Python's name of an encoding of the web; empty for any other."""
     from resiliparse.parse.encoding import map_encoding_to_html5
 
-    return _usable(map_encoding_to_html5(label.strip().lower(), fallback_utf8=False) or "")
-
-
-def _usable(name: str) -> str:
+    name = map_encoding_to_html5(label.strip().lower(), fallback_utf8=False) or ""
     name = WIDER.get(name, name)
     try:
         return name if codecs.lookup(name) else ""

@@ -176,7 +176,11 @@ def _content(elements: list[_Element], blocks: list[_Block], title: str) -> list
     blocks = _headed(marked, title)
     dated = _weigh(elements, blocks, title)
     posts, comments = _posts(elements, blocks, dated)
-    best, by_name = _found(elements, blocks, comments, heads)
+    for by_name in (True, False):
+        best = _choose(elements, blocks, comments, heads, by_name=by_name)
+        # Names mislead on a page of which they leave hardly any prose.
+        if best.weight >= min(_ARTICLE, _LEAST * elements[0].prose):
+            break
     # If one post of a thread weighs most, all of them are the content.
     post = max(posts & _around([best]), key=_number, default=None)
     best = (post.parent if post else None) or best
@@ -442,16 +446,6 @@ def _posts(
         if len(run) >= (2 if kind else 3) and max(said) < _ALL * sum(said):
             (comments if before[run[0].number] >= _ARTICLE else posts).update(run)
     return posts, comments
-
-
-def _found(
-    elements: list[_Element], blocks: list[_Block], comments: set[_Element], heads: set[_Element]
-) -> tuple[_Element, bool]:
-    """Return the element that weighs most, and whether names say what is beside."""
-    best = _choose(elements, blocks, comments, heads, by_name=True)
-    if best.weight >= min(_ARTICLE, _LEAST * elements[0].prose):
-        return best, True
-    return _choose(elements, blocks, comments, heads, by_name=False), False
 
 
 def _choose(

@@ -4,7 +4,7 @@ A record of text is the lines from its first one on, whose number its reader has
 """
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import IO, Any
 
@@ -84,8 +84,13 @@ def write_rows(
     if one has too few lines.
     """
     if header.schema is not None:
-        batches = _marked_batches(parts)
-        arrow.write_batches(file, header.schema, header.codec, batches)
+
+        def batches() -> Iterator[Any]:
+            for source, _, marks in parts:
+                with streams.named(source.path), _tolerant(source):
+                    yield from arrow.marked_batches(source.path, marks, source.watch)
+
+        arrow.write_batches(file, header.schema, header.codec, batches())
         return
     names = {source.reading.encoding or UTF8 for source, _, _ in parts}
     name = names.pop() if len(names) == 1 else UTF8
@@ -108,12 +113,6 @@ def _marked_pieces(
             # Only the last line of a file may have no end.
             yield [b"\n", *pieces] if last and last[-1:] != b"\n" else pieces
             last = pieces[-1]
-
-
-def _marked_batches(parts: Iterable[tuple[Source, Places, Marks]]) -> Iterator[Any]:
-    for source, _, marks in parts:
-        with streams.named(source.path), _tolerant(source):
-            yield from arrow.marked_batches(source.path, marks, source.watch)
 
 
 def _marked_lines(source: Source, firsts: Places, marks: Marks) -> Iterator[list[memoryview]]:
