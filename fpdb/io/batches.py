@@ -206,7 +206,7 @@ class _Parser(NamedTuple):
 
 def _json_batch(source: Source) -> RecordBatch:
     """Return the records of some lines of JSON, which were cut from a file, as columns."""
-    reading, block, first = source.reading, source.cut or b"", source.first
+    reading, block, first = source.reading, b"".join(source.cut or ()), source.first
     names = reading.needed()
     parser = _parser(reading.keys, reading.kept, tuple(names))
     lines = cache(lambda: list(raw_lines([block], reading.max_bytes, begun=first > 1)))

@@ -93,7 +93,7 @@ class Source:
     reading: Reading
     problem: str = ""
     size: int = 0
-    cut: bytes | None = None
+    cut: Sequence[bytes] | None = None
     first: int = 1
     watch: Watch = UNWATCHED
 
@@ -115,7 +115,7 @@ class Source:
         return chain([first], chunks)
 
     def lines(self) -> Iterator[Line]:
-        chunks = self.chunks() if self.cut is None else [self.cut]
+        chunks = self.chunks() if self.cut is None else self.cut
         raw = streams.raw_lines(chunks, self.reading.max_bytes, begun=self.first > 1)
         return streams.decoded(raw, self.first)
 
@@ -363,36 +363,42 @@ class LineParts:
     """Cuts bytes into parts of at most `size` lines, a megabyte at a time."""
 
     def __init__(self, source: Source, size: int) -> None:
-        self._source, self._size, self._first = source, size, 1
-        self._data: list[bytes] = []
-        self._bytes = 0
+        self._source, self._size = source, size
+        # Whole lines, and the beginning of one that hasn't ended, in pieces.
+        self._whole, self._lines, self._bytes = list[bytes](), 0, 0
+        self._open, self._open_bytes = list[bytes](), 0
 
     def feed(self, data: bytes) -> Iterator[Source]:
-        """Take bytes, and yield lines if there are many bytes."""
-        self._data.append(data)
-        self._bytes += len(data)
-        # Of a long line, the bytes that are there aren't joined again and again.
-        if self._bytes >= max(_LINES_BYTES, 2 * len(self._data[0])):
-            yield from self.ended()
+        """Take bytes, and yield the parts that are full."""
+        ends, done, start = streams.line_ends(data), 0, 0
+        while done < len(ends):
+            lines = min(self._size - self._lines, len(ends) - done)
+            done += lines
+            stop = int(ends[done - 1])
+            self._whole += [*self._open, data[start:stop]]
+            self._lines += lines
+            self._bytes += self._open_bytes + stop - start
+            self._open, self._open_bytes, start = [], 0, stop
+            if self._lines == self._size or self._bytes >= _LINES_BYTES:
+                yield from self.ended()
+        # A line that is too long stays so without its end.
+        if self._open_bytes <= self._source.reading.max_bytes + streams.UNCOUNTED:
+            self._open.append(data[start:])
+            self._open_bytes += len(data) - start
 
     def ended(self) -> Iterator[Source]:
         """Yield the lines that ended so far."""
-        data, start = b"".join(self._data), 0
-        ends = streams.line_ends(data)
-        for line in range(0, len(ends), self._size):
-            stop = int(ends[line : line + self._size][-1])
-            yield replace(self._source, cut=data[start:stop], first=self._first + line)
-            start = stop
-        self._first += len(ends)
-        # A line that is too long stays so without its end.
-        self._data = [data[start:][: self._source.reading.max_bytes + streams.UNCOUNTED + 1]]
-        self._bytes = len(self._data[0])
+        if self._lines:
+            part = replace(self._source, cut=self._whole)
+            self._source = replace(part, first=part.first + self._lines)
+            self._whole, self._lines, self._bytes = [], 0, 0
+            yield part
 
     def finish(self) -> Iterator[Source]:
         """Yield the last lines, of which one may have no end."""
-        if self._bytes and not self._data[-1].endswith(b"\n"):
-            self._data.append(b"\n")
-        return self.ended()
+        if self._open_bytes:
+            yield from self.feed(b"\n")
+        yield from self.ended()
 
 
 def stream_parts(file: IO[bytes] | None, reading: Reading) -> Iterator[Part]:
