@@ -132,15 +132,17 @@ class Recipe(Stages):
         """Return the digest of each text, or another hash, given which ones are short."""
         found = list(map(hashed, map(utf8, texts)))
         for place in compress(range(len(found)), short):
-            plain = self._plain(texts[place]) or texts[place].strip()
+            plain = self._plain(texts[place])
             found[place] = hashed(utf8(plain)) if plain else bytes(DIGEST_BYTES)
         return found
 
     def _plain(self, text: str) -> str:
-        """Return the words and signs of a short text, or nothing if they don't make a shingle."""
+        """Return the words and signs of a short text, or the text if they don't make a shingle."""
         if self.sketch == "features":
-            return " ".join(self._tally(text))
-        return plain_text(self._cleaned(text, self._sketch_cleaning.steps))
+            plain = " ".join(self._tally(text))
+        else:
+            plain = plain_text(self._cleaned(text, self._sketch_cleaning.steps))
+        return plain or text.strip()
 
     def replace(self, **changes: Any) -> "Recipe":
         """Return a recipe with other parts; give it a new name, because it is another recipe.
