@@ -84,6 +84,7 @@ def another_root(path: Path, data: bytes) -> None:
     change(path, newest_slot(data) * PAGE + ROOT, data[newest_slot(data) * PAGE + 80 :][:8])
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
