@@ -291,24 +291,28 @@ class Queries(ABC):
 
     def nearest_prepared(
         self, texts: Side, similarity: float | None
-    ) -> tuple[dict[int, Match], Marks]:
+    ) -> tuple[dict[int, Match], set[int], Marks]:
         """Find the nearest document of each of many prepared texts, by their places.
 
-        Those that are marked must be looked up by `query_prepared`.
+        Also return the places of texts whose nearest document has the very same text, and mark the
+        texts that must be looked up by `query_prepared`.
         """
         search = self._checked(None, 1, similarity)
         if search.similarity is None:
-            return {}, np.ones(len(texts.digests), np.bool_)
+            return {}, set(), np.ones(len(texts.digests), np.bool_)
+        matches: dict[int, Match] = {}
+        equal: set[int] = set()
         with self._transaction() as txn:
             view = self._view(txn)
             nearest = nearest_each(view, texts, search.similarity)
             [alike] = ((nearest.shares >= 0) & ~nearest.crowded).nonzero()
             columns = (each[alike].tolist() for each in nearest[:3])
-            found = {
-                place: to_match(view.catalog.named(txn, number), number, apart, share)
-                for place, number, share, apart in zip(alike.tolist(), *columns, strict=True)
-            }
-        return found, nearest.crowded
+            for place, number, share, apart in zip(alike.tolist(), *columns, strict=True):
+                document = view.catalog.named(txn, number)
+                matches[place] = to_match(document, number, apart, share)
+                if document.digest and document.digest == texts.digests[place].tobytes():
+                    equal.add(place)
+        return matches, equal, nearest.crowded
 
     def passages(self, text: str, *, least: float = 0.0, limit: int | None = None) -> PartMatches:
         """Find the stored documents that share passages with a text, the sources of most first.

@@ -14,7 +14,6 @@ from fpdb.arrays import Marks, Places, Strings, among, unique
 from fpdb.database import Database
 from fpdb.dedupe.prepare import NUMBER, RecordBlock, RecordColumns, unpack_key
 from fpdb.dedupe.run import BAD, KEPT, REMOVED, SHORT, Codes, Deduplication, Removed
-from fpdb.documents.catalog import SLICE
 from fpdb.documents.lookup import Search
 from fpdb.documents.new_documents import NewDocuments
 from fpdb.documents.prepare import GATHERED
@@ -164,16 +163,21 @@ class Decider:
         if self._database is not None:
             texts, similarity = self._texts.all[start:], self._run.similarity
             good = ~self._is_bad.values[start:]
-            found, crowded = self._database.nearest_prepared(texts.side, similarity)
+            found, equal, crowded = self._database.nearest_prepared(texts.side, similarity)
             [asked] = ((texts.short | crowded) & good).nonzero()
             documents, entries = self._questions(start + asked), list[bytes]()
             answers = self._database.query_prepared(documents, similarity=similarity, limit=1)
             for place, matches in zip(asked.tolist(), answers, strict=True):
                 self._run.counts.incomplete += not matches.complete
                 found.update((place, match) for match in matches)
-            for first in range(0, len(good), SLICE):
-                [places] = good[first : first + SLICE].nonzero()
-                self._compare_stored(self._database, start, first + places, found)
+            self._copied += [start + place for place in equal]
+            queried = {place: found[place] for place in asked.tolist() if place in found}
+            # Keys that are looked up together share the pages that have them.
+            for first in range(0, len(good), GATHERED):
+                places = first + good[first : first + GATHERED].nonzero()[0]
+                nearest = {place: queried.get(place) for place in places.tolist()}
+                for place in self._replacing_of(self._database, start, nearest, equal):
+                    found.pop(place, None)
             for place, match in found.items():
                 matched[place] = len(self._matches) + len(entries)
                 shown = origin_of(match.key, match.meta)
@@ -182,29 +186,33 @@ class Decider:
             self._matches.add(b"".join(entries), np.array(list(map(len, entries)), np.int64))
         self._matched.add(matched)
 
-    def _compare_stored(
-        self, database: Database, start: int, places: Places, matches: dict[int, Match]
-    ) -> None:
-        """Compare records with the documents of their keys, and with those that they resemble.
+    def _replacing_of(
+        self, database: Database, start: int, matches: dict[int, Match | None], copies: set[int]
+    ) -> Iterator[int]:
+        """Yield the places of records that replace the documents of their keys, and so stay.
 
-        One that replaces a document loses its match, and so stays; a copy of any replaces none.
+        Records are compared with these, and with the matches of those that were queried. A copy of
+        any document replaces none; the given ones are known to be copies.
         """
+        places = np.array(list(matches), np.int64)
         keys = [key[1:].decode() for key in self._keys.some(start + places)]
-        nearest = [matches.get(place) for place in places.tolist()]
-        named = {*keys, *(match.key for match in nearest if match)} - {""}
+        named = {*keys, *(match.key for match in matches.values() if match)} - {""}
         stored = database.runs.stored(list(named))
-        asked = [at for at, key in enumerate(keys) if nearest[at] or stored.get(key)]
-        questions = self._questions(start + places[asked]) if asked else []
-        for at, question in zip(asked, questions, strict=True):
-            place, old, match = int(places[at]), stored.get(keys[at]), nearest[at]
-            self._run.counts.delivered += old is not None
+        documents = {
+            place: (stored.get(key), stored.get(match.key) if match else None)
+            for (place, match), key in zip(matches.items(), keys, strict=True)
+        }
+        self._run.counts.delivered += sum(old is not None for old, _ in documents.values())
+        compared = [place for place, pair in documents.items() if any(pair) and place not in copies]
+        questions = self._questions(start + np.array(compared, np.int64))
+        for place, question in zip(compared, questions, strict=True):
+            old, _ = documents[place]
             text = question.digest, question.fingerprint
-            alike = filter(None, [old, stored.get(match.key)] if match else [])
-            if any((document.digest, document.fingerprint) == text for document in alike):
+            if any(it and (it.digest, it.fingerprint) == text for it in documents[place]):
                 self._copied.append(start + place)
             elif old and self._run.replaces and self._is_newer(start + place, old):
                 self._replacing.append(start + place)
-                matches.pop(place, None)
+                yield place
 
     def _is_newer(self, number: int, old: Stored) -> bool:
         """Return whether a record is newer than a document, unless any may be replaced."""

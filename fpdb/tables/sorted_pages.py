@@ -487,6 +487,11 @@ class TextPages(SortedPages[list[TextEntry]]):
         while len(found) < len(texts) and seek(cursor, texts[len(found)]):
             key, page = cursor.item()
             found += find_texts(page, self.seed_at(key), texts, len(found))
+            if len(found) < len(texts):  # those before the next page are on none
+                stop = len(texts)
+                if cursor.next():
+                    stop = bisect_left(texts, bytes(cursor.key()), len(found))
+                found += [None] * (stop - len(found))
         return found or [None] * len(texts)
 
     def _count(self, rows: list[TextEntry]) -> int:
