@@ -198,6 +198,8 @@ class Decider:
         keys = [key[1:].decode() for key in self._keys.some(start + places)]
         named = {*keys, *(match.key for match in matches.values() if match)} - {""}
         stored = database.runs.stored(list(named))
+        if not any(stored.values()):  # as in most first deliveries
+            return
         documents = {
             place: (stored.get(key), stored.get(match.key) if match else None)
             for (place, match), key in zip(matches.items(), keys, strict=True)
