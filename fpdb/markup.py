@@ -1,4 +1,4 @@
-"""HTML: elements whose texts are escaped, and whose invisible signs have no effect."""
+"""HTML, whose texts are escaped and whose invisible signs have no effect; cells of spreadsheets."""
 
 import html
 import re
@@ -6,8 +6,15 @@ from collections.abc import Iterable, Sequence
 
 # What isn't printable but may stay: line ends, spaces of any kind, and the joiners of letters.
 _LEFT = re.compile(r"[\n\t \u00a0\u3000\u200c\u200d\u2002-\u200a\ufe0e\ufe0f]")
+# Spreadsheets take a text that begins with one for a formula; some take the wide forms as well.
+FORMULA_SIGNS = "=+-@\t\r\n\0＝＋－＠"
 # Elements without an end.
 _VOID = frozenset({"input", "meta"})
+
+
+def as_cell(text: str) -> str:
+    """Return a text as a cell that no spreadsheet takes for a formula."""
+    return f"'{text}" if text[:1] and text[0] in FORMULA_SIGNS else text
 
 
 class Markup(str):

@@ -22,11 +22,10 @@ from typing import IO, Any
 import typer
 
 from fpdb.errors import FpdbError
+from fpdb.markup import as_cell
 from fpdb.progress import WorkStep
 
 _PLAIN = re.compile(r"[\x20-\x7e]*")
-# What may begin a formula; some spreadsheets accept the wide forms as well.
-_FORMULA = tuple("=+-@\t\r\n\0＝＋－＠")
 _PARAMETER = re.compile(r"\b(\w+_field|encoding)(?= names (?:another|one))")
 _NUMBER = re.compile(r"-?[0-9][0-9,.e-]*(%| [^\W\d]+)?|-|")
 # A table is printed from this number of rows on, or after these seconds.
@@ -155,8 +154,9 @@ def cells(values: Sequence[object]) -> None:
 
     texts = ["" if value is None else str(value) for value in values]
     line = io.StringIO()
+    # The sign is looked for before what isn't printable is replaced.
     csv.writer(line, lineterminator="").writerow(
-        f"'{safe(text)}" if text.startswith(_FORMULA) else safe(text) for text in texts
+        safe(text) if as_cell(text) == text else f"'{safe(text)}" for text in texts
     )
     _write(line.getvalue())
 

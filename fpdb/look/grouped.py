@@ -12,7 +12,7 @@ from fpdb.look.listing import heading
 from fpdb.look.page import button, choice, entry, keyboard, messages, percent, plural
 from fpdb.look.pair import excerpt
 from fpdb.look.visit import ROWS, ServedPage, Visit, address, delete_button, hidden, key_link, link
-from fpdb.markup import Markup, element
+from fpdb.markup import Markup, as_cell, element
 from fpdb.models import Document
 
 _SHARES = (
@@ -39,7 +39,7 @@ EXCERPT = 5_000
 # Groups of a page that shows their texts, too; and the texts of one that are compared.
 _OPENED, _MOST_TEXTS = 10, 10
 # Documents of a table for Excel.
-_SAVED, _SIGNS = 50_000, ("=", "+", "-", "@")
+_SAVED = 50_000
 _HEADS = ("group", "percent", "size", "title", "key", "date and host", "link")
 
 
@@ -247,9 +247,7 @@ def groups_table(visit: Visit) -> ServedPage:
         for each in visit.documents(visit.database.keys_of(groups.ids[rows].tolist())):
             meta = each.meta
             named = fields.title_of(meta), str(each.key), fields.note(meta), fields.link(meta)
-            # Excel takes a text with such a sign for a formula.
-            cells = (f"'{cell}" if cell[:1] in _SIGNS else cell for cell in named)
-            writer.writerow((*head, *cells))
+            writer.writerow((*head, *map(as_cell, named)))
         if not left:
             break
     headers = {

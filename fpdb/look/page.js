@@ -168,7 +168,8 @@
   // In the language of the reader, by the program that comes after this one.
   const said = (text) => globalThis.fpdbSaid?.(text) ?? text;
   // For people: Excel needs the mark at the beginning, and takes a text with such a sign for a formula.
-  const cell = (text) => quoted(/^[=+@-]/.test(text) ? `'${text}` : text);
+  const signs = /*formula signs*/"";
+  const cell = (text) => quoted(text && signs.includes(text[0]) ? `'${text}` : text);
   find("#csv").onclick = () => {
     const rows = current.flatMap((group) => all(":is(.names, .copies) > div", find("template", group.box).content)
       .flatMap((box) => all(".name", box).map((name) => [group.number + 1, (group.low * 100).toFixed(1), group.size,

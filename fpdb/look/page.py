@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from fpdb.markup import Markup, element
+from fpdb.markup import FORMULA_SIGNS, Markup, element
 from fpdb.models import Key
 
 _SCRIPTS = {
@@ -140,7 +140,8 @@ def program_of(name: str) -> str:
     """Return the program of a page, with one that shows it in its reader's language."""
     catalogue = json.dumps(_catalogue(), ensure_ascii=False).replace("<", "\\u003c")
     translator = _resource("translate.js").replace("/*catalogue*/{}", catalogue)
-    return f"{_resource(name)}\n{translator}"
+    signs = json.dumps(FORMULA_SIGNS)
+    return f"{_resource(name)}\n{translator}".replace('/*formula signs*/""', signs)
 
 
 def messages(language: str) -> Mapping[str, str]:
