@@ -226,7 +226,7 @@ class Machine(RuleBasedStateMachine):
         digest = hashlib.sha256(text.encode()).hexdigest()
         if number is None:
             words = text.lower().split()
-            digest = " ".join(words) if len(words) > 2 else ""
+            digest = " ".join(words) if len(words) > 2 else text.strip()
         return Kept(number, digest, meta, sketch, len(text))
 
     def expect_added(self, added: fpdb.Added, document: Document, kept: Kept, skip: bool) -> None:

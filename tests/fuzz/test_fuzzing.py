@@ -28,7 +28,6 @@ def fuzz(*arguments):
     [
         ("texts", "windows", "AssertionError"),
         ("readers", "reader", "KeyError"),
-        ("columns", "columns", ""),  # by an error or by a signal
     ],
 )
 def test_a_planted_defect_is_found(tmp_path, target, defect, error):

@@ -24,7 +24,7 @@ import fpdb
 from fpdb import kernels
 from fpdb.fingerprint import hashing, presets, segmentation, to_int
 from fpdb.fingerprint.hashing import utf8
-from fpdb.io import arrow, decoding, extraction
+from fpdb.io import extraction
 from fpdb.io.files import FORMATS, read_parts, read_records
 from fpdb.io.main_content import main_content
 from fpdb.io.records import BadRecord, Reading, Record
@@ -281,8 +281,6 @@ def plant(defect):
             right_key(name, key, **more)
 
         records.check_key = check_key
-    elif defect == "columns":  # they are decoded in this process
-        arrow._decoded = decoding.file_blocks
     else:
         raise ValueError(defect)
 

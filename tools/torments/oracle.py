@@ -214,9 +214,8 @@ class Oracle:
         sketches: dict[Any, int],
     ) -> bool:
         if number is None:
-            # Fewer than three words equal none.
             others = [other for name, other in texts.items() if name != key]
-            return len((text or "").split()) > 2 and text in others
+            return text in others
         own = self._sketch(text, number)
         if own:
             others = (other for name, other in sketches.items() if other and name != key)
