@@ -131,6 +131,10 @@ def run(begin: Callable[[], None] | None = None) -> int:
         code = _run()
     except KeyboardInterrupt:
         code = render.ExitCode.INTERRUPTED  # as typer makes of an interrupt of a command
+    except RuntimeError as error:  # which Python 3.11 makes of one while it creates a class
+        if not isinstance(error.__cause__, KeyboardInterrupt):
+            raise
+        code = render.ExitCode.INTERRUPTED
     if code == render.ExitCode.INTERRUPTED:
         render.note(f"interrupted: {render.now.left}" if render.now.left else "interrupted")
     return code
