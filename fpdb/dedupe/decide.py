@@ -17,7 +17,7 @@ from fpdb.dedupe.run import BAD, KEPT, REMOVED, SHORT, Codes, Deduplication, Rem
 from fpdb.documents.lookup import Search
 from fpdb.documents.new_documents import NewDocuments
 from fpdb.documents.prepare import GATHERED
-from fpdb.documents.runs import Addition
+from fpdb.documents.runs import Addition, Find
 from fpdb.errors import InputError
 from fpdb.io.batches import RecordBatch
 from fpdb.joins.clusters import newest_field, require_dated, time_of
@@ -76,7 +76,7 @@ class Decider:
         self.sizes: Counter[int] = Counter()  # of the inputs, in records
         # Records whose text the database has, and those that replace a document if they stay.
         self._copied: list[int] = []
-        self._replacing: list[int] = []
+        self._replacing: dict[int, tuple[Key, int]] = {}
         self._since = 0 if database is None else database.runs.next_id()
         self._content = 0
         self._ending = ExitStack()
@@ -213,7 +213,7 @@ class Decider:
             if any(it and (it.digest, it.fingerprint) == text for it in documents[place]):
                 self._copied.append(start + place)
             elif old and self._run.replaces and self._is_newer(start + place, old):
-                self._replacing.append(start + place)
+                self._replacing[start + place] = old.key, _version(old)
                 yield place
 
     def _is_newer(self, number: int, old: Stored) -> bool:
@@ -315,14 +315,26 @@ class Decider:
         if self._database is not None:
             self._database.runs.finish(self._stored_run(), self._since, self._addition)
 
-    def _addition(self, later: Iterable[list[Stored]]) -> Addition:
-        """Return what is added, given the documents that others have added meanwhile."""
+    def _addition(self, later: Iterable[list[Stored]], find: Find) -> Addition:
+        """Return what is added, given the documents that others have added meanwhile.
+
+        What others have put in place of a document meanwhile isn't replaced.
+        """
         similar = [self._selection.resembling(TextColumns.of(some, self._bits)) for some in later]
-        late = unique(np.concatenate([np.empty(0, np.int64), *similar]))
-        left = np.setdiff1d(self._selection.kept, late)
-        replacing = np.intersect1d(np.array(self._replacing, np.int64), left)
-        self._run.counts.meanwhile, self._run.counts.replaced = len(late), len(replacing)
-        keys = (key[1:].decode() for key in self._keys.some(replacing))
+        late = np.concatenate([np.empty(0, np.int64), *similar])
+        replacing = np.intersect1d(
+            np.array(list(self._replacing), np.int64), np.setdiff1d(self._selection.kept, late)
+        ).tolist()
+        versions = {number: self._replacing[number] for number in replacing}
+        stored = find([key for key, _ in versions.values()])
+        changed = [
+            number
+            for number, (key, version) in versions.items()
+            if (now_there := stored[key]) and _version(now_there) != version
+        ]
+        late = unique(np.append(late, np.array(changed, np.int64)))
+        keys = {key for key, _ in versions.values()} - {versions[number][0] for number in changed}
+        self._run.counts.meanwhile, self._run.counts.replaced = len(late), len(keys)
         return keys, self._without(late)
 
     def _without(self, late: Places) -> Iterator[NewDocuments]:
@@ -395,6 +407,11 @@ class Decider:
             passages=passages,
             added=now(),
         )
+
+
+def _version(document: Stored) -> int:
+    """Return a number that another text or time of adding would change."""
+    return hash((document.added, document.digest, document.fingerprint))
 
 
 def require_next(database: Database, own: StoredRun | None = None) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 
 from fpdb.documents import layout
@@ -15,6 +16,7 @@ from fpdb.storage.format import Stored, StoredRun
 from fpdb.storage.lock import sole_run
 from fpdb.tables import Index
 
+Find = Callable[[Sequence[Key]], dict[Key, Stored | None]]
 # Keys of documents that are removed, and new documents, which may take them.
 Addition = tuple[Iterable[Key], Iterable[NewDocuments]]
 
@@ -53,18 +55,22 @@ class Runs:
             return View(txn, self.index, self.catalog).counters.next_id
 
     def finish(
-        self, run: StoredRun, since: int, choose: Callable[[Iterable[list[Stored]]], Addition]
+        self,
+        run: StoredRun,
+        since: int,
+        choose: Callable[[Iterable[list[Stored]], Find], Addition],
     ) -> int:
         """Add new documents and store that their run is finished, in one transaction.
 
-        They are chosen within it, given the documents that others have added `since` an id. One
-        whose key is taken gets another key. Return how many are added. A run that adds nothing is
-        forgotten: it could as well be run again.
+        They are chosen within it, given the documents that others have added `since` an id, and a
+        function that finds documents by their keys. One whose key is taken gets another key. Return
+        how many are added. A run that adds nothing is forgotten: it could as well be run again.
         """
         with without_collector(), self.environment.write(self.timeout) as txn:
             end = View(txn, self.index, self.catalog).counters.next_id
             later = filter(None, (self.catalog.record(txn, own) for own in range(since, end)))
-            replaced, parts = choose(iter(lambda: list(islice(later, SLICE)), []))
+            find = partial(self.catalog.find_many, txn)
+            replaced, parts = choose(iter(lambda: list(islice(later, SLICE)), []), find)
             writer = Writer(txn, self.index, self.catalog)
             writer.remove(replaced)
             added = writer.add_new(parts)

@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import Self
 
 from fpdb.database import Database
-from fpdb.errors import DocumentNotFoundError, FpdbError, InputError, ReadOnlyError
+from fpdb.errors import (
+    DiskFullError,
+    DocumentNotFoundError,
+    FpdbError,
+    InputError,
+    MovedError,
+    ReadOnlyError,
+)
 from fpdb.fingerprint import to_int
 from fpdb.fingerprint.digits import parse_fingerprint
 from fpdb.flow import parse_key
@@ -384,8 +391,12 @@ class Explorer:
                 said = element("p", "The links above lead to all pages.")
                 return visit.framed("There is no such page", said, status=404)
             return answer(visit)
+        except MovedError:  # who serves the pages opens the database again
+            raise
         except FpdbError as error:
-            statuses = {DocumentNotFoundError: 404, ReadOnlyError: 403}
+            statuses: dict[type[Exception], int] = {DocumentNotFoundError: 404, ReadOnlyError: 403}
+            # They may pass.
+            statuses |= {TimeoutError: 503, DiskFullError: 503}
             status = next((n for kind, n in statuses.items() if isinstance(error, kind)), 400)
             return visit.framed("That didn't work", *_said(str(error), error.hint), status=status)
 

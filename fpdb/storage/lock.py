@@ -34,6 +34,8 @@ ANNOUNCED_SECONDS = 2.0
 _OTHER_PROCESS = "wait for that writer, or end it; the lock of a killed process is released"
 _OTHER_THREAD = "wait until that thread has written, or give this one more time: open(…, timeout=…)"
 _RECORD_BYTES = 256
+# As long as a writer that closes waits for who opens just now.
+_SIGN_OFF_SECONDS = 0.25
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.005
 
 
@@ -112,7 +114,7 @@ class WriteLock:
     def sign_off(self) -> None:
         """Seal what this process has written, and take its name off, unless others write."""
         if self._process_turn >= 0 and self._is_signed():
-            with self.attempt() as free, contextlib.suppress(OSError):
+            with self.attempt(_SIGN_OFF_SECONDS) as free, contextlib.suppress(OSError):
                 if free and self._is_signed():
                     seal.mark_sealed(self._folder, writing=False)
                     os.pwrite(self._process_lock, bytes(_RECORD_BYTES), 0)

@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 import lmdb
 
-from fpdb.errors import AccessError, ClosedError, DamagedError, DeadlineError, MovedError
+from fpdb.errors import (
+    AccessError,
+    ClosedError,
+    DamagedError,
+    DeadlineError,
+    LockTimeoutError,
+    MovedError,
+)
 from fpdb.models import Snapshots
 from fpdb.progress import log
 from fpdb.storage.open_checks import disk_named, moved, translate
@@ -38,9 +45,10 @@ def deadline(latest: float) -> Iterator[None]:
     """Let no transaction of the block commit after a time of `time.monotonic()`.
 
     One that would is undone, and the call raises DeadlineError: so a server that has answered that
-    a request took too long stores nothing of it later. It holds for this thread or task.
+    a request took too long stores nothing of it later. It holds for this thread or task, and within
+    another block no longer than that one's.
     """
-    before = _latest.set(latest)
+    before = _latest.set(min(latest, _latest.get()))
     try:
         yield
     finally:
@@ -269,8 +277,12 @@ class WriteTransaction(ReadTransaction):
         shared.require_usable()
         if late := _late(shared.directory):
             raise late
-        seconds = min(self._timeout, _latest.get() - time.monotonic())
-        shared.lock.acquire(self, seconds)
+        try:
+            shared.lock.acquire(self, min(self._timeout, _latest.get() - time.monotonic()))
+        except LockTimeoutError as error:
+            if late := _late(shared.directory):
+                raise late from error
+            raise
         if not self.handle.is_at_path(shared):  # it was replaced during the wait
             raise moved(shared.directory)
         shared.check_readers_if_due()

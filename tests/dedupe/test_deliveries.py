@@ -66,6 +66,33 @@ def test_corrections_take_the_place_of_what_is_stored(tmp_path, deliver, records
     assert stored(tmp_path) == {each["id"]: digest(each["text"]) for each in changed + records[6:]}
 
 
+def test_what_another_writer_replaces_meanwhile_stays(tmp_path, deliver, records, monkeypatch):
+    deliver(records)
+    begin = Runs.begin
+    theirs = records[0]["text"] + " as another writer has it by now"
+
+    def replace(*arguments):
+        with fpdb.open(tmp_path / "corpus.fpdb") as db:
+            db.add(records[0]["id"], theirs)
+        begin(*arguments)
+
+    monkeypatch.setattr(Runs, "begin", replace)
+    counts, _ = deliver(corrected(records), same_key="replace")
+    assert (counts.replaced, counts.meanwhile) == (9, 1)
+    assert stored(tmp_path)[records[0]["id"]] == digest(theirs)
+    assert len(stored(tmp_path)) == 10
+
+
+def test_a_key_that_comes_twice_replaces_one_document(tmp_path, deliver, records):
+    deliver(records)
+    twice = [
+        {"id": records[0]["id"], "text": records[1]["text"] + " and so on", "date": "2026-06-01"},
+        {"id": records[0]["id"], "text": records[2]["text"] + " and so on", "date": "2026-06-01"},
+    ]
+    counts, kept = deliver(twice, same_key="replace")
+    assert (counts.delivered, counts.replaced, len(kept)) == (2, 1, 2)
+
+
 def test_a_text_that_is_stored_under_another_key_replaces_none(tmp_path, deliver, records):
     deliver(records)
     counts, kept = deliver([records[0] | {"id": records[1]["id"]}], same_key="replace")

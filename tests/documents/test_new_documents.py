@@ -130,7 +130,7 @@ def test_taken_keys_are_those_of_the_definition(
                     free = renamed(document, next(numbers))
                 known[str(free.key)] = own
                 wanted.append(free._replace(id=own))
-            assert db.runs.finish(RUN, db.runs.next_id(), lambda _, new=new: ((), new)) == 60
+            assert db.runs.finish(RUN, db.runs.next_id(), lambda *_, new=new: ((), new)) == 60
             with db._transaction() as txn:
                 assert list(islice(db._catalog.records(txn), wanted[0].id, None)) == wanted
                 assert dict(db._catalog.key_entries(txn)) == {

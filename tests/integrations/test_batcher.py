@@ -2,6 +2,8 @@
 
 import asyncio
 import math
+import subprocess
+import sys
 import threading
 import time
 
@@ -170,6 +172,37 @@ def test_a_database_that_is_replaced_is_opened_again(db):
     assert "with other tables" in str(refused)
     with fpdb.open(db.path) as stored:
         assert set(stored) == {"0", "1", "2"}
+
+
+@pytest.mark.process
+def test_a_deadline_that_ends_a_wait_for_the_lock_reaches_only_its_own(db):
+    script = (
+        "import sys, time, fpdb\n"
+        "with fpdb.open(sys.argv[1]) as db, db._environment.write():\n"
+        "    print('held', flush=True)\n"
+        "    time.sleep(1)\n"
+    )
+    command = [sys.executable, "-c", script, str(db.path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as holder:
+        holder.stdout.readline()
+
+        async def run():
+            batcher = Batcher(added_to(db))
+            now = time.monotonic()
+            results = [
+                batcher.add([document], latest)
+                for document, latest in zip(
+                    documents(3), (now + 60, now + 0.3, now + 60), strict=True
+                )
+            ]
+            outcomes = await asyncio.gather(*results, return_exceptions=True)
+            await batcher.close()
+            return outcomes
+
+        outcomes = asyncio.run(run())
+    assert isinstance(outcomes[1], fpdb.DeadlineError)
+    assert [outcomes[place][0].status for place in (0, 2)] == ["added"] * 2
+    assert sorted(db) == ["0", "2"]
 
 
 def test_a_deadline_reaches_only_those_whose_own_it_was(db):

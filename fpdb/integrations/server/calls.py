@@ -217,6 +217,8 @@ async def _submit_documents(
             begun.append(await request.read(_look, application, body))
         except fpdb.FpdbError as error:
             begun.append(_refused_check(error, key))
+        except TimeoutError:  # the lines before it may be stored, and have their answers
+            begun.append(_refused_check(TimeoutError("it took too long"), key))
     adding.append(application.add(waiting, request.deadline))
     yield b""
     outcomes = iter([outcome for added in adding for outcome in await added])
