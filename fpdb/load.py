@@ -151,7 +151,7 @@ class _Load:
     def _require_no_settings(self) -> None:
         if surplus := sorted(self.new.keys() - {"capacity"}):
             raise InputError(
-                f"found {surplus[0]} of a new database, expected at most its capacity",
+                f"found the {surplus[0]} of a new database, expected no setting but its capacity",
                 hint="a database, or its portable form, says how it was created",
             )
 

@@ -150,7 +150,12 @@ def _measure_texts(recipe: fpdb.Recipe, row: Mapping[str, Any]) -> tuple[int, fl
     texts = list(row.values())
     if len(texts) != 2 or not all(isinstance(text, str) for text in texts):
         raise fpdb.InputError(f"found {render.plural(len(texts), 'field')}, expected two texts")
-    first, second = map(to_int, recipe.batch(texts).fingerprints)
+    batch = recipe.batch(texts)
+    if not batch.features.all():
+        if len(set(recipe.digests(texts, batch.short))) > 1:
+            raise fpdb.InputError("a text without features can't be compared with another one")
+        return 0, None if recipe.similarity is None else 1.0
+    first, second = map(to_int, batch.fingerprints)
     if recipe.similarity is None:
         return fpdb.distance(first, second), None
     similarity, _ = exact_shares(*recipe.shingles_many(texts))

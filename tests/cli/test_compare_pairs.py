@@ -176,3 +176,11 @@ def test_a_judge_compares_900_pairs_in_a_second(start, tmp_path):
     assert process.wait() == 0
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1
+
+
+def test_short_texts_are_compared_as_a_whole(run, tmp_path):
+    (tmp_path / "pairs.tsv").write_text("good morning\tbad evening\nThanks!\tThanks!\n")
+    done = run("compare", tmp_path / "pairs.tsv", "-k", 3)
+    assert done.code == 4
+    assert done.rows == [["2", "0", "1.0000", "100.00", "1"]]
+    assert "pairs.tsv:1: a text without features" in done.err
