@@ -154,7 +154,7 @@ def _measure_texts(recipe: fpdb.Recipe, row: Mapping[str, Any]) -> tuple[int, fl
     if not batch.features.all():
         if len(set(recipe.digests(texts, batch.short))) > 1:
             raise fpdb.InputError("a text without features can't be compared with another one")
-        return 0, None if recipe.similarity is None else 1.0
+        return 0, None
     first, second = map(to_int, batch.fingerprints)
     if recipe.similarity is None:
         return fpdb.distance(first, second), None

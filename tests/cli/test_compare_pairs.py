@@ -182,5 +182,5 @@ def test_short_texts_are_compared_as_a_whole(run, tmp_path):
     (tmp_path / "pairs.tsv").write_text("good morning\tbad evening\nThanks!\tThanks!\n")
     done = run("compare", tmp_path / "pairs.tsv", "-k", 3)
     assert done.code == 4
-    assert done.rows == [["2", "0", "1.0000", "100.00", "1"]]
+    assert done.rows == [["2", "0", "-", "100.00", "1"]]
     assert "pairs.tsv:1: a text without features" in done.err
