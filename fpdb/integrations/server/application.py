@@ -108,7 +108,6 @@ class Application:
             self._calls.setdefault(call.path, {})[call.method] = call
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
         if scope["type"] == "lifespan":
             await self._live(receive, send)
             return
@@ -332,7 +331,6 @@ class Request:
             )
 
     def require_writer(self) -> None:
-        """Raise ProblemError unless the visitor may write."""
         if self.visitor.role != "write":
             raise ProblemError(
                 HTTPStatus.FORBIDDEN,
@@ -341,7 +339,6 @@ class Request:
             )
 
     async def read(self, function: Callable[..., Result], *arguments: object) -> Result:
-        """Return what a function that reads returns in a thread."""
         async with asyncio.timeout_at(self.deadline):
             return await self._run(partial(function, *arguments))
 
