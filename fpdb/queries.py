@@ -300,8 +300,7 @@ class Queries(ABC):
         search = self._checked(None, 1, similarity)
         if search.similarity is None:
             return {}, set(), np.ones(len(texts.digests), np.bool_)
-        matches: dict[int, Match] = {}
-        equal: set[int] = set()
+        matches, equal = dict[int, Match](), set[int]()
         with self._transaction() as txn:
             view = self._view(txn)
             nearest = nearest_each(view, texts, search.similarity)

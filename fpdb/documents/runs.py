@@ -68,7 +68,7 @@ class Runs:
         """
         with without_collector(), self.environment.write(self.timeout) as txn:
             end = View(txn, self.index, self.catalog).counters.next_id
-            later = filter(None, (self.catalog.record(txn, own) for own in range(since, end)))
+            later = filter(None, (self.catalog.record(txn, number) for number in range(since, end)))
             find = partial(self.catalog.find_many, txn)
             replaced, parts = choose(iter(lambda: list(islice(later, SLICE)), []), find)
             writer = Writer(txn, self.index, self.catalog)
