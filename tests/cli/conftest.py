@@ -1,5 +1,5 @@
 """Tests of the command line run commands, not scripts."""
 
-from commands import run, start
+from outcomes import run, start
 
 __all__ = ["run", "start"]

@@ -1,5 +1,5 @@
 """What the tests of hostile input share with those of the command line."""
 
-from commands import run
+from outcomes import run
 
 __all__ = ["run"]

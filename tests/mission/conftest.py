@@ -1,5 +1,5 @@
 """Tests of the mission run commands, as users do."""
 
-from commands import run, start
+from outcomes import run, start
 
 __all__ = ["run", "start"]
