@@ -46,7 +46,8 @@ def test_fingerprints_are_those_of_the_recipe(texts, bits):
         assert rows[key]["problem"] is None
     for key, text in (("c", "short"), ("e", "")):
         assert rows[key]["fingerprint"] is None
-        assert bytes(rows[key]["digest"]) == recipe.digest(text, short=True) == bytes(16)
+        assert bytes(rows[key]["digest"]) == recipe.digest(text, short=True)
+        assert any(rows[key]["digest"]) is bool(text)  # zeros, which match none, if it is empty
         assert rows[key]["problem"] is None
     assert (rows["d"]["fingerprint"], rows["d"]["digest"]) == (None, None)
     assert rows["d"]["problem"] == "found no text"
