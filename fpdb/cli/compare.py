@@ -17,7 +17,7 @@ from fpdb.fingerprint.sketches import exact_shares
 from fpdb.io.records import BadRecord
 from fpdb.models import equal_percent
 
-# Returns the distance of what a row has, and the similarity if it has one.
+# Returns the distance of the pair in a row, and its similarity if the recipe has one.
 _Measure = Callable[[Mapping[str, Any]], tuple[int, float | None]]
 
 
