@@ -778,3 +778,12 @@ def test_the_description_has_examples_that_are_valid(db):
                 sent = example.encode() if isinstance(example, str) else example
                 [answer] = talk(db, (method.upper(), url, sent, {"content_type": kind}))
                 assert str(answer.status) in called["responses"] or "parameters" in called
+
+
+def test_a_line_that_takes_too_long_leaves_the_answers_to_others(db, monkeypatch):
+    monkeypatch.setattr(calls, "_look", lambda *_: time.sleep(0.6))
+    body = lines({"key": "a", "text": TEXT}, {"key": "b", "text": OTHER, "store": False})
+    [answer] = talk(db, ("POST", "/v1/check", body, LINES), limits=server.Limits(seconds=0.3))
+    assert answer.status == 200
+    assert [line["status"] for line in answer.lines] == ["added", "failed"]
+    assert list(db) == ["a"]

@@ -583,3 +583,12 @@ def test_the_search_for_groups_ends_with_an_error_that_pages_show(tmp_path, sour
             time.sleep(0.02)
         assert "Groups can&#x27;t be found" in visitor.get("")
         explorer.close()
+
+
+def test_who_serves_the_pages_hears_that_the_database_was_replaced(visitor, database):
+    with fpdb.open(database.path) as other:
+        other.compact()
+    with pytest.raises(fpdb.MovedError):
+        visitor.get("")
+    database.reopen()
+    visitor.get("")
