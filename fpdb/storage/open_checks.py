@@ -74,7 +74,8 @@ def identify(directory: Path) -> Identity:
 def moved(directory: Path) -> MovedError:
     """Return the error for a path that doesn't lead to the database any more that was opened."""
     return MovedError(
-        f"the database at {directory} was moved, removed or replaced", hint="open it again"
+        f"the database at {directory} was moved, removed or replaced",
+        hint="open it again; in Python, db.reopen() does",
     )
 
 

@@ -135,7 +135,8 @@ class ReadTransaction:
             raise MovedError(
                 f"the database at {self.handle.path} was moved, removed or replaced during a "
                 "write, which isn't in what is there now",
-                hint="open it and write again; fpdb replaces databases between writes only",
+                hint="open it again, in Python by db.reopen(), and write again; fpdb replaces "
+                "databases between writes only",
             )
 
     def require_in_place(self) -> None:

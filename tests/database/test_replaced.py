@@ -46,7 +46,7 @@ def test_compacting_without_a_path_replaces_the_database(db: Database, path: Pat
         for use in (db.__len__, lambda: add(db, "new")):
             with pytest.raises(MovedError, match="was moved, removed or replaced") as caught:
                 use()
-            assert caught.value.hint == "open it again"
+            assert caught.value.hint == "open it again; in Python, db.reopen() does"
         db.reopen()
         assert len(snapshot) == 100
     after = db.stats()
