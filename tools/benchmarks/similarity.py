@@ -72,7 +72,7 @@ def fill(db, documents):
 def measure(path, similarity, documents, rounds):
     with fpdb.create(path, similarity=similarity, k=3, capacity=documents) as db:
         source, known = fill(db, documents)
-        size = db.stats().bytes_used / documents
+        stats = db.stats()
         # Other texts than those that are stored, with the same sketches.
         hits = [document._replace(key="", digest=document.digest[::-1]) for document in known]
         misses = source.take(TENTH * SINGLES)[::TENTH]
@@ -96,7 +96,8 @@ def measure(path, similarity, documents, rounds):
         expected = documents + len(batches) * BATCH * (TENTH - 1) // TENTH
         if abs(len(db) - expected) > expected // 1000 + 2:
             raise ValueError(f"found {len(db)} documents, expected {expected}")
-        figures["bytes a document, keys of 50 bytes"] = size
+        figures["bytes of the file for a document, keys of 50 bytes"] = stats.bytes / documents
+        figures["bytes of them in use"] = stats.bytes_used / documents
         pairs = []
         figures["all pairs"] = processor(
             min(rounds, 3), lambda: pairs.append(sum(1 for _ in db.pairs()))
