@@ -49,11 +49,11 @@ _GROUPS: dict[str, Any] = {
         "open": "no verdict yet",
     },
     "none": "No document is a near-duplicate of another one. A smaller similarity finds more; "
-    "copied parts of texts have a report of their own.",
+    "copied passages have a report of their own.",
 }
 _PARTS: dict[str, Any] = {
-    "kinds": {"part": "a part is elsewhere", "whole": "nearly all is elsewhere"},
-    "none": "No document has a part of another one. A smaller least share finds more.",
+    "kinds": {"part": "a passage is elsewhere", "whole": "nearly all is elsewhere"},
+    "none": "No document has a passage of another one. A smaller least share finds more.",
     "noun": "document",
     "orders": {
         "given": "longest copies first",
@@ -264,7 +264,8 @@ def _read(counts: Ingested) -> str:
         return "those of a database, with the texts of the sources"
     notes = [f"{counts.bytes_read / 1e6:,.1f} MB of files"]
     if counts.short:
-        notes.append(f"{plural(counts.short, 'text was', 'texts were')} too short to resemble any")
+        match = plural(counts.short, "short text matches", "short texts match")
+        notes.append(f"{match} texts of the same words only")
     if counts.invalid_utf8:
         notes.append(f"{plural(counts.invalid_utf8, 'record')} had bytes that don't fit")
     if counts.bad:
@@ -357,7 +358,7 @@ class _ChosenParts:
     def described(self, documents: int, numbers: Sequence[tuple[str, str, str]]) -> _Description:
         copies = plural(self.every, "document has", "documents have")
         subtitle = f"{copies} parts of earlier ones, among {documents:,}"
-        return "Copied parts", subtitle, _parts_overview(self.parts, numbers), _PARTS
+        return "Copied passages", subtitle, _parts_overview(self.parts, numbers), _PARTS
 
     def listed(self, place: int) -> ListedGroup:
         """Return a copy with its sources, of which each has something that those before haven't."""

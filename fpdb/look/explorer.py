@@ -60,7 +60,7 @@ def overview_page(visit: Visit) -> ServedPage:
     found, stats = visit.work.found, visit.database.stats()
     numbers = [
         (f"{stats.documents:,}", "documents", f"in {stats.bytes / 1e6:,.1f} MB on disk."),
-        (f"{stats.short:,}", "short texts", "are found by equal texts only."),
+        (f"{stats.short:,}", "short texts", "match texts of the same words only."),
     ]
     shown = iter([cards(numbers)] if stats.documents else [visit.nothing("")])
     if found and stats.documents:
@@ -161,7 +161,7 @@ def near_page(visit: Visit) -> ServedPage:
     box = element("textarea", text, name="text", required="", aria_label=label, rows=9)
     said = (
         "Paste a text, the HTML of a page or a fingerprint, to see which stored documents are "
-        "near, and why, and which have parts of it if the database keeps passages. It isn't stored."
+        "near, and why, and which have passages of it if the database keeps them. It isn't stored."
     )
     return visit.framed(
         "Near a text",
@@ -212,14 +212,14 @@ def _near(visit: Visit, keys: Sequence[Key], own: Document) -> Markup:
 
 
 def _parts(visit: Visit, text: str, own: Key | None = None) -> Iterator[Markup]:
-    """Show which other documents have parts of a text, if the database keeps passages.
+    """Show which other documents have passages of a text, if the database keeps passages.
 
-    The parts are shown as well if the texts of these are there.
+    The passages are shown as well if the texts of these are there.
     """
     database, coloured = visit.database, ColouredText()
     if not database.preparer.catalog.passaged:
         return
-    yield element("h2", "Its parts elsewhere")
+    yield element("h2", "Its passages elsewhere")
     found = database.passages(text, limit=_SHOWN)
     rows, shown = [], list[Markup]()
     for match in [each for each in found if each.key != own]:
@@ -236,10 +236,10 @@ def _parts(visit: Visit, text: str, own: Key | None = None) -> Iterator[Markup]:
         said = f"{found.boilerplate:,} words or characters of it are in too many documents to say."
         yield element("p", said, class_="soft")
     if not rows:
-        yield element("p", "No document has a part of it.")
+        yield element("p", "No document has a passage of it.")
         return
     head = "", "key", "words or characters, about", "share of this text", "share of that one"
-    yield table(head, rows, "Documents with parts of it")
+    yield table(head, rows, "Documents with passages of it")
     if shown:
         yield element("section", *coloured.drawn(), *shown, class_="coloured")
 

@@ -27,7 +27,7 @@ def overview(
     first: str = "first",
 ) -> Iterator[Markup]:
     """Yield numbers and pictures of groups, beside others, and what hosts have copies of which."""
-    near = "of documents that are near-duplicates of each other, or of one between them."
+    near = "of near-duplicates: each resembles at least one other."
     equal = "have exactly the text of an earlier document of their group."
     if groups.similarity is None:
         near = "of documents that near fingerprints connect."
@@ -49,8 +49,8 @@ def overview(
         said = (
             "Two documents count as near-duplicates from an estimated similarity of "
             f"{percent(least_estimate(groups.similarity))} on, so that few pairs of "
-            f"{percent(groups.similarity)} are missed. It is the share of their runs of three "
-            "words, or five Chinese characters, that is in both."
+            f"{percent(groups.similarity)} are missed. It is the share of their shingles, "
+            "runs of three words or five Chinese characters, that is in both."
         )
         yield element("p", said, class_="soft")
     found = [_by_nearness(groups), _by_size(groups.sizes), *more]

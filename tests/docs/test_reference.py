@@ -170,3 +170,38 @@ def test_errors_are_public_and_in_the_reference():
     assert ERRORS
     assert set(ERRORS) <= set(fpdb.__all__)
     assert [name for name in ERRORS if not mentions(read("errors.md"), name)] == []
+
+
+ROOT = REFERENCE.parents[1]
+MESSAGES = ROOT / "fpdb" / "look" / "messages.json"
+CHINESE = [ROOT / "README.zh-CN.md", *(ROOT / "docs").rglob("*.zh-CN.md")]
+
+
+def test_chinese_pages_use_the_words_of_the_glossary():
+    table = read("glossary.md").partition("## In Chinese")[2]
+    rows = re.findall(r"^\| .* \| .* \| (.+) \|$", table, re.MULTILINE)
+    replaced = [word for row in rows[1:] for word in row.split(", ")]
+    assert "概要" in replaced
+    used = {
+        (page.name, word)
+        for page in [*CHINESE, MESSAGES]
+        for word in replaced
+        if word in page.read_text(encoding="utf-8")
+    }
+    # In a report of passages, who took them from whom is said by the word for copying by hand.
+    assert used <= {("messages.json", "抄录")}
+
+
+def test_chinese_pages_link_to_chinese_pages_where_there_are_some():
+    links = {
+        (page, (page.parent / target).resolve())
+        for page in CHINESE
+        for target in re.findall(r"\(([^)#:]+)\.md[#)]", page.read_text(encoding="utf-8"))
+    }
+    assert links
+    assert [
+        (page.name, english.name)
+        for page, english in links
+        for chinese in [english.with_name(f"{english.name}.zh-CN.md")]
+        if chinese.exists() and chinese != page
+    ] == []

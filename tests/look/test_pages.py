@@ -366,7 +366,7 @@ def test_the_parts_of_a_text_are_coloured(tmp_path):
                 parts = [" ".join(WORDS[200:250]), " ".join(WORDS[10:80])]
                 assert marks == (parts if given else [])
                 visitor.get("document?key=a")
-                assert ("No document has a part of it." in visitor.seen) == bool(given)
+                assert ("No document has a passage of it." in visitor.seen) == bool(given)
 
 
 def test_what_is_near_a_text_html_or_a_fingerprint(reader):
