@@ -90,7 +90,7 @@ class Database(Queries):
             capacity: The number of documents to choose the plan for; it isn't a limit.
             keys: "text", or "integer" for numbers from 0 to 2**64 - 1.
             plan: The tables, e.g. one of `fpdb.plans`; by default the best for k and the capacity.
-            passages: Whether to keep what `passages` finds copied parts by; about 150 bytes for a
+            passages: Whether to keep what finds copied passages; about 150 bytes for a
                 text of 200 words, and 600 for one of 700 Chinese characters.
             timeout: How many seconds a write waits for other writers.
 

@@ -210,7 +210,7 @@ class Overlap:
 
 
 def _marked(text: str, shared: Iterable[tuple[int, int]]) -> Iterator[str]:
-    """Yield the pieces of a text, of which all but the shared passages are marked."""
+    """Yield the pieces of a text, of which all but the passages in common are marked."""
     done = 0
     for start, end in [*shared, (len(text), len(text))]:
         own = text[done:start]
@@ -326,7 +326,7 @@ class Matches(list[Match]):
 
 
 class PartMatch(NamedTuple):
-    """A stored document that shares passages with a text, as far as their numbers show.
+    """A stored document with passages of a text, as far as their numbers show.
 
     `words` is about the number of words of the text, or characters of a script without spaces,
     that it has, `share` their share of the text, and `other_share` the share of the document that
@@ -342,7 +342,7 @@ class PartMatch(NamedTuple):
 
 
 class PartMatches(list[PartMatch]):
-    """The documents that share passages with a text, each with most that none before it has.
+    """The documents with passages of a text: the first with most of it, others with what is left.
 
     `boilerplate` is the number of words in passages that more than a thousand documents have: no
     document is found by these. `complete` is False if there are such words, or if there were more
@@ -354,7 +354,7 @@ class PartMatches(list[PartMatch]):
 
 
 class PartPair(NamedTuple):
-    """Two stored documents that share passages, as far as their numbers show.
+    """Two stored documents with passages in common, as far as their numbers show.
 
     `key` is the one with the smaller id, and `share` the share of it that the other one has;
     `words` is about the number of words, or characters of a script without spaces, in both.
@@ -371,7 +371,7 @@ class Asked(NamedTuple):
     """A record that the database was queried with, and what it matches.
 
     `name` is the record's key, or where it was read. `short` says that its text has too few
-    features for a fingerprint, so that only equal texts match.
+    features for a fingerprint, so that only texts of the same words match.
     """
 
     name: Key

@@ -314,21 +314,21 @@ class Queries(ABC):
         return matches, equal, nearest.crowded
 
     def passages(self, text: str, *, least: float = 0.0, limit: int | None = None) -> PartMatches:
-        """Find the stored documents that share passages with a text, the sources of most first.
+        """Find the stored documents with passages of a text, the sources of most first.
 
-        Whatever 28 words in a row they share, or 30 characters of Chinese, is found for certain,
+        A passage of 28 words, or 30 characters of Chinese, is found for certain,
         and most of what is longer than 20; so is what was moved, but nothing reworded.
 
         Args:
-            text: The text whose parts are looked up.
+            text: The text whose passages are looked up.
             least: The least share of the text that a document has, or of the document that the text
                 has; the larger one counts.
             limit: Return the first documents only, at most this number.
 
         Returns:
             A list of `PartMatch`: key, the estimated number of words in common, their share of the
-            text, the share of the document, and metadata. Each is the one with most passages that
-            none before it has, and of several the one with most words.
+            text, the share of the document, and metadata. The first has most of the
+            text, each further one most of what is left; of several such, the one with most words.
 
         Raises:
             InputError: The database keeps no passages, or the text is too large.
@@ -420,7 +420,7 @@ class Queries(ABC):
         return Results(found, PAIRS, self.key_type)
 
     def passage_pairs(self, *, least: float = 0.1) -> Results[PartPair]:
-        """Find all pairs of stored documents that share passages, in the order of the first one.
+        """Find all pairs of stored documents with passages in common, in the order of the first.
 
         Args:
             least: The least share of one of the two that the other one has.
@@ -444,7 +444,7 @@ class Queries(ABC):
             raise InputError(f"found least {least!r}, expected a share from 0 to 1")
         if not self._catalog.passaged:
             raise InputError(
-                "the database keeps no passages, by which copied parts are found",
+                "the database keeps no passages, by which copied ones are found",
                 hint="compact it with passages, and ingest the texts again",
             )
 

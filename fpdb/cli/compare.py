@@ -22,9 +22,11 @@ _Measure = Callable[[Mapping[str, Any]], tuple[int, float | None]]
 
 
 @takes(
-    files=argument("FILE|-", "Two files; one, or -, has a pair in each line, as TSV."),
-    pair_fields=option("--fingerprint-field F", "Of pairs: fingerprints; given twice."),
-    k=option("--k -k K", "Of pairs: also 1 up to this distance, 0 beyond it.", min=0),
+    files=argument("FILE|-", "Two files; or one, or -, with a pair on each line, as TSV."),
+    pair_fields=option(
+        "--fingerprint-field F", "For pairs: fields of fingerprints; give it twice."
+    ),
+    k=option("--k -k K", "For pairs: also print 1 up to this distance, 0 beyond it.", min=0),
     every=option("--all", "Print all measures of the two."),
 )
 def compare(
@@ -42,7 +44,7 @@ def compare(
     Example:
       fpdb compare essay.txt copy.txt --all
 
-    Of each pair of a file, prints its line, the distance, the similarity,
+    For each pair of a file, prints its line, the distance, the similarity,
     if the recipe has one, and the percentage of equal bits.
     """
     if files and len(files) == 1 and not (texts or fingerprints):
@@ -94,7 +96,7 @@ def _report(recipe: fpdb.Recipe, sides: Sequence[str], *, every: bool) -> None:
         entries = {likeness: entries[likeness].partition(",")[0]}
     render.report(entries, plain)
     if found.short and not render.now.json:
-        render.note("short: a text has too few features, so only equal texts count as duplicates")
+        render.note("short: with so few features, only texts of the same words count as duplicates")
 
 
 def _compare_pairs(

@@ -25,11 +25,11 @@ from fpdb.scratch import scratch_folder
     files=argument("FILE|DIR|-", "What to read; - is standard input."),
     format=option("--format FORMAT", "jsonl, tsv, csv, parquet or lines; by suffix."),
     output=option("--output -o FILE|-", "One file for what stays."),
-    output_dir=option("--output-dir DIR", "A folder for a file for each input."),
+    output_dir=option("--output-dir DIR", "A folder, with a file for each input."),
     removed=option("--removed FILE", "JSON lines about what was left out."),
     k=options.NEW_K,
     database=option("--db DB", "Compare with earlier files, and remember these."),
-    same_key=option("--same-key keep|replace", "Of keys in DB with another text; see --db."),
+    same_key=option("--same-key keep|replace", "For keys that DB has with another text; see --db."),
     abandon=option("--abandon", "Forget a run that didn't finish; see --db.", rare=True),
     bad=option("--bad keep|drop|fail", "Records that can't be compared."),
     memory=option(
@@ -38,7 +38,9 @@ from fpdb.scratch import scratch_folder
         rare=True,
         parser=options.parse_bytes,
     ),
-    tmp=option("--tmp DIR", "A folder for the rest; default beside OUT.", rare=True),
+    tmp=option(
+        "--tmp DIR", "A folder for what the memory can't hold; default beside OUT.", rare=True
+    ),
 )
 def dedupe(
     files: list[str],
@@ -65,9 +67,9 @@ def dedupe(
       fpdb dedupe part-*.parquet -o clean.parquet --removed removed.jsonl
 
     Copies JSON lines, CSV, TSV and Parquet; what stays is unchanged, in its order.
-    With -o - it is printed. With --db, repeat a command that was
-    interrupted: other runs may be refused until then, or until --abandon, after
-    which later runs aren't compared with its outputs. Records under a key of
+    With -o - it is printed. With --db, repeat a command that was interrupted:
+    until then, other runs may be refused. A run with --abandon isn't, but later
+    runs aren't compared with the output of the interrupted one. Records under a key of
     DB with another text are removed or added beside it; with --same-key replace
     they take its place, and with --keep newest:FIELD if they are newer.
     """

@@ -67,7 +67,7 @@ def parse_age(text: str) -> int:
 
 
 @takes(
-    keys_from=option("--keys-from FILE|-", "A file of keys, one a line."),
+    keys_from=option("--keys-from FILE|-", "A file with a key on each line."),
     older_than=option(
         "--older-than AGE",
         "All documents added longer ago, e.g. 45s, 90m, 12h, 30d or 2w.",
@@ -125,8 +125,8 @@ def export(path: Path, output: str = "-") -> None:
     Example:
       fpdb export crawl.fpdb --output crawl.fpdb.jsonl.gz
 
-    Prints the portable form, which fpdb load takes, as files .fpdb.jsonl have
-    it; --json and other suffixes are for other programs.
+    Prints the portable form, which fpdb load takes; files .fpdb.jsonl have it
+    too. --json and other suffixes are for other programs.
     """
     named = unpacked_name(output.lower()).endswith(".fpdb.jsonl")
     require(not (named and render.now.json), "--json is a format of its own")

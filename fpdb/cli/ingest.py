@@ -165,7 +165,7 @@ def load(
       fpdb load all.fpdb north.fpdb south.fpdb
       fpdb load crawl.fpdb prints.tsv --key-field 1 --fingerprint-field 4 --base decimal
 
-    A new database appears once everything is in it. Of documents of databases with
+    A new database appears once everything is in it. If documents of databases have
     the same key, the newest stays. Without --recipe, fingerprints count as made by
     another program, and texts are refused.
     """

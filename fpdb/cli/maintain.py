@@ -33,7 +33,7 @@ _COSTS = ("bytes", "query", "insert")
 @takes(
     similarity=options.NEW_SIMILARITY,
     k=options.NEW_K,
-    passages=options.option("--passages", "Also keep what finds copied parts of texts."),
+    passages=options.option("--passages", "Also keep passages, to find copied ones."),
 )
 def create(
     path: Path,
@@ -175,7 +175,7 @@ def repair(path: Path, output: Path) -> None:
     output=options.NEW_PATH,
     replace=option("--replace", "Replace the database."),
     k=options.NEW_K,
-    passages=option("--passages", "Also keep passages, of texts that are ingested again."),
+    passages=option("--passages", "Make room for passages of texts that you ingest again."),
 )
 def compact(
     path: Path,

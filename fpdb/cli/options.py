@@ -119,7 +119,7 @@ _SHARED: dict[str, Any] = {
         parser=parse_similarity,
     ),
     "k": option("--k -k K", "Compare bits: the largest distance.", min=0, rare=True),
-    "least": option("--least SHARE", "Of the parts, the least share of either text.", min=0, max=1),
+    "least": option("--least SHARE", "With --passages: least share of a text.", min=0, max=1),
     "jobs": option("--jobs -j N", "Number of threads; 0: all processors.", min=0, max=MOST),
     "bad": option("--bad drop|fail", "Records that can't be used: leave them out, or stop."),
     "limit": option("--limit -n N", "Print at most N.", min=1),
@@ -159,7 +159,7 @@ _SHARED: dict[str, Any] = {
         "--format FORMAT",
         "jsonl, tsv, csv, parquet, lines, text, html, docx, odt, warc; by suffix.",
     ),
-    "encoding": option("--encoding NAME", "Of texts and tables; default what the bytes say."),
+    "encoding": option("--encoding NAME", "Encoding of texts and tables; else detected."),
     "html": option(
         "--html HOW",
         "HTML: auto (.html, archives), main or page.",
@@ -173,7 +173,7 @@ _SHARED: dict[str, Any] = {
         show_default=False,
     ),
     "output": option("--output -o FILE|-", "Where to write; the suffix chooses the format."),
-    "as_json": option("--json", "Write JSON, one object a line."),
+    "as_json": option("--json", "Write JSON, an object per line."),
     "quiet": option("--quiet -q", "Print no summary and no progress."),
     "_all": option(
         "--help-all",
@@ -198,7 +198,7 @@ NEW_SIMILARITY = option(
     parser=lambda given: 0.0 if given in ("off", 0.0) else parse_similarity(given),
 )
 SORT = option("--sort", "Print the nearest pairs first; all are found before.")
-TEXTS = option("--texts FILE", "Where texts are: files with their keys.")
+TEXTS = option("--texts FILE", "Files with the texts, under the same keys.")
 
 
 def takes(

@@ -15,7 +15,7 @@ from fpdb.queries import CLUSTERS, PAIRS, PART_PAIRS
 
 @takes(
     target=Output,
-    passages=option("--passages", "List pairs that share a part."),
+    passages=option("--passages", "List pairs with passages in common."),
     sort=options.SORT,
 )
 def pairs(
@@ -35,10 +35,10 @@ def pairs(
       fpdb pairs crawl.fpdb --similarity 0.9 --output pairs.parquet
 
     Prints two keys, the older document first, and their similarity, or their
-    distance in bits. With --passages, the words that both have, about,
-    and their shares of the two.
+    distance in bits. With --passages, about how many words they have in common,
+    and the share of each document.
     """
-    require(passages or least is None, "--least is one of --passages")
+    require(passages or least is None, "--least needs --passages")
     require(not passages or (k, similarity) == (None, None), "--passages compares no whole texts")
     count, unsketched = 0, ""
     with fpdb.open(path, readonly=True) as database:
@@ -129,7 +129,7 @@ def clusters(
     reading=fpdb.Reading,
     target=Output,
     files=argument("FILE|DIR|-", "The texts; - is standard input."),
-    containment=option("--containment", "Compare by the share of the smaller text."),
+    containment=option("--containment", "Compare how much of the smaller text the other has."),
     sort=options.SORT,
 )
 def copies(
@@ -142,13 +142,13 @@ def copies(
     sort: bool = False,
     recipe: fpdb.Recipe = options.WEB,
 ) -> None:
-    """Find copies in files, exactly.
+    """Compare all texts of files with each other.
 
     Example:
       fpdb copies submissions --recipe submissions --similarity 0.7
 
-    Compares shingles, or the features of a recipe such as submissions. None is
-    missed, and nothing is estimated. Prints two keys and their similarity.
+    Compares shingles, or the features of a recipe such as submissions. No
+    pair is missed, and nothing is estimated. Prints two keys and their similarity.
     """
     bad, count = BadRecords(), 0
     found = fpdb.exact_pairs(

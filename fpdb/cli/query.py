@@ -53,7 +53,7 @@ _COUNTS = ("queries", "with a match", "matches", "incomplete")
     target=Output,
     limit=option("--limit -n N", "At most N matches of each.", min=1),
     nearest=option("--nearest N", "The N nearest in bits, at any distance.", min=1),
-    passages=option("--passages", "Find documents that share a part of each."),
+    passages=option("--passages", "Find documents by their passages."),
     exit_code=option("--exit-code", "Exit with 1 if nothing matched, as grep.", rare=True),
 )
 def query(
@@ -80,10 +80,10 @@ def query(
 
     Prints the query, the key of a match, and their similarity, or their
     distance in bits. With --nearest, the distance and the percentage of
-    equal bits. With --passages, the words that both have, about, and their
-    shares of the query and of the document.
+    equal bits. With --passages, about how many words both have in common, and
+    their share of the query and of the document.
     """
-    require(passages or least is None, "--least is one of --passages")
+    require(passages or least is None, "--least needs --passages")
     require(not nearest or (k is None and limit is None), "--nearest N takes N at any distance")
     bits = k is not None or bool(fingerprints or nearest)
     require(not passages or not (bits or similarity), "--passages compares texts")
@@ -166,7 +166,7 @@ def _ask_parts(
     bad: BadRecords,
     find: Callable[[str], PartMatches],
 ) -> Iterator[_QueryResult]:
-    """Find documents that share passages with the given texts, or with the texts of files."""
+    """Find documents with passages of the given texts, or of the texts of files."""
     for number, text in enumerate(texts, 1):
         yield f"text:{number}".removesuffix(":1"), find(text), False, False
     own = replace(reading, keyed=False)
@@ -179,7 +179,7 @@ def _ask_parts(
 
 
 def _show_parts(name: Key, found: PartMatches, target: Output) -> None:
-    """Print the documents that share passages with a query."""
+    """Print the documents with passages of a query."""
     if target.form == "jsonl":
         own = {"complete": found.complete, "boilerplate": found.boilerplate}
         render.record({"query": name, **own, "matches": [each._asdict() for each in found]})

@@ -46,7 +46,7 @@ def report(
     The page is one file of at most 5 MB, the least similar texts first.
     Verdicts given there are saved as pairs for fpdb eval.
     """
-    require(passages or least is None, "--least is one of --passages")
+    require(passages or least is None, "--least needs --passages")
     require(not passages or similarity is None, "--passages compares no whole texts")
     require(db is None or recipe is None, "--db has a recipe; --recipe is for texts without one")
     bad_records = BadRecords()

@@ -1,4 +1,4 @@
-"""Find the documents that share passages with a text, and estimate how much of each."""
+"""Find the documents with passages of a text, and estimate how much of each."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -26,8 +26,8 @@ def find_parts(
 ) -> PartMatches:
     """Find the documents that share numbers of passages with a text of N characters.
 
-    Each is the one with most of the text that none before it has. Numbers that too many documents
-    have lead to none, so the answer isn't complete, but count where a document was found.
+    The first has most of the text, each further one most of what is left. Numbers that too many
+    documents have lead to none, so the answer isn't complete, but count where a document was found.
     """
     [table] = filter(None, [view.index.passages])
     [rows], places = ranked([row_numbers(text.numbers)])
@@ -69,9 +69,9 @@ def _compared(
 
 
 def _in_order(found: list[tuple[PartMatch, Places]], count: int) -> Iterator[PartMatch]:
-    """Yield the documents, each the one with most of N numbers that none before it has.
+    """Yield the document with most of N numbers, then each time the one with most of what is left.
 
-    So the sources of all parts of a text come before further documents with the same part.
+    So the sources of all passages of a text come before further documents with the same one.
     """
     found.sort(key=lambda each: (-each[0].words, -each[0].other_share, each[0].key))
     fresh = np.ones(count, np.bool_)

@@ -82,7 +82,7 @@ class Remote:
         return found
 
     def passages(self, text: str, *, least: float, limit: int) -> fpdb.models.PartMatches:
-        """Find the stored documents that share passages with a text, as those of a database."""
+        """Find the stored documents with passages of a text, as those of a database."""
         asked = {"text": text, "passages": True, "least": least, "limit": limit}
         body = json.dumps(asked).encode()
         answer = self._patiently(lambda: json.loads(self._call("POST", "/v1/query", body).read()))

@@ -101,7 +101,7 @@ SETTINGS = {
     "FPDB_SIMILARITY": Setting(None, "a number above 0 and up to 1, or off", _similarity),
     "FPDB_ACTION": _one_of("tag", "drop"),
     "FPDB_TAG_FIELD": Setting("near_duplicate_of", "the field for the stored key", _name),
-    "FPDB_PASSAGES_FIELD": Setting(None, "the field for the sources of its parts", _name),
+    "FPDB_PASSAGES_FIELD": Setting(None, "the field for the sources of its passages", _name),
     "FPDB_LEAST": Setting(0.1, "a number from 0 to 1", _share),
 }
 
@@ -244,7 +244,7 @@ class NearDuplicatesPipeline:
         return item
 
     async def _parts(self, document: fpdb.Document) -> list[dict[str, Any]]:
-        """Return the documents that share passages with one which was added, but not itself."""
+        """Return the documents with passages of one that was added, but not itself."""
         if self._sources is None:
             return []
         least, limit = self._settings["FPDB_LEAST"], _MOST_SOURCES + 1

@@ -61,7 +61,9 @@ def test_digits_that_are_wrong_are_an_error(run):
 
 
 def test_short_texts_are_said_to_be_short(run):
-    assert run("compare", "-t", "a b", "-t", "a c").err.startswith("short: a text has too few")
+    assert run("compare", "-t", "a b", "-t", "a c").err.startswith(
+        "short: with so few features, only texts of the same words"
+    )
 
 
 def test_files_are_compared_where_files_are_meant(run, tmp_path):

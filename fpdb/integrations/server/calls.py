@@ -46,6 +46,7 @@ _TURN_SECONDS, _TURN_BYTES = 0.02, 1 << 20
 # The most bytes of metadata as JSON, of which three may become a hundred.
 _META = 1 << 19
 _NUMBER = re.compile("[0-9]{1,20}")
+_CONTENTS = ("text", "html", "fingerprint")
 # `tools/docs --write` makes it of the table of calls.
 _DESCRIPTION = Path(__file__).with_name("openapi.json").read_bytes()
 
@@ -72,7 +73,7 @@ async def check(request: Request) -> HttpReply:
 async def query(request: Request) -> HttpReply:
     """Find near documents.
 
-    Finds the stored documents near a text, a page or a fingerprint, or those that have a part of a
+    Finds the stored documents near a text, a page or a fingerprint, or those with passages of a
     text or a page.
     """
     if is_lines(request):
@@ -336,11 +337,11 @@ def _text(content: Content) -> str:
 
 def _number(database: fpdb.Database, content: Content) -> int | None:
     """Return the fingerprint of a content that fits the database, if that is what it has."""
-    count = 3 - [content.text, content.html, content.fingerprint].count(None)
-    if count != 1:
+    if [content.text, content.html, content.fingerprint].count(None) != 2:
+        names = [name for name in _CONTENTS if getattr(content, name) is not None]
         raise fpdb.InputError(
-            f"found {count} of text, html and fingerprint, expected one of them",
-            hint="a text is what the recipe is made for",
+            f"found {' and '.join(names) or 'no content'}, expected text, html or fingerprint",
+            hint="send the text, from which the server makes the fingerprint",
         )
     if content.recipe is not None and content.recipe != database.recipe.id:
         raise fpdb.RecipeMismatchError(

@@ -95,7 +95,7 @@ class QueryBody(Content, kw_only=True):
         Annotated[int, Meta(ge=0, le=128, description="compare bits: the largest distance")] | None
     ) = None
     limit: Annotated[int, Meta(ge=1, le=1000, description="the most matches to return")] = 10
-    passages: Annotated[bool, Meta(description="true: find what has a part of the text")] = False
+    passages: Annotated[bool, Meta(description="true: find what has passages of the text")] = False
     least: (
         Annotated[float, Meta(ge=0, le=1, description="of passages: the least share of either")]
         | None
@@ -135,7 +135,7 @@ class CheckAnswer(Struct, kw_only=True, omit_defaults=True):
 
 
 class Near(Struct, kw_only=True, omit_defaults=True):
-    """A stored document near a query, or one that shares passages with it."""
+    """A stored document near a query, or one with passages of it."""
 
     key: _DocumentKey
     distance: Annotated[int | None, Meta(description="the bits that differ")] = None
@@ -147,7 +147,7 @@ class Near(Struct, kw_only=True, omit_defaults=True):
 
 
 class QueryAnswer(Struct, kw_only=True, omit_defaults=True):
-    """The stored documents near a query, the nearest first, or those with the largest parts."""
+    """The stored documents near a query, the nearest first, or those with the longest passages."""
 
     matches: list[Near]
     boilerplate: Annotated[
