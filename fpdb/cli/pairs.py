@@ -65,7 +65,8 @@ def pairs(
 def _without_sketch(database: fpdb.Database) -> str:
     """Return a line about documents that have fingerprints but no sketch, if there are any."""
     stats = database.stats()
-    count = stats.documents - stats.short - (stats.sketches or 0)
+    # Some short texts have a sketch; beside these, as many others aren't counted.
+    count = max(stats.documents - stats.short - (stats.sketches or 0), 0)
     return render.counted("documents without a sketch, which only -k compares", count)
 
 

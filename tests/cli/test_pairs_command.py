@@ -131,3 +131,10 @@ def test_the_largest_clusters_come_first(run, tmp_path):
         rows = run("clusters", tmp_path / "db", "-k", 0, *options).rows
         assert rows[:3] == [["1", "keep", "2"], ["1", "duplicate", "3"], ["1", "duplicate", "4"]]
         assert len(rows) == (3 if "--limit" in options else 5)
+
+
+def test_short_texts_with_a_sketch_arent_taken_for_documents_without_one(run, tmp_path):
+    with fpdb.create(tmp_path / "short.fpdb") as database:
+        for number in range(4):
+            database.add(str(number), ("page not found", "ok")[number % 2])
+    assert "without a sketch" not in run("pairs", tmp_path / "short.fpdb").err
