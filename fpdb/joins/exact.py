@@ -52,9 +52,9 @@ def exact_pairs(
     """Find all pairs of documents that are similar enough, exactly, without a database.
 
     None is missed, and nothing is estimated or rounded: 0.8 is 8/10. The pairs are yielded in the
-    order of the documents. Documents without an element are pairs if their texts are equal. Each
-    element takes about 100 bytes of memory, and the time grows with the documents and with the
-    pairs that are nearly similar enough.
+    order of the documents. Documents without an element are pairs if their texts are equal and not
+    empty. Each element takes about 100 bytes of memory, and the time grows with the documents and
+    with the pairs that are nearly similar enough.
 
     Args:
         documents: What is compared; each has a text.
@@ -233,14 +233,14 @@ def _classes(names: Places, owners: Places, texts: Sequence[object]) -> Places:
 
 
 def sets_of_texts(
-    recipe: Recipe, texts: Iterable[str], of: Of, label: Callable[[str], str] = str
+    recipe: Recipe, texts: Iterable[str], of: Of, label: Callable[[str], str] = str.strip
 ) -> Sets:
     """Arrange the sets of texts: of their shingles, or of their features.
 
-    Texts without any are equal if their labels are.
+    Texts without any are equal if their labels are; an empty one equals nothing.
     """
     parts: list[NDArray[Any]] = []
-    labels: list[str] = []
+    labels: list[object] = []
     total = 0
     numbers: dict[str, int] = {}
     remaining = iter(
@@ -254,7 +254,10 @@ def sets_of_texts(
                 named = [numbers.setdefault(feature, len(numbers)) for feature in features]
                 parts.append(np.array(named, np.int32))
         added = parts[len(labels) :]
-        labels += ["" if len(own) else label(text) for text, own in zip(block, added, strict=True)]
+        labels += [
+            "" if len(elements) else label(text) or number
+            for number, (text, elements) in enumerate(zip(block, added, strict=True), len(labels))
+        ]
         total += sum(map(len, added))
         if total > MOST_ELEMENTS:
             raise InputError(
