@@ -1,7 +1,9 @@
 """A data file that was copied is verified before anything in it is served, and only once."""
 
+import fcntl
 import shutil
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 import fpdb
 from fpdb import DamagedError, Database, Document, NotADatabaseError
 from fpdb.storage import seal
+from fpdb.storage.open_checks import LOCK_FILE
 from fpdb.storage.seal import SEAL_FILE
 
 pytestmark = pytest.mark.process
@@ -157,6 +160,18 @@ def test_each_of_two_writers_may_close_first(
     assert (closed / SEAL_FILE).read_bytes().count(b"writing") == 0
     fpdb.open(closed).close()
     assert verified == []
+
+
+def test_who_opens_meanwhile_leaves_the_seal_to_who_closes(closed: Path) -> None:
+    with fpdb.open(closed) as db, (closed / LOCK_FILE).open() as opening:
+        db.add("last", "some newer words by this process which are enough")
+        fcntl.flock(opening, fcntl.LOCK_EX)  # as an opening does, for some milliseconds
+        ending = threading.Timer(0.1, fcntl.flock, (opening, fcntl.LOCK_UN))
+        ending.start()
+        db.close()
+        ending.join()
+    assert seal.is_sealed(closed)
+    assert b"writing" not in (closed / SEAL_FILE).read_bytes()
 
 
 @pytest.mark.parametrize("readonly", [False, True])
