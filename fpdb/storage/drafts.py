@@ -25,14 +25,13 @@ from fpdb.storage.open_checks import (
     require_vacant,
     translate,
 )
-from fpdb.storage.seal import SEAL_FILE, seal
+from fpdb.storage.seal import LIBC, SEAL_FILE, seal
 
 Entries = Mapping[str, Mapping[bytes, bytes]]
 
 # A read checks whether its database was replaced if none did for this time. Who replaces it waits
 # for as long before that returns, so every call that begins after it notices.
 NOTICED_SECONDS = 0.01
-_LIBC = ctypes.CDLL(None, use_errno=True)
 _HERE, _EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
 _UNABLE = {errno.ENOSYS, errno.EINVAL, errno.EXDEV, errno.EBUSY, errno.EOPNOTSUPP}
 
@@ -87,7 +86,7 @@ def drafted(directory: Path, *, replace: bool = False) -> Iterator[Path]:
 
 def exchange(first: Path, second: Path) -> None:
     """Exchange two directories on disk, so that there is one at each path at every moment."""
-    rename = getattr(_LIBC, "renameat2", None)
+    rename = getattr(LIBC, "renameat2", None)
     number = errno.ENOSYS
     if rename is not None:
         failed = rename(_HERE, os.fsencode(first), _HERE, os.fsencode(second), _EXCHANGE)

@@ -25,7 +25,7 @@ SEAL_FILE = "fpdb.seal"
 _BYTES = 96
 _WRITING = "writing"
 _ATTEMPTS = 20
-_LIBC = ctypes.CDLL(None, use_errno=True)
+LIBC = ctypes.CDLL(None, use_errno=True)
 # statx: AT_EMPTY_PATH, STATX_BTIME, and what it fills in
 _BY_DESCRIPTOR, _BIRTH, _STATX_BYTES, _BIRTH_OFFSET = 0x1000, 0x800, 256, 80
 
@@ -97,7 +97,7 @@ def _write(directory: Path, identities: list[bytes]) -> None:
 
 
 def _birth(descriptor: int) -> str:
-    status = getattr(_LIBC, "statx", None)
+    status = getattr(LIBC, "statx", None)
     found = ctypes.create_string_buffer(_STATX_BYTES)
     if status is None or status(descriptor, b"", _BY_DESCRIPTOR, _BIRTH, found):
         return ""

@@ -70,12 +70,6 @@ class Plan:
                     hint="let all tables of a plan have its width",
                 )
 
-    @classmethod
-    def from_blocks(cls, sizes: Sequence[int], k: int) -> "Plan":
-        """Return the plan with a table for each block of these sizes, the highest bits first."""
-        cut = list(zip(accumulate(sizes, initial=0), sizes, strict=False))
-        return cls(sum(sizes), k, tuple(_table((block,), cut) for block in cut))
-
     @property
     def name(self) -> str:
         """The plan in short, e.g. `4 tables, p=16; 10 bands of 6 bins`."""

@@ -4,6 +4,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from blocks import plan_of_blocks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiers import examples
@@ -13,7 +14,7 @@ from fpdb import queries
 from fpdb.documents import lookup
 from fpdb.tables import batch, sorted_pages
 from fpdb.tables.bits import to_array
-from fpdb.tables.plan import Plan, choose_plan, home_plan, nested_plan
+from fpdb.tables.plan import choose_plan, home_plan, nested_plan
 
 pytestmark = pytest.mark.slow("its cases compare databases with brute force, 16 s together")
 
@@ -23,9 +24,9 @@ PLANS = {
     "64 bits, home only": home_plan(64, 2, 12),
     "64 bits, 4 blocks": choose_plan(64, 3),
     "64 bits, nested": nested_plan(64, 3),
-    "64 bits, blocks of many sizes": Plan.from_blocks((40, 13, 11), 2),
+    "64 bits, blocks of many sizes": plan_of_blocks((40, 13, 11), 2),
     "128 bits, 4 blocks": choose_plan(128, 3),
-    "128 bits, one long block": Plan.from_blocks((70, 58), 1),
+    "128 bits, one long block": plan_of_blocks((70, 58), 1),
 }
 WORDS = [f"word{number}" for number in range(16)]
 

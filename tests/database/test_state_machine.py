@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from blocks import plan_of_blocks
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -50,7 +51,7 @@ PLANS: dict[str, Plan] = {
     "fewer blocks than k": choose_plan(64, 3, blocks=2),
     "choose 2": choose_plan(64, 2, choose=2),
     "nested": nested_plan(64, 1),
-    "sizes by hand": Plan.from_blocks((5, 1, 40, 18), 2),
+    "sizes by hand": plan_of_blocks((5, 1, 40, 18), 2),
     "32 bits": choose_plan(32, 3),
     "32 bits, choose 2": choose_plan(32, 2, choose=2),
     "128 bits": choose_plan(128, 3),

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from blocks import plan_of_blocks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiers import examples
@@ -24,7 +25,7 @@ PLANS = {
     "narrow": choose_plan(32, 1),
     "narrow home": home_plan(32, 1, 8),
     "wide": choose_plan(128, 3),
-    "uneven": fpdb.Plan.from_blocks((30, 20, 9, 5), 3),
+    "uneven": plan_of_blocks((30, 20, 9, 5), 3),
 }
 
 

@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from blocks import plan_of_blocks
 
 from fpdb.storage import Environment, ReadTransaction, WriteTransaction, number_pages
-from fpdb.tables import Index, Plan
+from fpdb.tables import Index
 from fpdb.tables import sorted_pages as pages_module
 from fpdb.tables.bits import Fingerprints, to_array, to_ints
 from fpdb.tables.bulk_load import load_tables, source_of
@@ -23,7 +24,7 @@ PLANS = {
     "choose 2": choose_plan(64, 3, choose=2),
     "nested": nested_plan(64, 3),
     "32 bits": choose_plan(32, 3),
-    "32 bits, sizes by hand": Plan.from_blocks((3, 20, 9), 2),
+    "32 bits, sizes by hand": plan_of_blocks((3, 20, 9), 2),
     "128 bits": choose_plan(128, 3),
     "128 bits, choose 2": choose_plan(128, 2, choose=2),
 }
@@ -68,7 +69,7 @@ def test_a_probe_reads_its_range_to_both_ends(
     """Dense fingerprints, so that ranges of four begin and end where pages do."""
     # The table with the longer prefix answers for k = 0.
     sizes = (bits - 2, 2) if where == "home" else (2, bits - 2)
-    plan = Plan.from_blocks(sizes, 1)
+    plan = plan_of_blocks(sizes, 1)
     index = Index(plan)
     table = 0 if where == "home" else 1
     assert [probes.table for probes in plan.probes(0)] == [table]

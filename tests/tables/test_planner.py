@@ -202,7 +202,6 @@ def test_what_cannot_be_planned() -> None:
         *((plans, each) for each in [(48, 3, 1), (64, 25, 1), (64, -1, 1), (64, 3, 0)]),
         # More blocks than bits, none chosen, and more chosen than there are.
         *((choose_plan, each) for each in [(8, 8), (8, 1, None, 0), (8, 1, 2, 3)]),
-        *((Plan.from_blocks, each) for each in [((8, 0), 1), ((), 1)]),
         *((home_plan, each) for each in [(8, 1, 9), (8, 9, 8)]),
         # No tables, no home table, two widths.
         *((Plan, (8, 1, each)) for each in [(), two[1:], (*two, *choose_plan(10, 1).tables)]),
