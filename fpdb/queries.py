@@ -294,13 +294,13 @@ class Queries(ABC):
     ) -> tuple[dict[int, Match], set[int], Marks]:
         """Find the nearest document of each of many prepared texts, by their places.
 
-        Also return the places of texts whose nearest document has the very same text, and mark the
-        texts that must be looked up by `query_prepared`.
+        Also return the places of texts that some document has, and mark the texts that must be
+        looked up by `query_prepared`.
         """
         search = self._checked(None, 1, similarity)
         if search.similarity is None:
             return {}, set(), np.ones(len(texts.digests), np.bool_)
-        matches, equal = dict[int, Match](), set[int]()
+        matches = dict[int, Match]()
         with self._transaction() as txn:
             view = self._view(txn)
             nearest = nearest_each(view, texts, search.similarity)
@@ -309,9 +309,8 @@ class Queries(ABC):
             for place, number, share, apart in zip(alike.tolist(), *columns, strict=True):
                 document = view.catalog.named(txn, number)
                 matches[place] = to_match(document, number, apart, share)
-                if document.digest and document.digest == texts.digests[place].tobytes():
-                    equal.add(place)
-        return matches, equal, nearest.crowded
+        copies = nearest.copies & ~nearest.crowded
+        return matches, set(copies.nonzero()[0].tolist()), nearest.crowded
 
     def passages(self, text: str, *, least: float = 0.0, limit: int | None = None) -> PartMatches:
         """Find the stored documents with passages of a text, the sources of most first.

@@ -10,7 +10,7 @@ import numpy as np
 
 from fpdb.arrays import Column, Marks, Places, differs, portions, ranked, run_starts, spans
 from fpdb.documents.catalog import View
-from fpdb.documents.similarity import Shares, Side, jaccard
+from fpdb.documents.similarity import Shares, Side, equal_texts, jaccard
 from fpdb.errors import DamagedError
 from fpdb.fingerprint.sketches import least_estimate, one_jaccard
 from fpdb.models import Document, Match, Matches
@@ -70,19 +70,21 @@ class Nearest(NamedTuple):
     """The most similar document of each of many texts: its id, how similar it is, the distance.
 
     The share of a text that is like none is -1. A `crowded` one has too many candidates to be
-    compared here.
+    compared here. A document has the very text of one of the `copies`, be it the nearest or not.
     """
 
     ids: Column
     shares: Shares
     distances: Distances
     crowded: Marks
+    copies: Marks
 
     @classmethod
     def none(cls, count: int) -> "Nearest":
         """Return that of some texts before any document is compared."""
         shares, apart = np.full(count, -1.0), np.zeros(count, np.uint8)
-        return cls(np.zeros(count, np.uint64), shares, apart, np.zeros(count, np.bool_))
+        crowded, copies = np.zeros((2, count), np.bool_)
+        return cls(np.zeros(count, np.uint64), shares, apart, crowded, copies)
 
     def update(self, texts: Places, ids: Column, shares: Shares, apart: Distances) -> None:
         """Take the better of what is known and of other documents.
@@ -137,6 +139,7 @@ def nearest_each(view: View, texts: Side, similarity: float) -> Nearest:
                 shares = jaccard(texts, asking, stored, at)
                 [near] = (shares >= least).nonzero()
                 asking, at = asking[near], at[near]
+                nearest.copies[asking[equal_texts(texts, asking, stored, at)]] = True
                 prints = texts.fingerprints[asking], stored.fingerprints[at]
                 apart = distances(*prints, view.index.plan.bits)
                 nearest.update(asking, found[at], shares[near], apart)

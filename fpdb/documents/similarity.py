@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.arrays import Column, Places
+from fpdb.arrays import Column, Marks, Places
 from fpdb.fingerprint.sketches import jaccard_of_rows
 from fpdb.models import DIGEST_BYTES, Key
 from fpdb.storage.format import Stored
@@ -47,11 +47,17 @@ def jaccard(first: Side, own: Places, second: Side, other: Places) -> Shares:
 
     Equal texts are similar in any case.
     """
-    digests = first.digests.take(own, axis=0)
-    same = (digests == second.digests.take(other, axis=0)).all(axis=1) & digests.any(axis=1)
+    same = equal_texts(first, own, second, other)
     found, [left] = np.ones(len(same)), (~same).nonzero()
     found[left] = jaccard_of_rows(first.sketches, own[left], second.sketches, other[left])
     return found
+
+
+def equal_texts(first: Side, own: Places, second: Side, other: Places) -> Marks:
+    """Mark the pairs of texts whose digests are equal."""
+    digests = first.digests.take(own, axis=0)
+    same: Marks = (digests == second.digests.take(other, axis=0)).all(axis=1)
+    return same & digests.any(axis=1)
 
 
 def side_of(

@@ -193,6 +193,16 @@ def test_copies_have_equal_texts_not_equal_sketches(tmp_path, deliver, records, 
     assert (counts.removed, counts.copies, kept) == (10, 6, ["x"])
 
 
+def test_a_copy_of_any_document_is_one(tmp_path, deliver, records):
+    """Be another one as near, and added before."""
+    with fpdb.create(tmp_path / "corpus.fpdb") as db:
+        for each in records:
+            db.add(f"{each['id']} in capitals", each["text"].upper())
+            db.add(f"{each['id']} as it is", each["text"])
+    counts, kept = deliver(records)
+    assert (counts.removed, counts.copies, kept) == (10, 10, [])
+
+
 def test_ready_fingerprints_that_come_again_are_copies(tmp_path):
     rows = [{"id": f"f{n}", "print": n * 0x1234567890ABCDE} for n in range(1, 4)]
     reading = fpdb.Reading(fingerprint_field="print")
