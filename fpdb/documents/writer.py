@@ -175,6 +175,12 @@ class Writer:
         documents before it too.
         """
         self._known = self._catalog.find_many(self._txn, [each.key for each in documents])
+        if not newer:  # less of a text costs nothing that is stored of it
+            latest, given, documents = dict(self._known), documents, list[Stored]()
+            for document in given:
+                old = latest[document.key]
+                latest[document.key] = complete = document.completed(old) if old else document
+                documents.append(complete)
         added: list[Added] = []
         while rest := documents[len(added) :]:
             lookup = None
@@ -206,8 +212,7 @@ class Writer:
                 if lookup:
                     lookup.save(place, saved, old)
                 status = "replaced" if old else "added"
-                if document.fingerprint is None:
-                    status = "short"
+                status = "short" if document.fingerprint is None else status
                 added.append(Added(document.key, saved.id, status, matches))
             self._apply()
         return added

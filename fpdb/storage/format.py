@@ -343,6 +343,21 @@ class Stored(NamedTuple):
         """Return whether two documents with the same key differ in nothing but id and time."""
         return self == other._replace(id=self.id, added=self.added)
 
+    def completed(self, stored: "Stored") -> "Stored":
+        """Return a document with what it lacks and a stored one has of the same text.
+
+        A bare fingerprint lacks metadata too; it counts as that of the text which has it.
+        """
+        if self.fingerprint != stored.fingerprint or self.digest not in (b"", stored.digest):
+            return self
+        return self._replace(
+            digest=stored.digest,
+            meta=self.meta if self.meta or self.digest else stored.meta,
+            characters=self.characters or stored.characters,
+            sketch=self.sketch or stored.sketch,
+            passages=self.passages or stored.passages,
+        )
+
 
 def pack_record(stored: Stored, bits: int) -> bytes:
     """Pack the record of a document with a fingerprint of N bits."""
