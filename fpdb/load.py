@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any, Literal, cast
 
 from fpdb.database import Database
-from fpdb.documents.layout import new_database, new_header
+from fpdb.documents.layout import new_database, new_header, read_runs
 from fpdb.documents.prepare import GATHERED
 from fpdb.errors import InputError, RecipeMismatchError
 from fpdb.flow import Flow, Ingested
@@ -133,9 +133,11 @@ class _Load:
             raise InputError("found no source", hint="name a database or a file")
         if is_vacant(self.path):
             counts = self.flow.counts
-            stored, counts.read = combine(paths, self.path, self.new.get("capacity"), self.memory)
+            stored, counts.read, counts.replaced = combine(
+                paths, self.path, self.new.get("capacity"), self.memory
+            )
             counts.short, counts.added = stored.short, stored.documents - stored.short
-            counts.unchanged = counts.read - stored.documents
+            counts.unchanged = counts.read - stored.documents - counts.replaced
             self.flow.show()
             return
         with (
@@ -147,6 +149,8 @@ class _Load:
                 while batch := list(islice(documents, GATHERED)):
                     self.flow.counts.count(database.add_prepared(batch, newer=True))
                     self.flow.show()
+                if runs := list(source.read(read_runs(source.view.txn))):
+                    database.runs.add(runs)
 
     def _require_no_settings(self) -> None:
         if surplus := sorted(self.new.keys() - {"capacity"}):

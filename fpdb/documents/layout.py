@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -205,6 +206,11 @@ def read_runs(txn: ReadTransaction) -> Iterator[StoredRun]:
 def write_runs(txn: WriteTransaction, runs: Iterable[StoredRun]) -> None:
     """Store runs, each instead of one of the same records."""
     txn.put_many(RUNS, ((run.content, run.pack()) for run in runs))
+
+
+def add_runs(txn: WriteTransaction, runs: Iterable[StoredRun]) -> None:
+    """Store the runs of other databases; of those of the same records, a finished one stays."""
+    write_runs(txn, sorted([*runs, *read_runs(txn)], key=attrgetter("finished")))
 
 
 def forget_runs(txn: WriteTransaction, contents: Iterable[bytes]) -> None:

@@ -79,6 +79,11 @@ class Runs:
                 layout.write_runs(txn, [run._replace(finished=True, command="")])
         return added
 
+    def add(self, runs: Iterable[StoredRun]) -> None:
+        """Store the runs of another database, whose documents this one has."""
+        with self.environment.write(self.timeout) as txn:
+            layout.add_runs(txn, runs)
+
     def abandon(self) -> None:
         """Forget the runs that aren't finished."""
         with self.environment.write(self.timeout) as txn:

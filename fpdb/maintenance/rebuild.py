@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, groupby
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,6 +20,7 @@ import numpy as np
 from fpdb.arrays import Column, among, gathered
 from fpdb.documents.catalog import Catalog, View
 from fpdb.documents.layout import (
+    add_runs,
     layout,
     new_database,
     read_layout,
@@ -67,7 +68,7 @@ def write_tables(
 class CopySource:
     """A snapshot whose documents are copied, without the `dropped` ones.
 
-    `base` is added to their ids.
+    `base` is added to their ids. `newer` ones stay in place of those of earlier sources.
     """
 
     path: Path
@@ -75,6 +76,7 @@ class CopySource:
     view: View
     base: int = 0
     dropped: "array[int]" = field(default_factory=lambda: array("Q"))
+    newer: int = 0
 
     def read(self, items: Iterable[T]) -> Iterator[T]:
         """Yield what is read of this database; its errors name it."""
@@ -205,8 +207,10 @@ def combine(
     path: str | os.PathLike[str],
     capacity: int | None,
     memory: int,
-) -> tuple[Counters, int]:
-    """Copy the documents of databases into a new one; return its counters, and how many were read.
+) -> tuple[Counters, int, int]:
+    """Copy the documents of databases into a new one.
+
+    Return its counters, how many were read, and how many of these replaced an older one.
 
     Of documents with the same key the newest stays, and of equally old ones that of the first
     source. Ids follow the order of the sources, and in each of them that of its own ids, unless
@@ -239,7 +243,7 @@ def combine(
                 f"the copy for {directory} is damaged: {problem.where}: {problem.what}",
                 hint="run `fpdb check` on the databases that it was made of",
             )
-    return counters, total
+    return counters, total, sum(source.newer for source in sources)
 
 
 def _write(into: WriteTransaction, catalog: Catalog, sources: Sequence[CopySource]) -> Counters:
@@ -260,8 +264,7 @@ def _write(into: WriteTransaction, catalog: Catalog, sources: Sequence[CopySourc
     copy_documents(into, sources)
     documents = total - sum(len(source.dropped) for source in sources)
     sketches = sum(map(_sketches, sources)) if catalog.sketched else None
-    runs = [run for s in sources for run in s.read(read_runs(s.view.txn))]
-    write_runs(into, sorted(runs, key=attrgetter("finished")))
+    add_runs(into, (run for s in sources for run in s.read(read_runs(s.view.txn))))
     return Counters(next_id, documents, into.entries("short"), 1, sketches)
 
 
@@ -274,13 +277,14 @@ def _keys(place: int, source: CopySource) -> Iterator[_SourceKey]:
 def _newest(sources: Sequence[CopySource], keys: Iterable[_SourceKey]) -> Iterator[_SourceKey]:
     """Yield each key once, with the document that stays; note the others as dropped."""
     for _, group in groupby(keys, key=itemgetter(0)):
-        rivals = list(group)
-        newest = rivals[0]
-        if len(rivals) > 1:  # the first of equally old ones
-            newest = max(rivals, key=lambda rival: _added(sources[rival[1]], *rival[2:]))
+        newest, *rivals = group
+        latest = _added(sources[newest[1]], *newest[2:]) if rivals else 0
         for rival in rivals:
-            if rival is not newest:
-                sources[rival[1]].dropped.append(rival[2])
+            source, dropped = sources[rival[1]], rival
+            if (added := _added(source, *rival[2:])) > latest:  # else the first one stays
+                newest, latest, dropped = rival, added, newest
+                source.newer += 1
+            sources[dropped[1]].dropped.append(dropped[2])
         yield newest
 
 

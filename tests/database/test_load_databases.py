@@ -78,6 +78,19 @@ def model(sources: list[list[Document]]) -> dict[Any, Document]:
     return newest
 
 
+def one_by_one(sources: list[list[Document]]) -> dict[str, int]:
+    """Of each key, the first document is added, and a newer one replaces what is there."""
+    counts = dict.fromkeys(("added", "replaced", "unchanged"), 0)
+    newest: dict[Any, Document] = {}
+    for document in itertools.chain.from_iterable(sources):
+        stored = newest.setdefault(document.key, document)
+        newer = document.added > stored.added
+        status = "added" if document is stored else "replaced" if newer else "unchanged"
+        counts[status] += 1
+        newest[document.key] = document if newer else stored
+    return counts
+
+
 def without_id(document: Document) -> tuple[Any, ...]:
     return (
         document.key,
@@ -127,7 +140,8 @@ def test_a_new_database_is_like_one_of_everything(
     require_loaded(where / "c", expected, sources, keys)
     total = sum(map(len, sources))
     assert (counts.read, counts.added + counts.short) == (total, len(expected))
-    assert counts.unchanged == total - len(expected)
+    wanted = one_by_one(sources)
+    assert (counts.replaced, counts.unchanged) == (wanted["replaced"], wanted["unchanged"])
     with fpdb.build(where / "union", **options) as union:
         ingest(union, expected, where / "c")
         require_same_answers(where / "c", union)
@@ -222,15 +236,16 @@ def test_of_equal_keys_the_newest_stays_and_then_the_first(
         sources = [documents_of(path) for path in paths]
         expected = {key: without_id(stored) for key, stored in model(sources).items()}
         patch.setattr(rebuild, "check", check_here)
-        counts = fpdb.load(where / "new", paths)
-        assert (counts.read, counts.unchanged) == (
-            sum(map(len, sources)),
-            sum(map(len, sources)) - len(expected),
+        counts, wanted = fpdb.load(where / "new", paths), one_by_one(sources)
+        assert (counts.added + counts.short, counts.replaced, counts.unchanged) == (
+            *wanted.values(),
         )
         assert {d.key: without_id(d) for d in documents_of(where / "new")} == expected
         for attempt in ("first", "again"):
             counts = fpdb.load(paths[0], paths[1:])
             assert counts.read == sum(map(len, sources[1:]))
+            if attempt == "first":
+                assert counts.unchanged == wanted["unchanged"]
             assert (counts.unchanged == counts.read) or attempt == "first"
             assert {d.key: without_id(d) for d in documents_of(paths[0])} == expected
         assert not list(check_here(paths[0], deep=True))
@@ -271,6 +286,45 @@ def test_loading_leaves_its_sources_alone_and_nothing_beside(
     with fpdb.open(tmp_path / "c") as db:
         db.add("new", "one two three")
         assert len(db) == 4
+
+
+@pytest.mark.usefixtures("checked_here")
+@pytest.mark.parametrize("there", [False, True])
+def test_the_newest_replaces_and_the_counts_say_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
+    """Older, newer, and as old: of three sources into a new database, and of two into the first."""
+    paths = [tmp_path / name for name in "abc"]
+    times = {"falls": (9, 8, 7), "rises": (7, 8, 9), "ties": (8, 8, 8), "peaks": (7, 9, 9)}
+    for path, *added in zip(paths, *times.values(), strict=True):
+        with fpdb.create(path, recipe=recipe_of(64)) as db:
+            for key, seconds in zip(times, added, strict=True):
+                monkeypatch.setattr("time.time", lambda seconds=seconds: float(seconds))
+                db.add(key, f"one two three {path.name}")
+    monkeypatch.undo()
+    place, sources = (paths[0], paths[1:]) if there else (tmp_path / "new", paths)
+    counts = fpdb.load(place, sources)
+    done = counts.read, counts.added, counts.replaced, counts.unchanged
+    assert done == ((8, 0, 3, 5) if there else (12, 4, 3, 5))
+    with fpdb.open(place) as db:
+        stayed = {name: db[name].digest for name in times}
+        texts = {name: f"one two three {path}" for name, path in zip(times, "acab", strict=True)}
+        assert stayed == {name: db.recipe.digest(text) for name, text in texts.items()}
+
+
+@pytest.mark.usefixtures("checked_here")
+@pytest.mark.parametrize("there", [False, True])
+def test_deliveries_come_with_their_documents(tmp_path: Path, there: bool) -> None:
+    """What `dedupe` has added to a source isn't delivered again to where it was loaded."""
+    records = [{"id": f"r{n}", "text": f"one two three {n} four five"} for n in range(3)]
+    list(fpdb.dedupe(records, database=tmp_path / "north"))
+    if there:
+        fpdb.create(tmp_path / "all").close()
+    for _ in range(2):
+        fpdb.load(tmp_path / "all", tmp_path / "north")
+        with pytest.raises(InputError, match="the very same records were added"):
+            list(fpdb.dedupe(records, database=tmp_path / "all"))
+        there or shutil.rmtree(tmp_path / "all")
 
 
 def test_another_recipe_is_refused_by_name(paths: list[Path], tmp_path: Path) -> None:
