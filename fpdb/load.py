@@ -19,10 +19,11 @@ from fpdb.io.arrow import fingerprint_blocks, spark_files
 from fpdb.io.decoding import FingerprintBlock, SparkSchema
 from fpdb.io.files import Paths, path_names, size_of
 from fpdb.io.records import BadRecord, Reading
-from fpdb.io.streams import Watch, check_file, chunks, named, unpacked_name
+from fpdb.io.streams import StreamError, Watch, check_file, chunks, named, unpacked_name
 from fpdb.maintenance import portable
 from fpdb.maintenance.rebuild import combine, open_sources
 from fpdb.models import Document, Key
+from fpdb.progress import announce
 from fpdb.scratch import remove_abandoned
 from fpdb.storage import Environment
 from fpdb.storage.open_checks import is_vacant
@@ -50,17 +51,21 @@ def load(
     not at all if the loading fails.
 
     Of documents of databases with the same key, the newest stays, which is the one that was added
-    last: of equally old ones the stored one, or that of the source that comes first. The others
-    count as unchanged. Each source is read in one snapshot. A new database gets the ids in the
-    order of the sources, and the tables that suit all their documents.
+    last: of equally old ones the stored one, or that of the source that comes first. It counts as
+    replaced if it came after an older one. With the documents come the deliveries that `dedupe` has
+    added to a source. Each source is read in one snapshot. A new database gets the ids in the order
+    of the sources, and the tables that suit all their documents.
+
+    Of records, only keys and fingerprints are taken. If that is the fingerprint which is stored
+    with its key, the document stays as it is, with its sketch and metadata.
 
     Args:
         path: The directory of the database.
         sources: One database or several; all must have the same recipe, kind of keys, similarity
-            and k. Or one file, or "-" for standard input: records with a key and a fingerprint
-            (JSON lines, CSV, TSV, Parquet), what `dump` wrote (.fpdb.jsonl, or the format
-            "portable"), or the Parquet file or directory that `fpdb.integrations.spark` wrote. Or
-            an open binary file, e.g. a pipe, with what `dump` wrote.
+            and k. Or one file: what `dump` wrote, records with a key and a fingerprint (JSON lines,
+            CSV, TSV, Parquet), or the Parquet file or directory that `fpdb.integrations.spark`
+            wrote. Or "-" for standard input, or an open binary file, with what `dump` wrote; with a
+            format, "-" may hold records.
         reading: The format, and which fields of records mean what; "key" and "fingerprint".
         memory: About how many bytes to sort in, besides the fingerprints.
         bad: "drop" leaves out records that can't be used; "fail" raises InputError at the first.
@@ -92,8 +97,7 @@ def load(
         return flow.counts
     [source] = names
     flow.counts.bytes_total = size_of(source)
-    name = unpacked_name(source.lower())
-    if reading.format == "portable" or (not reading.format and name.endswith(".fpdb.jsonl")):
+    if _is_portable(source, reading.format):
         with named(source, "copy it again"):
             try:
                 run.dumped(chunks(source, Watch(flow.count_bytes)))
@@ -108,7 +112,23 @@ def load(
             run.databases(names)
         else:
             run.records(source)
+    if run.unsketched:
+        announce(
+            f"{run.unsketched:,} fingerprints came without sketches: the bits (k) find them, no "
+            "similarity does"
+        )
     return flow.counts
+
+
+def _is_portable(source: str, form: str | None) -> bool:
+    """Return whether a source is what `dump` wrote."""
+    if form:
+        return form == "portable"
+    if source == "-" or unpacked_name(source.lower()).endswith(".fpdb.jsonl"):
+        return True
+    with contextlib.suppress(StreamError):  # which is explained when it is read
+        return os.path.isfile(source) and next(chunks(source), b"").startswith(portable.BEGINNING)
+    return False
 
 
 @dataclass
@@ -119,6 +139,8 @@ class _Load:
     path: str | os.PathLike[str]
     memory: int
     new: dict[str, Any]
+    # Documents without a sketch that came into a database of sketches.
+    unsketched: int = 0
 
     def databases(self, paths: list[str]) -> None:
         """Copy databases into a new one, or add their documents to an existing one."""
@@ -239,6 +261,7 @@ class _Load:
         before = len(database)
         changed = database.add_fingerprints(keys, fingerprints, memory=self.memory)
         added = min(max(len(database) - before, 0), changed)
+        self.unsketched += changed * (database.similarity is not None)
         counts = self.flow.counts
         counts.added += added
         counts.replaced += changed - added

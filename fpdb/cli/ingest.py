@@ -145,10 +145,10 @@ def _describe(answer: Answer) -> dict[str, Any]:
 @takes(
     "format key_field fingerprint_field base",
     reading=fpdb.Reading,
-    sources=argument("DB|FILE|-", "Databases, or one file; - is standard input."),
+    sources=argument("DB|FILE|-", "Databases, or one file; - is an export on standard input."),
     k=options.NEW_K,
     fingerprint_field=option("--fingerprint-field F", "Field of a ready fingerprint."),
-    format=option("--format FORMAT", "portable, jsonl, tsv, csv or parquet; else by suffix."),
+    format=option("--format FORMAT", "portable, as exports are; jsonl, tsv, csv or parquet."),
 )
 def load(
     path: Path,

@@ -200,9 +200,9 @@ def picker(reading: Reading) -> Pick:
             used.append(name)
         for names in fingerprints:
             name, value = _first(names, found)
-            if value is None:
+            if value is None and found.keys().isdisjoint(names):
                 raise UnfitError(lacking("fingerprint", names, found))
-            fingerprint = _fingerprint(name, value, notation)
+            fingerprint = _fingerprint(names[0], value, notation)
             used.append(name)
         if kept:
             wanted = found.keys() - used if everything else kept
@@ -275,6 +275,11 @@ def _fingerprint(name: str, value: object, notation: Notation) -> int:
     if type(value) is str and (number := notation.parse(value)) is not None:
         return number
     text = shorten(value) if type(value) is str else _kind(value)
+    if value in (None, "short"):  # as an export has it
+        raise UnfitError(
+            f"{_field(name)} holds {text}: a short text has no fingerprint, and comes "
+            "only with the portable form, .fpdb.jsonl"
+        )
     raise UnfitError(f"{_field(name)} holds {text}, expected a fingerprint: {notation.expected}")
 
 

@@ -70,7 +70,7 @@ class Head:
         if not line.startswith(BEGINNING):
             raise InputError(
                 f"line 1 doesn't begin with {BEGINNING.decode()}, as the portable form does",
-                hint="db.dump and `fpdb export` write it",
+                hint="db.dump and `fpdb export` write it; records have another format, e.g. jsonl",
             )
         found = _parsed(line, 1)
         version = found.pop(PORTABLE)
@@ -97,8 +97,9 @@ class Head:
 
     def require_fit(self, other: "Head", place: str) -> None:
         """Raise RecipeMismatchError if a database can't take everything of these documents."""
-        # Sketches would be lost in a database of bits; in any other one, each has its own bands.
-        kept = self.similarity if other.similarity is None else other.similarity
+        # Each database with sketches has its own bands; without, none may be lost or missing.
+        bits = None in (self.similarity, other.similarity)
+        kept = self.similarity if bits else other.similarity
         for what, found, expected in (
             ("the recipe", _named(self), _named(other)),
             ("keys", self.keys, other.keys),

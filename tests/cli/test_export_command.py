@@ -78,6 +78,25 @@ def test_tables_name_their_columns(run, path, tmp_path, form):
     assert "added 6" in run("ingest", tmp_path / "copy.fpdb", file, *fields).err
 
 
+@pytest.mark.process
+@pytest.mark.parametrize("form", ["tsv", "csv", "jsonl", "parquet"])
+def test_an_export_over_its_database_costs_it_nothing(run, path, tmp_path, form):
+    with fpdb.open(path) as database:
+        database.delete(HOSTILE)  # whose key tables escape
+    file, before = tmp_path / f"all.{form}", stored(path)
+    run("export", path, "-o", file)
+    done = run("load", path, file)
+    assert (done.code, "read 6, unchanged 5, bad 1;" in done.err) == (4, True)
+    assert "a short text has no fingerprint, and comes only with the portable form" in done.err
+    assert "without sketches" not in done.err
+    assert stored(path) == before
+    copy = tmp_path / "copy.fpdb"
+    fpdb.create(copy).close()
+    done = run("load", copy, file)
+    assert "5 fingerprints came without sketches" in done.err
+    assert "read 6, added 5, bad 1;" in done.err
+
+
 def test_csv_guards_formulas(run, formulas, tmp_path):
     table, lines = tmp_path / "out.csv", tmp_path / "out.tsv"
     for path in (table, lines):

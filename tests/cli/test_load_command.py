@@ -119,7 +119,7 @@ def test_records_become_a_database(run, tmp_path, path):
 
 
 def test_ctrl_c_leaves_no_half_of_a_database(start, tmp_path, path):
-    process = start("load", path, "-")
+    process = start("load", path, "-", "--format", "jsonl")
     # More than a pipe holds: once it is written, some of it has been read.
     process.stdin.write(b'{"key": "a", "fingerprint": "00"}\n' * 10_000)
     process.stdin.flush()

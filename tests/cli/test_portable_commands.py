@@ -84,6 +84,28 @@ def test_through_a_pipe_of_real_processes(start, path, tmp_path, packed):
     assert dumped(copy) == dumped(path)
 
 
+@pytest.mark.process
+@pytest.mark.parametrize("name", ["-", "crawl.jsonl", "crawl.JSONL.gz", "crawl"])
+def test_an_export_is_told_by_how_it_begins(run, path, tmp_path, name):
+    data, file = dumped(path), name if name == "-" else tmp_path / name
+    data = gzip.compress(data) if name.endswith(".gz") else data
+    if name != "-":
+        file.write_bytes(data)
+    for count in ("added 2, short 1", "unchanged 3"):
+        done = run("load", tmp_path / "copy.fpdb", file, stdin=data)
+        assert (done.code, f"read 3, {count}; " in done.err) == (0, True)
+    assert dumped(tmp_path / "copy.fpdb") == dumped(path)
+
+
+def test_records_through_a_pipe_are_named_as_such(run, path, tmp_path):
+    """They have keys and fingerprints, while an export has everything, and neither is guessed."""
+    lines, copy = run("export", path, "--json").out.encode(), tmp_path / "copy.fpdb"
+    refused = run("load", copy, "-", stdin=lines)
+    assert (refused.code, copy.exists()) == (3, False)
+    assert "records have another format, e.g. jsonl" in refused.err
+    assert run("load", copy, "-", "--format", "jsonl", stdin=lines).err.count("added 2") == 1
+
+
 @pytest.mark.parametrize("options", [["--recipe", "web"], ["--key-type", "text"]])
 def test_options_that_the_file_decides_are_refused(run, path, tmp_path, options):
     done = run("load", tmp_path / "copy.fpdb", "-", *PORTABLE, *options, stdin=dumped(path))

@@ -266,6 +266,16 @@ def test_another_kind_of_database_is_refused(data, tmp_path, options, message):
         assert len(there) == 0
 
 
+def test_documents_without_sketches_stay_out_of_a_database_that_keeps_them(tmp_path):
+    """There, no similarity would find them."""
+    with fpdb.create(tmp_path / "bits", similarity=None, k=3) as bits:
+        bits.add("u", PAGE)
+        file = io.BytesIO(dumped(bits))
+    fpdb.create(tmp_path / "there").close()
+    with pytest.raises(fpdb.RecipeMismatchError, match=r"similarity 0\.8, the file has None"):
+        fpdb.load(tmp_path / "there", file)
+
+
 def test_a_keyed_recipe_needs_no_secret(tmp_path):
     secret = fpdb.Secret(b"s" * 16)
     recipe = fpdb.recipe("web").replace(name="keyed", hash=fpdb.Hash(by="xxh3", secret=secret))
