@@ -22,7 +22,7 @@ from typing import IO, Any, TypeVar
 from fpdb.errors import InputError
 from fpdb.io import arrow, streams, tables
 from fpdb.io.html import Found, Page, finished, require_html
-from fpdb.io.office import office_text
+from fpdb.io.office import read_office
 from fpdb.io.records import BadRecord, Reading, Record, json_object, picker
 from fpdb.io.streams import UNWATCHED, Line, StreamError, TooLong, Watch
 from fpdb.io.tables import FieldColumns, Named
@@ -242,14 +242,6 @@ def check_path(path: str, reading: Reading) -> str:
     return "" if folder else form
 
 
-def with_all_fields(path: str, reading: Reading) -> Reading:
-    """Return how a source is read with all fields as metadata, if its records have any."""
-    form = check_path(path, reading)
-    if form and not FORMATS[form].has_fields:
-        return reading
-    return replace(reading, meta_field=(*reading.kept, "*"))
-
-
 def _choose(path: str, reading: Reading, default: str | None = None) -> str:
     """Choose the format that is given, or the one of the suffix, or the default."""
     given = reading.format
@@ -449,7 +441,7 @@ def _groups(
 
 def _picked(rows: Callable[[Source], Iterator[Named]], source: Source) -> Iterator[Found]:
     reading = source.reading
-    pick = picker(reading if source.format.has_fields else _ANY)
+    pick = picker(reading if source.format.has_fields else replace(_ANY, meta_field=reading.kept))
     for number, fields, replaced in rows(source):
         place = f"{source.path}:{number}" if number else source.path
         found = pick(place, fields, replaced)
@@ -504,9 +496,9 @@ def _text(source: Source) -> Iterator[Named]:
 
 
 def _office(source: Source) -> Iterator[Named]:
-    text = office_text(source.path, source.reading.max_bytes)
+    fields = read_office(source.path, source.reading.max_bytes)
     source.watch.progress(os.path.getsize(source.path))
-    yield 0, {"key": source.name, "text": text}, False
+    yield 0, {"key": source.name, **fields}, False
 
 
 def _html(source: Source) -> Iterator[Found]:

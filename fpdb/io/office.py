@@ -1,8 +1,9 @@
 """Documents of Word and LibreOffice: the text in a ZIP of XML, read by a child process.
 
 As with HTML, a file may be made to keep its reader busy or to fill the memory, so its process has
-limits. What isn't in the text that a reader sees is left out: deleted and moved text, comments,
-descriptions of pictures, and the second form of a text box, which is for old programs.
+limits, and what is unpacked is bounded before. What isn't in the text that a reader sees is left
+out: deleted and moved text, comments, descriptions of pictures, and the second form of a text box,
+which is for old programs.
 """
 
 import os
@@ -18,11 +19,17 @@ from fpdb.processes import CallError, KeptWorkers, limit
 
 SECONDS = 10.0
 MEMORY = 256 << 20
-_UNPACKED = 1 << 26
-_CHUNK = 1 << 16
+# The parts that are read unpack to so many bytes, and so many times the size of the file.
+_UNPACKED, _TIMES = 1 << 22, 100
+# The parser begins a tag or a comment again with each chunk that doesn't end it.
+_CHUNK, _LONGEST_TAG = 1 << 16, 1 << 22
 _OLD = b"\xd0\xcf\x11\xe0"
 _BODY = re.compile(r"word/document[0-9]*\.xml|content\.xml")
 _MANIFEST = "META-INF/manifest.xml"
+_PROPERTIES = "docProps/core.xml", "meta.xml"
+_DATE = re.compile(
+    rb"<(?:\w+:)?(?:(created|creation-date)|modified|date)(?:\s[^<>]*)?>\s*(\d{4}-\d\d-\d\d)"
+)
 _PARAGRAPHS = frozenset(("p", "h"))
 _LEFT_OUT = frozenset(
     (
@@ -43,25 +50,26 @@ _BLANK = re.compile(r"[ \t\r\n]+")
 _ENCRYPTED = "is encrypted, or of an old Word: save it as .docx without a password"
 
 
-def office_text(path: str, largest: int) -> str:
-    """Return the text of a document of at most N bytes, a paragraph a line, or raise StreamError.
+def read_office(path: str, largest: int) -> dict[str, str]:
+    """Return the text of a document of at most N bytes, and its dates, or raise StreamError.
 
-    Footnotes of Word come at the end.
+    Each paragraph is a line, and footnotes of Word come at the end. The dates are those of its
+    properties, as far as they are there: `file_created` and `file_modified`.
     """
     try:
-        [text] = _readers.values((os.path.abspath(path), largest), MEMORY, SECONDS)
+        [fields] = _readers.values((os.path.abspath(path), largest), MEMORY, SECONDS)
     except CallError as error:
         raise StreamError(f"can't be read as a document: it {error}") from None
-    return cast("str", text)
+    return cast("dict[str, str]", fields)
 
 
-def read_office(item: tuple[str, int]) -> str:
-    """Return the text of the document at a path; the system ends this process in time."""
+def _read(item: tuple[str, int]) -> dict[str, str]:
+    """Return the fields of the document at a path; the system ends this process in time."""
     path, largest = item
     limit(MEMORY, SECONDS)
     try:
         with open(path, "rb") as file:
-            return _text(file, largest)
+            return _fields(file, largest)
     except (StreamError, MemoryError):
         raise
     except Exception as error:  # whatever damage leads to
@@ -69,36 +77,43 @@ def read_office(item: tuple[str, int]) -> str:
         raise StreamError(f"can't be read as a complete document: {reason:.200}") from None
 
 
-_readers = KeptWorkers(read_office, lambda: None)
+_readers = KeptWorkers(_read, lambda: None)
 
 
-def _text(file: IO[bytes], largest: int) -> str:
+def _fields(file: IO[bytes], largest: int) -> dict[str, str]:
     if file.read(len(_OLD)) == _OLD:
         raise StreamError(_ENCRYPTED)
     archive = zipfile.ZipFile(file)
     names = archive.namelist()
+    body = next(filter(_BODY.fullmatch, names), "")
+    texts = [body, *(f"{dirname(body)}/{notes}.xml" for notes in ("footnotes", "endnotes"))]
+    sizes = {
+        name: archive.getinfo(name).file_size
+        for name in (*texts, _MANIFEST, *_PROPERTIES)
+        if name in names
+    }
+    # No more than these sizes is unpacked.
+    most = _UNPACKED + _TIMES * file.seek(0, os.SEEK_END)
+    if (size := sum(sizes.values())) > most:
+        raise StreamError(f"unpacks to {size:,} bytes, expected at most {most:,}")
     if "encrypted-package" in names or (
-        _MANIFEST in names and b"encryption-data" in _member(archive, _MANIFEST).read()
+        _MANIFEST in sizes and b"encryption-data" in archive.read(_MANIFEST)
     ):
         raise StreamError(_ENCRYPTED)
-    body = next(filter(_BODY.fullmatch, names), None)
-    if body is None:
+    if not body:
         raise StreamError("holds no text, as .docx and .odt do")
     text = _Text(largest, is_word=body != "content.xml")
-    notes = [f"{dirname(body)}/{each}.xml" for each in ("footnotes", "endnotes")]
-    for name in (body, *(each for each in notes if each in names)):
-        text.read(_member(archive, name))
+    for name in filter(sizes.__contains__, texts):
+        text.read(cast("zipfile.ZipExtFile", archive.open(name)))
     found = "\n".join(line for piece in text.paragraphs if (line := "".join(piece)).strip())
     if len(found.encode()) > largest:
         raise too_long(largest)
-    return found
-
-
-def _member(archive: zipfile.ZipFile, name: str) -> zipfile.ZipExtFile:
-    # No more than this size is unpacked.
-    if (size := archive.getinfo(name).file_size) > _UNPACKED:
-        raise StreamError(f"unpacks to {size:,} bytes, expected at most {_UNPACKED:,}")
-    return cast("zipfile.ZipExtFile", archive.open(name))
+    dates = {
+        "file_created" if created else "file_modified": day.decode()
+        for name in filter(sizes.__contains__, _PROPERTIES)
+        for created, day in _DATE.findall(archive.read(name))
+    }
+    return {"text": found, **dates}
 
 
 class _Text:
@@ -120,8 +135,12 @@ class _Text:
         parser.EndElementHandler = self._end
         parser.CharacterDataHandler = self._take
         parser.StartDoctypeDeclHandler = self._refuse
+        size = 0
         for chunk in iter(partial(file.read, _CHUNK), b""):
             parser.Parse(chunk)
+            size += len(chunk)
+            if size - parser.CurrentByteIndex > _LONGEST_TAG:
+                raise StreamError(f"holds a tag or comment of more than {_LONGEST_TAG:,} bytes")
         parser.Parse(b"", True)  # noqa: FBT003 - it takes no names
 
     def _start(self, tag: str, _: object) -> None:

@@ -125,9 +125,9 @@ class Reading:
 
     @property
     def given(self) -> list[str]:
-        """The fields that are given by name or number."""
+        """The fields that are given by name or number, and not as all others."""
         fields = (self.key_field, *self.texts, *self.kept, self.fingerprint_field)
-        return [field for field in fields if field is not None]
+        return [field for field in fields if field not in (None, "*")]
 
     def required(self) -> list[tuple[str, tuple[str, ...]]]:
         """Return what a record must hold: what it is, and the names that it may have."""

@@ -63,8 +63,7 @@ _OPEN = (
 
 def numbered(reading: Reading) -> bool:
     """Return whether the fields are columns by their numbers."""
-    numbers = [name for name in reading.given if name != "*"]
-    return bool(numbers) and all(map(_NUMBER.fullmatch, numbers))
+    return bool(reading.given) and all(map(_NUMBER.fullmatch, reading.given))
 
 
 def check_columns(reading: Reading) -> None:

@@ -21,7 +21,7 @@ from fpdb.documents.prepare import Preparer
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe
 from fpdb.flow import Flow, Ingested, parse_key
-from fpdb.io.files import meter_of, read_parts, read_records, with_all_fields
+from fpdb.io.files import meter_of, read_parts, read_records
 from fpdb.io.records import Reading, Record
 from fpdb.io.streams import Watch, ignore
 from fpdb.joins.clusters import Clustering, clustering_of
@@ -209,7 +209,8 @@ class Sources:
         rows = {key: row for row, key in enumerate(self.keys) if key is not None}
         meter = meter_of("read the texts again", paths)
         watch, reading = Watch(meter.add, ignore), self.texts.reading
-        found = (read_parts(path, with_all_fields(path, reading), watch) for path in paths)
+        reading = replace(reading, meta_field=(*reading.kept, "*"))
+        found = (read_parts(path, reading, watch) for path in paths)
         parts = mapped(lambda part: list(part()), chain.from_iterable(found), jobs)
         names: set[str] = set()
         with self.texts.written() as add:

@@ -1,5 +1,6 @@
 """Documents of Word and LibreOffice: the text that a reader sees, and files that are hostile."""
 
+import os
 import zipfile
 
 import pytest
@@ -85,6 +86,32 @@ def test_in_directories_and_by_their_names(tmp_path):
     assert sum(told) == size_of(str(tmp_path))
 
 
+CORE = (
+    '<cp:coreProperties xmlns:cp="c" xmlns:dcterms="d"><dcterms:created xsi:type="dcterms:W3CDTF">'
+    "2024-03-01T08:00:00Z</dcterms:created><cp:lastPrinted>2024-02-01</cp:lastPrinted>"
+    "<dcterms:modified>\n2024-03-09</dcterms:modified></cp:coreProperties>"
+)
+META = (
+    '<office:meta><meta:template meta:date="2001-01-01"/><meta:print-date>2002-02-02'
+    "</meta:print-date><dc:date>2024-03-09T10:11:12.123</dc:date><meta:creation-date>"
+    "2024-03-01T08:00:00</meta:creation-date></office:meta>"
+)
+
+
+def test_dates_of_the_properties_are_fields(tmp_path):
+    written = word(tmp_path / "a.docx", paragraph("one"), docProps__core=CORE)
+    packed(tmp_path / "b.odt", content=OPEN.format("<text:p>two</text:p>"), meta=META)
+    word(tmp_path / "c.docx", paragraph("three"), docProps__core="<damaged")
+    dates = {"file_created": "2024-03-01", "file_modified": "2024-03-09"}
+    for path in (tmp_path, written):
+        found = list(read_records(str(path), Reading(meta_field="*")))
+        assert [each.meta for each in found] == [dates, dates, None][: len(found)]
+        # As of any record, fields are kept that are named.
+        assert {each.meta for each in read_records(str(path))} == {None}
+    [first, *_] = read_records(str(tmp_path), Reading(meta_field="file_created"))
+    assert first.meta == {"file_created": "2024-03-01"}
+
+
 def expected_of(tmp_path):
     """Return files that can't be read, by the reason."""
     entity = '<!DOCTYPE x [<!ENTITY a "aaaa">]>' + WORD.format("&a;")
@@ -111,10 +138,18 @@ def expected_of(tmp_path):
     (tmp_path / "crc.docx").write_bytes(data)
     yield "Bad CRC-32", path
     yield "one text", word(tmp_path / "long.docx", paragraph("x" * 3000))
-    blank = b" " * ((1 << 26) + 1)
-    yield "unpacks to", packed(tmp_path / "bomb.docx", word__document=blank)
-    deep = b"<p>" * (1 << 24)
-    yield "MiB of memory", packed(tmp_path / "deep.docx", word__document=deep)
+    for number, parts in enumerate((["document"], ["document", "footnotes"], ["document", "core"])):
+        blank = WORD.format(" " * (6_000_000 // len(parts)))
+        members = {
+            f"docProps__{each}" if each == "core" else f"word__{each}": blank for each in parts
+        }
+        yield "unpacks to 6,0", packed(tmp_path / f"bomb{number}.docx", **members)
+    for sign in ("<!--{}-->", "<w:p w:a='{}'/>"):
+        body = sign.format("x" * 4_300_000)
+        path = tmp_path / f"tag{len(sign)}.docx"
+        yield "a tag or comment of more than 4,194,304", word(path, body, media__a=os.urandom(9000))
+    deep, padding = b"<p>" * 3_000_000, os.urandom(100_000)
+    yield "MiB of memory", packed(tmp_path / "deep.docx", word__document=deep, media__a=padding)
 
 
 def test_what_is_refused_costs_its_own_record_alone(tmp_path):
