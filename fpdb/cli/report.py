@@ -22,7 +22,7 @@ _LEADING = "explore.html"
     files=argument("FILE|DIR", "The documents, which are read twice."),
     output=option("--output -o FILE.html", "The page to write.", callback=require_page),
     db=option("--db DB", "Show the groups of a database, by its keys.", callback=require_name),
-    passages=option("--passages", "Show who has parts of whose texts."),
+    passages=option("--passages", "Show which texts have passages in common."),
     limit=option("--limit -n N", "The most groups to show.", min=1),
 )
 def report(
@@ -74,10 +74,10 @@ def _summarise(found: fpdb.Reported, bad: int, *, passages: bool) -> None:
     noun, counts = "group", {"documents": found.documents, "groups": found.groups}
     counts |= {"identical": found.identical, "edited": found.edited, "bad": bad}
     if passages:
-        noun, counts = "document", {"documents": found.documents, "copies": found.groups}
-        counts |= {"pairs": found.pairs, "bad": bad}
-    plain = {"path": str(found.path)} | counts
-    plain |= {name: vars(found)[name] for name in ("missing", "unread", "shown", "size")}
+        noun, counts = "document", {"documents": found.documents}
+        counts |= {"with passages of others": found.groups, "pairs": found.pairs, "bad": bad}
+    plain = {"path": str(found.path), "bad": bad}
+    plain |= {name: each for name, each in vars(found).items() if isinstance(each, int)}
     read = ("invalid_utf8", "unreadable", "refused", "encodings")
     render.summarise(
         plain | {name: vars(found.counts)[name] for name in read},

@@ -26,6 +26,7 @@ from fpdb.flow import Flow, Ingested
 from fpdb.io.files import Paths, path_names
 from fpdb.io.records import BadRecord, Reading
 from fpdb.joins.columns import Room
+from fpdb.look.fields import date_origin
 from fpdb.look.figures import bars, by_day, by_host, overview
 from fpdb.look.groups import Groups, Parts
 from fpdb.look.listing import ListedGroup, rendered, write_report
@@ -56,13 +57,15 @@ _PARTS: dict[str, Any] = {
     "none": "No document has a passage of another one. A smaller least share finds more.",
     "noun": "document",
     "orders": {
-        "given": "longest copies first",
+        "given": "longest passages first",
         "similar": "largest share first",
-        "large": "most sources first",
+        "large": "most documents first",
         "title": "by title",
     },
 }
 _WHOLE = 0.8
+# What documents are called without an order of dates, and when their parts aren't shown.
+_SHARES, _FURTHER = "Has passages in common", "Further documents with common passages"
 
 
 @dataclass(frozen=True)
@@ -74,8 +77,8 @@ class Reported:
     their texts, `missing` ones weren't in the sources, or had changed. Of the dates of the
     documents in groups, `unread` ones can't be read.
 
-    With passages, a group is a document that has parts of earlier ones, its sources, and `pairs`
-    counts these; none is `identical` or `edited`.
+    With passages, a group is a document with the others that have parts of it, except those with
+    later dates. `pairs` counts the pairs of documents; none is `identical` or `edited`.
     """
 
     path: Path
@@ -121,10 +124,11 @@ def report(
             their keys.
         recipe: How texts are cleaned, if no database is given.
         similarity: The least similarity of near-duplicates; default 0.8, or that of the database.
-        passages: Show which documents have parts of earlier ones instead, and whose these are.
+        passages: Show which documents have passages in common instead; where their dates differ, the
+            earlier one is shown as the source of the other.
         least: With passages, the least share of one of two documents that the other one has.
         limit: The most groups that the page shows, if they have room: edited ones first, the least
-            similar first; or documents with parts of others, those with the longest ones first.
+            similar first; or documents with passages of others, those with the longest ones first.
         kept: Which records stay, as `dedupe` returns it for the same files: of each group the first
             of these is shown as the kept one, and not simply the first one. Not with a database.
         jobs: The number of threads; 0 for one a processor.
@@ -237,7 +241,7 @@ def _written(
     listed = rendered([partial(shown.listed, number) for number in shown.chosen()])
     title, subtitle, pictures, more = shown.described(documents, numbers)
     missing, unread = len(sources.missing), sources.origins.unread
-    notes = [sources.origins.unread_note]
+    notes = [*shown.notes(), sources.origins.unread_note]
     if missing:
         notes.append(
             f"{plural(missing, 'text of these groups is', 'texts of these groups are')} "
@@ -262,7 +266,8 @@ def _written(
 def _read(counts: Ingested) -> str:
     if not counts.read:
         return "those of a database, with the texts of the sources"
-    notes = [f"{counts.bytes_read / 1e6:,.1f} MB of files"]
+    size = counts.bytes_read / 1e6
+    notes = [f"{size:,.{1 if size >= 1 else 3}f} MB of files"]
     if counts.short:
         match = plural(counts.short, "short text matches", "short texts match")
         notes.append(f"{match} texts of the same words only")
@@ -302,6 +307,9 @@ class _ChosenGroups:
     def chosen(self) -> list[int]:
         return list(self._versions)
 
+    def notes(self) -> list[str]:
+        return []
+
     def described(self, documents: int, numbers: Sequence[tuple[str, str, str]]) -> _Description:
         limit = percent(self.groups.similarity or 0.0)
         subtitle = f"{plural(self.every, 'group')} among {plural(documents, 'document')}, "
@@ -339,7 +347,7 @@ class _ChosenGroups:
 
 
 class _ChosenParts:
-    """The copies to show, of which others have parts, with what the sources say of them."""
+    """The documents to show with others that have parts of them, and what is known of them."""
 
     copies = 0, 0
 
@@ -348,37 +356,59 @@ class _ChosenParts:
         self.sources = Sources(texts, parts.keys, parts, range(len(parts.keys)))
 
     def chosen(self) -> list[int]:
-        """Return the copies, those with the longest parts first, now that days are known."""
+        """Return the documents, those with the longest passages first, now that days are known."""
         parts = self.parts
         parts.settle()
-        self.every, self.pairs = len(parts.starts), len(parts.copies)
+        self.every, self.pairs = len(parts.starts), parts.pairs
+        self._ordered = int(np.count_nonzero(parts.is_source))
         order = np.argsort(-parts.words[parts.starts], kind="stable")
         return list(order[: self._limit].tolist())
 
     def described(self, documents: int, numbers: Sequence[tuple[str, str, str]]) -> _Description:
-        copies = plural(self.every, "document has", "documents have")
-        subtitle = f"{copies} parts of earlier ones, among {documents:,}"
-        return "Copied passages", subtitle, _parts_overview(self.parts, numbers), _PARTS
+        kinds = ["of earlier ones"] * (self._ordered > 0)
+        kinds += ["in common with others"] * (self._ordered < self.pairs)
+        have = plural(self.every, "document has", "documents have")
+        subtitle = f"{have} passages {' or '.join(kinds)}, among {documents:,}"
+        pictures = _parts_overview(self.parts, self._ordered, numbers)
+        return "Copied passages", subtitle, pictures, _PARTS
+
+    def notes(self) -> list[str]:
+        """Say which pairs have an order, and where it is from."""
+        if not self.pairs:
+            return []
+        if not self._ordered:
+            return ["No pair has two different dates, so nobody knows which document was first."]
+        fields = [date_origin(field) for field, _ in self.parts.day_fields.most_common()]
+        said = (
+            f"{self._ordered:,} of {plural(self.pairs, 'pair')} have different dates: there, the "
+            f"earlier document counts as the source. The dates are from {', '.join(fields)}. "
+            "They may be wrong, and both documents may have a third one as their source."
+        )
+        return [said]
 
     def listed(self, place: int) -> ListedGroup:
-        """Return a copy with its sources, of which each has something that those before haven't."""
+        """Return a document with others, of which each has a part that those before haven't."""
         parts, sources = self.parts, self.sources
-        start, end = np.append(parts.starts, len(parts.copies))[place : place + 2].tolist()
-        row, recipe = int(parts.copies[start]), sources.texts.database.recipe
-        text, texts, coloured = sources.text(row), [sources.listed([row])], ColouredText()
-        for source in parts.sources[start:end].tolist():
+        start, end = np.append(parts.starts, len(parts.documents))[place : place + 2].tolist()
+        row, recipe = int(parts.documents[start]), sources.texts.database.recipe
+        text, shown, coloured = sources.text(row), dict[int, SharedTexts | None](), ColouredText()
+        for at in range(start, end):
             if coloured.complete:
                 break
-            other = sources.text(source)
+            other = sources.text(int(parts.others[at]))
             shared = None if text is None or other is None else SharedTexts(recipe, text, other)
             if shared is not None and coloured.add(shared):
-                texts.append(sources.listed([source]))
-                texts[-1].pair = shared
-        if not coloured.sources:  # as the texts aren't there
-            texts.append(sources.listed([int(parts.sources[start])]))
-        share = coloured.share or float(parts.shares[place])
-        count = end - start
-        said = [plural(count, "source"), *(each.size for each in coloured.sources[:1])]
+                shown[at] = shared
+        shown = shown or {start: None}  # as the texts aren't there
+        is_copy = parts.is_source[list(shown)].any()
+        texts = [sources.listed([row], "Has passages of others" if is_copy else _SHARES)]
+        for at, shared in shown.items():
+            role = "Source" if parts.is_source[at] else _SHARES
+            texts.append(sources.listed([int(parts.others[at])], role))
+            texts[-1].pair = shared
+        unshown = [int(parts.others[at]) for at in range(start, end) if at not in shown]
+        share, count = coloured.share or float(parts.shares[place]), end - start
+        said = [plural(count, "other document"), *(each.size for each in coloured.sources[:1])]
         return ListedGroup(
             title=sources.title(row),
             kind="whole" if share >= _WHOLE else "part",
@@ -387,39 +417,38 @@ class _ChosenParts:
             least=share,
             texts=texts,
             exact=bool(coloured.sources),
-            more=count - len(texts) + 1,
             coloured=coloured,
-            names=("Has parts of others", "Source"),
+            further=sources.listed(unshown, _FURTHER) if unshown else None,
         )
 
 
-def _parts_overview(parts: Parts, numbers: Sequence[tuple[str, str, str]]) -> Iterator[Markup]:
-    """Yield numbers and pictures of copied parts, and whose parts hosts have."""
+def _parts_overview(
+    parts: Parts, ordered: int, numbers: Sequence[tuple[str, str, str]]
+) -> Iterator[Markup]:
+    """Yield numbers and pictures of common passages, and which hosts have them."""
     whole = int(np.count_nonzero(parts.shares >= _WHOLE))
-    first = "by the date, or else as it was read" if parts.dated.any() else "as it was read"
+    nearly = f"have at least {percent(_WHOLE)} in common with another one."
     yield cards(
         [
             *numbers,
-            (f"{len(parts.starts):,}", "copies", "have a part of an earlier document."),
-            (f"{whole:,}", "whole copies", f"have at least {percent(_WHOLE)} of one source."),
-            (f"{len(np.unique(parts.sources)):,}", "sources", "have a part that is in a copy."),
-            (f"{len(parts.copies):,}", "pairs", "of a copy and a source."),
+            (f"{len(parts.starts):,}", "with common passages", "are listed below."),
+            (f"{whole:,}", "nearly whole", nearly),
+            (f"{parts.pairs:,}", "pairs", "of documents with a passage in common."),
+            (f"{ordered:,}", "pairs in order", "have different dates."),
         ]
     )
     said = (
-        f"The earlier document of a pair, {first}, is taken for the source. Passages of 28 words "
-        "or 30 Chinese characters are always found, and shorter ones often; equal words count, "
-        "and no paraphrase."
+        "Passages of 28 words or 30 Chinese characters are always found, and shorter ones often; "
+        "equal words count, and no paraphrase."
     )
     yield element("p", said, class_="soft")
     shares = np.bincount((parts.shares * 10).astype(int), minlength=11)
     shares[9] += shares[10]
     rows = [(f"{10 * n}–{10 * n + 10}", int(count)) for n, count in enumerate(shares[:10])]
-    said = "How much of each copy is in its largest source, estimated."
-    found = [bars("Copies by share, in percent", said, rows, "copies")]
-    copies = parts.copies[parts.starts]
-    if dated := parts.by_day(copies):
+    said = "How much of each document is in the one other that has most of it, estimated."
+    found = [bars("Documents by share, in percent", said, rows, "documents")]
+    if dated := parts.by_day(np.unique(parts.documents[parts.is_source])):
         found.append(by_day("When copies appeared", "Copies with a date.", dated, "copies"))
     yield element("section", *found, class_="figures")
-    hosts = parts.by_host(parts.sources, parts.copies, parts.words)
-    yield from by_host(hosts, "A copy with several sources counts for each of these.", words=True)
+    said = "A document with parts of several others counts for each of these."
+    yield from by_host(parts.host_pairs(), said, words=True)

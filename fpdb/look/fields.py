@@ -15,9 +15,15 @@ _USUAL = {
     "date": (
         *("date", "published", "published_at", "pubdate", "publish_time", "publish_date"),
         *("日期", "发布日期", "发布时间", "发表时间", "时间"),
+        *("file_created", "file_modified"),
     ),
     "host": ("host", "site", "source", "来源", "媒体", "网站"),
     "url": ("url", "link", "href", "链接", "网址"),
+}
+# As the readers of documents of Word and LibreOffice call them.
+_PROPERTIES = {
+    "file_created": "the property “created” of files",
+    "file_modified": "the property “modified” of files",
 }
 _DATE = re.compile(r"\s*(\d{4})(?:(\d\d)(\d\d)\b|\D{1,2}(\d{1,2})\D{1,2}(\d{1,2}))")
 _FIRST_YEAR, _LAST_YEAR = 1000, 2999
@@ -39,12 +45,16 @@ class ShownFields(NamedTuple):
         """Return the title, date or host in metadata, or None; a host may be that of a URL."""
         if not isinstance(meta, Mapping):
             return None
+        field = self.field(kind, meta)
+        if field is None and kind == "host" and self.name(kind) is None:
+            return self.link(meta) or None
+        return meta.get(field)
+
+    def field(self, kind: str, meta: Mapping[str, Any]) -> str | None:
+        """Return the field with the title, date or host in metadata, if one has it."""
         name = self.name(kind)
         names = _USUAL[kind] if name is None else (name,)
-        found = next((meta[each] for each in names if meta.get(each) not in (None, "")), None)
-        if found is None and kind == "host" and name is None:
-            return self.link(meta) or None
-        return found
+        return next((each for each in names if meta.get(each) not in (None, "")), None)
 
     def link(self, meta: object) -> str:
         """Return the address of a document, if it is one that a browser may open."""
@@ -61,6 +71,11 @@ class ShownFields(NamedTuple):
         """Return the day and the host, as far as they are known."""
         day, host = parse_day(self.value("date", meta)), host_of(self.value("host", meta))
         return ", ".join(filter(None, [f"{day or ''}", host]))
+
+
+def date_origin(field: str) -> str:
+    """Say where a date is from that is in a field."""
+    return _PROPERTIES.get(field, f"the field “{field}”")
 
 
 def parse_day(value: object) -> date | None:

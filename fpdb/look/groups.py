@@ -29,8 +29,9 @@ HostPairs = tuple[Sequence[tuple[str, str, int, int]], Sequence[tuple[str, str, 
 class Origins:
     """The days and the hosts of documents, by their rows.
 
-    `days` are ordinals, or NO_DAY, and `hosts` places among the `names`, or -1. `unread` counts the
-    dates that can't be read; `unread_date` is the last one.
+    `days` are ordinals, or NO_DAY, and `hosts` places among the `names`, or -1. `day_fields` counts
+    the fields that days are from. `unread` counts the dates that can't be read; `unread_date` is
+    the last one.
     """
 
     unread = 0
@@ -40,11 +41,13 @@ class Origins:
         self.days = np.full(count, NO_DAY, np.int32)
         self.hosts = np.full(count, -1, np.int32)
         self.names: dict[str, int] = {}
+        self.day_fields: Counter[str] = Counter()
 
-    def note(self, row: int, day: object, host: object) -> None:
+    def note(self, row: int, day: object, host: object, day_field: str = "") -> None:
         """Keep the day and the host of a document, if they are there."""
         if found := parse_day(day):
             self.days[row] = found.toordinal()
+            self.day_fields[day_field] += 1
         elif day is not None:
             self.unread, self.unread_date = self.unread + 1, str(day)[:_SHOWN]
         if name := host_of(host):
@@ -218,10 +221,10 @@ class Groups(Origins):
 
 
 class Parts(Origins):
-    """Pairs of documents of which a copy has a part of a source, in columns that may be in files.
+    """Pairs of documents with passages in common, in columns that may be in files.
 
-    Documents have rows, by their `keys`. The source is the earlier one by its day, or else the one
-    that was stored first. Pairs are in the order of the copies and of the words that both have.
+    Documents have rows, by their `keys`. If both days of a pair are known and differ, its earlier
+    document is the source of the other one; if not, nobody knows which was first.
     """
 
     def __init__(self, found: Iterable[PartPair], room: Room) -> None:
@@ -240,21 +243,32 @@ class Parts(Origins):
         super().__init__(len(rows))
 
     def settle(self) -> None:
-        """Find the source and the copy of each pair, once days are known."""
-        first, second = self._rows.values.T
+        """List the others of each document, once days are known: all but those that are later."""
+        pairs, shares = self._rows.values, self._shares.values
+        self.pairs = len(pairs)
+        # Each pair from both sides.
+        documents, others = np.concatenate([pairs, pairs[:, ::-1]]).T
+        words = np.tile(self._words.values, 2)
         # A day that isn't known is after all others, and says nothing.
-        later = (self.days[first] > self.days[second]) & self.dated[first]
-        sources, copies = np.where(later, second, first), np.where(later, first, second)
-        order = np.lexsort((sources, self.days[sources], -self._words.values, copies))
-        # Their rows, where the pairs of each copy begin, and the words that both have, about.
-        self.sources: Places = sources[order]
-        self.copies: Places = copies[order]
-        self.starts = run_starts(self.copies)
-        self.words: Places = self._words.values[order]
-        # The largest share of each copy that one source has, about.
-        own = self._rows.values[order, 1] == self.copies
-        shares = np.where(own, *self._shares.values[order].T[::-1])
-        self.shares = np.maximum.reduceat(shares, self.starts) if len(shares) else shares
+        is_source = (self.days[others] < self.days[documents]) & self.dated[documents]
+        is_copy = (self.days[others] > self.days[documents]) & self.dated[others]
+        order = np.lexsort((others, self.days[others], -words, documents))
+        order = order[~is_copy[order]]
+        # The documents and others, where each document begins, the words that both have, about, and
+        # the marks of others that are sources.
+        self.documents: Places = documents[order]
+        self.others: Places = others[order]
+        self.starts = run_starts(self.documents)
+        self.words: Places = words[order]
+        self.is_source: Marks = is_source[order]
+        # The largest share of each document that one other has, about.
+        share = shares.T.ravel()[order]
+        self.shares = np.maximum.reduceat(share, self.starts) if len(share) else share
+
+    def host_pairs(self) -> HostPairs:
+        """Count pairs and their words by their hosts, each pair once."""
+        once = self.is_source | (self.others < self.documents)
+        return self.by_host(self.others[once], self.documents[once], self.words[once])
 
 
 def _limit(text: str) -> int | None:

@@ -50,12 +50,14 @@ class ListedDocument(NamedTuple):
 class ListedText:
     """A text of a group: some of its documents, and how many have it.
 
-    `pair` compares it with the first text of the group, if both are there.
+    `pair` compares it with the first text of the group, if both are there. The `role` is that in a
+    group of copied parts.
     """
 
     named: list[ListedDocument]
     documents: int = 1
     pair: ComparedTexts | SharedTexts | None = None
+    role: str = ""
 
 
 @dataclass
@@ -65,7 +67,7 @@ class ListedGroup:
     `label` is the number of documents in words, `least` the least similarity of the texts that are
     compared, estimated unless it is `exact`, `more` counts the texts that aren't there. In a chain,
     a text resembles only others than the first. `copied` is the text, if there is one alone.
-    `coloured` is the first text, if the others are its sources.
+    `coloured` is the first text, if the others have parts of it, as the `further` ones have.
     """
 
     title: str
@@ -79,14 +81,14 @@ class ListedGroup:
     chain: bool = False
     copied: str | None = None
     coloured: ColouredText | None = None
-    names: tuple[str, str] = ("Kept", "Near-duplicate")
+    further: ListedText | None = None
 
 
 def rendered(groups: Sequence[Callable[[], ListedGroup]]) -> list[Markup]:
     """Render groups, the least similar first, without the last ones that have no room.
 
-    Documents with sources stay in their order. They are made one by one, so that few texts are in
-    memory; and those that need more than their part of the room are without long equal passages.
+    Documents with coloured parts stay in their order. Groups are made one by one, so that few texts
+    are in memory; those that need more than their part of the room are without long equal passages.
     """
     found: list[tuple[tuple[int, float], Markup]] = []
     room = MOST_BYTES - _FRAME
@@ -151,12 +153,14 @@ def _body(group: ListedGroup, *, whole: bool) -> Iterator[Markup]:
         yield element("p", said, class_="warn")
     if group.coloured:
         yield element("div", *group.coloured.drawn(whole=whole), class_="coloured")
-        yield _tabs("Show what is in the source", others, group.more, "further source")
+        yield _tabs("Show what is also in", others, 0, "")
     elif len(others) > 1 or group.more:
         yield _tabs("Compare the kept text with", others, group.more, "further text")
-    names = [_names(group.names[0] if others else "Kept and copies", first)]
+    names = [_names(first.role or ("Kept" if others else "Kept and copies"), first)]
     for number, each in enumerate(others, 1):
-        names.append(_names(group.names[1], each, data_text=number))
+        names.append(_names(each.role or "Near-duplicate", each, data_text=number))
+    if group.further:
+        names.append(_names(group.further.role, group.further, class_="further"))
     yield element("div", *names, class_="names" if others else "copies")
     for number, each in enumerate(others, 1):
         content = [_MISSING]
@@ -187,7 +191,7 @@ def _tabs(said: str, others: Sequence[ListedText], more: int, noun: str) -> Mark
 
 
 def _names(role: str, text: ListedText, **more: object) -> Markup:
-    if text.documents > 1:
+    if text.documents > 1 and not text.role:
         role += f": {plural(text.documents, 'identical document')}"
     parts = [element("b", role)]
     for key, note, url in text.named:
@@ -197,7 +201,8 @@ def _names(role: str, text: ListedText, **more: object) -> Markup:
             link = element("a", "open", href=url, rel="noreferrer", target="_blank") if url else ""
             parts.append(element("span", note, ", " * bool(note and url), link, class_="soft"))
     if (unnamed := text.documents - len(text.named)) > 0:
-        rest = f"and {plural(unnamed, 'further document')} with this text"
+        rest = plural(unnamed, "further document")
+        rest = f"{rest} left out" if text.role else f"and {rest} with this text"
         parts.append(element("span", rest, class_="soft"))
     return element("div", *parts, **more)
 

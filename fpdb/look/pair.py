@@ -36,7 +36,7 @@ _SHOWN, _LEAST, _LEAST_DENSE, _AROUND = 20, 6, 8, 70
 _FRESH, _FRESH_DENSE = 30, 8
 # Sources with a colour of their own; and when no other one is looked for: after some that have
 # none, or when so much of the text has a source.
-MOST_SOURCES, _MISSED, _WHOLE = 8, 5, 0.98
+MOST_SOURCES, _MISSED, _WHOLE = 8, 10, 0.98
 # Scripts without spaces between words: each of their characters is a word here.
 _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u312f\u31a0-\u9fff\uf900-\ufaff\uff00-\uffef"
@@ -130,7 +130,7 @@ class SharedTexts:
 
     @property
     def sentence(self) -> Sequence[str]:
-        shares = f"{percent(self.share)} of the document, {percent(self.other_share)} of the source"
+        shares = f"{percent(self.share)} of this text, {percent(self.other_share)} of that one"
         return [f"{self.size} in {plural(len(self.passages), 'passage')} are in both: {shares}."]
 
     def drawn(self, *, whole: bool = True, both: bool = True) -> list[Markup]:

@@ -233,7 +233,8 @@ class Sources:
         """Keep the day and the host of a document, and its names if it is to be shown."""
         # The field of the key isn't among the metadata.
         meta = dict.fromkeys(self.texts.reading.keys, record.key) | (record.meta or {})
-        self.origins.note(row, fields.value("date", meta), fields.value("host", meta))
+        day, host = (fields.value(kind, meta) for kind in ("date", "host"))
+        self.origins.note(row, day, host, fields.field("date", meta) or "")
         if row in self.wanted:
             # As a text, since a browser rounds large numbers; a path need not be Unicode.
             key = str(record.source if record.key is None else record.key)
@@ -242,10 +243,10 @@ class Sources:
             named = ListedDocument(key, fields.note(meta), fields.link(meta))
             self._named[row] = title, named
 
-    def listed(self, rows: Sequence[int]) -> ListedText:
-        """Return documents with the same text, each with its day, host and link."""
+    def listed(self, rows: Sequence[int], role: str = "") -> ListedText:
+        """Return documents with one text, or one role, each with its day, host and link."""
         named = [self._named[each][1] for each in rows[:MOST_NAMED] if each in self._named]
-        return ListedText(list(dict.fromkeys(named)), len(rows))
+        return ListedText(list(dict.fromkeys(named)), len(rows), role=role)
 
     def title(self, row: int) -> str:
         return self._named[row][0] if row in self._named else ""

@@ -44,7 +44,7 @@ def test_copied_parts(run, source, tmp_path):
     output = tmp_path / "out.html"
     done = run("report", source, "--passages", "-o", output)
     assert (done.code, done.out) == (0, "")
-    assert f"documents 4, copies 2, pairs 3\n{output}: 2 documents, " in done.err
+    assert f"documents 4, with passages of others 3, pairs 3\n{output}: 3 documents, " in done.err
     done = run("report", source, "--passages", "--least", "1", "-o", output, "--json", "-q")
     assert json.loads(done.out)["pairs"] == 1  # as b differs
     for arguments in (["--least", ".5"], ["--passages", "--similarity", ".5"]):

@@ -91,11 +91,12 @@ return document.documentElement.outerHTML.replace(/<script[^]*?<\/script>/g, "")
   .match(/\[object|undefined|NaN|null/g) || [];
 """
 
-# Words that aren't a document's own, and are in English still; names of programs and files are.
+# Words that aren't a document's own, and are in English still; names of programs, files and fields
+# may be.
 ENGLISH = r"""
 const names = ["placeholder", "aria-label", "title"];
 const files = /\S*\.(html|jsonl|test|csv|fpdb|example)\S*|\w+ \(\w{8,}\)/g;
-const named = /fpdb( eval)?|CSV|HTML|UTC|MB|F1|\bk\b|^web(?=：|$)/g;
+const named = /fpdb( eval)?|CSV|HTML|UTC|MB|F1|\bk\b|^web(?=：|$)|字段“\w+”/g;
 const theirs = "[dir=auto], bdi, head, script, style, template, noscript, code, textarea, "
   + "#language";
 const found = [], walker = document.createTreeWalker(document, NodeFilter.SHOW_TEXT);

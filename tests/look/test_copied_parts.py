@@ -3,7 +3,9 @@
 import json
 import random
 import re
+import zipfile
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from outlines import Tree
@@ -11,6 +13,7 @@ from outlines import Tree
 import fpdb
 
 CERTAIN, LEAST = 28, 6  # words of a passage that is found for certain, and that is shown at all
+IN_COMMON = "Has passages in common"
 RANDOM = random.Random(8)
 
 
@@ -21,7 +24,7 @@ def words_of(count):
 @pytest.fixture(scope="module")
 def texts():
     """Texts by their keys: of their own words, or with runs of words of others between these."""
-    texts = {f"source-{number}": words_of(RANDOM.randrange(80, 200)) for number in range(8)}
+    texts = {f"source-{number}": words_of(RANDOM.randrange(80, 200)) for number in range(16)}
     for number in range(20):
         copy = words_of(20)
         for key in RANDOM.sample(sorted(texts), RANDOM.randrange(1, 4)):
@@ -40,10 +43,13 @@ def common_runs(text, other):
 
 
 def copies_of(path):
-    """Return for each copy of a report its key, its text, its parts by source, and its passages."""
+    """Yield for each document of a report its key, text, parts by other, passages and roles."""
     for box in Tree(path.read_text("utf-8")).root.all("article"):
         [names], [coloured] = box.all(of="names"), box.all(of="coloured")
-        key, *sources = [next(each.all(of="name")).text for each in names.children]
+        first, *others = names.children
+        shown = [first, *(each for each in others if "data-text" in each.attributes)]
+        key, *sources = [next(each.all(of="name")).text for each in shown]
+        roles = [next(each.all("b")).text for each in shown]
         parts = {source: [] for source in sources}
         for mark in coloured.all("mark"):
             parts[sources[int(mark.attributes["data-source"]) - 1]].append(mark.text)
@@ -54,7 +60,7 @@ def copies_of(path):
             ]
             for source, section in zip(sources, box.all("section"), strict=True)
         }
-        yield key, coloured.text, parts, passages
+        yield key, coloured.text, parts, passages, roles
 
 
 @pytest.mark.parametrize("dated", [False, True])
@@ -74,13 +80,14 @@ def test_all_parts_are_shown(texts, tmp_path, dated, stored):
         options["database"] = fpdb.create(tmp_path / "a.fpdb", passages=True)
         fpdb.ingest(options["database"], source)
     found = fpdb.report(source, output, passages=True, least=0.01, **options)
-    assert (found.documents, found.shown, found.missing) == (28, found.groups, 0)
+    assert (found.documents, found.shown, found.missing) == (36, found.groups, 0)
     order, shown = list(texts), {}
-    for key, text, parts, passages in copies_of(output):
+    for key, text, parts, passages, roles in copies_of(output):
         assert text == texts[key]
         shown[key] = parts
+        assert set(roles) == ({"Source", "Has passages of others"} if dated else {IN_COMMON})
         for other, own in parts.items():
-            assert order.index(other) < order.index(key)
+            assert not dated or order.index(other) < order.index(key)
             assert own
             assert all(part in texts[other] for part in own)
             lengths = [len(passage.split()) for passage in passages[other]]
@@ -91,10 +98,69 @@ def test_all_parts_are_shown(texts, tmp_path, dated, stored):
         marked = {
             word for own in shown.get(key, {}).values() for part in own for word in part.split()
         }
-        for other in order[:number]:
+        # Without dates, a document is shown with the later ones, too.
+        for other in order[:number] if dated else set(order) - {key}:
             for run in common_runs(texts[key], texts[other]):
                 # A source that has few words more than another one has no colour.
                 assert len(set(run.split()) - marked) <= 5
+
+
+def essay_of(path, text, created=None):
+    with zipfile.ZipFile(path, "w") as archive:
+        body = f"<w:p><w:t>{text}</w:t></w:p>"
+        archive.writestr("word/document.xml", f'<w:document xmlns:w="w">{body}</w:document>')
+        if created:
+            dates = f"<dcterms:created>{created}T08:00:00Z</dcterms:created>"
+            archive.writestr("docProps/core.xml", dates)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("days", [(), (2, 1, 3), (1, 2, 2)])
+def test_who_was_first_is_said_by_dates_alone(tmp_path, days):
+    """An essay made of two others is shown with both, and is the source of none by its name."""
+    folder, output = tmp_path / "essays", tmp_path / "out.html"
+    folder.mkdir()
+    own, other = (" ".join(words_of(200)) for _ in range(2))
+    essays = {"both": f"{own[:600]} {other[:500]}", "one": own, "two": other}
+    for (key, text), day in zip(essays.items(), days or [None] * 3, strict=True):
+        essay_of(folder / f"{key}.docx", text, day and f"2024-03-0{day}")
+    # Files that are named, as by a pattern, have their dates, too.
+    found = fpdb.report(folder if days else sorted(folder.iterdir()), output, passages=True)
+    shown = {
+        Path(key).stem: dict(zip([key, *(Path(each).stem for each in parts)], roles, strict=True))
+        for key, _, parts, _, roles in copies_of(output)
+    }
+    roles = {key: list(named.values()) for key, named in shown.items()}
+    others = {key: list(named)[1:] for key, named in shown.items()}
+    page = output.read_text()
+    assert found.pairs == 2
+    if not days:
+        assert others == {"both": ["one", "two"], "one": ["both"], "two": ["both"]}
+        assert {role for named in roles.values() for role in named} == {IN_COMMON}
+        assert "so nobody knows which document was first" in page
+        assert "3 documents have passages in common with others, among 3" in page
+    elif days == (2, 1, 3):
+        assert others == {"both": ["one"], "two": ["both"]}
+        assert {tuple(each) for each in roles.values()} == {("Has passages of others", "Source")}
+        assert "2 documents have passages of earlier ones, among 3" in page
+        assert "2 of 2 pairs have different dates" in page
+        assert "The dates are from the property “created” of files." in page
+    else:
+        assert others == {"one": ["both"], "two": ["both"]}
+
+
+def test_some_pairs_have_an_order(tmp_path):
+    source, output = tmp_path / "texts.jsonl", tmp_path / "out.html"
+    text = " ".join(words_of(100))
+    days = {"a": "2024-03-02", "b": "2024-03-01", "c": "2024-03-02", "d": None}
+    records = ({"id": key, "text": text, "published": day} for key, day in days.items())
+    source.write_text("".join(json.dumps(each) + "\n" for each in records))
+    found = fpdb.report(source, output, passages=True)
+    assert (found.documents, found.groups, found.pairs) == (4, 4, 6)
+    page = output.read_text()
+    assert "4 documents have passages of earlier ones or in common with others, among 4" in page
+    assert "2 of 6 pairs have different dates" in page
+    assert "The dates are from the field “published”." in page
 
 
 def test_hosts_and_missing_texts(texts, tmp_path):
@@ -115,9 +181,9 @@ def test_hosts_and_missing_texts(texts, tmp_path):
             [cell.text for cell in row.all("td")] for row in Tree(output.read_text()).root.all("tr")
         ]
         [row] = [row for row in table if row[:2] == ["one", "two"]]
-        assert (found.groups, found.pairs, row[2]) == (1, 1, "1")
+        assert (found.groups, found.pairs, row[2]) == (2, 1, "1")
         assert abs(int(row[3]) - 100) < 20
         source.write_text(json.dumps(records[0]) + "\n")
         found = fpdb.report(source, output, database=database, passages=True)
-        assert (found.groups, found.shown, found.missing) == (1, 1, 1)
+        assert (found.groups, found.shown, found.missing) == (2, 2, 1)
         assert "weren&#x27;t found in the sources" in output.read_text()

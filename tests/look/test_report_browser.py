@@ -343,6 +343,7 @@ def chinese(window, folder):
     fpdb.report(str(source), folder / "full.html")
     fpdb.report(str(source), folder / "some.html", limit=2)
     fpdb.report(str(source), folder / "parts.html", passages=True)
+    fpdb.report(str(folder / "news.jsonl"), folder / "undated.html", passages=True)
     agent = window.execute_script("return navigator.userAgent")
     override = partial(window.execute_cdp_cmd, "Network.setUserAgentOverride")
     override({"userAgent": agent, "acceptLanguage": "zh-CN"})
@@ -350,7 +351,7 @@ def chinese(window, folder):
     override({"userAgent": agent, "acceptLanguage": "en-US"})
 
 
-@pytest.mark.parametrize("name", ["full", "some", "parts"])
+@pytest.mark.parametrize("name", ["full", "some", "parts", "undated"])
 def test_no_english_is_left_in_chinese(window, chinese, name):
     window.get(f"file://{chinese}/{name}.html")
     window.execute_script("localStorage.clear()")
