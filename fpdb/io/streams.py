@@ -40,6 +40,8 @@ UNCOUNTED = 4
 # and to this much white space in a row, as part of which an empty member or frame counts.
 _UNPACKED, _MOST_TIMES = 1 << 23, 10_000
 _MOST_BLANK, _MEMBER = 1 << 20, 32
+# The memory that xz may take; zstd has the same limit of its own.
+_WINDOW = 1 << 27
 
 # The formats of files, by their suffixes.
 SUFFIXES = {
@@ -116,13 +118,14 @@ class TooLong:
 class Packing:
     """A way of compressing, which a file's suffix shows, or the first bytes of standard input.
 
-    Pieces of `piece` bytes are decompressed at a time, so that a bomb gains a few megabytes and no
-    more: 4 bytes of zstd become up to 128 KiB, and a byte of gzip up to 1,032.
+    Pieces of `piece` bytes are decompressed at a time, so that a bomb gains some megabytes and no
+    more: 4 bytes of zstd become up to 128 KiB, a byte of gzip up to 1,032, one of xz up to 7,000,
+    and 40 bytes of bzip2 up to 46 MB.
     """
 
     name: str
     suffix: str
-    magic: bytes  # no UTF-8, so that no text begins with it
+    magic: bytes | tuple[bytes, ...]  # with which no text begins
     piece: int
     # What compresses into a file, and what decompresses one member or frame by a dictionary.
     packer: Callable[[IO[bytes]], contextlib.AbstractContextManager[Any]]
@@ -142,6 +145,30 @@ def _gzip_packer(file: IO[bytes]) -> contextlib.AbstractContextManager[Any]:
 
 def _gzip_unpacker(_: bytes) -> tuple[Any, type[Exception]]:
     return zlib.decompressobj(wbits=31), zlib.error
+
+
+def _xz_packer(file: IO[bytes]) -> contextlib.AbstractContextManager[Any]:
+    import lzma
+
+    return lzma.open(file, "wb")
+
+
+def _xz_unpacker(_: bytes) -> tuple[Any, type[Exception]]:
+    import lzma
+
+    return lzma.LZMADecompressor(lzma.FORMAT_XZ, _WINDOW), lzma.LZMAError
+
+
+def _bzip2_packer(file: IO[bytes]) -> contextlib.AbstractContextManager[Any]:
+    import bz2
+
+    return bz2.open(file, "wb")
+
+
+def _bzip2_unpacker(_: bytes) -> tuple[Any, type[Exception]]:
+    import bz2
+
+    return bz2.BZ2Decompressor(), OSError
 
 
 def _zstd_packer(file: IO[bytes]) -> Any:
@@ -170,9 +197,15 @@ def _zstandard() -> Any:
     return zstandard
 
 
+# It begins with its level in ASCII, and then the mark of a block, or of an empty file.
+_BZIP2 = tuple(
+    b"BZh%d%b" % (level, mark) for level in range(1, 10) for mark in (b"1AY&SY", b"\x17rE8P\x90")
+)
 ZSTD = Packing("zstd", ".zst", b"\x28\xb5\x2f\xfd", 256, _zstd_packer, _zstd_unpacker)
 _PACKINGS = (
     Packing("gzip", ".gz", b"\x1f\x8b\x08", 4096, _gzip_packer, _gzip_unpacker),
+    Packing("xz", ".xz", b"\xfd7zXZ\0", 256, _xz_packer, _xz_unpacker),
+    Packing("bzip2", ".bz2", _BZIP2, 32, _bzip2_packer, _bzip2_unpacker),
     ZSTD,
 )
 
