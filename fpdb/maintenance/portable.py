@@ -313,8 +313,10 @@ def _require_fields(
     for name in sorted(required - found.keys()):
         raise _wrong(number, f"has no field {name}", "one")
     for name in sorted(found.keys() - known):
-        raise _wrong(number, f"has the field {name!r:.40}", f"none but {', '.join(sorted(known))}")
+        expected = f"none but {', '.join(sorted(known))}"
+        hint = "install a newer fpdb, which may have written it"
+        raise _wrong(number, f"has the field {name!r:.40}", expected, hint)
 
 
-def _wrong(number: int, found: str, expected: str) -> InputError:
-    return InputError(f"line {number} {found}, expected {expected}", hint=_AGAIN)
+def _wrong(number: int, found: str, expected: str, hint: str = _AGAIN) -> InputError:
+    return InputError(f"line {number} {found}, expected {expected}", hint=hint)

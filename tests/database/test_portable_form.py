@@ -391,6 +391,15 @@ def test_hostile_first_lines(tmp_path, change, message):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(("place", "line"), [(0, HEAD), (1, {"key": "k", "fingerprint": None})])
+def test_a_field_of_a_later_version_is_no_damage(tmp_path, place, line):
+    lines = [HEAD, {"documents": 0}]
+    lines[place : place + 1] = [line | {"later": 1}]
+    with pytest.raises(fpdb.InputError, match=f"line {place + 1} has the field 'later'") as raised:
+        fpdb.load(tmp_path / "new", io.BytesIO("\n".join(map(json.dumps, lines)).encode()))
+    assert raised.value.hint == "install a newer fpdb, which may have written it"
+
+
 def test_a_first_line_that_lacks_something_or_comes_from_the_future(tmp_path):
     for name in ("recipe", "keys"):
         some = {each: value for each, value in HEAD.items() if each != name}
