@@ -5,6 +5,7 @@ import functools
 import io
 import itertools
 import os
+import re
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -125,7 +126,7 @@ class Packing:
 
     name: str
     suffix: str
-    magic: bytes | tuple[bytes, ...]  # with which no text begins
+    magic: re.Pattern[bytes]  # with at most 10 bytes, with which no text begins
     piece: int
     # What compresses into a file, and what decompresses one member or frame by a dictionary.
     packer: Callable[[IO[bytes]], contextlib.AbstractContextManager[Any]]
@@ -197,14 +198,12 @@ def _zstandard() -> Any:
     return zstandard
 
 
-# It begins with its level in ASCII, and then the mark of a block, or of an empty file.
-_BZIP2 = tuple(
-    b"BZh%d%b" % (level, mark) for level in range(1, 10) for mark in (b"1AY&SY", b"\x17rE8P\x90")
-)
-ZSTD = Packing("zstd", ".zst", b"\x28\xb5\x2f\xfd", 256, _zstd_packer, _zstd_unpacker)
+# What follows the level, in ASCII, is the mark of a block, or that of an empty file.
+_BZIP2 = re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)")
+ZSTD = Packing("zstd", ".zst", re.compile(rb"\x28\xb5\x2f\xfd"), 256, _zstd_packer, _zstd_unpacker)
 _PACKINGS = (
-    Packing("gzip", ".gz", b"\x1f\x8b\x08", 4096, _gzip_packer, _gzip_unpacker),
-    Packing("xz", ".xz", b"\xfd7zXZ\0", 256, _xz_packer, _xz_unpacker),
+    Packing("gzip", ".gz", re.compile(rb"\x1f\x8b\x08"), 4096, _gzip_packer, _gzip_unpacker),
+    Packing("xz", ".xz", re.compile(rb"\xfd7zXZ\0"), 256, _xz_packer, _xz_unpacker),
     Packing("bzip2", ".bz2", _BZIP2, 32, _bzip2_packer, _bzip2_unpacker),
     ZSTD,
 )
@@ -229,7 +228,7 @@ def suffix_of(path: str) -> str:
 
 def packing_of(first: bytes) -> Packing | None:
     """Return how a file is compressed, by its first bytes."""
-    return next((known for known in _PACKINGS if first.startswith(known.magic)), None)
+    return next((known for known in _PACKINGS if known.magic.match(first)), None)
 
 
 def check_file(path: str) -> None:

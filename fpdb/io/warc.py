@@ -39,6 +39,8 @@ _STEP = 1 << 16
 _MOST_WASTED = 1 << 28
 _VERSION = b"WARC/"
 _BEGINNING_OF_RECORD = b"\nWARC/1."
+# Bytes of what a record or a member begins with, at most.
+_LONGEST_MARK = 10
 # The frame that begins a .warc.zst if the others have a dictionary, which may be packed itself.
 _DICTIONARY, _LARGEST_DICTIONARY = b"\x5d\x2a\x4d\x18", 1 << 24
 # Two line ends, or a few more, follow a block; more white space may be the middle of a record.
@@ -138,7 +140,7 @@ class _Archive:
 
     def __init__(self, file: io.BufferedReader, watch: Watch) -> None:
         self._file, self._watch = file, watch
-        self._packing, place = packing_of(file.peek(8)), 0
+        self._packing, place = packing_of(file.peek(_LONGEST_MARK)), 0
         if file.peek(8).startswith(_DICTIONARY):
             size = int.from_bytes(file.read(8)[4:], "little")
             dictionary = file.read(min(size, _LARGEST_DICTIONARY))
@@ -277,15 +279,15 @@ class _Archive:
             self._position = self._file.seek(place + 1)
         elif is_precise and not self._packing:
             data = self._data
-        mark = self._packing.magic if self._packing else _BEGINNING_OF_RECORD
+        mark = self._packing.magic if self._packing else re.compile(_BEGINNING_OF_RECORD)
         chunks = self._chunks()
-        while (at := data.find(mark)) < 0:
+        while not (found := mark.search(data)):
             # The beginning of the mark may be at the end of what was read.
-            data = data[1 - len(mark) :]
+            data = data[1 - _LONGEST_MARK :]
             if not (chunk := next(chunks, b"")):
-                at = len(data)
                 break
             data += chunk
+        at = found.start() if found else len(data)
         data = data[at:] if self._packing else data[at + 1 :]
         place = self._position - len(data)
         self._begin(end if self._packing else place, place, data)

@@ -1,7 +1,9 @@
 """Archives are read record by record, and what is broken in them costs only itself."""
 
+import bz2
 import gzip
 import io
+import lzma
 import random
 import struct
 import zlib
@@ -38,7 +40,7 @@ class Pipe(io.BytesIO):
 
 
 def captures(data, largest=LIMIT, file=io.BytesIO):
-    return list(read_captures(io.BufferedReader(file(data), 8), largest))
+    return list(read_captures(io.BufferedReader(file(data), 10), largest))
 
 
 def read(tmp_path, data, name="a.warc", **options):
@@ -221,6 +223,16 @@ def test_a_pipe_is_read_on_after_a_member_that_cannot_be_unpacked():
     assert uris(captured) == ["http://large.example/", *ALL[1:]]
     captured = captures(bytes(spoilt) + large + packed(*SOME[1:]), file=Pipe)
     assert uris(captured)[-5:] == ALL[1:]
+    assert len(broken(captured)) == 1
+
+
+@pytest.mark.parametrize("pack", [bz2.compress, lzma.compress], ids=["bzip2", "xz"])
+def test_archives_of_other_packings_are_read_on_after_damage(pack):
+    members = list(map(pack, SOME))
+    assert uris(captures(b"".join(members))) == ALL
+    members[3] = members[3][:-20]
+    captured = captures(b"".join(members))
+    assert uris(captured) == [*ALL[:3], *ALL[4:]]
     assert len(broken(captured)) == 1
 
 
