@@ -393,9 +393,9 @@ class Decider:
         passaged: bool = False,
     ) -> StoredColumns:
         texts = self._texts.all[numbers]
-        passages = Strings.empty(len(numbers))
+        further = {}
         if passaged:
-            passages = self._passages.column.some(numbers).only(~texts.short)
+            further["passages"] = self._passages.column.some(numbers).only(~texts.short)
         return StoredColumns(
             keys=Strings.of(keys),
             fingerprints=texts.side.fingerprints,
@@ -404,8 +404,8 @@ class Decider:
             sketches=texts.side.sketches,
             characters=self._characters.values[numbers],
             metas=Strings.of(metas),
-            passages=passages,
             added=now(),
+            further=further,
         )
 
 

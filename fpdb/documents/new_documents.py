@@ -49,7 +49,7 @@ class NewDocuments:
             ids,
             columns.sketches[printed],
             columns.digests[printed],
-            columns.passages.some(printed),
+            columns.strings("passages").some(printed),
         )
         digests = map(bytes, columns.digests[short])
         return cls(

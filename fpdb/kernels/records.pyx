@@ -26,7 +26,8 @@ cdef enum:
     HAS_CHARACTERS = 8
     HAS_META = 16
     IS_LATE = 64
-    HAS_PASSAGES = 128
+    HAS_FURTHER = 128
+    MOST_FURTHER = 16
 
 
 cdef inline Py_ssize_t size_of(uint64_t number) noexcept nogil:
@@ -108,29 +109,36 @@ def packed(
 ):
     """Pack records with a place for their checksums, one after the other; write where they end.
 
-    The strings are keys, metadata and passages.
+    The strings are keys, metadata and each further field.
     """
     cdef Py_ssize_t count = short.shape[0], place, width = fingerprints.shape[1], size
     cdef int64_t total = 0
     cdef int time_bytes = 4 if added < <uint64_t>1 << 32 else 5
-    cdef Strings keys, metas, passages
+    cdef Strings keys, metas
+    cdef Strings[MOST_FURTHER] further
+    cdef int number, others = len(strings) - 2
+    cdef uint64_t marks
     cdef uint8_t flags
     cdef uint8_t *at
     cdef uint8_t *first
     if not (
-        len(strings) == 3 and fingerprints.shape[0] == digests.shape[0] == sketches.shape[0] == count
+        0 <= others <= MOST_FURTHER
+        and fingerprints.shape[0] == digests.shape[0] == sketches.shape[0] == count
         and characters.shape[0] == ends.shape[0] == count
         and digests.shape[1] == DIGEST and sketches.shape[1] == SKETCH
     ):
         raise ValueError("the columns are those of other records")
     keys = checked(strings[0][0], strings[0][1], count)
     metas = checked(strings[1][0], strings[1][1], count)
-    passages = checked(strings[2][0], strings[2][1], count)
+    for number in range(others):
+        further[number] = checked(strings[number + 2][0], strings[number + 2][1], count)
     with nogil:
         for place in range(count):
             size = CHECKSUM + 1 + DIGEST + SKETCH + width + time_bytes
             size += size_of(<uint64_t>characters[place])
-            size += room_for(&keys, place) + room_for(&metas, place) + room_for(&passages, place)
+            size += room_for(&keys, place) + room_for(&metas, place) + size_of(<uint64_t>1 << others)
+            for number in range(others):
+                size += room_for(&further[number], place)
             total += size
     # That is the most that they can take.
     found = PyByteArray_FromStringAndSize(NULL, total)
@@ -163,9 +171,15 @@ def packed(
             if length_of(&metas, place):
                 flags |= HAS_META
                 at = put_string(at, &metas, place)
-            if length_of(&passages, place):
-                flags |= HAS_PASSAGES
-                at = put_string(at, &passages, place)
+            marks = 0
+            for number in range(others):
+                marks |= <uint64_t>(length_of(&further[number], place) > 0) << number
+            if marks:
+                flags |= HAS_FURTHER
+                at = put_number(at, marks)
+            for number in range(others):
+                if marks >> number & 1:
+                    at = put_string(at, &further[number], place)
             first[ends[place] + CHECKSUM] = flags
             ends[place] = at - first
         total = at - first

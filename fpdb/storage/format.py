@@ -9,7 +9,7 @@ import json
 import mmap
 import re
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, NoReturn
 
@@ -314,8 +314,9 @@ _NO_DIGEST = bytes(DIGEST_BYTES)
 _RECORD_CHECKSUM_BYTES = 4
 # Digest and sketch, if there are any, come after a byte of flags.
 _MARKS_AT = _RECORD_CHECKSUM_BYTES + 1
-# The flags of a record: what it has; whether its key is a number, and its time takes five bytes.
-_FINGERPRINT, _DIGEST, _SKETCH, _CHARACTERS, _META, _NUMBER, _LATE, _PASSAGES = (
+# The flags of a record: what it has; whether its key is a number, and its time takes five bytes;
+# and whether flags of further fields follow, with these, at its end.
+_FINGERPRINT, _DIGEST, _SKETCH, _CHARACTERS, _META, _NUMBER, _LATE, _FURTHER = (
     1 << bit for bit in range(8)
 )
 _LARGEST_RECORD = LARGEST_META + LARGEST_KEY + (1 << 26)
@@ -337,7 +338,7 @@ class Stored(NamedTuple):
     meta: bytes = b""
     characters: int = 0
     sketch: bytes = b""
-    passages: bytes = b""
+    passages: bytes = b""  # of this one and each that follows, a further flag says that it is there
 
     def holds_what(self, other: "Stored") -> bool:
         """Return whether two documents with the same key differ in nothing but id and time."""
@@ -359,9 +360,13 @@ class Stored(NamedTuple):
         )
 
 
+FURTHER = Stored._fields[Stored._fields.index("passages") :]
+_NO_FURTHER = [b""] * len(FURTHER)
+
+
 def pack_record(stored: Stored, bits: int) -> bytes:
     """Pack the record of a document with a fingerprint of N bits."""
-    number, key, fingerprint, added, digest, meta, characters, sketch, passages = stored
+    number, key, fingerprint, added, digest, meta, characters, sketch, *further = stored
     flags, marks, tail = 0, digest, b""
     if sketch:
         flags |= _DIGEST | _SKETCH
@@ -385,11 +390,16 @@ def pack_record(stored: Stored, bits: int) -> bytes:
     if meta:
         flags |= _META
         tail = _varint(len(meta)) + meta
-    if passages:
-        flags |= _PASSAGES
-        tail += _varint(len(passages)) + passages
+    if any(further):
+        flags |= _FURTHER
+        tail += _varint(_marks_of(further))
+        tail += b"".join(_varint(len(value)) + value for value in further if value)
     body = b"%c%b%b%b%b%b" % (flags, marks, time, _varint(len(name)), name, tail)
     return _record_checksum(body, number) + body
+
+
+def _marks_of(further: Iterable[bytes]) -> int:
+    return sum(1 << place for place, value in enumerate(further) if value)
 
 
 def _varint(number: int) -> bytes:
@@ -447,7 +457,7 @@ def unpack_record(value: memoryview | bytes, number: int, bits: int) -> Stored:
 
 def _read_record(data: bytes, number: int, bits: int) -> Stored:
     flags, at = data[_RECORD_CHECKSUM_BYTES], _MARKS_AT
-    fingerprint, digest, sketch, characters, meta, passages = None, b"", b"", 0, b"", b""
+    fingerprint, digest, sketch, characters, meta, further = None, b"", b"", 0, b"", _NO_FURTHER
     if flags & _DIGEST:
         digest, at = data[at : at + DIGEST_BYTES], at + DIGEST_BYTES
     if flags & _SKETCH:
@@ -465,19 +475,24 @@ def _read_record(data: bytes, number: int, bits: int) -> Stored:
     if flags & _META:
         length, at = _read_varint(data, at)
         meta, at = data[at : at + length], at + length
-    if flags & _PASSAGES:
-        length, at = _read_varint(data, at)
-        passages, at = data[at : at + length], at + length
+    if flags & _FURTHER:
+        further = further.copy()
+        marks, at = _read_varint(data, at)
+        for place in range(marks.bit_length()):
+            if marks >> place & 1:
+                length, at = _read_varint(data, at)
+                further[place], at = data[at : at + length], at + length
     key: Key = int.from_bytes(name) if flags & _NUMBER else name.decode()
     if (
         flags & (_DIGEST | _SKETCH) == _SKETCH  # a sketch comes with a digest
         or at != len(data)
         or added > LATEST
         or (flags & _META and not meta)
-        or (flags & _PASSAGES and (not passages or len(passages) % PASSAGE_BYTES))
+        or (flags & _FURTHER and not 0 < marks == _marks_of(further))
+        or len(further[0]) % PASSAGE_BYTES
     ):
         raise ValueError("it isn't a record")
-    return Stored(number, key, fingerprint, added, digest, meta, characters, sketch, passages)
+    return Stored(number, key, fingerprint, added, digest, meta, characters, sketch, *further)
 
 
 # Ids, digests with sketches (zeros for missing ones), and fingerprints.

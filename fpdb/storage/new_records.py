@@ -3,7 +3,7 @@
 Their ids are given last: where documents are packed before their transaction, nobody knows them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,14 +14,15 @@ from numpy.typing import NDArray
 from fpdb import kernels
 from fpdb.arrays import Column, Marks, Places, Strings
 from fpdb.models import DIGEST_BYTES, SKETCH_BYTES
-from fpdb.storage.format import RECORD_SEED, Stored, pack_record, renumbered
+from fpdb.storage.format import FURTHER, RECORD_SEED, Stored, pack_record, renumbered
 
 
 @dataclass(frozen=True, eq=False)
 class StoredColumns:
     """Documents with text keys as columns: what `Stored` has, but for their ids.
 
-    Fingerprints of short texts are any numbers, and missing digests and sketches are zeros.
+    Fingerprints of short texts are any numbers, and missing digests and sketches are zeros. Further
+    fields are there by their names, unless all documents lack them.
     """
 
     keys: Strings
@@ -31,18 +32,22 @@ class StoredColumns:
     sketches: NDArray[np.uint8]
     characters: Places
     metas: Strings
-    passages: Strings
     added: int
+    further: Mapping[str, Strings]
 
     def __len__(self) -> int:
         return len(self.short)
+
+    def strings(self, name: str) -> Strings:
+        """Return a further field, whose missing values are empty."""
+        return self.further.get(name, Strings.empty(len(self)))
 
     def pack(self, bits: int) -> Strings:
         """Pack records with fingerprints of N bits, but for the checksums, which ids belong to."""
         if not kernels.enabled:
             return Strings.of([pack_record(each, bits) for each in self.listed()])
         ends = np.empty(len(self), np.int64)
-        strings = self.keys, self.metas, self.passages
+        strings = self.keys, self.metas, *map(self.strings, FURTHER)
         data = kernels.records.packed(
             [(each.data, each.ends) for each in strings],
             _bytes_of(self.fingerprints.astype(">u4" if bits == 32 else ">u8"), bits // 8),
@@ -65,7 +70,7 @@ class StoredColumns:
             map(bytes, self.sketches),
             self.characters.tolist(),
             self.metas.listed(),
-            self.passages.listed(),
+            zip(*(self.strings(name).listed() for name in FURTHER), strict=True),
             strict=True,
         )
         return [
@@ -78,9 +83,9 @@ class StoredColumns:
                 meta=meta,
                 characters=characters,
                 sketch=sketch if any(sketch) else b"",
-                passages=passages,
+                **dict(zip(FURTHER, further, strict=True)),
             )
-            for key, number, short, digest, sketch, characters, meta, passages in rows
+            for key, number, short, digest, sketch, characters, meta, further in rows
         ]
 
 
@@ -96,8 +101,8 @@ def bare_columns(
         sketches=np.zeros((count, SKETCH_BYTES), np.uint8),
         characters=np.zeros(count, np.int64),
         metas=Strings.empty(count),
-        passages=Strings.empty(count),
         added=added,
+        further={},
     )
 
 

@@ -16,7 +16,7 @@ from fpdb import kernels
 from fpdb.arrays import Strings
 from fpdb.documents import writer
 from fpdb.documents.new_documents import NewDocuments
-from fpdb.storage.format import Stored, StoredRun, pack_record, unpack_record
+from fpdb.storage.format import FURTHER, Stored, StoredRun, pack_record, unpack_record
 from fpdb.storage.new_records import StoredColumns, entries_of
 from fpdb.storage.origin import pack_origin, pack_origins, renamed
 
@@ -37,8 +37,8 @@ def columns_of(documents: list[Stored], bits: int) -> StoredColumns:
         sketches=np.frombuffer(sketches, np.uint8).reshape(-1, 128),
         characters=np.array([each.characters for each in documents], np.int64),
         metas=Strings.of([each.meta for each in documents]),
-        passages=Strings.of([each.passages for each in documents]),
         added=documents[0].added if documents else 0,
+        further={name: Strings.of([getattr(each, name) for each in documents]) for name in FURTHER},
     )
 
 

@@ -17,7 +17,7 @@ import fpdb
 from fpdb import Document, Grams, Recipe
 from fpdb.documents.writer import Writer
 from fpdb.errors import DamagedError
-from fpdb.models import LATEST
+from fpdb.models import LATEST, PASSAGE_BYTES
 from fpdb.storage import WriteTransaction
 from fpdb.storage.format import (
     Counters,
@@ -141,6 +141,10 @@ def test_the_bytes_of_a_record_stay_what_they_are() -> None:
     # A short text with a number as its key, added late.
     data = pack_record(Stored(258, 258, None, 1 << 32, digest), 16)
     assert data[4:] == b"\x62" + digest + bytes(4) + b"\1" + b"\2\1\2"
+    # With passages, whose flag is the first of the further ones.
+    data = pack_record(Stored(1, "k", 0x0102, 1000, digest, b"m", 3, b"", b"p" * 10), 16)
+    marks = digest + b"\1\2" + b"\xe8\3\0\0" + b"\3" + b"\1k"
+    assert data[4:] == b"\x9b" + marks + b"\1m" + b"\1" + b"\x0a" + b"p" * 10
 
 
 @given(
@@ -151,6 +155,7 @@ def test_the_bytes_of_a_record_stay_what_they_are() -> None:
     meta=st.binary(max_size=300),
     characters=st.integers(0, 2**63),
     sketch=st.binary(min_size=128, max_size=128) | st.just(b""),
+    passages=st.binary(max_size=60).map(lambda data: data * PASSAGE_BYTES),
 )
 @settings(max_examples=examples(200))
 def test_records_come_back_whole(**fields: Any) -> None:
@@ -175,7 +180,11 @@ def test_what_no_record_says_is_damage() -> None:
     time = bytes(4)
     assert unpack_record(broken(b"\0" + time + b"\1k"), 0, 64) == Stored(0, "k", None, 0)
     for body in (
-        b"\x80" + time + b"\1k",  # an unknown flag
+        b"\x80" + time + b"\1k",  # further flags that aren't there
+        b"\x80" + time + b"\1k\0",  # none of them
+        b"\x80" + time + b"\1k\1\0",  # passages of no bytes
+        b"\x80" + time + b"\1k\1\4pppp",  # less than one
+        b"\x80" + time + b"\1k\x80\1\1x",  # an unknown one
         b"\4" + bytes(128) + time + b"\1k",  # a sketch without a digest
         b"\0" + time + b"\1k ",  # more than a record
         b"\0" + time + b"\2k",  # less
