@@ -5,7 +5,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,9 @@ DIGEST_BYTES = 16
 SKETCH_BYTES = 128
 PASSAGE_BYTES = 5  # of the number of a passage
 MOST_BYTES = 1 << 40
+_MOST = (1 << 63) - 1
+# The features of a database: that it keeps sketches, and the numbers of passages.
+MINHASH, PASSAGES = "minhash", "passages"
 # The first field of the first line of the portable form; no other tool's records have it.
 PORTABLE = "fpdb_portable"
 # The last second of the year 9999, after which a time has no usual written form.
@@ -289,6 +292,53 @@ class Document:
     def has_tags(self) -> bool:
         """Whether the text seems to be HTML: begins with a tag, or soon ends several elements."""
         return isinstance(self.text, str) and has_tags(self.text)
+
+
+class Field(NamedTuple):
+    """A field that is stored of a document, besides its key, its fingerprint and its time.
+
+    Its `form` is that in JSON. Bytes have this `size`, or each of `several` in a row has it. A
+    database without the `feature` doesn't keep it. It is `shown` unless only programs read it.
+    """
+
+    name: str
+    form: Literal["number", "value", "hex", "base64"]
+    size: int = 0
+    several: bool = False
+    feature: str = ""
+    shown: bool = False
+
+    @property
+    def expected(self) -> str:
+        """Describe a value."""
+        if self.form == "number":
+            return "a whole number from 0"
+        return f"some {self.size} bytes each" if self.several else f"{self.size} bytes"
+
+    def fits(self, value: object) -> bool:
+        """Return whether a document may have a value, or None for none, in this field."""
+        if self.form == "number":
+            return type(value) is int and 0 <= value <= _MOST
+        if type(value) is not bytes:
+            return value is None
+        return not len(value) % self.size if self.several else len(value) == self.size
+
+
+# All of them, in the order of the portable form. The records of a database end in the last ones,
+# from `passages` on: a further one comes after these, here, in `Stored`, and in `Document`.
+FIELDS = (
+    Field("digest", "hex", DIGEST_BYTES),
+    Field("characters", "number", shown=True),
+    Field("meta", "value", shown=True),
+    Field("sketch", "base64", SKETCH_BYTES, feature=MINHASH),
+    Field("passages", "base64", PASSAGE_BYTES, several=True, feature=PASSAGES),
+)
+# Those that a document is stored with as it has them.
+CARRIED = tuple(field for field in FIELDS if field.form != "value")
+SHOWN = (
+    *("key", "id", "fingerprint", "short", "added"),
+    *(field.name for field in FIELDS if field.shown),
+)
 
 
 def has_tags(text: str) -> bool:

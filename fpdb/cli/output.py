@@ -14,7 +14,7 @@ from fpdb.cli import render
 from fpdb.cli.options import require
 from fpdb.io.streams import SUFFIXES, packed, suffix_of, unpacked_name
 from fpdb.look.fields import ShownFields
-from fpdb.models import Key
+from fpdb.models import SHOWN, Key
 
 if TYPE_CHECKING:
     from fpdb.io.arrow import TableWriter
@@ -189,13 +189,9 @@ def settings(stats: fpdb.models.Stats) -> dict[str, object]:
 
 
 def document_dict(document: fpdb.Document, bits: int) -> dict[str, Any]:
-    """Return a stored document as plain data, without its sketch, which nobody reads."""
-    number = document.fingerprint
-    return {
-        "key": document.key,
-        "id": document.id,
+    """Return a stored document as plain data, without the fields that only programs read."""
+    plain, number = {name: getattr(document, name) for name in SHOWN}, document.fingerprint
+    return plain | {
         "fingerprint": None if number is None else fpdb.format_fingerprint(number, bits),
-        "short": document.short,
         "added": format_time(document.added or 0),
-        "meta": document.meta,
     }

@@ -2,7 +2,7 @@
 
 A document with a text key has a record, and `keys` leads from the key to its id. An integer key is
 the id itself: sorted pages of `ids` have the id, the highest 24 bits of the fingerprint and the
-time of adding, and only a document with a text, a sketch or metadata has a record as well.
+time of adding, and a document that is more than that and a fingerprint has a record as well.
 """
 
 import hashlib
@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 from fpdb.arrays import Column, Marks, Rows
 from fpdb.documents.similarity import Side
 from fpdb.errors import DamagedError, InputError
-from fpdb.models import DIGEST_BYTES, LATEST, Key
+from fpdb.models import CARRIED, DIGEST_BYTES, LATEST, MINHASH, PASSAGES, Key
 from fpdb.progress import tracked
 from fpdb.storage import ReadTransaction, WriteTransaction
 from fpdb.storage.format import (
     ID_BYTES,
     LARGEST_KEY,
+    OPTIONAL_AT,
     Counters,
     Marked,
     Stored,
@@ -105,6 +106,10 @@ class Catalog(ABC):
         self._bits = index.plan.bits
         self.sketched = index.bands is not None
         self.passaged = index.passages is not None
+        features = {"": True, MINHASH: self.sketched, PASSAGES: self.passaged}
+        # The names of the fields that documents may have here, and of the others.
+        self.kept = [field.name for field in CARRIED if features[field.feature]]
+        self.unkept = [field.name for field in CARRIED if not features[field.feature]]
 
     @property
     def names(self) -> list[str]:
@@ -451,7 +456,7 @@ class IntegerCatalog(Catalog):
         self.ids.splice(txn, list(np.ascontiguousarray(columns)), [gone, gone, gone])
 
     def _has_record(self, stored: Stored) -> bool:
-        return bool(stored.digest or stored.meta or stored.sketch or stored.fingerprint is None)
+        return stored.fingerprint is None or any(stored[OPTIONAL_AT:])
 
     def holds(self, txn: ReadTransaction, keys: Keys) -> Marks:
         return self.ids.holds(txn, [keys])

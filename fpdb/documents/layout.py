@@ -10,12 +10,18 @@ from typing import Any, Literal
 from fpdb.documents.catalog import Catalog, IntegerCatalog, TextCatalog
 from fpdb.errors import DamagedError, InputError, PlanError, RecipeMismatchError
 from fpdb.fingerprint import Recipe, preset
-from fpdb.models import Problem, now, require_choice, require_similarity, require_whole
+from fpdb.models import (
+    MINHASH,
+    PASSAGES,
+    Problem,
+    now,
+    require_choice,
+    require_similarity,
+    require_whole,
+)
 from fpdb.storage import Environment, ReadTransaction, WriteTransaction
 from fpdb.storage.drafts import Entries
 from fpdb.storage.format import (
-    MINHASH,
-    PASSAGES,
     RUNS,
     Counters,
     Header,

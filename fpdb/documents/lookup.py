@@ -331,15 +331,9 @@ def to_matches(matches: Iterable[Match], *, complete: bool) -> Matches:
 
 
 def to_document(stored: Stored) -> Document:
+    number, key, fingerprint, added, digest, meta, characters, sketch, *further = stored
     return Document(
-        key=stored.key,
-        meta=unpack_meta(stored.meta),
-        fingerprint=stored.fingerprint,
-        id=stored.id,
-        added=stored.added,
-        short=stored.fingerprint is None,
-        sketch=stored.sketch or None,
-        digest=stored.digest or None,
-        characters=stored.characters,
-        passages=stored.passages or None,
+        *(key, None, unpack_meta(meta), fingerprint, number, added, fingerprint is None),
+        *(sketch or None, digest or None, characters),
+        *[value or None for value in further],
     )

@@ -18,16 +18,7 @@ from fpdb.arrays import column, differs
 from fpdb.documents.catalog import Catalog, Keys
 from fpdb.errors import InputError, RecipeError, TagsWarning
 from fpdb.fingerprint import Recipe
-from fpdb.models import (
-    DIGEST_BYTES,
-    LATEST,
-    PASSAGE_BYTES,
-    SKETCH_BYTES,
-    Document,
-    Key,
-    has_tags,
-    now,
-)
+from fpdb.models import CARRIED, LATEST, Document, Key, has_tags, now
 from fpdb.storage import pack
 from fpdb.storage.format import LARGEST_META, Header, Stored
 from fpdb.tables import Index
@@ -40,7 +31,10 @@ LOAD = 1_000_000
 _BATCH_CHARACTERS = 1 << 23
 # Keys, metadata and sketches of one transaction.
 TRANSACTION_BYTES = 1 << 23
-_MOST = (1 << 63) - 1
+# What follows from a text that isn't stored with a ready fingerprint.
+OF_TEXT = "digest", "characters", "sketch", "passages"
+_given = operator.attrgetter("added", *(field.name for field in CARRIED))
+_NOTHING = _given(Document(""))
 
 
 class Preparer:
@@ -111,8 +105,7 @@ class Preparer:
     def prepare(self, documents: Sequence[Document]) -> list[Stored]:
         """Check documents and fingerprint their texts; a bad one is an `InputError`."""
         # What is checked quickly comes first: a bad document shouldn't cost its batch twice.
-        for document in documents:
-            self._check(document)
+        carrying = [self._check(document) for document in documents]
         metas = [
             b"" if document.meta is None else pack(document.meta, "metadata", LARGEST_META)
             for document in documents
@@ -126,33 +119,18 @@ class Preparer:
         )
         present = now()
         prepared: list[Stored] = []
-        for document, meta in zip(documents, metas, strict=True):
-            key, text = document.key, document.text
-            number, sketch, passages = document.fingerprint, b"", b""
-            digest = document.digest or b""
-            if number is None and text is not None:
+        for document, meta, carries in zip(documents, metas, carrying, strict=True):
+            key, text, number = document.key, document.text, document.fingerprint
+            digest = sketch = passages = b""
+            if number is not None:
+                number = as_number(number, self.index.plan.bits)
+            elif text is not None:
                 number, sketch, passages = next(signed)
                 digest = self.recipe.digest(text, short=number is None)
-            else:
-                if number is not None:
-                    number = as_number(number, self.index.plan.bits)
-                if document.sketch is not None and self.catalog.sketched:
-                    sketch = document.sketch
-                if document.passages is not None and self.catalog.passaged:
-                    passages = document.passages
-            prepared.append(
-                Stored(
-                    id=int(key) if numbered else 0,
-                    key=key,
-                    fingerprint=number,
-                    added=present if document.added is None else document.added,
-                    digest=digest,
-                    meta=meta,
-                    characters=document.characters if text is None else len(text),
-                    sketch=sketch,
-                    passages=passages,
-                )
-            )
+            added = present if document.added is None else document.added
+            own, length = int(key) if numbered else 0, 0 if text is None else len(text)
+            stored = Stored(own, key, number, added, digest, meta, length, sketch, passages)
+            prepared.append(self._carried(document, stored) if carries else stored)
         return prepared
 
     def questions(self, texts: Sequence[str], *, sketched: bool) -> list[Stored]:
@@ -190,27 +168,33 @@ class Preparer:
             found = sketch if any(sketch) else b""
             yield (None, found, b"") if short else (number, found, packed)
 
-    def _check(self, document: Document) -> None:
+    def _carried(self, document: Document, stored: Stored) -> Stored:
+        """Give a document that is about to be stored the fields that don't follow from its text."""
+        known = OF_TEXT if stored.digest else ()
+        names = (name for name in self.catalog.kept if not (name in known or getattr(stored, name)))
+        values = ((name, getattr(document, name)) for name in names)
+        return stored._replace(**{name: value for name, value in values if value})
+
+    def _check(self, document: Document) -> bool:
+        """Check a document, and return whether it has fields as a stored one has them."""
         if not isinstance(document, Document):
             raise InputError(
                 f"found {document!r:.40}, expected a document",
                 hint="fpdb.Document(key, text) makes one",
             )
         self.catalog.check_key(document.key)
-        if (
-            document.digest is not None
-            or document.added is not None
-            or document.sketch is not None
-            or document.passages is not None
-            or type(document.characters) is not int
-            or document.characters
-        ):
+        try:
+            carries = _given(document) != _NOTHING
+        except ValueError:  # an array
+            carries = True
+        if carries:
             _check_stored(document)
         if document.fingerprint is None and document.text is None and document.digest is None:
             raise InputError(
                 f"the document {document.key!r} has neither a text nor a fingerprint",
                 hint="give one of them; an empty text is a text",
             )
+        return carries
 
 
 def take(documents: Iterator[Document], most: int = BATCH) -> Iterator[list[Document]]:
@@ -334,23 +318,11 @@ def unchanging(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _check_stored(document: Document) -> None:
-    digest, characters = document.digest, document.characters
+    characters, of_text = document.characters, document.digest or document.text is not None
     added = 0 if document.added is None else document.added
     for name, good, expected in (
-        ("digest", _is_bytes(digest, DIGEST_BYTES), f"{DIGEST_BYTES} bytes"),
-        ("sketch", _is_bytes(document.sketch, SKETCH_BYTES), f"{SKETCH_BYTES} bytes"),
-        (
-            "characters",
-            type(characters) is int and 0 <= characters <= _MOST,
-            "a whole number from 0",
-        ),
-        ("characters", not characters or digest or document.text is not None, "a digest as well"),
-        (
-            "passages",
-            document.passages is None
-            or (type(document.passages) is bytes and not len(document.passages) % PASSAGE_BYTES),
-            f"some {PASSAGE_BYTES} bytes each",
-        ),
+        *((f.name, f.fits(getattr(document, f.name)), f.expected) for f in CARRIED),
+        ("characters", not characters or of_text, "a digest as well"),
         ("added", type(added) is int and 0 <= added <= LATEST, "seconds since 1970, whole"),
     ):
         if not good:
@@ -359,7 +331,3 @@ def _check_stored(document: Document) -> None:
                 f"expected {expected}",
                 hint=f"leave {name} out, or give it as a stored document has it",
             )
-
-
-def _is_bytes(value: object, length: int) -> bool:
-    return value is None or (isinstance(value, bytes) and len(value) == length)

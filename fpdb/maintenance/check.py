@@ -26,7 +26,7 @@ from fpdb.documents.layout import check_runs, database_names, layout, read_layou
 from fpdb.errors import DamagedError, FormatError, FpdbError, InputError, OpenError, WorkerError
 from fpdb.fingerprint import canonical
 from fpdb.fingerprint.sketches import mix
-from fpdb.models import SKETCH_BYTES, Problem
+from fpdb.models import Problem
 from fpdb.processes import Worker, limit, require_address_space, signal_name
 from fpdb.progress import Meter, show, tracked
 from fpdb.storage import Environment, ReadTransaction, open_checks, survey
@@ -428,12 +428,10 @@ def shown_id(name: bytes) -> str:
 def intact_record(name: bytes, value: bytes | memoryview, bits: int, catalog: Catalog) -> Stored:
     """Return a record; raise an error unless it is one of this kind of database, and its id's."""
     record = unpack_record(value, int.from_bytes(name), bits)
-    sketch = record.sketch
     if (
         len(name) != ID_BYTES
         or type(record.key) is not (str if catalog.kind == "text" else int)
-        or (sketch and (not catalog.sketched or len(sketch) != SKETCH_BYTES))
-        or (record.passages and not catalog.passaged)
+        or any(getattr(record, name) for name in catalog.unkept)
     ):
         raise DamagedError("its fields aren't those of a document")
     catalog.check_key(record.key)

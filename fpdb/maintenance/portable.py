@@ -7,7 +7,7 @@ import io
 import json
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import IO, Any, Self
@@ -18,10 +18,10 @@ from fpdb.errors import DamagedError, FormatError, InputError, RecipeError, Reci
 from fpdb.fingerprint import canonical
 from fpdb.io.records import json_object
 from fpdb.io.streams import TooLong, raw_lines
-from fpdb.models import DIGEST_BYTES, PORTABLE, Document, Key
+from fpdb.models import CARRIED, FIELDS, MINHASH, PASSAGES, PORTABLE, Document, Key
 from fpdb.progress import tracked
 from fpdb.storage import ReadTransaction
-from fpdb.storage.format import PASSAGES, Counters, Header, Stored
+from fpdb.storage.format import Counters, Header, Stored
 from fpdb.storage.origin import unpack_meta
 
 VERSION = 1  # part of the form: the highest that this code reads, and the one that it writes
@@ -35,9 +35,15 @@ _LONGEST_HEAD = 1 << 26
 _MOST_CONTAINERS = 1 << 20
 # Bytes of lines that are held at once.
 _ROOM = 1 << 22
-_MARKS = {"fingerprint", "digest", "sketch", "passages"}
-_FIELDS = frozenset({"key", "characters", "added", "meta"} | _MARKS)
+_FIELDS = frozenset({"key", "fingerprint", "added", *(field.name for field in FIELDS)})
+_WRITTEN: dict[str, Callable[[Any], Any]] = {
+    "number": int,
+    "value": unpack_meta,
+    "hex": bytes.hex,
+    "base64": lambda value: base64.b64encode(value).decode(),
+}
 _AGAIN = "export it again, and copy the complete file"
+_FORMS = [(field.name, _WRITTEN[field.form]) for field in FIELDS]
 _compact = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":")).encode
 
 
@@ -169,14 +175,9 @@ def _document_line(stored: Stored, bits: int) -> bytes:
         "fingerprint": None if number is None else f"{number:0{bits // 4}x}",
         "added": stored.added,
     }
-    if stored.digest:
-        fields |= {"digest": stored.digest.hex(), "characters": stored.characters}
-    if stored.meta:
-        fields["meta"] = unpack_meta(stored.meta)
-    if stored.sketch:
-        fields["sketch"] = base64.b64encode(stored.sketch).decode()
-    if stored.passages:
-        fields["passages"] = base64.b64encode(stored.passages).decode()
+    for name, written in _FORMS:
+        if value := getattr(stored, name):
+            fields[name] = written(value)
     return _line(fields)
 
 
@@ -262,10 +263,17 @@ class PortableFile:
 
 def _document(found: dict[str, Any], number: int, head: Head) -> Document:
     _require_fields(found, number, _FIELDS, {"key", "fingerprint"})
-    if head.similarity is None and found.get("sketch") is not None:
-        raise _wrong(number, "has a sketch", "none, by the first line")
-    if not head.passages and found.get("passages") is not None:
-        raise _wrong(number, "has passages", "none, by the first line")
+    features = {"": True, MINHASH: head.similarity is not None, PASSAGES: head.passages}
+    fields: dict[str, Any] = {}
+    for field in CARRIED:
+        name, value = field.name, found.get(field.name)
+        if value is not None and not features[field.feature]:
+            raise _wrong(number, f"has the field {name}", "none, by the first line")
+        if field.form == "number":
+            fields[name] = value or 0
+        else:
+            length = field.size if field.form == "hex" else None
+            fields[name] = _decoded(found, name, number, length)
     fingerprint = _decoded(found, "fingerprint", number, head.bits // 8)
     return Document(
         found["key"],
@@ -274,10 +282,7 @@ def _document(found: dict[str, Any], number: int, head: Head) -> Document:
         None if fingerprint is None else int.from_bytes(fingerprint),
         added=found.get("added"),
         short=fingerprint is None,
-        sketch=_decoded(found, "sketch", number),
-        digest=_decoded(found, "digest", number, DIGEST_BYTES),
-        characters=found.get("characters", 0),
-        passages=_decoded(found, "passages", number),
+        **fields,
     )
 
 

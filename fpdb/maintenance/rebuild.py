@@ -30,12 +30,11 @@ from fpdb.documents.layout import (
 )
 from fpdb.errors import DamagedError, InputError, RecipeMismatchError
 from fpdb.maintenance.check import check, require_complete_copy
-from fpdb.models import require_whole
+from fpdb.models import PASSAGES, require_whole
 from fpdb.progress import tracked
 from fpdb.storage import Environment, Ongoing, ReadTransaction, WriteTransaction, open_checks
 from fpdb.storage.format import (
     ID_BYTES,
-    PASSAGES,
     Counters,
     Header,
     renumbered,

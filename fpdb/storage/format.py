@@ -11,7 +11,7 @@ import re
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 import msgpack
 import numpy as np
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from fpdb import kernels
 from fpdb.arrays import Column
 from fpdb.errors import DamagedError, FormatError, InputError, NotADatabaseError
-from fpdb.models import DIGEST_BYTES, LATEST, PASSAGE_BYTES, SKETCH_BYTES, Key
+from fpdb.models import DIGEST_BYTES, FIELDS, LATEST, MINHASH, PASSAGES, SKETCH_BYTES, Field, Key
 
 ID_BYTES = 8
 LARGEST_KEY = 1 << 16
@@ -139,15 +139,13 @@ _COUNTERS_SEED = seed_of("counters", b"counters")
 RECORD_SEED = seed_of("documents")  # without the id
 READ_VERSION = 2  # the version that this code can read; an older fpdb must export its own
 WRITE_VERSION = 2  # the highest version that this code can write
-MINHASH = "minhash"  # records hold sketches
-PASSAGES = "passages"  # records hold the numbers of passages, and a table leads to them
 FEATURES = [MINHASH, PASSAGES]
 
 MAX_HEADER_BYTES = 1 << 25  # a recipe may carry a table of word weights
 CHECKSUM_BYTES = 8
 _RESTORE = "restore the database from a backup"
 
-FIELDS: dict[str, type] = {
+HEADER_FIELDS: dict[str, type] = {
     "uuid": str,
     "created": int,
     "created_by": str,
@@ -225,7 +223,7 @@ def require_supported(header: Header, *, readonly: bool) -> None:
                 f"the database uses the feature {name!r}, which this fpdb doesn't support",
                 hint="install a newer fpdb",
             )
-    _require_fields(header, FIELDS)
+    _require_fields(header, HEADER_FIELDS)
 
 
 def _require_fields(header: Header, fields: dict[str, type]) -> None:
@@ -325,9 +323,9 @@ _LARGEST_RECORD = LARGEST_META + LARGEST_KEY + (1 << 26)
 class Stored(NamedTuple):
     """A document as it is stored, or ready to be stored.
 
-    `fingerprint` is None if the text is short; `digest`, `meta`, `sketch` and `passages` are empty
-    if there is none; the digest of a short text that equals no other is zeros. The `id` of a
-    document with a text key is assigned when it is written.
+    `fingerprint` is None if the text is short; another field is empty, or 0, if there is none. The
+    digest of a short text that equals no other is zeros. The `id` of a document with a text key is
+    assigned when it is written. Fields from `passages` on are the further ones, all of them bytes.
     """
 
     id: int
@@ -338,7 +336,7 @@ class Stored(NamedTuple):
     meta: bytes = b""
     characters: int = 0
     sketch: bytes = b""
-    passages: bytes = b""  # of this one and each that follows, a further flag says that it is there
+    passages: bytes = b""
 
     def holds_what(self, other: "Stored") -> bool:
         """Return whether two documents with the same key differ in nothing but id and time."""
@@ -360,7 +358,11 @@ class Stored(NamedTuple):
         )
 
 
-FURTHER = Stored._fields[Stored._fields.index("passages") :]
+# The places of the fields that a bare document lacks, and of the further ones.
+OPTIONAL_AT: Final = 4
+FURTHER_AT: Final = 8
+FURTHER = Stored._fields[FURTHER_AT:]
+_FURTHER_FIELDS: tuple[Field, ...] = FIELDS[-len(FURTHER) :]
 _NO_FURTHER = [b""] * len(FURTHER)
 
 
@@ -390,7 +392,7 @@ def pack_record(stored: Stored, bits: int) -> bytes:
     if meta:
         flags |= _META
         tail = _varint(len(meta)) + meta
-    if any(further):
+    if further != _NO_FURTHER:
         flags |= _FURTHER
         tail += _varint(_marks_of(further))
         tail += b"".join(_varint(len(value)) + value for value in further if value)
@@ -457,7 +459,8 @@ def unpack_record(value: memoryview | bytes, number: int, bits: int) -> Stored:
 
 def _read_record(data: bytes, number: int, bits: int) -> Stored:
     flags, at = data[_RECORD_CHECKSUM_BYTES], _MARKS_AT
-    fingerprint, digest, sketch, characters, meta, further = None, b"", b"", 0, b"", _NO_FURTHER
+    fingerprint, digest, sketch, characters, meta = None, b"", b"", 0, b""
+    further: Sequence[bytes] = ()
     if flags & _DIGEST:
         digest, at = data[at : at + DIGEST_BYTES], at + DIGEST_BYTES
     if flags & _SKETCH:
@@ -476,23 +479,30 @@ def _read_record(data: bytes, number: int, bits: int) -> Stored:
         length, at = _read_varint(data, at)
         meta, at = data[at : at + length], at + length
     if flags & _FURTHER:
-        further = further.copy()
-        marks, at = _read_varint(data, at)
-        for place in range(marks.bit_length()):
-            if marks >> place & 1:
-                length, at = _read_varint(data, at)
-                further[place], at = data[at : at + length], at + length
+        further, at = _read_further(data, at)
     key: Key = int.from_bytes(name) if flags & _NUMBER else name.decode()
     if (
         flags & (_DIGEST | _SKETCH) == _SKETCH  # a sketch comes with a digest
         or at != len(data)
         or added > LATEST
         or (flags & _META and not meta)
-        or (flags & _FURTHER and not 0 < marks == _marks_of(further))
-        or len(further[0]) % PASSAGE_BYTES
     ):
         raise ValueError("it isn't a record")
     return Stored(number, key, fingerprint, added, digest, meta, characters, sketch, *further)
+
+
+def _read_further(data: bytes, at: int) -> tuple[Sequence[bytes], int]:
+    """Return the further fields of a record, given the place of their flags, and their end."""
+    further = _NO_FURTHER.copy()
+    marks, at = _read_varint(data, at)
+    for place in range(marks.bit_length()):
+        if marks >> place & 1:
+            length, at = _read_varint(data, at)
+            further[place], at = data[at : at + length], at + length
+    fits = all(map(Field.fits, _FURTHER_FIELDS, (value or None for value in further)))
+    if not (fits and 0 < marks == _marks_of(further)):
+        raise ValueError("a further field isn't one")
+    return further, at
 
 
 # Ids, digests with sketches (zeros for missing ones), and fingerprints.

@@ -46,7 +46,7 @@ def test_get_prints_what_is_stored(run, path):
 def test_get_as_json(run, path):
     shown = [json.loads(line) for line in run("get", path, "--json", *KEYS[2:]).out.splitlines()]
     assert [list(each) for each in shown] == [
-        ["key", "id", "fingerprint", "short", "added", "meta"]
+        ["key", "id", "fingerprint", "short", "added", "characters", "meta"]
     ] * 2
     assert (shown[0]["fingerprint"], shown[0]["short"]) == (
         f"{fpdb.recipe('web').fingerprint(text_of(2)):016x}",

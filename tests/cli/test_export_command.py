@@ -43,7 +43,7 @@ def test_json_lines_hold_what_a_reader_wants(run, path):
     assert not set(done.out) & {"\x1b", "\x07", "\u202e", "\t"}
     for key, document in stored(path).items():
         found = shown.pop(key)
-        assert list(found) == ["key", "fingerprint", "short", "added", "meta"]
+        assert list(found) == ["key", "fingerprint", "short", "added", "characters", "meta"]
         assert found["meta"] == document.meta
         assert found["short"] == document.short
         number = document.fingerprint

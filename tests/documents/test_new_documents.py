@@ -80,6 +80,12 @@ def test_records_are_packed_as_one_by_one(seed: int, bits: int) -> None:
         assert entries_of(columns.pack(bits), ids) == found
 
 
+def test_every_field_is_drawn() -> None:
+    values = zip(*drawn(random.Random(1), 400, 64), strict=True)
+    drawn_ones = {name for name, some in zip(Stored._fields, values, strict=True) if any(some)}
+    assert drawn_ones == {*Stored._fields} - {"id"}
+
+
 @pytest.mark.skipif(not kernels.available, reason="of the kernels")
 def test_columns_of_other_records_are_refused() -> None:
     columns = columns_of(drawn(random.Random(1), 3, 64), 64)
