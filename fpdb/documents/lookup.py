@@ -61,7 +61,7 @@ def answer(view: View, question: Stored, search: Search) -> Matches:
     elif bands is None or is_of_bits(question, search):
         found = _near(view, number, search, CANDIDATES)
     else:
-        ids, complete = bands.near(view.txn, bands.numbers(question.sketch, question.digest))
+        ids, complete = bands.near(view.txn, bands.of(question))
         found = Candidates([(0, ids)] if ids else [], complete)
     return matched(question, found, search, partial(view.catalog.named, view.txn))
 

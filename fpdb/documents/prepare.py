@@ -6,8 +6,8 @@ That is nearly all of the work of adding, and threads can do it side by side.
 import contextlib
 import operator
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property, partial
 from itertools import repeat
 from typing import Any
 
@@ -35,6 +35,16 @@ TRANSACTION_BYTES = 1 << 23
 OF_TEXT = "digest", "characters", "sketch", "passages"
 _given = operator.attrgetter("added", *(field.name for field in CARRIED))
 _NOTHING = _given(Document(""))
+
+
+class Question(Stored):
+    """A text that is looked up; most have no candidate, and so their digests are never made."""
+
+    make_digest: Callable[[], bytes] = bytes
+
+    @property
+    def digest(self) -> bytes:
+        return self.make_digest()
 
 
 class Preparer:
@@ -136,20 +146,14 @@ class Preparer:
     def questions(self, texts: Sequence[str], *, sketched: bool) -> list[Stored]:
         """Fingerprint texts, and sketch them if asked to, as documents that are looked up."""
         signed = self._signed(texts, sketched=sketched)
-        return [
-            Stored(
-                id=0,
-                key="",
-                fingerprint=number,
-                added=0,
-                # By a fingerprint alone, no text needs a digest but a short one.
-                digest=self.recipe.digest(text, short=number is None)
-                if sketched or number is None
-                else b"",
-                sketch=sketch,
-            )
-            for text, (number, sketch, _) in zip(texts, signed, strict=True)
-        ]
+        questions: list[Stored] = []
+        for text, (number, sketch, _) in zip(texts, signed, strict=True):
+            question = Question(0, "", number, 0, b"", b"", 0, sketch)
+            # By a fingerprint alone, no text needs a digest but a short one.
+            if sketched or number is None:
+                question.make_digest = partial(self.recipe.digest, text, short=number is None)
+            questions.append(question)
+        return questions
 
     def _signed(
         self, texts: Sequence[Any], *, sketched: bool, passaged: bool = False

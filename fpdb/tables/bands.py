@@ -199,7 +199,8 @@ class BandTable(NumberTable):
         """Return the numbers of a document; a short text has none."""
         if document.fingerprint is None:
             return []
-        return self.numbers(document.sketch, document.digest)
+        sketch = document.sketch
+        return self.numbers(sketch, b"" if any(sketch) else document.digest)
 
     def near(self, txn: ReadTransaction, numbers: list[int]) -> tuple[list[int], bool]:
         """Return the ids of the documents under some sorted numbers, and whether these are all."""

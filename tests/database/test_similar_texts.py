@@ -6,6 +6,7 @@ import random
 import shutil
 import warnings
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -405,3 +406,30 @@ def test_clusters_of_many_copies_are_those_of_all_pairs(tmp_path):
         assert [keys[0] for keys in clusters] == sorted(map(min, clusters))
         deleted = [key for each in db.delete_duplicates(similarity=0.6) for key in each.duplicates]
         assert len(deleted) == sum(map(len, expected)) - len(expected)
+
+
+def test_a_digest_is_made_where_a_text_is_compared_only(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dice = random.Random(1)
+    page, other = (" ".join(f"w{dice.random()}" for _ in range(90)) for _ in range(2))
+    made: list[str] = []
+    digest = fpdb.Recipe.digest
+    with fpdb.create(path) as db:
+        list(db.add_many([Document("page", page), Document("short", "C++")]))
+
+        def counted(recipe: fpdb.Recipe, text: str, *, short: bool = False) -> bytes:
+            made.append(text)
+            return digest(recipe, text, short=short)
+
+        monkeypatch.setattr(fpdb.Recipe, "digest", counted)
+        for ask in (db.query, lambda text, **how: next(iter(db.query_many([text], **how)))):
+            for text, how, keys in (
+                (page, {}, ["page"]),
+                ("C++", {}, ["short"]),
+                (other, {}, []),
+                (page, {"k": 3}, ["page"]),
+            ):
+                made.clear()
+                assert [match.key for match in ask(text, **how)] == keys
+                assert bool(made) == (bool(keys) and not how)
