@@ -123,6 +123,14 @@ def build_crowded(db: Database) -> None:
     assert db.delete_many(range(first, first + 10)) == 10
 
 
+def build_passages(db: Database) -> None:
+    """Integer keys, 64 bits, numbers of passages: of texts, of none, and with nothing else."""
+    for number, text in enumerate(TEXTS):
+        db.add(number, text * 3, META[number])
+    list(db.add_many([Document(10, "a b, c"), Document(11, fingerprint=BASE, passages=b"12345")]))
+    db.add(3, TEXTS[0] + TEXTS[3] * 2, "replaced")
+
+
 class Golden(NamedTuple):
     """What a golden database is made of."""
 
@@ -130,6 +138,7 @@ class Golden(NamedTuple):
     plan: Plan
     fill: Callable[[Database], None]
     similarity: float | None = None
+    passages: bool = False
 
 
 BUILDERS = {
@@ -141,6 +150,9 @@ BUILDERS = {
     "crowded": Golden(
         "integer", replace(choose_plan(128, 3), bands=Bands(14, 1)), build_crowded, 0.7
     ),
+    "passages": Golden(
+        "integer", replace(choose_plan(64, 3), bands=Bands(6, 8)), build_passages, 0.8, True
+    ),
 }
 NEVER = (
     "Format 1 must stay readable for ever: the databases of all users are written in it. "
@@ -150,13 +162,13 @@ NEVER = (
 
 def build(path: Path, name: str) -> None:
     """Make a database whose time and uuid are always the same."""
-    keys, plan, fill, similarity = BUILDERS[name]
+    keys, plan, fill, similarity, passages = BUILDERS[name]
     recipe = fpdb.recipe("char-4").with_bits(plan.bits)
     wanted: dict[str, Any] = {"recipe": recipe, "k": plan.k, "keys": keys, "plan": plan}
     with (
         mock.patch.object(time, "time", return_value=CREATED + 0.5),
         mock.patch.object(uuid, "uuid4", return_value=UUID),
-        fpdb.create(path, **wanted, capacity=1000, similarity=similarity) as db,
+        fpdb.create(path, **wanted, capacity=1000, similarity=similarity, passages=passages) as db,
     ):
         fill(db)
 
@@ -205,6 +217,8 @@ def answers_of(path: Path) -> str:
                     for text in QUERIES
                     for found in [db.query(text, similarity=0.3)]
                 ]
+        if passages := [[d.key, d.passages.hex()] for d in db.scan() if d.passages]:
+            answers["passages"] = passages
     return written(answers)
 
 
