@@ -13,9 +13,7 @@ import glob
 import io
 import os
 import re
-import secrets
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Self
@@ -32,6 +30,8 @@ _DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
 @contextlib.contextmanager
 def scratch_folder(beside: Path | None = None) -> Iterator[Path]:
     """Make a folder for a block, beside a path or in the temporary directory, then remove it."""
+    import tempfile  # it takes long to import, and few commands need it
+
     with _claimed(beside or Path(tempfile.gettempdir(), "fpdb")) as claim:
         folder = claim.with_suffix(_FOLDER)
         folder.mkdir(0o700)
@@ -62,7 +62,7 @@ def _claimed(beside: Path) -> Iterator[Path]:
     remove_abandoned(beside)
     maker = os.getpid()
     while True:
-        path = Path(f"{_beginning(beside)}{secrets.token_hex(8)}{_CLAIM}")
+        path = Path(f"{_beginning(beside)}{os.urandom(8).hex()}{_CLAIM}")
         with path.open("xb") as claim:
             if not _lock(claim, unable=True):
                 continue  # another maker found it first, and removes it

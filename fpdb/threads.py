@@ -7,12 +7,14 @@ child processes.
 import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from itertools import repeat
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fpdb.errors import InputError, WorkerError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -83,6 +85,8 @@ def _results(
     patient: bool = True,
     stop: Callable[[], object] | None = None,
 ) -> Generator[tuple[Item, Result]]:
+    from concurrent.futures import ThreadPoolExecutor  # most commands start no thread
+
     source, failure = iter(items), None
     pending: deque[tuple[Item, Future[Result]]] = deque()
     pool = ThreadPoolExecutor(jobs, "fpdb")
@@ -109,7 +113,7 @@ def _results(
 
 
 def _submit(
-    pool: ThreadPoolExecutor, work: Callable[[Item], Result], item: Item
+    pool: "ThreadPoolExecutor", work: Callable[[Item], Result], item: Item
 ) -> "Future[Result]":
     try:
         return pool.submit(work, item)

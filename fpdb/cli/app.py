@@ -13,7 +13,7 @@ import typer
 
 import fpdb
 from fpdb import progress
-from fpdb.cli import render
+from fpdb.cli import render, values
 from fpdb.errors import FpdbError, IncompleteWarning
 
 if not hasattr(fpdb, "kernels_available"):
@@ -99,6 +99,7 @@ def program(only: str | None = None) -> Any:
     )
     app.callback()(_options)
     names = [only] if only in _COMMANDS else [] if only in ("--version", "-V") else list(_COMMANDS)
+    functions: dict[str, Callable[..., None]] = {}
     if names:
         _import_numpy()
     for name in names:
@@ -107,12 +108,14 @@ def program(only: str | None = None) -> Any:
         panel, place = _COMMANDS[name]
         module = importlib.import_module(f"fpdb.cli.{place}")
         function = getattr(module, "evaluate" if name == "eval" else name)
-        command = with_common(function, json=name not in _WITHOUT_JSON)
-        app.command(name, rich_help_panel=panel, hidden=name in _RARE)(command)
+        functions[name] = with_common(function, json=name not in _WITHOUT_JSON)
+        app.command(name, rich_help_panel=panel, hidden=name in _RARE)(functions[name])
     found: Any = typer.main.get_command(app)
     for each in found.params:
         each.hidden = each.hidden or each.name in ("install_completion", "show_completion")
     for command in (found, *found.commands.values()):
+        context = typer.Context(command, **found.context_settings)
+        values.convert(command, context, functions.get(command.name, _options))
         command.epilog = render.rare_ones(command)
         if "_FPDB_COMPLETE" in os.environ:  # a shell asks what may follow
             render.unfold(command)

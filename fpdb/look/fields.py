@@ -4,7 +4,6 @@ import contextlib
 import re
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
-from email.utils import parsedate
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -87,6 +86,8 @@ def parse_day(value: object) -> date | None:
             year, month, day, month_apart, day_apart = match.groups()
             found = date(int(year), int(month or month_apart), int(day or day_apart))
         elif isinstance(value, str) and not value.strip().isdecimal():
+            from email.utils import parsedate  # most commands show no dates
+
             found = date(*(parsedate(value.partition(".")[0] + " +0000") or ())[:3])
         elif isinstance(value, int | float | str):
             seconds = float(value) / (1000 if float(value) > _MILLISECONDS else 1)
