@@ -176,6 +176,11 @@ class Database(Queries):
         return self._environment.readonly
 
     @property
+    def damage(self) -> str:
+        """The first damage that this handle has met, or nothing; `check` looks for all."""
+        return self._environment.damage
+
+    @property
     def preparer(self) -> Preparer:
         """What turns documents into those that `add_prepared` takes, in any process."""
         return self._preparer

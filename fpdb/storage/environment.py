@@ -38,7 +38,7 @@ from fpdb.errors import (
     ReadOnlyError,
     StorageError,
 )
-from fpdb.progress import WorkStep, show
+from fpdb.progress import WorkStep, log, show
 from fpdb.storage import drafts
 from fpdb.storage.drafts import Entries, drafted, make_environment
 from fpdb.storage.lmdb_file import DATA_FILE
@@ -88,6 +88,7 @@ class Environment:
         self._verify = verify
         self._data = str(path / DATA_FILE)
         self._trusted_until = 0.0
+        self.damage = ""  # that a transaction met first
         self._shared: SharedEnvironment | None
         self._shared = shared = self._join()
         self._closer = weakref.finalize(self, _leave, shared)
@@ -174,6 +175,12 @@ class Environment:
         """Return a write transaction for a `with` block, which waits at most `timeout` seconds."""
         self._require_writable()
         return WriteTransaction(self, timeout)
+
+    def notice(self, error: BaseException) -> None:
+        """Log the first damage that a transaction meets; later ones may meet it all the time."""
+        if isinstance(error, DamagedError) and not self.damage:
+            self.damage = str(error)
+            log("ERROR", "%s is damaged: %s", self.path, error)
 
     def current(self) -> "SharedEnvironment":
         """Return the environment; raise MovedError if it isn't at the path, at most a moment ago.

@@ -20,13 +20,11 @@ import lmdb
 from fpdb.errors import (
     AccessError,
     ClosedError,
-    DamagedError,
     DeadlineError,
     LockTimeoutError,
     MovedError,
 )
 from fpdb.models import Snapshots
-from fpdb.progress import log
 from fpdb.storage.open_checks import disk_named, moved, translate
 
 if TYPE_CHECKING:
@@ -90,9 +88,11 @@ class ReadTransaction:
             self._begin()
         except lmdb.Error as error:
             fault = shared.fault(error)
+            self.handle.notice(fault)
             self.abandon()
             raise fault from error
-        except BaseException:
+        except BaseException as error:
+            self.handle.notice(error)
             self.abandon()
             raise
         return self
@@ -100,8 +100,8 @@ class ReadTransaction:
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         shared, fault = self.shared, error if isinstance(error, lmdb.Error) else None
         late = None
-        if isinstance(error, DamagedError):
-            log("ERROR", "%s is damaged: %s", self.handle.path, error)
+        if error:
+            self.handle.notice(error)
         self.cursors, self.kept = {}, {}
         if self.mark not in shared.active:
             self._leave(error)
@@ -130,6 +130,7 @@ class ReadTransaction:
                 hint="read it again while nobody writes to it, or mount the disk to write",
             ) from error
         if translated is not None:
+            self.handle.notice(translated)
             raise translated from fault
         if was_moved:
             raise MovedError(

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
+from damaged import spoil_bands
 from numbered import text_of
 
 import fpdb
@@ -137,6 +138,21 @@ def test_a_server_ends_when_its_database_is_replaced(start, path, tmp_path):
     fpdb.create(path, k=5, similarity=None).close()
     assert process.wait(60) == 3
     assert b"error: another database is at " in process.stderr.read()
+
+
+def test_a_server_says_that_its_database_is_damaged(start, path):
+    with fpdb.create(path) as db:
+        db.add("a", TEXT)
+        spoil_bands(db)
+    process = start("serve", path, "--port", 0)
+    with connected(port_of(process)) as connection:
+        assert check(connection, "b")[0] == check(connection, "c")[0] == 503
+        connection.request("GET", "/healthz")
+        assert connection.getresponse().status == 503
+    assert process.stderr.readline() == b"error: the checksum of a page is wrong\n"
+    assert process.stderr.readline() == b"hint: run `fpdb check`\n"
+    assert ended(process) == 0
+    assert b"checksum" not in process.stderr.read()
 
 
 def test_a_server_goes_on_with_a_compacted_database(start, path):

@@ -29,6 +29,13 @@ def problems(db: Database, damage: Damage = lambda _: None) -> list[Problem]:
     return found
 
 
+def spoil_bands(db: Database) -> None:
+    """Change a byte of each page that searches read."""
+    with db._environment.write() as txn:
+        for key, value in [(bytes(key), bytes(value)) for key, value in txn.cursor("bands")]:
+            txn.put("bands", key, value[:-1] + bytes([value[-1] ^ 1]))
+
+
 def named(number: int, keys: str) -> Key:
     """The key of a document with a number."""
     return number if keys == "integer" else f"page/{number:04d}"

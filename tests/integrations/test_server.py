@@ -8,13 +8,15 @@ import time
 
 import pytest
 from asgi import call, close
+from damaged import spoil_bands
 
 import fpdb
 from fpdb.storage import WriteTransaction
+from fpdb.storage.drafts import NOTICED_SECONDS
 
 server = pytest.importorskip("fpdb.integrations.server", reason="the extra serve isn't installed")
 
-from fpdb.integrations.server import calls, messages  # noqa: E402
+from fpdb.integrations.server import calls, messages, serving  # noqa: E402
 
 TEXT = (
     "Red kites nest above the quarry again: wardens counted eleven pairs in April, four more than "
@@ -311,6 +313,80 @@ def test_a_database_that_fails_says_so_for_each_line(db, monkeypatch):
     )
     assert (one.status, one.headers["retry-after"]) == (503, "1")
     assert [each["status"] for each in many.lines] == ["failed", "error"]
+
+
+def test_damage_is_not_healthy_and_no_fault_of_a_client(db, tmp_path, caplog):
+    def metric(answer, name):
+        [line] = [line for line in answer.body.decode().splitlines() if line.startswith(name)]
+        return float(line.rsplit(" ", 1)[1])
+
+    watching = ("GET", "/healthz"), ("GET", "/metrics")
+    db.add("a", TEXT)
+    db.backup(tmp_path / "backup.fpdb")
+    spoil_bands(db)
+    healthy, before, one, many, asked, read, ill, after = talk(
+        db,
+        *watching,
+        check("b"),
+        ("POST", "/v1/check", lines({"key": "b", "text": TEXT}, b"x"), LINES),
+        ("POST", "/v1/query", {"text": TEXT}),
+        ("GET", "/v1/documents?key=a"),
+        *watching,
+    )
+    assert (healthy.status, metric(before, "fpdb_damaged ")) == (200, 0)
+    assert [answer.status for answer in (one, asked, read, ill)] == [503, 503, 200, 503]
+    assert not any("retry-after" in answer.headers for answer in (one, asked, ill))
+    assert [each["status"] for each in many.lines] == ["failed", "error"]
+    assert ill.json["hint"] == "run `fpdb check`"
+    assert metric(after, "fpdb_damaged ") == 1
+    assert metric(after, 'fpdb_checked_documents_total{status="failed"}') == 2
+    message = f"{db.path} is damaged: the checksum of a page is wrong"
+    assert [record.getMessage() for record in caplog.records] == [message]
+    db.path.rename(tmp_path / "damaged.fpdb")
+    (tmp_path / "backup.fpdb").rename(db.path)
+    time.sleep(NOTICED_SECONDS)
+    restored, metrics = talk(db, *watching)
+    assert (restored.status, metric(metrics, "fpdb_damaged ")) == (200, 0)
+
+
+def test_a_database_that_can_t_begin_to_read_has_metrics(db, monkeypatch):
+    def fail(_):
+        raise fpdb.DamagedError("a meta page is wrong")
+
+    app = server.app(db)
+    monkeypatch.setattr(fpdb.Database, "__len__", fail)
+    written = app.metrics.written().decode().splitlines()
+    assert "fpdb_documents NaN" in written
+
+
+def test_what_is_wrong_is_reported_once_and_watching_goes_on(db, monkeypatch, caplog):
+    monkeypatch.setattr(serving, "_WATCH_SECONDS", 0)
+    faults = [RuntimeError("x"), RuntimeError("x"), fpdb.DamagedError("y"), fpdb.DamagedError("y")]
+    faults += [None, fpdb.DamagedError("y"), RuntimeError("x")]
+    reported = []
+
+    async def run():
+        ending = asyncio.get_running_loop().create_future()
+
+        def fail(_):
+            if not faults:
+                ending.get_loop().call_soon_threadsafe(ending.set_result, 15)
+                faults.append(None)
+            if fault := faults.pop(0):
+                raise fault
+            return 0
+
+        monkeypatch.setattr(fpdb.Database, "__len__", fail)
+        app = server.app(db)
+        number = await serving._watch(app, ending, reported.append)
+        await close(app)
+        return number
+
+    assert asyncio.run(run()) == 15
+    assert [str(error) for error in reported] == ["y", "y"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "the database can't be watched"
+    ] * 2
 
 
 def test_documents_are_read_and_deleted(db):

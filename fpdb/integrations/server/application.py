@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import math
 import threading
 import time
 import warnings
@@ -20,7 +21,13 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 import fpdb
 from fpdb.integrations.batcher import Batcher, Outcome, added_to, again_if_moved
 from fpdb.integrations.server.access import OPEN_TO_ALL, Access, Visitor
-from fpdb.integrations.server.messages import HttpReply, PageMaker, ProblemError, problem_reply
+from fpdb.integrations.server.messages import (
+    HttpReply,
+    PageMaker,
+    ProblemError,
+    problem_reply,
+    status_name,
+)
 
 Result = TypeVar("Result")
 # As ASGI has them.
@@ -238,7 +245,10 @@ class Metrics:
         self._incomplete = count("fpdb_incomplete_answers", "Searches that a budget ended.")
         self._documents = sizes("fpdb_transaction_documents", "Documents of a transaction.")
         self._transactions = times("fpdb_transaction_seconds", "Time of a transaction.")
-        gauge("fpdb_documents", "Stored documents.").set_function(database.__len__)
+        gauge("fpdb_damaged", "1: the database is damaged.").set_function(
+            lambda: bool(database.damage)
+        )
+        gauge("fpdb_documents", "Stored documents.").set_function(partial(_count, database))
         size = gauge("fpdb_file_bytes", "Size of the file.")
         size.set_function(lambda: (database.path / "data.mdb").stat().st_size)
 
@@ -256,7 +266,7 @@ class Metrics:
         self._documents.observe(len(found))
         added = [each for each in found if isinstance(each, fpdb.Added)]
         statuses = Counts(each.status for each in added)
-        statuses["error"] = len(found) - len(added)
+        statuses.update(status_name(error) for error in found if not isinstance(error, fpdb.Added))
         for status, number in statuses.items():
             self._checked(status).inc(number)
         self._incomplete.inc(sum(not each.matches.complete for each in added))
@@ -356,6 +366,14 @@ class Request:
         threads = application.readers if self.counted else application.watcher
         work = partial(again_if_moved, application.database, function)
         return await asyncio.get_running_loop().run_in_executor(threads, work)
+
+
+def _count(database: fpdb.Database) -> float:
+    """Return the number of documents; nothing keeps the other metrics from who watches them."""
+    try:
+        return len(database)
+    except fpdb.DamagedError:
+        return math.nan
 
 
 def _too_much(detail: str) -> ProblemError:

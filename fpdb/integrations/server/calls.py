@@ -32,6 +32,7 @@ from fpdb.integrations.server.messages import (
     encoded_line,
     found,
     json_reply,
+    status_name,
     status_of,
 )
 
@@ -125,9 +126,12 @@ async def stats(request: Request) -> HttpReply:
 async def healthz(request: Request) -> HttpReply:
     """Check the server.
 
-    Returns whether the database can be read; it needs no token.
+    Returns whether the database can be read, and no damage was met; it needs no token.
     """
-    await request.read(request.application.database.__len__)
+    database = request.application.database
+    await request.read(database.__len__)
+    if database.damage:
+        raise fpdb.DamagedError(database.damage)
     return json_reply({"status": "ok"})
 
 
@@ -353,9 +357,8 @@ def _number(database: fpdb.Database, content: Content) -> int | None:
 
 
 def _refused_check(error: Exception, key: str | int | None = None) -> CheckAnswer:
-    status, hint = status_of(error)
-    name = "error" if status < HTTPStatus.INTERNAL_SERVER_ERROR else "failed"
-    return CheckAnswer(key=key, status=name, error=str(error), hint=hint)
+    hint = status_of(error)[1]
+    return CheckAnswer(key=key, status=status_name(error), error=str(error), hint=hint)
 
 
 def _refused_query(error: Exception) -> QueryAnswer:

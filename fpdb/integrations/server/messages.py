@@ -235,12 +235,18 @@ def status_of(error: Exception) -> tuple[HTTPStatus, str | None]:
     return status, hint or getattr(error, "hint", "") or None
 
 
+def status_name(error: Exception) -> str:
+    """Return the status of a document that wasn't stored: whether sending it again may help."""
+    return "error" if status_of(error)[0] < HTTPStatus.INTERNAL_SERVER_ERROR else "failed"
+
+
 def problem_reply(error: Exception, page: PageMaker | None = None) -> HttpReply:
     """Return the reply to a request that raised an error; a page for a person with a browser."""
     status, hint = status_of(error)
     detail = str(error) or "the request took too long"
     headers = {"Content-Type": "application/problem+json", **getattr(error, "headers", {})}
-    if status == HTTPStatus.SERVICE_UNAVAILABLE:
+    # Nobody cures damage by waiting.
+    if status == HTTPStatus.SERVICE_UNAVAILABLE and not isinstance(error, fpdb.DamagedError):
         headers["Retry-After"] = "1"
     if page:
         shown = page(detail, hint or "", status.value)

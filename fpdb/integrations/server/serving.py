@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import errno
 import ipaddress
+import logging
 import os
 import resource
 import signal
@@ -24,6 +25,7 @@ from fpdb.integrations.batcher import again_if_moved
 from fpdb.integrations.server.access import Access, read_secret
 from fpdb.integrations.server.application import Application
 
+logger = logging.getLogger(__name__)
 _BACKLOG = 2048
 # Beyond these, connections wait in the backlog. A head that doesn't end holds two buffers.
 _CONNECTIONS, _BUFFER = 4096, 1 << 14
@@ -47,8 +49,9 @@ def serve(
 
     It listens on a Unix socket, which those may use that the umask says, or on a host and a port, 0
     for any free one. An address that other hosts reach is refused unless tokens are required.
-    `on_start` is called with the URL, and `on_error` once with the error of a database that isn't
-    at its path any more. MovedError is raised if one with other tables takes its place.
+    `on_start` is called with the URL, and `on_error` once with the error of a database that is
+    damaged, or isn't at its path any more. MovedError is raised if one with other tables takes its
+    place.
     """
     access = application.access
     if unix:
@@ -133,8 +136,9 @@ async def _run(
     watching = asyncio.create_task(_watch(application, ending, on_error))
     try:
         on_start(server.address)
-        await asyncio.wait([ending, serving], return_when=asyncio.FIRST_COMPLETED)
-        return await (ending if ending.done() else serving)
+        tasks = ending, serving, watching
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        return await next(task for task in tasks if task.done())
     finally:
         watching.cancel()
         close()  # before another server can take the address
@@ -149,26 +153,34 @@ async def _watch(
     application: Application,
     ending: "asyncio.Future[int]",
     on_error: Callable[[fpdb.FpdbError], object],
-) -> None:
-    """End the server if another database is in the place of its own, which has other tables."""
-    away, loop = False, asyncio.get_running_loop()
+) -> int:
+    """End the server if another database is in the place of its own, which has other tables.
+
+    What else is wrong with the database is reported once, and may pass.
+    """
+    database, loop, reported = application.database, asyncio.get_running_loop(), ""
     while not ending.done():
         await asyncio.sleep(_WATCH_SECONDS)
-        try:
-            database = application.database
-            await loop.run_in_executor(
-                application.watcher, again_if_moved, database, database.__len__
-            )
-            away = False
-        except fpdb.MovedError as error:
-            if not application.database.path.exists():
-                if not away:  # started again, it would be an empty one
-                    on_error(error)
-                away = True
-            elif not ending.done():
-                ending.set_exception(error)
-        except fpdb.FpdbError:
-            pass  # each request is answered with it, and it may pass
+        problem = await loop.run_in_executor(application.watcher, _problem, database)
+        if isinstance(problem, fpdb.MovedError) and os.path.exists(database.path):
+            raise problem
+        # One that is away may come back; the server, started again, would make an empty one.
+        if problem and str(problem) != reported:
+            if isinstance(problem, fpdb.FpdbError):
+                on_error(problem)
+            else:
+                logger.error("the database can't be watched", exc_info=problem)
+        reported = str(problem or "")
+    return await ending
+
+
+def _problem(database: fpdb.Database) -> Exception | None:
+    """Return what is wrong with a database; open it again if a copy has taken its place."""
+    try:
+        again_if_moved(database, database.__len__)
+    except Exception as error:
+        return error
+    return fpdb.DamagedError(database.damage) if database.damage else None
 
 
 def _room() -> int:
