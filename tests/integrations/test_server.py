@@ -132,7 +132,7 @@ def test_a_look_stores_nothing(db):
 
 def test_a_line_has_the_names_and_keys_that_files_have(db):
     documents = [
-        {"key": 1, "id": 2, "text": TEXT, "content": "x", "date": "2026-05-02"},
+        {"key": 1, "id": 2, "text": TEXT, "content": "x", "meta": {"date": "2026-05-02"}},
         {"id": 17, "content": OTHER},
         {"key": None, "url": "u", "text": None, "body": TEXT},
     ]
@@ -146,6 +146,28 @@ def test_a_line_has_the_names_and_keys_that_files_have(db):
     assert [each["matches"][0]["key"] for each in asked.lines] == ["1", "17", "1"]
     again, *_ = talk(db, check(17, OTHER, store=False))
     assert again.json == {"key": 17, "status": "new"}
+
+
+def test_a_field_that_no_request_has_is_refused_by_its_name(db):
+    name = "x" * 100_000
+    typo, option, other, several, asked, long, deep = talk(
+        db,
+        ("POST", "/v1/check", {"key": "a", "txt": TEXT}),
+        check("a", similarity=0.9),
+        check("a", lang="en"),
+        ("POST", "/v1/check", lines({"key": "a", "text": TEXT, "stor": False}), LINES),
+        ("POST", "/v1/query", {"key": "a", "text": TEXT, "meta": 1, "store": False}),
+        check("a", **{name: 1}),
+        check("a", meta={"txt": 1, name[:1000]: 2}),
+    )
+    assert (typo.status, typo.json["hint"]) == (422, "did you mean text?")
+    assert typo.json["detail"] == "Object contains unknown field `txt`"
+    assert [answer.status for answer in (option, other, asked)] == [422] * 3
+    fields = "text, content, body, html, fingerprint, recipe, key, id, url, meta, store"
+    assert other.json["hint"] == f"the fields are {fields}; put others into meta"
+    assert [line["hint"] for line in several.lines] == ["did you mean store?"]
+    assert (long.status, len(long.json["detail"])) == (422, 200)
+    assert deep.json["status"] == "added"
 
 
 @pytest.mark.process
@@ -336,7 +358,7 @@ def test_damage_is_not_healthy_and_no_fault_of_a_client(db, tmp_path, caplog):
     assert (healthy.status, metric(before, "fpdb_damaged ")) == (200, 0)
     assert [answer.status for answer in (one, asked, read, ill)] == [503, 503, 200, 503]
     assert not any("retry-after" in answer.headers for answer in (one, asked, ill))
-    assert [each["status"] for each in many.lines] == ["failed", "error"]
+    assert [line["status"] for line in many.lines] == ["failed", "error"]
     assert ill.json["hint"] == "run `fpdb check`"
     assert metric(after, "fpdb_damaged ") == 1
     assert metric(after, 'fpdb_checked_documents_total{status="failed"}') == 2

@@ -6,10 +6,11 @@ import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Sequence
 from contextlib import nullcontext
-from functools import partial
+from difflib import get_close_matches
+from functools import lru_cache, partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 from urllib.parse import parse_qs
 
 import msgspec
@@ -48,6 +49,9 @@ _TURN_SECONDS, _TURN_BYTES = 0.02, 1 << 20
 _META = 1 << 19
 _NUMBER = re.compile("[0-9]{1,20}")
 _CONTENTS = ("text", "html", "fingerprint")
+_UNKNOWN = re.compile("unknown field `(.*)`", re.DOTALL)
+# Characters of the name of a field, and of a message that repeats it.
+_LONGEST_NAME, _LONGEST_MESSAGE = 40, 200
 # `tools/docs --write` makes it of the table of calls.
 _DESCRIPTION = Path(__file__).with_name("openapi.json").read_bytes()
 
@@ -370,15 +374,24 @@ def _decoded(decoder: msgspec.json.Decoder[Body], data: bytes | bytearray | msgs
     try:
         return decoder.decode(data)
     except msgspec.ValidationError as error:
-        raise fpdb.InputError(
-            str(error), hint="/openapi.json has the fields of each request, and examples"
-        ) from None
+        hint = "/openapi.json has the fields of each request, and examples"
+        if unknown := _UNKNOWN.search(str(error)):
+            kind = cast("type[msgspec.Struct]", decoder.type)
+            hint = _hint(unknown[1][:_LONGEST_NAME], kind.__struct_fields__)
+        raise fpdb.InputError(str(error)[:_LONGEST_MESSAGE], hint=hint) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ProblemError(
             HTTPStatus.BAD_REQUEST,
             f"this isn't JSON in UTF-8: {error}",
             hint="send one JSON object, or one a line, without halves of surrogate pairs",
         ) from None
+
+
+@lru_cache
+def _hint(unknown: str, fields: Sequence[str]) -> str:
+    close = get_close_matches(unknown, fields, 1)
+    others = f"the fields are {', '.join(fields)}; put others into meta"
+    return f"did you mean {close[0]}?" if close else others
 
 
 def _key(request: Request) -> str | int:

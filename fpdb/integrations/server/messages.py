@@ -36,11 +36,12 @@ _DocumentKey = Annotated[
 ]
 
 
-class Content(Struct, kw_only=True, omit_defaults=True):
+class Content(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A text, HTML or a ready fingerprint: exactly one of the three.
 
     As in files, a text may be called content or body, and a key id or url, where key and text are
-    missing; fields with other names aren't looked at.
+    missing. A query ignores the key and meta, so that it may be the line of a check; fields with
+    other names are refused.
     """
 
     text: Annotated[str | None, Meta(description="the text; or content, or body")] = None
@@ -51,15 +52,6 @@ class Content(Struct, kw_only=True, omit_defaults=True):
     recipe: Annotated[
         str | None, Meta(description="the id of the recipe that the database should have")
     ] = None
-
-    def __post_init__(self) -> None:
-        if self.text is None:
-            self.text = self.body if self.content is None else self.content
-
-
-class CheckBody(Content, kw_only=True):
-    """A document to look for, and to store if nothing resembles it."""
-
     key: Annotated[
         str | int | None,
         Meta(description="the name of the document, or id, or url; a number may be a text"),
@@ -70,6 +62,15 @@ class CheckBody(Content, kw_only=True):
     meta: Annotated[Raw, Meta(description="any JSON value, to keep with the document")] = field(
         default_factory=Raw
     )
+
+    def __post_init__(self) -> None:
+        if self.text is None:
+            self.text = self.body if self.content is None else self.content
+
+
+class CheckBody(Content, kw_only=True):
+    """A document to look for, and to store if nothing resembles it."""
+
     store: Annotated[bool, Meta(description="false: only look, store nothing")] = True
 
     def __post_init__(self) -> None:
