@@ -34,7 +34,7 @@ from fpdb.scratch import scratch_folder
     bad=option("--bad keep|drop|fail", "Records that can't be compared."),
     memory=option(
         "--memory N",
-        "Memory for all records' columns, e.g. 3G; default half of what is free.",
+        "Memory for records' columns, beside 150 MB; default half of what is free.",
         rare=True,
         parser=options.parse_bytes,
     ),

@@ -114,10 +114,12 @@ class Decider:
         codes = np.empty(len(preferred), np.uint8)
         order = (-preferred).argsort(kind="stable")
         counts.stage, counts.done = "comparing", 0.0
-        for start in range(0, len(order), TOGETHER):
-            numbers = order[start : start + TOGETHER]
+        end = 0
+        while end < len(order):
+            numbers = order[end : end + _together(end)]
             codes[numbers] = self._decide(numbers)
-            counts.done = (start + len(numbers)) / len(order)
+            end += len(numbers)
+            counts.done = end / len(order)
             self._run.show()
         yield every, codes
 
@@ -133,8 +135,8 @@ class Decider:
             self._add(block, columns)
             characters += int(columns.characters.sum()) * bool(block.records)
             waiting = len(self._texts) - len(self._matched)
-            together = max(GATHERED, min(TOGETHER, len(self._matched) // 8))
-            if waiting >= (TOGETHER if stored else together) or characters >= _CHARACTERS:
+            together = TOGETHER if stored else _together(len(self._matched))
+            if waiting >= together or characters >= _CHARACTERS:
                 self._look_up()
                 yield read
                 read, characters = [], 0
@@ -407,6 +409,11 @@ class Decider:
             added=now(),
             further=further,
         )
+
+
+def _together(decided: int) -> int:
+    """Return how many records are decided together, after others were."""
+    return max(GATHERED, min(TOGETHER, decided // 8))
 
 
 def _version(document: Stored) -> int:

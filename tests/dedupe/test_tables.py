@@ -214,6 +214,25 @@ def test_records_are_read_and_yielded_in_turn(corpus, monkeypatch):
     found.close()
 
 
+def test_the_memory_of_a_decision_grows_with_the_records_before_it(corpus, monkeypatch):
+    from fpdb.dedupe import decide
+
+    records = corpus(3000, edited=0.6)
+    whole = list(fpdb.dedupe(records, keep="longest"))
+    monkeypatch.setattr(decide, "GATHERED", 100)
+    sizes = []
+
+    def choose(self, numbers, *arguments):
+        sizes.append(len(numbers))
+        return choose_all(self, numbers, *arguments)
+
+    choose_all = decide.Selection.choose
+    monkeypatch.setattr(decide.Selection, "choose", choose)
+    assert list(fpdb.dedupe(records, keep="longest")) == whole
+    assert all(size <= max(100, sum(sizes[:n]) // 8) for n, size in enumerate(sizes))
+    assert sum(sizes) == 3000
+
+
 def test_a_database_remembers_records(corpus, tmp_path):
     records = corpus(200, edited=0.6)
     whole = [each["n"] for each in fpdb.dedupe(records)]
