@@ -14,11 +14,15 @@ import io
 import os
 import re
 import shutil
-from collections.abc import Iterator
+import stat
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Self
 
-from fpdb.errors import ClosedError, FpdbError
+from fpdb.errors import ClosedError, FpdbError, InputError
+
+# The file of a database that has its pages.
+DATA_FILE = "data.mdb"
 
 _CLAIM, _FOLDER = ".fpdb-new", ".fpdb-tmp"
 _LONGEST = 50  # characters of a name, so that the bytes of its claims' names are at most 255
@@ -96,6 +100,39 @@ def _remove(claim: Path) -> None:
         claim.unlink()
 
 
+def require_output(target: str | os.PathLike[str], inputs: Iterable[str] = ()) -> None:
+    """Raise InputError if an output would replace a file that is read, or one of a database.
+
+    "-" is standard output, and among the inputs standard input, which may be files as well.
+    """
+    shown = os.fspath(target)
+    with _named(shown):
+        folder = os.path.dirname(os.path.realpath(shown))
+    if shown != "-" and os.path.exists(os.path.join(folder, DATA_FILE)):
+        raise InputError(
+            f"{shown} would be written into the database {folder}", hint="name another folder"
+        )
+    if (place := _regular(shown, 1)) is None:
+        return
+    for path in inputs:
+        source = _regular(path, 0)
+        if source and os.path.samestat(source, place):
+            raise InputError(
+                f"{shown} is an input, and would be replaced"
+                + (f": {path} is the same file" if path != shown else ""),
+                hint="name another file",
+            )
+
+
+def _regular(path: str, descriptor: int) -> os.stat_result | None:
+    """Return the status of a regular file, of which "-" is the descriptor; None if it is none."""
+    try:
+        status = os.stat(descriptor if path == "-" else path)
+    except (OSError, ValueError):  # a ValueError is a path with a NUL
+        return None
+    return status if stat.S_ISREG(status.st_mode) else None
+
+
 class Drafts:
     """Files that are written beside their places, and move there together when a block ends."""
 
@@ -125,6 +162,7 @@ class Drafts:
         (/dev/stdout) are written at once.
         """
         shown = os.fspath(target)
+        require_output(shown)
         draft: Path | None = None
         with _named(shown):
             place = Path(os.path.realpath(shown))

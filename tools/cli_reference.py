@@ -32,6 +32,9 @@ INTRODUCTION = """\
 `fpdb COMMAND --help`, or `-h`, prints what this page says of a command, but for what few need,
 which it only names: `--help-all` prints all. Options follow the command.
 
+A file that a command writes appears whole, or not at all. One that the command reads too, by
+whatever name, or that would lie in a database, is an error before anything is replaced.
+
 ## Shared options
 
 They mean the same in each command that names them, perhaps with its own default in parentheses.

@@ -16,7 +16,7 @@ from fpdb.cli.inputs import BadRecords, ProgressLine, is_terminal
 from fpdb.cli.options import argument, option, require, takes
 from fpdb.dedupe.files import record_files
 from fpdb.io.streams import SUFFIXES, suffix_of
-from fpdb.scratch import scratch_folder
+from fpdb.scratch import require_output, scratch_folder
 
 
 @takes(
@@ -83,6 +83,8 @@ def dedupe(
     alone = output != "-" or not (database or render.now.json)
     require(alone, "-o - gets the records: --db needs a file, and --json another one")
     if report:
+        others = {os.path.realpath(each) for each in (output, removed) if each}
+        require(os.path.realpath(report) not in others, "--report gets a file of its own")
         used_recipe, least = _compared_by(files, report, recipe, similarity, database, k)
     render.now.left = "run it again" if database else "nothing was written"
     end_by_sigterm(KeyboardInterrupt)
@@ -148,6 +150,7 @@ def _compared_by(
     require(k is None, "--report shows what is similar, and takes no -k")
     require("-" not in files, "--report reads files again, and no standard input")
     require(report.parent.is_dir(), f"there is no folder for {report}")
+    require_output(report, files)
     used_recipe = recipe or fpdb.recipe(options.WEB)
     least = used_recipe.similarity
     if database:

@@ -15,6 +15,7 @@ from fpdb.cli.options import require
 from fpdb.io.streams import SUFFIXES, packed, suffix_of, unpacked_name
 from fpdb.look.fields import ShownFields
 from fpdb.models import SHOWN, Key
+from fpdb.scratch import require_output
 
 if TYPE_CHECKING:
     from fpdb.io.arrow import TableWriter
@@ -81,12 +82,22 @@ class Output:
 
     @contextlib.contextmanager
     def opened(
-        self, columns: Mapping[str, str], shown: Sequence[str] = (), *, title: bool = False
+        self,
+        columns: Mapping[str, str],
+        shown: Sequence[str] = (),
+        *,
+        inputs: Sequence[str] = (),
+        title: bool = False,
     ) -> Iterator[None]:
         """Open the output for a block that writes; a file appears, complete, when it ends.
 
         `columns` are names and Arrow types; on a terminal there are those `shown`, and a title.
+        The output is none of the `inputs`, which are files, directories and "-".
         """
+        if inputs:
+            from fpdb.io.files import files_of, path_names  # which takes long to import
+
+            require_output(self.path, files_of(path_names(inputs)))
         if self.form == "table":
             render.columns(*(shown or columns), titled=title)
         self._columns = list(columns)

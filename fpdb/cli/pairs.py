@@ -157,7 +157,7 @@ def copies(
     )
     names = {"key": "string", "other": "string", "similarity": "double"}
     sizes = dict.fromkeys(("common", "size", "other_size"), "int64")
-    with target.opened(names | sizes, tuple(names)):
+    with target.opened(names | sizes, tuple(names), inputs=files):
         for pair in chosen(found, limit, (lambda pair: pair.similarity) if sort else None):
             count += 1
             target.write(pair, (pair.key, pair.other, f"{pair.similarity:.4f}"))

@@ -111,7 +111,8 @@ def query(
                 answers = chain(answers, found)
             else:
                 database.warn_of_shortfall(similarity)
-        with target.opened(typed_columns(columns, database), shown, title=True):
+        columns = typed_columns(columns, database)
+        with target.opened(columns, shown, inputs=paths, title=True):
             # That a database finds too little is said already.
             said = bool(passages or database.shortfall(similarity))
             counts = _print_each(answers, partial(show, target=target), said=said)

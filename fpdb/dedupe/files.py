@@ -31,7 +31,7 @@ from fpdb.io.records import Reading
 from fpdb.io.streams import Watch
 from fpdb.joins.columns import Room
 from fpdb.progress import announce
-from fpdb.scratch import Drafts, scratch_folder
+from fpdb.scratch import Drafts, require_output, scratch_folder
 from fpdb.storage.open_checks import disk_named
 from fpdb.threads import made_ahead
 
@@ -273,10 +273,6 @@ class Corpus:
                     f"{target} can't be written: there is no folder {target.parent}",
                     hint="create it first, or name another file",
                 )
-            for path in self.paths:
-                if os.path.exists(path) and target.exists() and os.path.samefile(path, target):
-                    raise InputError(
-                        f"{target} is an input, and would be replaced", hint="name another file"
-                    )
+            require_output(target, self.paths)
             if target.exists() and not target.is_file():
                 raise InputError(f"{target} is no file", hint="name a file that isn't there yet")

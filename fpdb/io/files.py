@@ -586,6 +586,15 @@ def path_names(paths: Paths) -> list[str]:
     return names
 
 
+def files_of(paths: Iterable[str]) -> Iterator[str]:
+    """Yield the paths of files, and of the files in directories that would be read."""
+    for path in paths:
+        if path != "-" and os.path.isdir(path):
+            yield from (file.path for file in walk(Source(path, "", "text", _ANY), Counter()))
+        else:
+            yield path
+
+
 def size_of(*paths: str) -> int | None:
     """Return the bytes of files and directories; None if only reading would show how many."""
     total = 0

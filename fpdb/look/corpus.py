@@ -23,7 +23,7 @@ from fpdb.database import Database
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe, least_estimate
 from fpdb.flow import Flow, Ingested
-from fpdb.io.files import Paths, path_names
+from fpdb.io.files import Paths, files_of, path_names
 from fpdb.io.records import BadRecord, Reading
 from fpdb.joins.columns import Room
 from fpdb.look.fields import date_origin
@@ -35,7 +35,7 @@ from fpdb.look.pair import ColouredText, ComparedTexts, SharedTexts
 from fpdb.look.sources import MOST_NAMED, ComparedFiles, Sources, Texts, numbered_texts
 from fpdb.markup import Markup, element
 from fpdb.models import require_similarity, require_whole
-from fpdb.scratch import scratch_folder
+from fpdb.scratch import require_output, scratch_folder
 
 # Of a group, the different texts that are compared.
 MOST_VERSIONS = 10
@@ -146,6 +146,7 @@ def report(
     require_whole("limit", limit, 1)
     require_similarity(similarity)
     paths, path, reading = path_names(paths), Path(output), reading or Reading()
+    require_output(path, files_of(paths))
     _require_fit(paths, kept, similarity, database=database is not None, passages=passages)
     if database is None:
         reading = dataclasses.replace(reading, keyed=False)

@@ -25,10 +25,11 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
+from fpdb import scratch
 from fpdb.errors import DamagedError, NotADatabaseError
 from fpdb.storage.format import Counters
 
-DATA_FILE = "data.mdb"
+DATA_FILE = scratch.DATA_FILE
 LMDB_MAGIC = 0xBEEFC0DE
 LMDB_FORMAT = 1  # of LMDB 0.9; LMDB 1.0 writes 3
 METAS = 2
