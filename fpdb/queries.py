@@ -44,7 +44,7 @@ from fpdb.models import (
 )
 from fpdb.storage import Ongoing, ReadTransaction
 from fpdb.storage.format import Counters, Stored
-from fpdb.tables import Hits, Plan
+from fpdb.tables import Hits, Plan, require_k
 from fpdb.threads import mapped
 
 if TYPE_CHECKING:
@@ -618,7 +618,7 @@ class Queries(ABC):
             )
         if k is None:
             return self._usual._replace(limit=limit, similarity=similarity or self.similarity)
-        self.plan.require_k(k)
+        require_k(k, self.plan.bits)
         return Search(k, limit)
 
 

@@ -1,12 +1,13 @@
 """The program of all commands, and the errors and interrupts that end one."""
 
+import difflib
 import errno
 import functools
 import importlib
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, cast
 
 import typer
@@ -33,6 +34,7 @@ _PANELS = {
     "maintain.backup maintain.compact maintain.repair",
     "Recipes": "recipes.fingerprint maintain.plan recipes",
 }
+_SLIP = 0.8  # the least likeness of a name and a slip of it
 # Only named at the end of the help; --help-all shows them.
 _RARE = {"load", "compact", "repair", "fingerprint", "plan", "recipes"}
 _COMMANDS = {
@@ -70,6 +72,11 @@ def _options(
     """Take the options before the command."""
 
 
+def _close_names(name: str, names: Iterable[str]) -> list[str]:
+    """Return names that one may be a slip of; less similar ones mean another thing."""
+    return difflib.get_close_matches(name, list(names), cutoff=_SLIP)
+
+
 def _import_numpy() -> None:
     """Import numpy without the threads that it starts for products of matrices; none is needed."""
     name = "OPENBLAS_NUM_THREADS"
@@ -95,6 +102,7 @@ def program(only: str | None = None) -> Any:
         rich_markup_mode="rich",
         pretty_exceptions_enable=False,
         no_args_is_help=True,
+        suggest_commands=bool(_close_names(only or "", _COMMANDS)),
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_options)
@@ -159,7 +167,10 @@ def _run() -> int:
             code: int = command(standalone_mode=False) or render.ExitCode.FINE
         render.flush()
     except typer.TyperException as error:  # all of them are usage errors, which can show themselves
-        cast("Any", error).show()
+        usage = cast("Any", error)
+        if name := getattr(error, "option_name", ""):
+            usage.possibilities = _close_names(name, usage.possibilities or ())
+        usage.show()
         code = render.ExitCode.USAGE
     except Exception as error:
         said = _said(error)

@@ -16,6 +16,7 @@ from fpdb.fingerprint.digits import Base
 from fpdb.fingerprint.sketches import exact_shares
 from fpdb.io.records import BadRecord
 from fpdb.models import equal_percent
+from fpdb.tables import require_k
 
 # Returns the distance of the pair in a row, and its similarity if the recipe has one.
 _Measure = Callable[[Mapping[str, Any]], tuple[int, float | None]]
@@ -105,6 +106,7 @@ def _compare_pairs(
     """Print the measures of each pair of a file as it comes, and with a k the verdict."""
     from fpdb.io.files import read_rows
 
+    require_k(k or 0, recipe.bits)
     reading = fpdb.Reading(text_field=("1", "2"), keyed=False)
     measure: _Measure = partial(_measure_texts, recipe)
     if fields:

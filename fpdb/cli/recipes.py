@@ -13,7 +13,7 @@ from fpdb.cli.options import argument, choose_recipe, option, takes
 from fpdb.fingerprint import DESCRIPTIONS, PRESETS, to_int, write_recipe
 from fpdb.fingerprint.digits import Base
 from fpdb.io.records import Record
-from fpdb.io.streams import SUFFIXES, suffix_of
+from fpdb.io.streams import CURES, SUFFIXES, suffix_of
 from fpdb.models import Explanation
 from fpdb.threads import mapped
 
@@ -154,6 +154,6 @@ def _fingerprint(recipe: fpdb.Recipe, records: Sequence[Record]) -> fpdb.models.
 
 def _reading_of(path: str, reading: fpdb.Reading) -> fpdb.Reading:
     """Return how a file is read: standard input, and one without a known suffix, are a text."""
-    known = suffix_of(path) in SUFFIXES or os.path.isdir(path)
+    known = suffix_of(path) in {*SUFFIXES, *CURES} or os.path.isdir(path)
     form = reading.format or (None if known else "text")
     return replace(reading, keyed=False, format=form)

@@ -45,17 +45,6 @@ _PART_SECONDS = 1.0
 # Bytes that are read of a pipe at once.
 _PIPE_BYTES = 1 << 18
 _ANY = Reading()
-# What makes a file that can be read of one that can't.
-_CURES = {
-    ".arc": "warcio recompress makes a WARC file of it",
-    ".pdf": "pdftotext a.pdf a.txt makes text of it",
-    ".doc": "save it as .docx, or as text",
-    ".rtf": "save it as .docx, or as text",
-    ".xls": "save it as CSV",
-    ".xlsx": "save it as CSV",
-    ".arrow": "save it as Parquet",
-    ".feather": "save it as Parquet",
-}
 # The similarity of two documents in a table of pairs.
 _SHARE = re.compile(r"[01]?\.[0-9]{1,20}|[0-9](?:\.[0-9]{1,20})?e-?[0-9]{1,3}")
 _TOO_LONG = "holds more than {} bytes in one line"
@@ -159,7 +148,7 @@ def read_texts(path: str, form: str | None = None, largest: int = LARGEST_TEXT) 
     """
     streams.check_file(path)
     if form is None:
-        known = streams.SUFFIXES.get(streams.suffix_of(path), "text")
+        known = _known(path, "text")
         form = known if FORMATS[known].is_document else "text"
     form = _choose(path, replace(_ANY, format=form))
     for found in Source(path, path, form, replace(_ANY, keyed=False, max_bytes=largest))():
@@ -174,7 +163,7 @@ def read_rows(path: str, reading: Reading) -> Iterator[tuple[int, Mapping[str, A
     Standard input ("-") is TSV, as is a file whose suffix names no format with fields. Errors are
     those of `read_records`.
     """
-    form = streams.SUFFIXES.get(streams.suffix_of(path), "tsv")
+    form = _known(path, "tsv")
     form = reading.format or (form if FORMATS[form].has_fields else "tsv")
     for source in sources_of(path, replace(reading, format=form)):
         try:
@@ -196,7 +185,7 @@ def read_pairs(path: str, largest: int = LARGEST_TEXT) -> Iterator[tuple[str, st
 
     The first row may name the columns instead. Standard input ("-") is TSV.
     """
-    form = "csv" if streams.suffix_of(path) == ".csv" else "tsv"
+    form = "csv" if _known(path, "tsv") == "csv" else "tsv"
     reading = Reading(form, key_field="1", text_field="2", meta_field="3", max_bytes=largest)
     for place, found in enumerate(read_records(path, reading)):
         if isinstance(found, BadRecord):
@@ -242,6 +231,12 @@ def check_path(path: str, reading: Reading) -> str:
     return "" if folder else form
 
 
+def _known(path: str, default: str) -> str:
+    """Return the format of the suffix, or the default; raise InputError if none can be read."""
+    suffix = streams.suffix_of(path)
+    return _choose(path, _ANY) if suffix in streams.CURES else streams.SUFFIXES.get(suffix, default)
+
+
 def _choose(path: str, reading: Reading, default: str | None = None) -> str:
     """Choose the format that is given, or the one of the suffix, or the default."""
     given = reading.format
@@ -252,8 +247,8 @@ def _choose(path: str, reading: Reading, default: str | None = None) -> str:
     if form is None:
         raise InputError(
             f"{path}: found the suffix {suffix!r}, expected one of {', '.join(streams.SUFFIXES)}",
-            hint=_CURES.get(suffix, f"name its format: {', '.join(FORMATS)}"),
-            parameter="" if suffix in _CURES else "format",
+            hint=streams.CURES.get(suffix, f"name its format: {', '.join(FORMATS)}"),
+            parameter="" if suffix in streams.CURES else "format",
         )
     if FORMATS[form].is_table:
         tables.check_columns(reading)

@@ -63,6 +63,18 @@ SUFFIXES = {
     ".warc": "warc",
 }
 
+# What makes a file that can be read of one that can't.
+CURES = {
+    ".arc": "warcio recompress makes a WARC file of it",
+    ".pdf": "pdftotext a.pdf a.txt makes text of it",
+    ".doc": "save it as .docx, or as text",
+    ".rtf": "save it as .docx, or as text",
+    ".xls": "save it as CSV",
+    ".xlsx": "save it as CSV",
+    ".arrow": "save it as Parquet",
+    ".feather": "save it as Parquet",
+}
+
 Line = tuple[int, "str | TooLong", bool]
 NOT_DECODED = "holds bytes that don't fit its encoding; encoding names another"
 

@@ -7,7 +7,7 @@ from fpdb.tables.bands import Bands
 from fpdb.tables.batch import Hits, find_together, near_among, near_many
 from fpdb.tables.bits import Permutation, distances
 from fpdb.tables.index import Index
-from fpdb.tables.plan import Plan, Table
+from fpdb.tables.plan import Plan, Table, require_k
 from fpdb.tables.planner import (
     Estimate,
     JoinPlan,
@@ -39,6 +39,7 @@ __all__ = [
     "near_among",
     "near_many",
     "plans",
+    "require_k",
     "scan",
     "scan_is_better",
     "scan_many",

@@ -16,6 +16,12 @@ MOST_TABLES = 64
 _LONGEST_PREFIX = 64
 
 
+def require_k(k: int, bits: int) -> None:
+    """Raise PlanError if no two fingerprints of so many bits have a distance."""
+    if not 0 <= k <= bits:
+        raise PlanError(f"k = {k} in {bits} bits", hint=f"use k from 0 to {bits}")
+
+
 @dataclass(frozen=True)
 class Table:
     """One table: fingerprints in the order of their permuted bits, probed by a prefix of them."""
@@ -52,7 +58,7 @@ class Plan:
     bands: Bands | None = None
 
     def __post_init__(self) -> None:
-        self.require_k(self.k)
+        require_k(self.k, self.bits)
         if len(self.tables) > MOST_TABLES:
             raise PlanError(
                 f"a plan of {len(self.tables)} tables; at most {MOST_TABLES} are kept",
@@ -89,7 +95,7 @@ class Plan:
             PlanError: k is out of range, or takes too many probes.
         """
         wanted = self.k if k is None else k
-        self.require_k(wanted)
+        require_k(wanted, self.bits)
         return find_probes(tuple([table.held for table in self.tables]), wanted)
 
     def reads(self, k: int | None = None) -> tuple[int, float]:
@@ -102,11 +108,6 @@ class Plan:
         count = sum(len(masks) for _, masks in probes)
         share = sum(len(masks) / 2 ** self.tables[table].prefix for table, masks in probes)
         return count, share
-
-    def require_k(self, k: int) -> None:
-        """Raise PlanError if no two fingerprints have a distance."""
-        if not 0 <= k <= self.bits:
-            raise PlanError(f"k = {k} in {self.bits} bits", hint=f"use k from 0 to {self.bits}")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain data."""

@@ -184,3 +184,9 @@ def test_short_texts_are_compared_as_a_whole(run, tmp_path):
     assert done.code == 4
     assert done.rows == [["2", "0", "-", "100.00", "1"]]
     assert "pairs.tsv:1: a text without features" in done.err
+
+
+def test_a_distance_beyond_the_bits_is_refused(run, pairs):
+    assert run("compare", "-", "-k", 64, stdin=as_tsv(pairs)).code == 0
+    done = run("compare", "-", "-k", 65, stdin=as_tsv(pairs))
+    assert (done.code, done.out, "use k from 0 to 64" in done.err) == (3, "", True)

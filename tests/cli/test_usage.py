@@ -49,7 +49,10 @@ LINES = [
     ("serve b.fpdb --tls-cert c", "--tls-cert needs --tls-key"),
     ("serve b.fpdb --texts f.jsonl", "for the pages of --explorer"),
     ("report f.jsonl -o page.txt", "a name that ends in .html"),
-    ("fingerprnt", "No such command"),
+    ("dedupe f.jsonl -o o.jsonl --removed r.arrow", "--removed gets JSON lines, found r.arrow"),
+    ("query a.fpdb -o o.arrow", "found the suffix '.arrow' of o.arrow"),
+    ("fingerprnt", "No such command 'fingerprnt'. Did you mean 'fingerprint'"),
+    ("stats a.fpdb --jso", "No such option: --jso (Possible options: --json)"),
     *(
         (line, "expected a path")
         for line in (
@@ -87,3 +90,33 @@ def test_what_can_t_be_created_leaves_nothing(run, tmp_path, line):
     done = run("create", tmp_path / "db", *line.split())
     assert (done.code, done.out, "\nhint: " in done.err) == (3, "", True)
     assert not (tmp_path / "db").exists()
+
+
+@pytest.mark.parametrize(
+    "line", ["merge a.fpdb", "report f.jsonl --top 3", "ingest a --delimiter ,"]
+)
+def test_another_name_is_no_slip_of_one(run, line):
+    done = run(*line.split())
+    assert (done.code, "No such" in done.err) == (2, True)
+    assert not any(said in done.err for said in ("Did you mean", "Possible"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "compare x.arrow",
+        "compare x.arrow x.arrow",
+        "eval f.jsonl x.arrow",
+        "fingerprint x.arrow",
+        "dedupe x.arrow -o o.jsonl",
+    ],
+)
+def test_a_file_of_another_program_is_refused_by_its_name(run, tmp_path, monkeypatch, line):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "f.jsonl").write_text('{"key": "a", "text": "some words"}\n')
+    (tmp_path / "x.arrow").write_bytes(b"ARROW1")
+    fpdb.create("a.fpdb").close()
+    done = run(*line.split())
+    assert done.code == 3
+    assert "x.arrow: found the suffix '.arrow'" in done.err
+    assert "save it as Parquet" in done.err
