@@ -11,7 +11,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from fpdb.documents.prepare import Preparer
 from fpdb.errors import InputError
 from fpdb.fingerprint.digits import unsigned
-from fpdb.io.files import PART, Part, path_names, read_parts, size_of
+from fpdb.io.files import PART, LeftOut, Part, path_names, read_parts, size_of
 from fpdb.io.records import BadRecord, Reading, Record
 from fpdb.io.streams import Watch, announce_encoding
 from fpdb.models import Added, Document, Key, require_choice
@@ -35,8 +35,8 @@ class RecordCounts:
     that don't fit were replaced by U+FFFD, and `markup` texts that weren't read as
     HTML but have tags. `encodings` counts files whose encoding was found, and isn't UTF-8. Of
     files, `unreadable` ones couldn't be read, or not to their ends; `refused` ones in directories
-    aren't text. `bytes_read` are bytes as they are in the files, of `bytes_total`, which is None if
-    only reading to the end would show it.
+    aren't text, and `left_out` has the first of these by the reasons. `bytes_read` are bytes as
+    they are in the files, of `bytes_total`, which is None if only reading to the end would show it.
     """
 
     read: int = 0
@@ -48,17 +48,21 @@ class RecordCounts:
     encodings: Counter[str] = field(default_factory=Counter)
     unreadable: int = 0
     refused: int = 0
+    left_out: LeftOut = field(default_factory=LeftOut)
     bytes_read: int = 0
     bytes_total: int | None = None
     started: float = field(default_factory=time.monotonic, repr=False)
 
     def tell(self, path: str, names: Sequence[str]) -> None:
         """Count a file that isn't UTF-8 by its likely encodings, and announce the first ones."""
-        self.refused += not names
-        if names:
-            self.encodings[names[0] if len(names) == 1 else "unknown"] += 1
+        self.encodings[names[0] if len(names) == 1 else "unknown"] += 1
         if self.encodings.total() <= _ANNOUNCED:
             announce_encoding(path, names)
+
+    def leave_out(self, path: str, reason: str) -> None:
+        """Count a file in a directory that isn't text, and keep the names of the first ones."""
+        self.refused += 1
+        self.left_out.add(path, reason)
 
     def refuse(self, bad: BadRecord) -> None:
         """Count a record that can't be used, or a file."""
@@ -78,13 +82,15 @@ class Ingested(RecordCounts):
 
     Documents are `added` under a new key, `replaced` one with their key, or were stored already,
     `unchanged`; `duplicates` weren't added, because they resemble stored ones; `short` ones were
-    added. `skipped` counts records of web archives that hold no page, by the reason.
+    added. `lost_meta` counts documents with metadata that were replaced by ones without. `skipped`
+    counts records of web archives that hold no page, by the reason.
     """
 
     added: int = 0
     replaced: int = 0
     unchanged: int = 0
     duplicates: int = 0
+    lost_meta: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
 
     def tally(self, outcome: str, number: int = 1) -> None:
@@ -103,6 +109,7 @@ class Ingested(RecordCounts):
         for status, number in Counter(added.status for added in results).items():
             self.tally(status, number)
         self.incomplete += sum(not added.matches.complete for added in results)
+        self.lost_meta += sum(added.lost_meta for added in results)
 
 
 class Prepared(NamedTuple):
@@ -140,7 +147,8 @@ class Flow(Generic[C]):
     ) -> Iterator[Part]:
         """Check all paths at once, and return the parts of their files; count their bytes."""
         paths = path_names(paths)
-        watch = watch or Watch(self.count_bytes, self.counts.tell)
+        counts = self.counts
+        watch = watch or Watch(self.count_bytes, counts.tell, leave_out=counts.leave_out)
         opened = [read_parts(path, self.reading, watch, size=size) for path in paths]
         self.counts.bytes_total = size_of(*paths)
         self.show()

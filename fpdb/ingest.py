@@ -94,7 +94,7 @@ def ingest(
     flow = Flow(Ingested(), reading or Reading(), jobs, bad, on_bad, on_progress)
     counts = flow.counts
     known, passed = partial(_is_stored, database, counts), counts.skip
-    watch = Watch(flow.count_bytes, counts.tell, known, passed)
+    watch = Watch(flow.count_bytes, counts.tell, known, passed, counts.leave_out)
     parts = flow.parts(path_names(paths), watch)
     # What a pipe gives is stored as it comes.
     seconds = 0.0 if counts.bytes_total is None else _SECONDS
@@ -240,7 +240,7 @@ def documents_of(
 
     Args:
         table: A DataFrame, a table or reader of pyarrow, or an object with the Arrow interface.
-        key: The column of the key; by default "key", "id" or "url".
+        key: The column of the key; by default the first usual one, such as "key" or "id".
         text: The column of the text, or several that are joined; by default "text", "content",
             "body", "正文" or "内容".
         meta: The columns that become metadata, or "*" for all others.

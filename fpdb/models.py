@@ -476,12 +476,14 @@ class Added(NamedTuple):
     `status` is added, replaced, unchanged, duplicate (not stored) or short (stored, found by
     equal text only); `matches` are the documents that a duplicate resembles. If these aren't
     `complete`, a budget ended the search, and a document that was added may be a duplicate.
+    `lost_meta` says that it replaced a document with metadata, and has none.
     """
 
     key: Key
     id: int | None
     status: str
     matches: Matches
+    lost_meta: bool = False
 
 
 @dataclass(frozen=True)

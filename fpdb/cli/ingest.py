@@ -9,12 +9,13 @@ import typer
 
 import fpdb
 from fpdb.cli import end_by_sigterm, options, render
-from fpdb.cli.inputs import BadRecords, ProgressLine, is_terminal, outcomes
+from fpdb.cli.inputs import BadRecords, ProgressLine, is_terminal, outcomes, require_record
 from fpdb.cli.maintain import open_or_create
 from fpdb.cli.options import argument, option, require, takes
 from fpdb.cli.output import likeness, near_dict, title_in
 from fpdb.ingest import Answer
 from fpdb.io.files import check_path, path_names
+from fpdb.storage.open_checks import is_vacant
 
 
 @takes(f"{options.READ} meta_field fingerprint_field base", reading=fpdb.Reading)
@@ -46,6 +47,8 @@ def ingest(
     for each in paths:
         check_path(each, reading)
     progress, bad_records = ProgressLine(), BadRecords()
+    if is_vacant(path):  # a database would be in the way of another attempt
+        require_record(paths, reading, bad_records)
     with open_or_create(path, recipe) as database, contextlib.ExitStack() as ending:
         ending.callback(progress.summarise, listed=skip_duplicates)
         render.now.left = "documents that were counted are stored"

@@ -1,9 +1,10 @@
 """The options for reading files, the same in every command, and the counts of the records."""
 
 import dataclasses
+import os
 import re
 import sys
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
@@ -60,8 +61,9 @@ class ProgressLine:
     def summarise(self, more: str = "", *, listed: bool = False) -> None:
         """Print the counts of all outcomes; not as an object where records were `listed`."""
         counts = self.counts
-        plain = {name: each for name, each in vars(counts).items() if isinstance(each, int | dict)}
-        skipped = vars(counts).get("skipped", {})
+        own = vars(counts)
+        plain = {name: each for name, each in own.items() if isinstance(each, int | dict)}
+        skipped = own.get("skipped", {})
         reasons = (
             f"{n:,} {_SKIPPED.get(why, f'of type {why}')}" for why, n in sorted(skipped.items())
         )
@@ -71,6 +73,9 @@ class ProgressLine:
             f"{outcomes(counts)}{more}; {pace}",
             f"records of archives that hold no page: {', '.join(reasons)}" if skipped else "",
             render.counted("texts with tags, which --html main would read", counts.markup),
+            render.counted(
+                "stored metadata removed, which --meta-field gives anew", own.get("lost_meta", 0)
+            ),
             *about_files(counts),
             not_utf8(counts.invalid_utf8, counts.read),
         )
@@ -129,9 +134,9 @@ class BadRecords:
                 render.note("hint: --max-bytes sets how large a record may be")
             raise typer.Exit(render.ExitCode.BAD_RECORDS)
         if self.count:
-            what, verb = ("file", "read") if self.files == self.count else ("record", "used")
+            what = "file" if self.files == self.count else "record"
             none = f"none of {self.count:,} {what}s can" if self.count > 1 else f"the {what} can't"
-            raise fpdb.InputError(f"{none} be {verb}", hint=hint)
+            raise fpdb.InputError(f"{none} be used", hint=hint)
 
 
 def documents_of_files(
@@ -140,6 +145,24 @@ def documents_of_files(
     """Yield the texts of files under their keys as texts, and take the records that are bad."""
     for record in records_of_files(paths, bad, lambda _: reading):
         yield fpdb.Document(str(record.key), record.text, record.meta)
+
+
+def require_record(paths: Sequence[str], reading: fpdb.Reading, bad: BadRecords) -> None:
+    """Raise InputError if no record of any file can be used; a stream isn't read."""
+    from fpdb.io.files import read_sources, sources_of
+    from fpdb.io.streams import Watch, ignore
+
+    for path in paths:
+        for source in sources_of(path, reading, Watch(tell=ignore)):
+            if not source.problem and not (
+                source.format.has_fields and os.path.isfile(source.path)
+            ):
+                return
+            if any(isinstance(record, Record) for record in source()):
+                return
+    for path in paths:
+        deque(bad.among(read_sources(sources_of(path, reading))), 0)
+    bad.settle()
 
 
 def records_of_files(

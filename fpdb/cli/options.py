@@ -143,7 +143,7 @@ _SHARED: dict[str, Any] = {
         "Also write a page that shows the pairs side by side.",
         callback=require_page,
     ),
-    "key_field": option("--key-field F", "Field of the key; default key, id or url."),
+    "key_field": option("--key-field F", "Field of the key; default key, id, url, …"),
     "text_field": option("--text-field F", "Field of the text; several are joined."),
     "meta_field": option("--meta-field F", "Field to keep as metadata; '*': all others."),
     "fingerprint_field": option(

@@ -78,7 +78,7 @@ def _summarise(found: fpdb.Reported, bad: int, *, passages: bool) -> None:
         counts |= {"with passages of others": found.groups, "pairs": found.pairs, "bad": bad}
     plain = {"path": str(found.path), "bad": bad}
     plain |= {name: each for name, each in vars(found).items() if isinstance(each, int)}
-    read = ("invalid_utf8", "unreadable", "refused", "encodings")
+    read = ("invalid_utf8", "unreadable", "refused", "left_out", "encodings")
     render.summarise(
         plain | {name: vars(found.counts)[name] for name in read},
         render.listed(counts),

@@ -25,7 +25,7 @@ from fpdb.errors import InputError
 from fpdb.io import streams
 from fpdb.io.batches import read_batches
 from fpdb.io.encodings import UTF8
-from fpdb.io.files import FORMATS, Paths, Source, check_path, path_names, sources_of
+from fpdb.io.files import FORMATS, LeftOut, Paths, Source, check_path, path_names, sources_of
 from fpdb.io.raw import COPIED, TableHead, changed, write_rows
 from fpdb.io.records import Reading
 from fpdb.io.streams import Watch
@@ -46,8 +46,14 @@ def record_files(paths: Paths, reading: Reading) -> list[str]:
         every = list(sources_of(path, reading))
         own = [each.path for each in every if each.form in COPIED and not each.problem]
         found += own
-        if len(own) < len(every):
+        others = LeftOut()
+        for each in every:
+            if each.form not in COPIED or each.problem:
+                others.add(each.path, each.problem or f"is {each.form}: fpdb ingest reads it")
+        if others:
             announce(f"{path}: left out: files without records {len(every) - len(own):,}")
+            for names, reason in others.named():
+                announce(f"{names}: {reason}")
     return found
 
 

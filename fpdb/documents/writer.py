@@ -213,7 +213,8 @@ class Writer:
                     lookup.save(place, saved, old)
                 status = "replaced" if old else "added"
                 status = "short" if document.fingerprint is None else status
-                added.append(Added(document.key, saved.id, status, matches))
+                lost = bool(old and old.meta and not document.meta)
+                added.append(Added(document.key, saved.id, status, matches, lost))
             self._apply()
         return added
 

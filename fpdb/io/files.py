@@ -36,6 +36,8 @@ Part = Callable[[], Iterable[Record | BadRecord]]
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 Each = TypeVar("Each")
 
+# Files that are named when they are left out.
+_MOST_NAMED = 10
 PART = 1000
 PART_BYTES = 1 << 22
 # Bytes that are cut into lines together.
@@ -274,34 +276,58 @@ def sources_of(path: str, reading: Reading, watch: Watch = UNWATCHED) -> Iterato
     return iter([one]) if form else _inside(one)
 
 
+class LeftOut(dict[str, list[str]]):
+    """The first files that are left out, by the reasons."""
+
+    def add(self, path: str, reason: str) -> None:
+        """Take a file; one more than are named shows that there are more."""
+        names = self.setdefault(reason, [])
+        if len(names) <= _MOST_NAMED:
+            names.append(path)
+
+    def named(self) -> Iterator[tuple[str, str]]:
+        """Yield the names of files together, and their reason."""
+        for reason, names in self.items():
+            yield ", ".join(names[:_MOST_NAMED]) + ", …" * (len(names) > _MOST_NAMED), reason
+
+
 def _inside(folder: Source) -> Iterator[Source]:
     """Yield the files of a directory that may hold documents, and announce what is left out."""
     left_out: Counter[str] = Counter()
+    no_texts = LeftOut()
     for file in walk(folder, left_out):
         form, problem = "text", file.problem
         try:
             form = _choose(file.path, file.reading, "text")
         except InputError as error:
             problem = problem or str(error)
-        if form == "text" and not problem and _is_binary(file.path):
+        reason = "" if form != "text" or problem else _reason_of_no_text(file)
+        if reason:
             left_out["files that aren't text"] += 1
-            file.watch.tell(file.path, [])
+            no_texts.add(file.path, reason)
+            file.watch.leave_out(file.path, reason)
             file.watch.progress(file.size)
         else:
             yield replace(file, form=form, problem=problem)
     if left_out := +left_out:
         counts = ", ".join(f"{what} {count:,}" for what, count in sorted(left_out.items()))
         announce(f"{folder.path}: left out: {counts}")
+    for names, reason in no_texts.named():
+        announce(f"{names}: {reason}")
 
 
-def _is_binary(path: str) -> bool:
-    if streams.unpacked_name(path) != path:
-        return False
+def _reason_of_no_text(source: Source) -> str:
+    """Return why a file in a directory is no text, and what makes one of it; empty if it is one."""
+    if streams.unpacked_name(source.path) != source.path:
+        return ""
+    cure = streams.CURES.get(streams.suffix_of(source.path))
+    if cure and source.reading.format is None:
+        return f"isn't text: {cure}"
     try:
-        with streams.opened(path) as file:
-            return streams.is_binary(file.read(streams.BEGINNING))
+        with streams.opened(source.path) as file:
+            return streams.reason_of_binary(file.read(streams.BEGINNING))
     except (OSError, StreamError):  # which is reported when it is read
-        return False
+        return ""
 
 
 def parts_of(sources: Iterable[Source], size: int = PART) -> Iterator[Part]:

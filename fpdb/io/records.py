@@ -11,7 +11,7 @@ from fpdb.io.encodings import checked_encoding, few_replaced
 from fpdb.io.streams import NOT_DECODED
 from fpdb.models import LARGEST_TEXT, MOST_BYTES, Key, require_choice
 
-_KEYS = ("key", "id", "url")
+_KEYS = ("key", "id", "url", "doc_id", "uuid", "编号", "序号")
 _TEXTS = ("text", "content", "body", "正文", "内容")
 _KINDS = {
     dict: "an object",
@@ -54,7 +54,8 @@ class Reading:
     """How files become records: their format, which fields mean what, what is HTML, and limits.
 
     - `format`: one of `FORMATS`; if not given, the suffix decides, and standard input is JSON lines
-    - `key_field`: if not given, the first of "key", "id" and "url" that is there
+    - `key_field`: if not given, the first of "key", "id", "url", "doc_id", "uuid", "编号" and
+      "序号" that is there
     - `text_field`: several are joined by a line feed; if not given, the first of "text", "content",
       "body", "正文" and "内容" that is there, or none when a fingerprint is given
     - `meta_field`: fields to keep as metadata; "*" keeps all others

@@ -88,7 +88,7 @@ def announce_encoding(path: str, names: Sequence[str]) -> None:
     if len(names) > 1:
         fits = ", ".join(names[:3])
         announce(f"{path}: isn't UTF-8, but fits {fits}; encoding names one")
-    elif names:
+    else:
         announce(f"{path}: read as {names[0]}")
 
 
@@ -97,16 +97,18 @@ class Watch:
     """What is called while files are read.
 
     - `progress`: with the number of bytes, as they are in the file, since the last call
-    - `tell`: with the path of a file, and its encoding, if it was found and isn't UTF-8; with
-      several that are likely; or with none, if the file isn't text and is left out
+    - `tell`: with the path of a file, and its encoding, if it was found and isn't UTF-8; or with
+      several that are likely
     - `known`: whether the record of an archive with a key and metadata is stored, and so isn't read
     - `passed`: with the reason why one holds no page: its kind, "status" or "type"
+    - `leave_out`: with the path of a file in a directory that isn't text, and the reason
     """
 
     progress: Callable[[int], object] = ignore
     tell: Callable[[str, Sequence[str]], object] = announce_encoding
     known: Callable[[str, Mapping[str, Any]], object] = ignore
     passed: Callable[[str], object] = ignore
+    leave_out: Callable[[str, str], object] = ignore
 
 
 UNWATCHED = Watch()
@@ -383,9 +385,10 @@ def _unfit(first: bytes) -> str:
     return next((why for magic, why in _MAGIC.items() if first.startswith(magic)), "")
 
 
-def is_binary(first: bytes) -> bool:
-    """Return whether a file that begins so is no text: a picture, an archive, a database."""
-    return bool(_unfit(first)) or (b"\0" in first[:BEGINNING] and not is_utf16(first))
+def reason_of_binary(first: bytes) -> str:
+    """Return why a file that begins so is no text, such as a picture; empty if it may be one."""
+    binary = b"\0" in first[:BEGINNING] and not is_utf16(first)
+    return _unfit(first) or "has NUL bytes: export it as text or HTML" * binary
 
 
 def one_text(path: str, data: Iterable[bytes], largest: int) -> tuple[str, bool]:

@@ -204,9 +204,12 @@ def csv_rows(lines: Iterator[Line], largest: int, delimiter: str = ",") -> Itera
         except StopIteration:
             return
         except csv.Error as error:
-            row = f"is no CSV: {error}; it ends in line {feed.last}"
+            row = f"is no CSV: {error}"
         if feed.exceeded:
             row = _EXCESS.format(largest)
+        if isinstance(row, str) and (more := feed.last - feed.first):
+            plural = "s" * (more > 1)
+            row += f"; so {more:,} more line{plural}, to line {feed.last:,}, weren't read"
         if row:
             yield feed.first, row, feed.replaced
 

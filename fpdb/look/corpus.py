@@ -242,7 +242,7 @@ def _written(
     listed = rendered([partial(shown.listed, number) for number in shown.chosen()])
     title, subtitle, pictures, more = shown.described(documents, numbers)
     missing, unread = len(sources.missing), sources.origins.unread
-    notes = [*shown.notes(), sources.origins.unread_note]
+    notes = [*shown.notes(), sources.origins.unread_note, *_not_compared(counts)]
     if missing:
         notes.append(
             f"{plural(missing, 'text of these groups is', 'texts of these groups are')} "
@@ -262,6 +262,16 @@ def _written(
     )
     found = (documents, shown.every, *shown.copies, len(listed), missing, unread, size)
     return Reported(path, counts, *found, pairs=shown.pairs)
+
+
+def _not_compared(counts: Ingested) -> Iterator[str]:
+    """Yield lines about the files that aren't on the page, the first ones by their names."""
+    if counts.refused:
+        yield f"Not compared: {plural(counts.refused, 'file')} in folders, which aren't text."
+    for names, reason in counts.left_out.named():
+        yield Markup(f"{element('bdi', names)}: {element('span', reason)}")
+    if counts.unreadable:
+        yield f"{plural(counts.unreadable, 'file')} couldn't be read, or not to the end."
 
 
 def _read(counts: Ingested) -> str:

@@ -71,7 +71,7 @@ def test_json_has_the_counts_and_quiet_none(run, tmp_path, source):
     expected |= {"copies": 3, "bytes_saved": saved}
     expected |= {"delivered": 0, "replaced": 0, "meanwhile": 0}
     expected |= {"invalid_utf8": 0, "markup": 0, "bytes_read": size, "bytes_total": size}
-    expected |= {"encodings": {}, "unreadable": 0, "refused": 0}
+    expected |= {"encodings": {}, "unreadable": 0, "refused": 0, "left_out": {}}
     assert found == expected
     done = run("dedupe", source, "-o", tmp_path / "out.jsonl", "--quiet")
     assert (done.code, done.out, done.err) == (0, "", "")
@@ -281,3 +281,16 @@ def test_directories_and_patterns_are_their_files_of_records(run, tmp_path):
         done = run(*command, f"{folder}/**/*.jsonl")
         assert (done.code, "read 2" in done.err or "documents 2" in done.err) == (0, True)
     assert "No such file" in run("dedupe", f"{folder}/*.csv", "-o", out).err
+
+
+def test_files_without_records_are_named_with_a_cure(run, tmp_path, source):
+    folder = tmp_path / "mixed"
+    folder.mkdir()
+    (folder / "in.jsonl").write_bytes(source.read_bytes())
+    (folder / "essay.txt").write_text("words")
+    (folder / "old.doc").write_text("words")
+    done = run("dedupe", folder, "-o", tmp_path / "out.jsonl")
+    assert done.code == 0
+    assert f"{folder}/old.doc: isn't text: save it as .docx, or as text\n" in done.err
+    assert "left out: files without records 1\n" in done.err
+    assert f"{folder}/essay.txt: is text: fpdb ingest reads it\n" in done.err

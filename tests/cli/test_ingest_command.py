@@ -117,7 +117,8 @@ def test_bad_records_cost_only_themselves(run, path, tmp_path):
 def test_records_that_are_bad_alike_are_shown_a_few_times(run, path):
     stdin = b'{"title": "a"}\n' * 250 + b'{"key": "k", "text": "a good one"}\n'
     *lines, last = run("ingest", path, "--quiet", stdin=stdin).err.splitlines()
-    reason = "found no key: expected the field 'key' or 'id' or 'url', there are: 'title'"
+    usual = " or ".join(map(repr, ("key", "id", "url", "doc_id", "uuid", "编号", "序号")))
+    reason = f"found no key: expected the field {usual}, there are: 'title'"
     more = "; --key-field names another"
     assert lines == [f"-:{n}: {reason}{more}" for n in range(1, 4)]
     assert last.startswith("further ones like this are only counted: found no key")
@@ -217,7 +218,7 @@ def test_a_first_attempt_that_fails_leaves_no_database(run, path, source, first)
     (path.parent / "wrong.jsonl").write_text(content)
     done = run("ingest", path, path.parent / "wrong.jsonl", "-r", "char-4", *options)
     assert (done.code, path.exists()) == (3, False)
-    assert f"removed {path}: nothing is in it" in done.err
+    assert "created" not in done.err
     assert run("ingest", path, source, "-r", "web").code == 0
     # A database that was there before, or that has a document, stays.
     assert run("ingest", path, path.parent / "wrong.jsonl").code == 3
@@ -231,7 +232,7 @@ def test_files_that_cannot_be_read_are_counted_by_themselves(run, tmp_path):
     (tmp_path / "b.csv").write_text("1,a text\n2,another\n")
     done = run("ingest", tmp_path / "x.fpdb", tmp_path / "a.csv", tmp_path / "b.csv")
     assert done.code == 3
-    assert "error: none of 2 files can be read" in done.err
+    assert "error: none of 2 files can be used" in done.err
     assert "a.csv: isn't UTF-8, but fits " in done.err
     assert "--encoding names one" in done.err
     (tmp_path / "c.txt").write_text("a text")
@@ -240,3 +241,38 @@ def test_files_that_cannot_be_read_are_counted_by_themselves(run, tmp_path):
     assert "read 1, short 1; " in done.err
     assert "files that can't be read, or not to their ends: 1" in done.err
     assert "--key-field names another, or its number if this is no header" in done.err
+
+
+@pytest.mark.parametrize("name", ["doc_id", "uuid", "编号", "序号"])
+def test_usual_names_of_keys_need_no_option(run, path, name):
+    file = path.parent / "news.csv"
+    file.write_text(f"{name},标题,正文\n甲,红鸢,{text_of(1)}\n乙,渡口,{text_of(2)}\n", "utf-8")
+    assert run("ingest", path, file).code == 0
+    assert sorted(keys_in(path)) == ["乙", "甲"]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_no_database_is_made_before_a_key_is_known(run, path, suffix):
+    file = path.parent / f"news.{suffix}"
+    if suffix == "csv":
+        file.write_text(f"号码,正文\n甲,{text_of(1)}\n", "utf-8")
+    else:
+        file.write_bytes(jsonl([{"号码": "甲", "正文": text_of(1)}] * 2))
+    done = run("ingest", path, file)
+    assert (done.code, path.exists()) == (3, False)
+    assert "found no key" in done.err
+    assert ("the file can't be used" if suffix == "csv" else "none of 2 records") in done.err
+    assert not any(said in done.err for said in ("created", "removed", "can't be read"))
+    assert run("ingest", path, file, "--key-field", "号码").code == 0
+
+
+def test_metadata_that_is_removed_is_counted(run, path, source):
+    assert run("ingest", path, source, "--meta-field", "*").code == 0
+    with fpdb.open(path) as database:
+        count = sum(document.meta is not None for document in database.scan())
+    assert count
+    done = run("ingest", path, source)
+    assert f"stored metadata removed, which --meta-field gives anew: {count}\n" in done.err
+    assert "metadata removed" not in run("ingest", path, source).err
+    assert run("ingest", path, source, "--meta-field", "*").code == 0
+    assert json.loads(run("ingest", path, source, "--json").out)["lost_meta"] == count

@@ -1,5 +1,6 @@
 """`fpdb report`, from files to a page."""
 
+import html
 import json
 
 import pytest
@@ -28,6 +29,28 @@ def test_a_page_is_written(run, source, tmp_path):
 def test_dates_that_cant_be_read_are_counted(run, source, tmp_path):
     source.write_text(source.read_text().replace("{", '{"date": "soon", '))
     assert "dates that can't be read: 3\n" in run("report", source, "-o", tmp_path / "o.html").err
+
+
+def test_the_page_names_files_that_were_left_out(run, source, tmp_path):
+    folder = tmp_path / "essays"
+    folder.mkdir()
+    source.rename(folder / "pages.jsonl")
+    (folder / "论文.pdf").write_bytes(b"%PDF-1.7")
+    (folder / "<旧>.doc").write_bytes(b"\xd0\xcf\x11\xe0")
+    for number in range(12):
+        (folder / f"{number:02}.jpg").write_bytes(b"\xff\xd8\xff")
+    (folder / "broken.docx").write_bytes(b"PK")
+    done = run("report", folder, "-o", tmp_path / "out.html")
+    assert done.code == 4
+    page = html.unescape((tmp_path / "out.html").read_text())
+    assert "Not compared: 14 files in folders, which aren't text." in page
+    assert "1 file couldn't be read, or not to the end." in page
+    cure = "isn't text: pdftotext a.pdf a.txt makes text of it"
+    photos = ", ".join(f"{folder}/{number:02}.jpg" for number in range(10))
+    for names, reason in ((f"{folder}/论文.pdf", cure), (f"{photos}, …", "is a picture")):
+        assert f"<bdi>{names}</bdi>: <span>{reason}</span>" in page
+        assert f"{names}: {reason}\n" in done.err
+    assert "<旧>.doc" not in (tmp_path / "out.html").read_text()
 
 
 def test_a_database(run, source, tmp_path):

@@ -143,7 +143,7 @@ def _zstd(content: bytes) -> bytes:
 
 
 _NOT_READ = r"added 1(.|\n)*that can't be read, or not to their ends: {}\s"
-_UNREADABLE = r"exit 3: (.|\n)*the file can't be read"
+_UNREADABLE = r"exit 3: (.|\n)*the file can't be used"
 
 
 def _packed(name: str, file: str, content: Callable[[], bytes], ends: str = _UNREADABLE) -> None:

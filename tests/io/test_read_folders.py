@@ -65,6 +65,7 @@ def test_what_holds_no_documents_is_left_out_and_counted(tmp_path, caplog):
         x_jpg=b"\xff\xd8\xff\xe0\0\x10JFIF\0",
         store__y_zip=b"PK\x03\x04\x14" + b"x" * 40,
         z_pdf=b"%PDF-1.7 " + b"x" * 40,
+        **{f"photo{number:02}_png": b"\x89PNG" for number in range(11)},
         store__other=b"a NUL\0",
         utf16_txt="text".encode("utf-16"),
         _hidden=b"text",
@@ -76,15 +77,21 @@ def test_what_holds_no_documents_is_left_out_and_counted(tmp_path, caplog):
     told = []
     found = list(read_records(str(tmp_path), watch=Watch(told.append)))
     with fpdb.create(tmp_path.with_suffix(".fpdb")) as database:
-        assert fpdb.ingest(database, tmp_path).refused == 4
-    del caplog.records[2:]
+        counts = fpdb.ingest(database, tmp_path)
+    assert counts.refused == 15
+    del caplog.records[6:]
     assert [getattr(record, "key", None) for record in found] == ["a.txt", "k", "utf16.txt"]
     assert found[-1].text == "text"
     assert sum(told) == size_of(str(tmp_path))
-    counts = "databases 1, files that aren't text 4, hidden files, or with _ 4"
+    counts = "databases 1, files that aren't text 15, hidden files, or with _ 4"
+    photos = ", ".join(f"{tmp_path}/photo{number:02}.png" for number in range(10))
     assert [record.getMessage() for record in caplog.records] == [
         f"{tmp_path}/utf16.txt: read as utf-16-le",
         f"{tmp_path}: left out: {counts}",
+        f"{photos}, …: is a picture",
+        f"{tmp_path}/store/other: has NUL bytes: export it as text or HTML",
+        f"{tmp_path}/store/y.zip: is an archive: Word's are read as .docx, tables of Excel as CSV",
+        f"{tmp_path}/z.pdf: isn't text: pdftotext a.pdf a.txt makes text of it",
     ]
 
 
