@@ -167,7 +167,9 @@ class Flow(Generic[C]):
         `answer` is called for the documents of a part, in the thread that prepared them.
         """
         work = partial(self.prepare, preparer=preparer, texts_only=texts_only, answer=answer)
-        for _, found in mapped(work, parts, self.jobs, stop=self._close):
+        # With several threads, what a slow pipe gave would wait until more of it comes.
+        jobs = self.jobs or int(self.counts.bytes_total is None)
+        for _, found in mapped(work, parts, jobs, stop=self._close):
             bad = [each for each in found.records if isinstance(each, BadRecord)]
             if bad and self.bad == "fail":
                 place = found.records.index(bad[0])

@@ -72,9 +72,9 @@ def ingest(
         reading: How files become documents; by default, their suffixes say it.
         skip_duplicates: Don't add a document that resembles a stored one.
         similarity: The least similarity at which a document is a duplicate.
-        jobs: The number of threads that read and fingerprint; 0 for one a processor. The
-            results and their order don't depend on it. With several, what a slow pipe gave is
-            stored when more of it comes, or at its end; `follow` stores it at once.
+        jobs: The number of threads that read and fingerprint; 0 for one a processor, of a pipe for
+            one. The results and their order don't depend on it. With several, what a slow pipe gave
+            is stored when more of it comes, or at its end.
         bad: "drop" leaves out records that can't be used; "fail" raises InputError at the first,
             once those before it are stored.
         on_added: Called for each document, once it is durable.
@@ -195,8 +195,8 @@ def query_files(
         k: Compare fingerprints, at most this distance.
         limit: Return the nearest documents of each only, at most this number.
         similarity: The least similarity that counts; by default that of the database.
-        jobs: The number of threads; 0 for one a processor. The answers and their order don't
-            depend on it.
+        jobs: The number of threads; 0 for one a processor, of a pipe for one. The answers and
+            their order don't depend on it.
         on_bad: Called for each record that can't be used.
 
     Returns:

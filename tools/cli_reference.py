@@ -32,8 +32,11 @@ INTRODUCTION = """\
 `fpdb COMMAND --help`, or `-h`, prints what this page says of a command, but for what few need,
 which it only names: `--help-all` prints all. Options follow the command.
 
-A file that a command writes appears whole, or not at all. One that the command reads too, by
+A file that a command writes appears whole, or not at all. One that is an input of the command, by
 whatever name, or that would lie in a database, is an error before anything is replaced.
+
+`fpdb --install-completion`, run once in bash, zsh, fish or PowerShell, lets this shell complete
+commands and options from its next start on; `fpdb --show-completion` prints what it would install.
 
 ## Shared options
 

@@ -77,6 +77,18 @@ def _close_names(name: str, names: Iterable[str]) -> list[str]:
     return difflib.get_close_matches(name, list(names), cutoff=_SLIP)
 
 
+def _for_this_shell(callback: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a callback of typer's that doesn't take the shell that runs it for a named one."""
+
+    def call(context: typer.Context, parameter: Any, value: Any) -> Any:
+        if value and sys.argv[2:]:
+            said = f"found {sys.argv[2]!r}, expected nothing: it is for the shell that runs it"
+            raise typer.BadParameter(said)
+        return callback(context, parameter, value)
+
+    return call
+
+
 def _import_numpy() -> None:
     """Import numpy without the threads that it starts for products of matrices; none is needed."""
     name = "OPENBLAS_NUM_THREADS"
@@ -120,10 +132,12 @@ def program(only: str | None = None) -> Any:
         app.command(name, rich_help_panel=panel, hidden=name in _RARE)(functions[name])
     found: Any = typer.main.get_command(app)
     for each in found.params:
-        each.hidden = each.hidden or each.name in ("install_completion", "show_completion")
+        if each.name in ("install_completion", "show_completion"):
+            each.hidden, each.callback = True, _for_this_shell(each.callback)
     for command in (found, *found.commands.values()):
         context = typer.Context(command, **found.context_settings)
         values.convert(command, context, functions.get(command.name, _options))
+        render.hide_types(command, context)
         command.epilog = render.rare_ones(command)
         if "_FPDB_COMPLETE" in os.environ:  # a shell asks what may follow
             render.unfold(command)

@@ -26,7 +26,7 @@ def ingest(
     skip_duplicates: bool = False,
     similarity: float | None = None,
     recipe: fpdb.Recipe | None = None,
-    jobs: int = 1,
+    jobs: int = 0,
     bad: Literal["drop", "fail"] = "drop",
 ) -> None:
     """Add documents, and skip near-duplicates.

@@ -27,7 +27,7 @@ def pairs(
     least: float | None = None,
     limit: int | None = None,
     sort: bool = False,
-    jobs: int = 1,
+    jobs: int = 0,
 ) -> None:
     """List pairs of near-duplicates.
 
@@ -98,7 +98,7 @@ def clusters(
     limit: int | None = None,
     sort: bool = False,
     delete_duplicates: bool = False,
-    jobs: int = 1,
+    jobs: int = 0,
 ) -> None:
     """Group near-duplicates, and delete copies.
 

@@ -71,7 +71,7 @@ def query(
     least: float | None = None,
     exit_code: bool = False,
     recipe: fpdb.Recipe | None = None,
-    jobs: int = 1,
+    jobs: int = 0,
 ) -> None:
     """Find stored documents like these.
 

@@ -57,7 +57,7 @@ def fingerprint(
     texts: list[str] | None = None,
     recipe: fpdb.Recipe = options.WEB,
     explain: bool = False,
-    jobs: int = 1,
+    jobs: int = 0,
 ) -> None:
     """Fingerprint files and texts.
 

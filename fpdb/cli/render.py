@@ -330,6 +330,13 @@ def rare_ones(command: Any) -> str:
     return f"{MORE} (--help-all): {', '.join(hidden)}" if hidden else ""
 
 
+def hide_types(command: Any, context: typer.Context) -> None:
+    """Leave types of Python out of the help, where a word or nothing says what a value is."""
+    for each in command.get_params(context):
+        if each.param_type_name == "argument" or each.metavar is None:
+            each.display_type_rich = lambda ctx: None  # noqa: ARG005 - as typer names it
+
+
 def with_options(message: str) -> str:
     """Return a message of the library with a parameter that it names as an option."""
     return _PARAMETER.sub(lambda found: "--" + found[0].replace("_", "-"), message)

@@ -35,7 +35,7 @@ def report(
     least: float | None = None,
     limit: int = 500,
     recipe: fpdb.Recipe | None = None,
-    jobs: int = 1,
+    jobs: int = 0,
     bad: Literal["drop", "fail"] = "drop",
 ) -> None:
     """Show duplicates on a page, side by side.

@@ -1,6 +1,7 @@
 """Help fits on a screen, and a summary on its line."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -68,3 +69,19 @@ def test_help_of_dedupe_names_the_formats_that_it_copies():
     [command] = [each for path, each, _ in cli_reference.commands(program()) if "dedupe" in path]
     [text] = [each.help for each in command.params if each.name == "format"]
     assert set(text.partition(";")[0].replace(" or", ",").split(", ")) == set(COPIED)
+
+
+def test_help_names_no_type_of_python(run):
+    for command in ([], *([name] for name in program().commands)):
+        for form in ("--help", "--help-all"):
+            assert not re.search(r"<(bool|str|path|int|float|list)", run(*command, form).out), (
+                command
+            )
+
+
+@pytest.mark.parametrize("option", ["--install-completion", "--show-completion"])
+def test_completion_is_for_the_shell_that_runs_it(run, tmp_path, monkeypatch, option):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    done = run(option, "nosuchshell")
+    assert (done.code, "found 'nosuchshell'" in done.err) == (2, True)
+    assert list(tmp_path.iterdir()) == []

@@ -8,6 +8,8 @@ import pytest
 from numbered import text_of
 
 import fpdb
+from fpdb import flow
+from fpdb.cli.app import program
 from fpdb.io.files import read_parts
 
 pytestmark = pytest.mark.process
@@ -111,3 +113,31 @@ def test_query_gives_the_same_whatever_the_number_of_jobs(run, tmp_path, source,
     rows = [row[:2] for row in run(*command).rows]
     assert ["p59", "p59"] in rows
     assert rows[-1] == ["m59", "m59"]  # the last of ten equal texts of one word
+
+
+def test_all_commands_take_all_processors_unless_told_otherwise():
+    defaults = {
+        name: option.default
+        for name, command in program().commands.items()
+        for option in command.params
+        if option.name == "jobs"
+    }
+    assert len(defaults) > 5
+    assert set(defaults.values()) == {0}
+
+
+def test_a_pipe_is_read_by_one_thread_so_that_nothing_waits_for_what_follows(
+    run, tmp_path, monkeypatch
+):
+    def counted(work, items, jobs, **more):
+        asked.append(jobs)
+        return mapped(work, items, jobs, **more)
+
+    asked, mapped = [], flow.mapped
+    monkeypatch.setattr(flow, "mapped", counted)
+    (tmp_path / "a.jsonl").write_text(line_of(1))
+    for source in ("-", tmp_path / "a.jsonl"):
+        for jobs in ([], ["--jobs", 2]):
+            stdin = line_of(2).encode()
+            assert run("ingest", tmp_path / "a.fpdb", source, *jobs, stdin=stdin).code == 0
+    assert asked == [1, 2, 0, 2]
