@@ -80,6 +80,8 @@ def fingerprint(
                 render.row("")
             _explain(recipe, record, reading.base)
     else:
+        # A text, or what comes through a pipe, would wait for threads, and for more of it.
+        jobs = jobs or int(not paths or "-" in paths)
         _print_fingerprints(recipe, records, reading.base, jobs)
     bad.settle(bad.good + len(texts or ()))
 

@@ -37,7 +37,7 @@ def keys_of(matches: fpdb.Matches) -> list[Any]:
 
 def test_a_new_document_is_added(db: Database, tiny: Recipe) -> None:
     before = int(time.time())
-    assert db.add("a", TEXT, {"n": 1}) == ("a", 0, "added", [])
+    assert db.add("a", TEXT, {"n": 1}) == ("a", 0, "added", [], False)
     document = db["a"]
     assert document == Document(
         "a",
