@@ -31,6 +31,7 @@ def test_dates_that_cant_be_read_are_counted(run, source, tmp_path):
     assert "dates that can't be read: 3\n" in run("report", source, "-o", tmp_path / "o.html").err
 
 
+@pytest.mark.process
 def test_the_page_names_files_that_were_left_out(run, source, tmp_path):
     folder = tmp_path / "essays"
     folder.mkdir()
