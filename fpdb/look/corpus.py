@@ -124,8 +124,8 @@ def report(
             their keys.
         recipe: How texts are cleaned, if no database is given.
         similarity: The least similarity of near-duplicates; default 0.8, or that of the database.
-        passages: Show which documents have passages in common instead; where their dates differ, the
-            earlier one is shown as the source of the other.
+        passages: Show which documents have passages in common instead; where their dates differ,
+            the earlier one is shown as the source of the other.
         least: With passages, the least share of one of two documents that the other one has.
         limit: The most groups that the page shows, if they have room: edited ones first, the least
             similar first; or documents with passages of others, those with the longest ones first.
