@@ -1,4 +1,4 @@
-"""The public names of fpdb and their modules, one a line: `fpdb/__init__.py` reads this file."""
+"""The public names of fpdb and their modules, which `__init__.py` has for programs."""
 
 from fpdb import models as models
 from fpdb.database import Database as Database

@@ -86,11 +86,13 @@ def test_import_is_light():
 
 def test_the_public_names_are_those_that_type_checkers_see():
     stub = ast.parse((ROOT / "fpdb" / "__init__.pyi").read_text(encoding="utf-8"))
-    imported = [each for node in ast.walk(stub) for each in getattr(node, "names", ())]
-    assert sorted([*(each.asname for each in imported), "__version__"]) == fpdb.__all__
-    for each in imported:  # a type checker exports what is imported under its own name
-        assert each.name == each.asname
-        assert getattr(fpdb, each.name) is fpdb.__dict__[each.name]
+    lines = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    modules = {alias.asname: line.module for line in lines for alias in line.names}
+    assert modules == fpdb._MODULES
+    assert sorted([*modules, "__version__"]) == fpdb.__all__
+    for alias in (alias for line in lines for alias in line.names):
+        assert alias.name == alias.asname  # a type checker exports what is imported so
+        assert getattr(fpdb, alias.name) is fpdb.__dict__[alias.name]
 
 
 def test_a_function_isn_t_replaced_by_the_module_of_its_name():
