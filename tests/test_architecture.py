@@ -10,6 +10,7 @@ from collections import defaultdict
 from functools import cache
 from pathlib import Path
 
+import layers
 import pytest
 
 import fpdb
@@ -73,6 +74,10 @@ def test_imports_point_down():
         text=True,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_page_shows_the_layers_that_are_checked():
+    assert layers.picture() in layers.PAGE.read_text("utf-8"), "run `tools/docs --write`"
 
 
 @pytest.mark.process

@@ -80,11 +80,11 @@ def test_a_hint_names_extras_that_there_are():
 @pytest.mark.process
 @pytest.mark.skipif("urls" in PROJECT, reason="this is a release, which has its address")
 def test_a_release_has_its_address(tmp_path):
-    (tmp_path / "tools").mkdir()
-    for name in ("README.md", "pyproject.toml", "tools/address"):
+    (tmp_path / ".github").mkdir()
+    for name in ("README.md", "pyproject.toml", ".github/address"):
         shutil.copy(ROOT / name, tmp_path / name)
     address, tag = "https://host.example/owner/fpdb", "v1.2.3"
-    subprocess.run([sys.executable, tmp_path / "tools" / "address", address, tag], check=True)
+    subprocess.run([sys.executable, tmp_path / ".github" / "address", address, tag], check=True)
     links = re.findall(r"\]\(([^)]+)\)", (tmp_path / "README.md").read_text("utf-8"))
     assert f"{address}/raw/{tag}/docs/report.png" in links
     for link in links:

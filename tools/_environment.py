@@ -1,4 +1,6 @@
-"""Keep the project's virtual environment in `.venv/`, for the tools beside this file.
+"""Keep the project's virtual environment in `.venv/`, for the tools beside this file and their lab.
+
+As a program it starts a script there: `_environment.py GROUP,… SCRIPT ARGUMENT…`.
 
 The tools start with whatever `python3` there is, so this file uses nothing but the standard library
 and no syntax that an older Python rejects before it can print the reason.
@@ -11,6 +13,7 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,18 +21,29 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "installed.json"
+# Where the scripts find what they share.
+SHARED = [ROOT / "tools", ROOT / "tools" / "lab", ROOT / "tests" / "helpers"]
 OLDEST = (3, 11)
 
 
 def start(script, arguments, *, groups):
     """Run a script of the tools in the environment, with these dependency groups."""
     ensure(groups=groups)
-    return run([str(PYTHON), str(ROOT / "tools" / script), *arguments])
+    return run([str(PYTHON), script, *arguments], env=environ(PYTHONPATH=shared_path()))
+
+
+def shared_path():
+    """Return the variable PYTHONPATH under which a script finds what it shares with others."""
+    return os.pathsep.join(filter(None, [*map(str, SHARED), os.environ.get("PYTHONPATH")]))
 
 
 def ensure(*, groups=()):
     """Make or refresh `.venv/` so that it holds these dependency groups."""
     use_a_recent_python()
+    import tomllib  # an older Python has ended
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    packages = project["dependency-groups"]
     with locked():
         before = read_stamp()
         version = usable_version(before)
@@ -41,21 +55,30 @@ def ensure(*, groups=()):
             "root": str(ROOT),
             "python": version,
             "pyproject": digest(ROOT / "pyproject.toml"),
-            # Installing builds the kernels too, in place.
             "kernels": digest(ROOT / "setup.py", *sources),
             # Several tools share the environment: what one of them installed stays for the others.
-            "groups": sorted({*groups, *before.get("groups", ())}),
+            "groups": sorted(included({*groups, *before.get("groups", ())}, packages)),
         }
         if wanted != before:
-            install(wanted)
+            install(wanted, before, project["project"]["dependencies"], packages)
+
+
+def included(groups, packages):
+    """Return the names of those groups that there are, and of the groups that they include."""
+    groups = set(groups) & set(packages)
+    entries = [entry for group in groups for entry in packages[group]]
+    further = {entry["include-group"] for entry in entries if isinstance(entry, dict)}
+    return groups | (included(further, packages) if further else set())
 
 
 def use_a_recent_python():
-    if sys.version_info < OLDEST:
-        oldest, this = (".".join(map(str, each[:3])) for each in (OLDEST, sys.version_info))
-        found = [name for name in ("python3.13", "python3.12", "python3.11") if shutil.which(name)]
-        cure = f"; run {found[0]} {sys.argv[0]}" if found else ""
-        sys.exit(f"error: fpdb needs Python {oldest} or newer; this is {this}{cure}")
+    if sys.version_info >= OLDEST:
+        return
+    for name in ("python3.14", "python3.13", "python3.12", "python3.11"):
+        if shutil.which(name):
+            os.execvp(name, [name, *sys.argv])
+    oldest, this = (".".join(map(str, version[:3])) for version in (OLDEST, sys.version_info))
+    sys.exit(f"error: fpdb needs Python {oldest} or newer; this is {this}")
 
 
 @contextmanager
@@ -108,19 +131,25 @@ def make():
         sys.exit(f"{done.stdout}error: could not make .venv{cure}")
 
 
-def install(wanted):
+def install(wanted, before, dependencies, packages):
     """Install the project as the stamp describes it, then write the stamp."""
     STAMP.unlink(missing_ok=True)
-    pip("install", "pip>=25.1")  # the first that knows --group
-    say("installing " + ", ".join(["fpdb-store", *wanted["groups"]]))
-    pip("install", "--editable", ".", *(f"--group={group}" for group in wanted["groups"]))
+    say("installing fpdb-store for " + ", ".join(wanted["groups"]))
+    entries = [entry for group in wanted["groups"] for entry in packages[group]]
+    steps = [[*dependencies, *(entry for entry in entries if isinstance(entry, str))]]
+    if {**before, "groups": wanted["groups"]} != wanted:
+        # Builds the kernels, in place, which takes longer than all packages.
+        steps.append(["--no-deps", "--editable", "."])
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(pip, steps))
     STAMP.write_text(json.dumps(wanted, indent=2) + "\n", encoding="utf-8")
 
 
-def pip(*arguments):
-    """Run the environment's pip, which is heard only when it fails."""
-    command = [str(PYTHON), "-m", "pip", "--disable-pip-version-check", "--no-input", *arguments]
-    done = run_quietly(command)
+def pip(arguments):
+    """Install by the environment's pip, which is heard only when it fails."""
+    options = ["--disable-pip-version-check", "--no-input", "install"]
+    # Bytecode of what is never imported would take a tenth of the time and of the disk.
+    done = run_quietly([str(PYTHON), "-m", "pip", *options, "--no-compile", *arguments])
     if done.returncode:
         sys.exit(f"{done.stdout}error: pip could not install what .venv needs; its words are above")
 
@@ -128,16 +157,18 @@ def pip(*arguments):
 def run(command, **options):
     """Run a command of the environment from the project's root and return its exit code."""
     sys.stdout.flush()
-    return subprocess.run(command, check=False, cwd=ROOT, env=environ(), **options).returncode
+    return subprocess.run(
+        command, check=False, cwd=ROOT, **{"env": environ(), **options}
+    ).returncode
 
 
-def environ():
+def environ(**more):
     """Return the variables under which a shell would have activated the environment."""
     path = os.pathsep.join([str(VENV / "bin"), os.environ.get("PATH", os.defpath)])
     variables = {**os.environ, "PATH": path, "VIRTUAL_ENV": str(VENV)}
     # Without bytecode, each of the hundreds of processes of the tests would compile the package.
     variables.pop("PYTHONDONTWRITEBYTECODE", None)
-    return variables
+    return {**variables, **more}
 
 
 def run_quietly(command):
@@ -154,3 +185,7 @@ def run_quietly(command):
 
 def say(words):
     print("[env] " + words, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(start(sys.argv[2], sys.argv[3:], groups=sys.argv[1].split(",")))

@@ -25,11 +25,11 @@ def _usable() -> bool:
     try:
         built = _FOLDER.joinpath("built.txt").read_text()  # setup.py writes it
     except OSError:
-        _warn("the kernels are not built, so fpdb is ten times slower; tools/kernels builds them")
+        _warn("the kernels are not built: fpdb is ten times slower; tools/lab/kernels builds them")
         return False
     if built != digest:
         _warn(
-            "the kernels were built from another source, so none is used; tools/kernels builds "
+            "the kernels were built from another source, so none is used; tools/lab/kernels builds "
             "them again"
         )
     return built == digest

@@ -1,6 +1,6 @@
 """Choose the tables of a database, or the prefixes of a join, and estimate what they cost.
 
-The constants were measured with tools/bench on one core; only the network, the memory and the
+The constants were measured with tools/lab/bench on one core; only the network, the memory and the
 disk of a machine are assumptions.
 """
 

@@ -1,4 +1,4 @@
-"""The helpers of tools/quality: their texts, their truth, their peers, and their tables."""
+"""The helpers of tools/lab/quality: their texts, their truth, their peers, and their tables."""
 
 import gzip
 import json

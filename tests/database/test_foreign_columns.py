@@ -1,14 +1,14 @@
 """Columns and tables of pandas, polars and pyarrow stand wherever lists and arrays do."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from tiers import of_gate
 
 import fpdb
 from fpdb.errors import InputError
 
-pa = pytest.importorskip("pyarrow", reason="pyarrow isn't installed")
-pd = pytest.importorskip("pandas", reason="pandas isn't installed")
-pl = pytest.importorskip("polars", reason="polars isn't installed")
+pd, pl = of_gate("pandas", "polars")
 
 TEXTS = [" ".join(f"word{place}of{n}" for place in range(15)) for n in range(2500)]
 WEB = fpdb.recipe("web")

@@ -3,14 +3,14 @@
 import datetime
 import json
 
-import duckdb
 import numpy as np
-import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
+from tiers import of_gate
 
 import fpdb
+
+pd, pl = of_gate("pandas", "polars")
 
 
 class Dataset:
@@ -65,7 +65,6 @@ KINDS = {
     "dataset": Dataset,
     "arrow": ArrowOnly,
     "reader": pa.Table.to_reader,
-    "duckdb": duckdb.from_arrow,
 }
 
 
@@ -88,17 +87,26 @@ def expected(table, tmp_path):
     return [json.loads(line)["n"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
 
 
-@pytest.mark.slow("eight kinds of tables of 2,500 rows")
+@pytest.mark.slow("seven kinds of tables of 2,500 rows")
 def test_a_table_becomes_one_of_its_kind(table, expected):
     for name, kind in KINDS.items():
-        given = kind(table)
-        removed = []
-        found = fpdb.dedupe(given, on_removed=removed.append)
-        same = pa.Table if name in ("arrow", "reader") else type(given)
-        assert type(found) is same
-        assert rows_of(found) == table.take(expected).to_pylist()
-        assert len(removed) == 2500 - len(expected)
-        assert removed[0].source == f"row {int(removed[0].key.removeprefix('doc-')) + 1}"
+        becomes_one_of_its_kind(name, kind(table), table, expected)
+
+
+@pytest.mark.full
+def test_a_relation_of_duckdb_becomes_one_of_its_kind(table, expected):
+    import duckdb
+
+    becomes_one_of_its_kind("duckdb", duckdb.from_arrow(table), table, expected)
+
+
+def becomes_one_of_its_kind(name, given, table, expected):
+    removed = []
+    found = fpdb.dedupe(given, on_removed=removed.append)
+    assert type(found) is (pa.Table if name in ("arrow", "reader") else type(given))
+    assert rows_of(found) == table.take(expected).to_pylist()
+    assert len(removed) == 2500 - len(expected)
+    assert removed[0].source == f"row {int(removed[0].key.removeprefix('doc-')) + 1}"
 
 
 class DatasetDict(dict):
@@ -136,7 +144,10 @@ def test_types_and_the_index_stay(table):
     assert 10 < len(found) < 60
 
 
+@pytest.mark.full
 def test_a_relation_keeps_its_connection_and_its_types(corpus):
+    import duckdb
+
     rows = pa.Table.from_pylist(corpus(60))
     connection = duckdb.connect()
     connection.register("rows", rows)

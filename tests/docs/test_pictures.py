@@ -2,18 +2,18 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from _environment import ROOT, environ, shared_path
 
 pytestmark = [pytest.mark.browser, pytest.mark.full, pytest.mark.process]
 
-SCRIPT = Path(__file__).parents[2] / "tools" / "take_pictures.py"
+SCRIPT = ROOT / "docs" / "take_pictures.py"
 
 
 def test_pictures_are_taken(tmp_path):
     command = [sys.executable, str(SCRIPT), "--folder", str(tmp_path)]
-    subprocess.run(command, check=True, timeout=300)
+    subprocess.run(command, check=True, timeout=300, env=environ(PYTHONPATH=shared_path()))
     for name in ("report.png", "explore.png"):
         taken = (tmp_path / name).read_bytes()
         assert taken.startswith(b"\x89PNG")

@@ -3,11 +3,12 @@
 import importlib.util
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from _environment import environ, shared_path
+from modules import LAB
 
-RUN = Path(__file__).parents[2] / "tools" / "fuzzers" / "run.py"
+RUN = LAB / "fuzzers" / "run.py"
 
 pytestmark = [
     pytest.mark.full,
@@ -20,7 +21,9 @@ pytestmark = [
 
 def fuzz(*arguments):
     command = [sys.executable, RUN, *map(str, arguments)]
-    return subprocess.run(command, check=False, capture_output=True, text=True)
+    return subprocess.run(
+        command, check=False, capture_output=True, text=True, env=environ(PYTHONPATH=shared_path())
+    )
 
 
 @pytest.mark.parametrize(

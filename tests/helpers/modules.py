@@ -8,16 +8,16 @@ from types import ModuleType
 
 import pytest
 
-TOOLS = Path(__file__).parents[2] / "tools"
+LAB = Path(__file__).parents[2] / "tools" / "lab"
 
 
 def modules_of(
     folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[[str], ModuleType]]:
     """Yield what imports a module of a tool; drop all of its modules afterwards."""
-    monkeypatch.syspath_prepend(TOOLS / folder)
+    monkeypatch.syspath_prepend(LAB / folder)
     before = set(sys.modules)
     yield importlib.import_module
     for name in set(sys.modules) - before:
-        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(TOOLS / folder)):
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(LAB / folder)):
             del sys.modules[name]

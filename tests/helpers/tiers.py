@@ -1,9 +1,13 @@
-"""The tiers of the tests: which one is running, and how many examples its property tests try.
+"""The tiers of the tests: which is running, its packages, and the examples of property tests.
 
 `tools/test` sets the variable FPDB_TIER; pytest by itself is the gate.
 """
 
+import importlib
 import os
+from types import ModuleType
+
+import pytest
 
 TIER = os.environ.get("FPDB_TIER", "gate")
 _SCALES = {"quick": 0.1, "gate": 0.5, "full": 10}
@@ -17,3 +21,13 @@ def examples(number: int) -> int:
             tenth of it, `full` ten times as many.
     """
     return max(1, round(number * _SCALES[TIER]))
+
+
+def of_gate(*names: str) -> list[ModuleType]:
+    """Import packages that only the gate promises; in quick, leave out the module that calls this.
+
+    In the gate, a missing package is an error, and not a reason to skip.
+    """
+    if TIER == "quick":
+        pytest.skip("quick has none of its packages", allow_module_level=True)
+    return [importlib.import_module(name) for name in names]

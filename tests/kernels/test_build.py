@@ -113,7 +113,7 @@ def test_kernels_give_the_same_under_sanitizers(tree):
     }
     shutil.copytree(ROOT / "tests", tree / "tests", ignore=shutil.ignore_patterns("__pycache__"))
     # It builds, but can't load what it built: only the next step preloads the libraries for that.
-    run(tree, environment, ["tools/kernels"], code=1)
+    run(tree, environment, ["tools/lab/kernels"], code=1)
     assert (tree / "fpdb" / "kernels" / "built.txt").exists()
     preloaded = {**environment, "LD_PRELOAD": " ".join(libraries), "PYTHONMALLOC": "malloc"}
     tests = ["tests/kernels", "--ignore=tests/kernels/test_build.py", "-m", "not full"]

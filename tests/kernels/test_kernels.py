@@ -39,10 +39,10 @@ def test_installed_kernels_have_no_source(folder):
 def test_only_kernels_of_this_very_source_are_used(folder, changed):
     (folder / "text.pyx").write_text("")
     (folder / "hashes.pxd").write_text("")
-    with pytest.warns(RuntimeWarning, match="tools/kernels builds them"):
+    with pytest.warns(RuntimeWarning, match="tools/lab/kernels builds them"):
         assert not kernels._usable()
     (folder / "built.txt").write_text(hashlib.blake2b().hexdigest())
     assert kernels._usable()
     (folder / changed).write_text("def fill(): pass")
-    with pytest.warns(RuntimeWarning, match="tools/kernels builds them"):
+    with pytest.warns(RuntimeWarning, match="tools/lab/kernels builds them"):
         assert not kernels._usable()

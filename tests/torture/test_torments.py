@@ -57,7 +57,7 @@ def test_torment(
         pytest.skip(missing)
     _, options, least, notes = SHORT[name]
     figures = run.torment(name, rounds, seed, tmp_path, **options)
-    again = f"tools/torture {name} --rounds {rounds} --seed {seed}; the files are in {tmp_path}"
+    again = f"tools/lab/torture {name} --rounds {rounds} --seed {seed}; the files are in {tmp_path}"
     assert figures.good, f"{figures}\n{again}"
     assert figures.control
     assert figures.rounds >= min(rounds, least)
