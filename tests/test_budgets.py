@@ -44,9 +44,8 @@ def test_a_call_crosses_few_functions(tmp_path):
 
 
 def test_a_check_crosses_few_functions_of_the_loop(tmp_path):
-    server = pytest.importorskip(
-        "fpdb.integrations.server", reason="the extra serve isn't installed"
-    )
+    from fpdb.integrations import server
+
     texts = [" ".join(f"{side}{number}" for number in range(60)) for side in "ab"]
 
     async def run(database):

@@ -32,6 +32,7 @@ def test_pairs_are_those_of_each_with_each(helper, data):
     assert len(expected) >= 3
 
 
+@pytest.mark.full
 def test_check_queries_get_exact_answers(helper, tmp_path):
     workloads = helper("workloads")
     workload = workloads.make(tmp_path / "work", "clustered", 2_000, checks=50)

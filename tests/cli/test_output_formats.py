@@ -6,12 +6,11 @@ import gzip
 import json
 import os
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import fpdb
-
-pa = pytest.importorskip("pyarrow", reason="pyarrow isn't installed")
-pq = pytest.importorskip("pyarrow.parquet")
 
 TEXT = "Red kites nest above the quarry again: wardens counted eleven pairs in April, {} more."
 

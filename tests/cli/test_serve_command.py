@@ -19,8 +19,6 @@ from numbered import text_of
 
 import fpdb
 
-pytest.importorskip("fpdb.integrations.server", reason="the extra serve isn't installed")
-
 pytestmark = pytest.mark.process
 
 TEXT = (

@@ -266,7 +266,6 @@ def test_pairs_of_boilerplate_are_left_out_with_a_warning(filled, monkeypatch):
 
 
 def test_pairs_become_a_table(filled):
-    pytest.importorskip("pyarrow")
     table = filled.passage_pairs().to_arrow()
     assert table.column_names == ["key", "other", "words", "share", "other_share"]
     assert table.num_rows > 10

@@ -51,6 +51,7 @@ def rows_of(name: str, found: list[Any]) -> list[tuple[Any, ...]]:
     ]
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("name", ASKED)
 def test_a_table_has_what_is_found(database: fpdb.Database, name: str) -> None:
     ask = ASKED[name]
@@ -73,6 +74,7 @@ def test_an_empty_table_has_the_same_columns(database: fpdb.Database, name: str)
     assert (empty.num_rows, empty.schema) == (0, whole.schema)
 
 
+@pytest.mark.gate
 def test_a_table_has_what_was_not_iterated(database: fpdb.Database) -> None:
     pairs = database.pairs()
     first = next(pairs)

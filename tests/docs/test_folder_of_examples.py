@@ -133,7 +133,6 @@ def crawl(folder, site):
 
 def scrape(folder, site):
     """Crawl with the project of Scrapy; return the items."""
-    pytest.importorskip("scrapy", reason="scrapy isn't installed")
     project = folder / "project"
     shutil.copytree(ROOT / "examples" / "scrapy_project", project)
     options = ["crawl", "pages", "-a", f"start={site}", "-o", "items.jsonl"]

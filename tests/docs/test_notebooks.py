@@ -17,6 +17,7 @@ def shown(source, names):
     return last and eval(compile(ast.Expression(last.value), "cell", "eval"), names)
 
 
+@pytest.mark.gate  # a notebook uses pandas
 @pytest.mark.parametrize("path", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.stem)
 def test_a_notebook_shows_what_is_stored_in_it(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

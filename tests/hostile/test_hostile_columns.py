@@ -6,10 +6,9 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-
-pa = pytest.importorskip("pyarrow", reason="pyarrow isn't installed")
-pq = pytest.importorskip("pyarrow.parquet")
 
 pytestmark = pytest.mark.process
 

@@ -7,8 +7,6 @@ import socket
 
 import pytest
 
-pytest.importorskip("fpdb.integrations.server", reason="the extra serve isn't installed")
-
 from fpdb.integrations.server import serving
 
 HOST = b"Host: localhost\r\n"

@@ -152,7 +152,6 @@ def test_a_server_that_never_was_there_is_an_error(tmp_path):
 
 @pytest.mark.process
 def test_items_wait_for_a_server_that_is_started_again(tmp_path):
-    pytest.importorskip("fpdb.integrations.server", reason="the extra serve isn't installed")
     path, place = tmp_path / "crawl.fpdb", tmp_path / "sock"
 
     def start():

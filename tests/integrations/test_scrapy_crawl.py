@@ -8,13 +8,14 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from tiers import of_gate
 from waiting import wait_for
 
 import fpdb
 
 pytestmark = pytest.mark.process
 
-pytest.importorskip("scrapy", reason="scrapy isn't installed")
+of_gate("scrapy")
 
 SECONDS = 120
 

@@ -5,10 +5,11 @@ import dataclasses
 import logging
 
 import pytest
+from tiers import of_gate
 
 import fpdb
 
-scrapy = pytest.importorskip("scrapy", reason="scrapy isn't installed")
+(scrapy,) = of_gate("scrapy")
 
 from fpdb.integrations.scrapy import NearDuplicatesPipeline  # noqa: E402
 
@@ -93,7 +94,6 @@ def test_empty_pages_pass_and_are_no_duplicates(path):
 
 @pytest.mark.process
 def test_texts_with_tags_are_warned_of_once(path, caplog):
-    pytest.importorskip("resiliparse", reason="the extra web isn't installed")
     page = "<html><head><title>Kites</title></head><body><p>{} {}</p></body></html>"
     items = [{"url": str(number), "text": page.format(TEXT, number)} for number in range(3)]
     process(path, items)
@@ -208,7 +208,6 @@ def test_recipe_and_k_are_those_of_the_new_database(path):
 
 @pytest.mark.process
 def test_html_and_responses_are_read(path):
-    pytest.importorskip("resiliparse", reason="resiliparse isn't installed")
     page = f"<html><body><nav>Home</nav><main><p>{TEXT}</p></main></body></html>"
     chinese = "国务院今天发布了关于放假的通知，全国各地放假三天，请大家注意安全出行，遵守交通规则"
     response = scrapy.http.HtmlResponse(

@@ -11,12 +11,10 @@ from asgi import call, close
 from damaged import spoil_bands
 
 import fpdb
+from fpdb.integrations import server
+from fpdb.integrations.server import calls, messages, serving
 from fpdb.storage import WriteTransaction
 from fpdb.storage.drafts import NOTICED_SECONDS
-
-server = pytest.importorskip("fpdb.integrations.server", reason="the extra serve isn't installed")
-
-from fpdb.integrations.server import calls, messages, serving  # noqa: E402
 
 TEXT = (
     "Red kites nest above the quarry again: wardens counted eleven pairs in April, four more than "
@@ -172,7 +170,6 @@ def test_a_field_that_no_request_has_is_refused_by_its_name(db):
 
 @pytest.mark.process
 def test_pages_and_fingerprints_are_checked_too(db):
-    pytest.importorskip("resiliparse", reason="the extra web isn't installed")
     page = f"<html><title>x</title><body><p>{TEXT}</p></body></html>"
     digits = fpdb.format_fingerprint(db.recipe.fingerprint(TEXT))
     added, copy, near, found = talk(

@@ -8,15 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from fpdb.errors import InputError, MissingExtraError
 from fpdb.io import arrow
 from fpdb.io.files import read_parts, read_records
 from fpdb.io.records import BadRecord, Reading, Record
-
-pa = pytest.importorskip("pyarrow", reason="pyarrow isn't installed")
-pq = pytest.importorskip("pyarrow.parquet")
 
 # A child process decodes the files; any of the tests may be the first to start it.
 pytestmark = pytest.mark.process

@@ -12,6 +12,7 @@ import types
 import zlib
 
 import pytest
+import zstandard
 
 from fpdb.errors import InputError, MissingExtraError
 from fpdb.io import streams
@@ -20,7 +21,6 @@ from fpdb.io.records import BadRecord, Record
 
 pytestmark = pytest.mark.slow("its cases unpack bombs, 11 s together")
 
-zstandard = pytest.importorskip("zstandard")
 
 PACK = {
     "gz": gzip.compress,

@@ -154,8 +154,9 @@ def test_rows_of_tables(tmp_path_factory, rows, broken, form):
 @given(data=st.data(), reading=st.sampled_from(READINGS[:2]))
 @settings(max_examples=examples(15), deadline=None)
 def test_rows_of_parquet(tmp_path_factory, data, reading):
-    pa = pytest.importorskip("pyarrow", reason="pyarrow isn't installed")
-    parquet = pytest.importorskip("pyarrow.parquet")
+    import pyarrow as pa
+    from pyarrow import parquet
+
     keys = st.sampled_from(["a", "", "b", None])
     count = data.draw(st.integers(0, 20))
 

@@ -13,8 +13,6 @@ import pytest
 
 import fpdb
 
-pytest.importorskip("fpdb.integrations.server", reason="the extra serve isn't installed")
-
 pytestmark = [pytest.mark.browser, pytest.mark.process, pytest.mark.slow("it starts a browser")]
 
 WORDS = [f"word{number}" for number in range(1500)]

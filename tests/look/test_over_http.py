@@ -8,10 +8,10 @@ import pytest
 from asgi import call, close
 
 import fpdb
+from fpdb.integrations import server
 
 pytestmark = pytest.mark.process
 
-server = pytest.importorskip("fpdb.integrations.server", reason="the extra serve isn't installed")
 
 TEXT = " ".join(f"word{number}" for number in range(60))
 

@@ -66,7 +66,8 @@ def pairs_of(path: Path, numbers: list[int], bits: int, plan: Plan, k: int) -> s
 
 @pytest.mark.parametrize("k", [1, 3, 5])
 def test_the_simhash_package_finds_the_same_pairs(tmp_path: Path, k: int) -> None:
-    simhash = pytest.importorskip("simhash")
+    import simhash
+
     numbers = planted(64, 1000, k)
     objects = [(str(place), simhash.Simhash(number)) for place, number in enumerate(numbers)]
     index = simhash.SimhashIndex(objects, f=64, k=k)
