@@ -1,6 +1,6 @@
 """Golden fingerprints: what each preset computes, and its id, for ever.
 
-`python tests/fingerprint/test_golden.py` writes those of presets that have none yet, and none other.
+`python tests/fingerprint/test_golden.py` writes those of presets that have none yet.
 """
 
 import json
