@@ -42,8 +42,8 @@ def ensure(*, groups=()):
     use_a_recent_python()
     import tomllib  # an older Python has ended
 
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    packages = project["dependency-groups"]
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    packages = settings["dependency-groups"]
     with locked():
         before = read_stamp()
         version = usable_version(before)
@@ -54,13 +54,14 @@ def ensure(*, groups=()):
         wanted = {
             "root": str(ROOT),
             "python": version,
-            "pyproject": digest(ROOT / "pyproject.toml"),
+            "project": [settings[table] for table in ("project", "build-system")],
             "kernels": digest(ROOT / "setup.py", *sources),
+            "packages": packages,
             # Several tools share the environment: what one of them installed stays for the others.
             "groups": sorted(included({*groups, *before.get("groups", ())}, packages)),
         }
         if wanted != before:
-            install(wanted, before, project["project"]["dependencies"], packages)
+            install(wanted, before)
 
 
 def included(groups, packages):
@@ -131,13 +132,14 @@ def make():
         sys.exit(f"{done.stdout}error: could not make .venv{cure}")
 
 
-def install(wanted, before, dependencies, packages):
+def install(wanted, before):
     """Install the project as the stamp describes it, then write the stamp."""
     STAMP.unlink(missing_ok=True)
     say("installing fpdb-store for " + ", ".join(wanted["groups"]))
-    entries = [entry for group in wanted["groups"] for entry in packages[group]]
-    steps = [[*dependencies, *(entry for entry in entries if isinstance(entry, str))]]
-    if {**before, "groups": wanted["groups"]} != wanted:
+    entries = [entry for group in wanted["groups"] for entry in wanted["packages"][group]]
+    further = [entry for entry in entries if isinstance(entry, str)]
+    steps = [[*wanted["project"][0]["dependencies"], *further]]
+    if {**before, "groups": wanted["groups"], "packages": wanted["packages"]} != wanted:
         # Builds the kernels, in place, which takes longer than all packages.
         steps.append(["--no-deps", "--editable", "."])
     with ThreadPoolExecutor() as threads:
