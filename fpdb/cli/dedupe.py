@@ -74,9 +74,8 @@ def dedupe(
     they take its place, and with --keep newest:FIELD if they are newer.
     """
     require((output is None) != (output_dir is None), "give --output or --output-dir")
-    suffix = suffix_of(removed or "")
-    form = SUFFIXES.get(suffix, suffix or "jsonl")
-    require(form == "jsonl", f"--removed gets JSON lines, found {removed}")
+    suffix = suffix_of(removed or "") or ".jsonl"
+    require(SUFFIXES.get(suffix) == "jsonl", f"--removed gets JSON lines, found {removed}")
     require("-" not in files or not is_terminal(), "standard input is a terminal")
     files = record_files(files, reading)
     require(database is not None or not abandon, "--abandon is about a run with --db")
