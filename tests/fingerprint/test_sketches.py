@@ -138,6 +138,52 @@ def test_no_similar_pair_differs_in_more_low_bits_than_similar_ones_may(seed, ed
     assert similar.tolist() == ((one != two).sum(axis=1) <= sketches.most_apart(least)).tolist()
 
 
+# Of each similarity: its standard error, and the most bins that may differ, worked out by hand from
+# explanation/similarity.md: e.g. at .8, p = .8 + .2 / 16 = .8125, the error is
+# (.8125 * .1875 / 256) ** .5 * 16 / 15 = .02602, and 1 - d / 240 >= .8 - 1.5 * .02602 up to d = 57.
+LIMITS = [
+    (0.5, 0.03327, 131),
+    (0.6, 0.03227, 107),
+    (0.65, 0.03130, 95),
+    (0.7, 0.02997, 82),
+    (0.8, 0.02602, 57),
+    (0.9, 0.01943, 30),
+    (0.95, 0.01409, 17),
+    (1.0, 0.0, 0),
+]
+
+
+@pytest.mark.parametrize(("similarity", "error", "most"), LIMITS)
+def test_the_limits_are_those_of_the_page(similarity, error, most):
+    assert sketches.standard_error(similarity) == pytest.approx(error, abs=6e-6)
+    assert fpdb.least_estimate(similarity) == pytest.approx(similarity - 1.5 * error, abs=1e-5)
+    assert sketches.most_apart(fpdb.least_estimate(similarity)) == most
+
+
+def differing(bins):
+    """Two sketches whose first bins differ, each in one of its four bits, in turn."""
+    one = bytes(range(100, 228))
+    two = int(one.hex(), 16)
+    for place in range(bins):
+        two ^= 1 << place % 4 << 4 * (255 - place)
+    return one, two.to_bytes(128)
+
+
+@pytest.mark.parametrize(
+    ("bins", "estimate"), [(0, 1.0), (1, 239 / 240), (57, 183 / 240), (239, 1 / 240), (240, 0.0)]
+)
+def test_an_estimate_is_one_less_a_240th_for_each_bin_that_differs(bins, estimate):
+    one, two = differing(bins)
+    assert fpdb.sketch_jaccard(one, two) == pytest.approx(estimate, abs=1e-12)
+    rows = [np.frombuffer(each, np.uint8)[np.newaxis] for each in (one, two)]
+    zero = np.zeros(1, np.int64)
+    for found in (
+        sketches.sketch_jaccard(*rows),
+        sketches.jaccard_of_rows(rows[0], zero, rows[1], zero),
+    ):
+        assert found.tolist() == [pytest.approx(estimate, abs=1e-12)]
+
+
 def test_exact_shares_of_shingles():
     first, second = WEB.shingles("a b c d e"), WEB.shingles("x b c d e")
     assert sketches.exact_shares(first, second) == (2 / 4, 2 / 3)
