@@ -162,6 +162,40 @@ def test_near_is_what_brute_force_finds(
         assert cut == 0 if a_band == compared == PLENTY else cut > 0
 
 
+def test_the_limits_of_a_lookup(undone: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ids that are held: up to 40 of them are read at once, and half of the questions if more."""
+    assert (bands.MOST_OF_A_BAND, bands.MOST_COMPARED, bands.MOST_BINS) == (10_000, 10_000, 14)
+    table, reads = BandTable(Bands(1, 14)), []
+    runs = table.pages.runs
+    monkeypatch.setattr(table.pages, "runs", lambda *given: reads.append(1) or runs(*given))
+    four = [bytes([n + 1]) * 128 for n in range(4)]
+    monkeypatch.setattr(bands, "_HELD", 40)
+    for each, expected in ((20, 3), (21, 7)):  # halves of 40 fit, those of 42 are halved again
+        stored = [document(n, four[n % 4]) for n in range(4 * each)]
+        reads.clear()
+        with undone() as txn:
+            table.update(txn, stored, [])
+            answers = list(table.near_each(txn, [table.of(own) for own in stored[:4]]))
+        assert answers == [(list(range(n, 4 * each, 4)), True) for n in range(4)]
+        assert len(reads) == expected
+
+
+def test_rows_of_a_document_by_hand() -> None:
+    """The low half of a byte is the first bin; the last number is for texts without a sketch."""
+    table, sketch = BandTable(Bands(2, 3)), bytes.fromhex("214365") + bytes(125)
+    assert table.of(document(7, sketch)) == [0x321, 1 << 12 | 0x654]
+    assert table.of(document(7, b"", bytes.fromhex("efcdab") + bytes(13))) == [2 << 12 | 0xDEF]
+    assert table.of(document(7, sketch, short=True)) == []
+
+
+def test_a_row_at_the_end_of_a_part_is_loaded(undone: Any) -> None:
+    table = BandTable(Bands(1, 1))
+    stored = [document(n, bytes([n]) + b"x" * 127) for n in range(16)]
+    with undone() as txn:  # the parts end after rows 5 and 11 of 16, and then two more times
+        table.load(txn, lambda: blocks_of(stored), 16, 128)
+        assert rows_of(txn, table) == [(n, n) for n in range(16)]
+
+
 def test_runs_over_many_pages(undone: Any, tiny_pages: None) -> None:
     """A number whose rows fill pages, begin one, end one, or are beside those of another."""
     table, dice = BandTable(Bands(2, 14)), random.Random(3)

@@ -1,9 +1,12 @@
 """Plans: the known designs, what they cost, and proof that their probes leave nothing out."""
 
+import contextlib
+import itertools
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from math import comb
 from typing import Any
 
 import numpy as np
@@ -89,6 +92,72 @@ def test_whatever_the_tables_are_nothing_is_missed(
         k = min(k, tables[0].permutation.bits)
         plan = Plan(tables[0].permutation.bits, 0, tables)
         assert missed(tables, plan.probes(k), k) == []
+
+
+def fewest(plan: Plan, k: int) -> int:
+    """How many probes the best radii take: all are tried, on all ways to change k bits."""
+    held = [table.held for table in plan.tables]
+    widths = [mask.bit_count() for mask in held]
+    changes = [number for number in range(1 << plan.bits) if number.bit_count() <= k]
+    ways = {tuple((number & mask).bit_count() for mask in held) for number in changes}
+    counts = []
+    for radii in itertools.product(*(range(-1, min(k, width) + 1) for width in widths)):
+        if all(any(a <= b for a, b in zip(way, radii, strict=True)) for way in ways):
+            pairs = zip(widths, radii, strict=True)
+            counts.append(sum(comb(width, n) for width, radius in pairs for n in range(radius + 1)))
+    return min(counts)
+
+
+@pytest.mark.parametrize(
+    ("plan", "radii"),
+    [
+        (choose_plan(9, 1, 3, 2), (0, 1, 2, 3)),
+        (choose_plan(8, 1, 4, 2), (0, 2, 3)),
+        (choose_plan(12, 3), (0, 1, 2, 3, 4)),
+        (nested_plan(8, 1), (0, 1, 2)),
+        (Plan.from_blocks([6, 3, 2], 2), (0, 1, 2)),
+        (home_plan(8, 2, 5), (0, 1, 2, 3, 5)),
+        # The second table at radius 2 is all there is, in four probes.
+        (Plan(12, 0, (*home_plan(12, 0, 12).tables, *home_plan(12, 0, 2).tables)), (4,)),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_no_radii_take_fewer_probes(plan: Plan, radii: tuple[int, ...]) -> None:
+    for k in radii:
+        assert count(plan, k) == fewest(plan, k)
+        assert missed(plan.tables, plan.probes(k), k) == []
+    # Of six pairs of four blocks, three leave no block out; sums alone take four.
+    assert count(choose_plan(8, 1, 4, 2), 1) == 3
+
+
+def test_the_limits_of_probes_and_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (probes.MOST_PROBES, probes.MOST_COUNTS) == (20_000, 8_000_000)
+    # Eight bits change: two in each of four prefixes of 16 bits, or one in three of them and more
+    # in one. So three tables take 1 + 16 probes, and the last 1 + 16 + 120.
+    for most, fits in ((188, True), (187, False)):
+        monkeypatch.setattr(probes, "MOST_PROBES", most)
+        probes.find_probes.cache_clear()
+        with contextlib.nullcontext() if fits else pytest.raises(PlanError, match="188 probes"):
+            assert count(choose_plan(64, 3), 8) == 188
+    home = choose_plan(128, 0).tables
+    assert home[0].prefix == 64
+    assert Plan(128, 0, home * 64).name == "64 tables, p=64"
+    with pytest.raises(PlanError, match="65 tables; at most 64"):
+        Plan(128, 0, home * 65)
+    assert Plan(128, 0, home).name == "1 table, p=64"
+    assert Plan(128, 0, home * 2, Bands(1, 1)).name == "2 tables, p=64; 1 band of 1 bin"
+    assert Plan(128, 0, home * 2, Bands(2, 2)).name == "2 tables, p=64; 2 bands of 2 bins"
+
+
+def test_a_small_nested_plan_by_hand() -> None:
+    """Of three bits the first two lead, then the last: before what remains, and its other half."""
+    tables = nested_plan(3, 1).tables
+    assert [(table.permutation.blocks, table.prefix) for table in tables] == [
+        (((0, 3),), 3),
+        (((0, 3),), 2),
+        (((2, 1), (0, 2)), 2),
+        (((2, 1), (1, 1), (0, 1)), 2),
+    ]
 
 
 @pytest.mark.parametrize("more", range(2))
@@ -268,16 +337,36 @@ def test_recall_is_the_share_of_drawn_pairs_that_agree_in_a_band(
 @pytest.mark.parametrize(
     ("similarity", "documents", "expected"),
     [
-        (0.8, 1_000_000, Bands(9, 6)),
+        *(
+            (0.9, 10**n, Bands(*shape))
+            for n, shape in enumerate([(4, 6), (5, 7), (5, 8), (6, 9)], 6)
+        ),
+        *(
+            (0.8, 10**n, Bands(*shape))
+            for n, shape in enumerate([(9, 6), (12, 7), (15, 8), (18, 9)], 6)
+        ),
+        *((0.7, 10**n, Bands(29, 7)) for n in (6, 7, 8, 9)),
         (0.8, 1000, Bands(4, 3)),
-        (0.8, 100_000_000, Bands(15, 8)),
-        (0.9, 1_000_000, Bands(4, 6)),
         (0.5, 1_000_000, Bands(37, 4)),
         (1.0, 1_000_000, Bands(1, 5)),
     ],
 )
 def test_bands_chosen_for_a_similarity(similarity: float, documents: int, expected: Bands) -> None:
+    """The first rows are the table of explanation/similarity.md."""
     assert choose_bands(similarity, documents) == expected
+
+
+def test_recall_and_chance_by_hand() -> None:
+    # A bin agrees with p = .8 + .2 / 16 = .8125, a band with p ** 6, and nine miss what all miss.
+    bands = Bands(9, 6)
+    assert bands.recall(0.8) == pytest.approx(1 - (1 - 0.8125**6) ** 9, abs=1e-12)
+    assert bands.recall(0.8) == pytest.approx(0.9528, abs=5e-5)
+    assert Bands(8, 6).recall(0.8) == pytest.approx(0.9337, abs=5e-5)
+    assert bands.suffice(0.8)
+    assert not (bands.suffice(0.79) or Bands(8, 6).suffice(0.8))
+    assert [bands.needed(similarity) for similarity in (0.8, 0.9, 0.7, 1.0)] == [9, 4, 21, 1]
+    # Six bins of four bits are one in 2 ** 24.
+    assert (bands.bits, bands.chance(1 << 24)) == (24, 9.0)
 
 
 @given(st.floats(0.5, 1.0), st.integers(1, 1_000_000_000))
