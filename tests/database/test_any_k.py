@@ -104,7 +104,7 @@ def test_an_empty_database_has_nothing_near(tmp_path, bits, keys):
             assert len(db.query_fingerprints(to_array([], bits), k=k).complete) == 0
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(100))
 @given(
     stored=st.lists(st.integers(0, 15) | st.integers(0, 2**32 - 1), max_size=40),
     queries=st.lists(st.integers(0, 15) | st.integers(0, 2**32 - 1), max_size=10),

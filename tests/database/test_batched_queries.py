@@ -90,7 +90,7 @@ def test_batch_and_single_queries_and_brute_force_agree(tmp_path, monkeypatch, p
             assert rows_alone(db, queries, k=k)[0] == expected
 
 
-@settings(max_examples=examples(15))
+@settings(max_examples=examples(100))
 @given(
     queries=st.lists(st.integers(0, 2**32 - 1), max_size=50),
     flips=st.lists(st.tuples(st.integers(0, 49), st.integers(0, 31)), max_size=60),

@@ -105,7 +105,7 @@ def without_id(document: Document) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("keys", ["text", "integer"])
-@settings(max_examples=examples(8))
+@settings(max_examples=examples(50))
 @given(
     crawls,
     st.sampled_from([64, 128, 32]),

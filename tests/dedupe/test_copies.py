@@ -35,7 +35,7 @@ def text_in(line):
 
 
 @given(files=st.lists(LINES, min_size=1, max_size=3), ended=st.booleans(), bom=st.booleans())
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_lines_that_stay_are_the_same_bytes(tmp_path_factory, files, ended, bom):
     folder = tmp_path_factory.mktemp("lines")
     paths, expected, seen = [], [], set()
@@ -66,7 +66,7 @@ CELLS = st.one_of(
     end=st.sampled_from(["\n", "\r\n"]),
     quoting=st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]),
 )
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_rows_of_csv_are_the_same_bytes(tmp_path_factory, rows, end, quoting):
     folder = tmp_path_factory.mktemp("csv")
     written = []

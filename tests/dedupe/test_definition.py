@@ -82,7 +82,7 @@ def test_what_stays_is_what_the_definition_says(tmp_path, corpus, jsonl, keep, p
     k=st.integers(0, 5),
     keep=st.sampled_from(["first", "newest:n"]),
 )
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_fingerprints_within_k_of_a_kept_one_are_removed(tmp_path_factory, numbers, k, keep):
     folder = tmp_path_factory.mktemp("bits")
     rows = [f"{place}\t{number:016x}\t{place % 3}" for place, number in enumerate(numbers)]

@@ -64,7 +64,7 @@ def assert_the_same(together, alone):
 
 @pytest.mark.parametrize("keys", ["text", "integer"])
 @pytest.mark.parametrize(("similarity", "k", "recipe"), KINDS)
-@settings(max_examples=examples(6))
+@settings(max_examples=examples(14))
 @given(
     seed=st.integers(0, 2**32 - 1),
     most=st.sampled_from([3, 8, 10_000]),

@@ -99,7 +99,7 @@ def test_words_is_simhash_of_words_weighted_by_the_log_of_their_count(bits, text
 
 
 @pytest.mark.parametrize("bits", [32, 64, 128])
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(100))
 @given(text=TEXTS, seed=st.sampled_from([b"", bytes(range(16))]))
 @example(text="a 新 b 闻 x1 news_新闻 中国经济 a 新 b 闻 x1", seed=b"")
 def test_web_is_simhash_of_shingles_weighted_by_the_log_of_their_count(bits, text, seed):
@@ -238,7 +238,7 @@ def test_an_empty_feature_hashes_to_zero_by_multiply_xor():
 
 @pytest.mark.parametrize("seed", [0, 5489, 19260817, (1 << 32) - 1])
 @given(text=st.text(st.characters(max_codepoint=127), max_size=60))
-@settings(max_examples=examples(30))
+@settings(max_examples=examples(100))
 def test_mersenne_gives_each_ascii_character_one_output_of_the_twister(seed, text):
     table = mersenne_twister(seed, 128)
     recipe = Recipe(

@@ -22,7 +22,7 @@ UNTAGGED = [name for name in PRESETS if name != "tagged-title"]
 @given(st.text(st.characters(max_codepoint=127), max_size=60))
 @example("")
 @example("a a a b")
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(100))
 def test_votes_are_the_sum_of_features_and_their_signs_the_fingerprint(name, text):
     recipe = fpdb.recipe(name)
     found = recipe.explain(text)

@@ -59,7 +59,7 @@ def test_passages_cover_what_windows_of_words_share(words, others, between):
     assert met == sorted(covered(lower, theirs))
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(100))
 @given(st.text(alphabet=st.sampled_from("ab 1é\n今天我们½…"), max_size=60) | st.text(max_size=60))
 def test_places_are_those_of_the_shingles_of_a_text(text):
     for name in ("web", "char-4", "tagged-title", "submissions"):

@@ -174,7 +174,7 @@ def test_a_page_that_is_too_large():
     assert fpdb.html_text("x" * 100, max_bytes=100, main=False).text == "x" * 100
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(100))
 @given(st.binary(max_size=400) | st.text(max_size=200), st.text(max_size=20), st.booleans())
 def test_anything_is_a_page(data, label, main):
     found = fpdb.html_text(data, content_type=f"text/html; charset={label}", main=main)

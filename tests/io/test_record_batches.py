@@ -141,7 +141,7 @@ def test_usual_lines_are_parsed_together(tmp_path, monkeypatch):
     broken=st.booleans(),
     form=st.sampled_from(["csv", "tsv"]),
 )
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_rows_of_tables(tmp_path_factory, rows, broken, form):
     path = tmp_path_factory.mktemp("rows") / f"in.{form}"
     mark = "," if form == "csv" else "\t"
@@ -152,7 +152,7 @@ def test_rows_of_tables(tmp_path_factory, rows, broken, form):
 
 @pytest.mark.process
 @given(data=st.data(), reading=st.sampled_from(READINGS[:2]))
-@settings(max_examples=examples(15), deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_rows_of_parquet(tmp_path_factory, data, reading):
     import pyarrow as pa
     from pyarrow import parquet

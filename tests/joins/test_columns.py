@@ -14,7 +14,7 @@ from fpdb.scratch import scratch_folder
     memory=st.sampled_from([0, 100_000, 1 << 24]),
     seen=st.booleans(),
 )
-@settings(max_examples=examples(30), deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_a_column_has_the_rows_that_were_added(sizes, memory, seen):
     """Also where it can't grow in its place, because somebody sees the rows."""
     views, total = [], sum(sizes)

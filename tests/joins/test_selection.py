@@ -127,7 +127,7 @@ def corpora(draw):
     how=st.sampled_from([(0.8, 3), (0.5, 3), (0.95, 7), (None, 0), (None, 3), (None, 9)]),
     compiled=st.booleans(),
 )
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_what_is_kept_is_what_the_definition_keeps(texts, size, most, memory, how, compiled):
     """In blocks of any size, halved if they have many pairs; in memory, in files, or both."""
     similarity, k = how
@@ -168,7 +168,7 @@ def test_rows_are_found_without_kernels_as_with_them(held, asked, most):
     room=st.sampled_from([1, 200]),
     seed=st.integers(0, 9),
 )
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_the_kernel_finds_the_pairs_that_the_definition_finds(held, asked, compared, room, seed):
     """Also where it leaves off, because a number has a crowd or the pairs have no room."""
     dice = np.random.default_rng(seed)
@@ -246,7 +246,7 @@ def test_a_crowd_is_compared_with_some_of_it_and_says_so(monkeypatch):
 
 
 @given(texts=corpora(), similarity=st.sampled_from([0.5, 0.8, 0.95]))
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_clusters_of_columns_are_those_of_a_database(tmp_path_factory, texts, similarity):
     texts = [text for text in texts if isinstance(text, str)]
     preparer = preparer_of(similarity=similarity, k=3)

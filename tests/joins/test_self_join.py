@@ -109,7 +109,7 @@ def test_each_pair_is_found_once(tmp_path, sizes, name):
             assert list(db.clusters(k=k)) == components(len(numbers), expected)
 
 
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(100))
 @given(
     st.lists(st.integers(0, 255).map(lambda n: (n & 15) * 0x1000_2000_4000_8001 ^ n), max_size=30),
     st.integers(0, 6),

@@ -163,7 +163,7 @@ def test_one_feature_has_the_hash_of_the_package_xxhash(bits, secret):
     assert recipe.batch(texts).fingerprints.ravel().tolist() == expected
 
 
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(100))
 @given(texts=TEXTS)
 @pytest.mark.parametrize("sketch", ["shingles", "features"])
 def test_sketches_alone(sketch, texts):

@@ -172,7 +172,7 @@ def test_each_probe_is_needed(more: int) -> None:
             assert missed(plan.tables, left, plan.k + more)
 
 
-@settings(max_examples=examples(30))
+@settings(max_examples=examples(100))
 @given(st.sampled_from([32, 64, 128]), st.integers(0, 6), st.integers(0, 3), st.data())
 def test_at_full_width_the_prefix_of_a_near_one_is_probed(
     bits: int, k: int, more: int, data: st.DataObject

@@ -99,7 +99,7 @@ def many(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("pages", KINDS, ids=lambda pages: pages.name)
-@settings(max_examples=examples(20), suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(100), suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_splice_agrees_with_a_sorted_set(
     pages: NumberPages, data: st.DataObject, undone: Any, tiny_pages: int, many: None
@@ -210,7 +210,7 @@ def any_rows(draw: st.DrawFn) -> Rows:
     return found
 
 
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(100))
 @given(any_rows())
 def test_columns_come_back_whatever_they_span(rows: Rows) -> None:
     value = summed(pack_rows(rows)[0], 5)
