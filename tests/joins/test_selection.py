@@ -205,6 +205,47 @@ def test_what_is_known_to_be_removed_isnt_compared_with():
         assert choice.nearest.tolist() == [-1, 1, 1]
 
 
+@pytest.mark.parametrize("size", [1, 2, 9])
+@pytest.mark.parametrize("most", [1, 1 << 22])
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        # The kept ones differ in four bits or five. The last one is as near to both: the first key.
+        ([("c", 0b11), ("a", 0b1100), ("x", 0)], (1, 2)),
+        ([("a", 0b11), ("c", 0b1100), ("x", 0)], (0, 2)),
+        # It is nearer to the first, or to the second, which comes in its block.
+        ([("c", 0b11), ("a", 0b111000), ("x", 0)], (0, 2)),
+        ([("a", 0b111), ("c", 0b11000), ("x", 0)], (1, 2)),
+    ],
+)
+def test_the_nearest_kept_one_by_hand(monkeypatch, size, most, rows, expected):
+    monkeypatch.setattr(selection, "_MOST_PAIRS", most)
+    index, search = preparer_of(similarity=None, k=3).index, Search(3, None, None)
+    # One that is far from all comes first, so that a block of two ends between the others.
+    documents = [Stored(0, key, bits, 1000) for key, bits in [("f", 0xFF << 40), *rows]]
+    kept, nearest = by_join(index, search, documents, size, 1 << 30)
+    place, apart = expected
+    assert (kept, nearest) == ([0, 1, 2], {3: ((0.0, apart), 1 + place)})
+
+
+def test_equal_texts_in_a_block_that_is_halved(monkeypatch):
+    monkeypatch.setattr(selection, "_MOST_PAIRS", 1)
+    preparer = preparer_of(similarity=0.8, k=3)
+    documents = documents_of([" ".join(WORDS[:40])] * 5, preparer)
+    kept, nearest = by_join(preparer.index, Search(3, None, 0.8), documents, 5, 1 << 30)
+    assert (kept, nearest) == ([0], {n: ((1.0, 0), 0) for n in range(1, 5)})
+
+
+@pytest.mark.parametrize(("changed", "alike"), [(3, True), (4, False)])
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_ready_fingerprint_resembles_a_text_within_k(size, changed, alike):
+    preparer = preparer_of(similarity=0.8, k=3)
+    [text] = documents_of([" ".join(WORDS[:40])], preparer)
+    documents = [text, *documents_of([text.fingerprint ^ ((1 << changed) - 1)], preparer)]
+    kept, nearest = by_join(preparer.index, Search(3, None, 0.8), documents, size, 1 << 30)
+    assert (kept, nearest) == (([0], {1: ((0.0, 3), 0)}) if alike else ([0, 1], {}))
+
+
 def test_more_documents_than_rows_can_name_are_refused(monkeypatch):
     monkeypatch.setattr(selection, "PLACE", np.uint64(3))
     preparer = preparer_of(similarity=0.8, k=3)
