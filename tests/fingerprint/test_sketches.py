@@ -5,7 +5,8 @@ import pytest
 import xxhash
 from hypothesis import example, given
 from hypothesis import strategies as st
-from shingles import shingle_hash, shingles_of
+from shingles import mixed, salted, shingle_hash, shingles_of
+from twins import defined
 
 import fpdb
 from fpdb.fingerprint import sketches
@@ -136,6 +137,40 @@ def test_no_similar_pair_differs_in_more_low_bits_than_similar_ones_may(seed, ed
     least = sketches.least_estimate(similarity)
     similar = sketches.sketch_jaccard(*packed) >= least
     assert similar.tolist() == ((one != two).sum(axis=1) <= sketches.most_apart(least)).tolist()
+
+
+def plain_sketch(hashes):
+    """The definition: sixteen rounds in which every shingle falls into one of 256 bins.
+
+    The smallest hash of the first round that fills a bin wins; in a bin that stays empty, that of
+    all shingles for that bin. Of each winner the lowest four bits are kept.
+    """
+    winners = {}
+    for number in range(16):
+        filled = set(winners)
+        for each in hashes:
+            value = mixed((each + salted(number, 1)) % 2**64)
+            place, low = value >> 56, value % 2**52
+            if place not in filled:
+                winners[place] = min(winners.get(place, low), low)
+    bins = [
+        winners[place]
+        if place in winners
+        else min(mixed(each ^ salted(place, 2)) % 2**52 for each in hashes)
+        for place in range(256)
+    ]
+    return bytes(bins[at] % 16 | bins[at + 1] % 16 << 4 for at in range(0, 256, 2))
+
+
+@pytest.mark.parametrize("size", [1, 2, 15, 100, 600])
+def test_a_sketch_is_that_of_the_plain_definition(size):
+    text = " ".join(f"w{number * number % 1009}" for number in range(size + 2))
+    hashes = sorted({shingle_hash(tokens) for tokens in shingles_of(text)})
+    expected = plain_sketch(hashes)
+    assert sketches.sketch(np.array(hashes, np.uint64)).tobytes() == expected
+    assert sketches_of(WEB, [text])[0].tobytes() == expected
+    with defined():
+        assert sketches_of(WEB, [text])[0].tobytes() == expected
 
 
 # Of each similarity: its standard error, and the most bins that may differ, worked out by hand from
