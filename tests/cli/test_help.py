@@ -33,23 +33,9 @@ def test_what_few_need_is_only_named_but_for_help_all(run, command, rare):
     assert "More (--help-all)" not in whole.out
 
 
-def test_the_summary_is_never_cut():
-    for path, command, _ in cli_reference.commands(program()):
-        summary = command.help.split("\n\n")[0].strip()
-        assert len(summary) <= 45 or path == "fpdb"
-        assert summary.endswith(".")
-
-
 def test_the_example_comes_first():
     for path, _, text in cli_reference.commands(program()):
         assert "Example" in text.split("╭")[0].split("\n\n")[2], path
-
-
-def test_help_knows_no_markup(run):
-    done = run("ingest", "--help")
-    assert done.code == 0
-    assert "\x1b" not in done.out
-    assert "[FILE|DIR|-]..." in done.out
 
 
 def test_help_of_a_command_may_be_asked_for_first(run):

@@ -30,12 +30,6 @@ def test_a_shown_preset_is_a_recipe_file(run, tmp_path, name):
     assert run("recipes", path).out == done.out
 
 
-def test_showing_an_unknown_recipe_is_an_error(run):
-    done = run("recipes", "wep")
-    assert (done.code, done.out) == (3, "")
-    assert "hint: did you mean web?" in done.err
-
-
 def test_the_version_is_printed(run):
     kernels = "with" if fpdb.kernels_available else "without"
     assert run("--version").out == f"fpdb {fpdb.__version__}, {kernels} kernels\n"

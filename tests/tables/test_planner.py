@@ -320,20 +320,6 @@ def test_broken_data_is_no_plan(data: Any) -> None:
     assert caught.value.hint
 
 
-@pytest.mark.parametrize(("count", "bins"), [(1, 1), (10, 6), (6, 8), (18, 14)])
-@pytest.mark.parametrize("similarity", [0.0, 0.5, 0.8, 0.9, 1.0])
-def test_recall_is_the_share_of_drawn_pairs_that_agree_in_a_band(
-    count: int, bins: int, similarity: float
-) -> None:
-    """Bins have equal winners as often as the similarity says, and else equal bits by chance."""
-    dice = np.random.default_rng(count)
-    pairs = 20_000
-    equal = dice.random((pairs, count, bins)) < similarity
-    equal |= dice.integers(0, 16, equal.shape) == 0
-    found = equal.all(axis=2).any(axis=1).mean()
-    assert found == pytest.approx(Bands(count, bins).recall(similarity), abs=0.015)
-
-
 @pytest.mark.parametrize(
     ("similarity", "documents", "expected"),
     [
