@@ -1,6 +1,5 @@
 """Recipes: presets, ids, plain data, pickles, secrets, and what is refused."""
 
-import copy
 import json
 import pickle
 
@@ -349,5 +348,3 @@ def test_broken_idf_files_are_refused(tmp_path, content, message):
         IdfTable.from_file(path)
     assert message in str(caught.value)
     assert "secret" not in str(caught.value)
-
-

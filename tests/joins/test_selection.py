@@ -233,7 +233,7 @@ def test_equal_texts_in_a_block_that_is_halved(monkeypatch):
     preparer = preparer_of(similarity=0.8, k=3)
     documents = documents_of([" ".join(WORDS[:40])] * 5, preparer)
     kept, nearest = by_join(preparer.index, Search(3, None, 0.8), documents, 5, 1 << 30)
-    assert (kept, nearest) == ([0], {n: ((1.0, 0), 0) for n in range(1, 5)})
+    assert (kept, nearest) == ([0], dict.fromkeys(range(1, 5), ((1.0, 0), 0)))
 
 
 @pytest.mark.parametrize(("changed", "alike"), [(3, True), (4, False)])

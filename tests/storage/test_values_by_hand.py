@@ -58,6 +58,8 @@ def test_metadata_take_at_most_65536_bytes() -> None:
     assert len(pack(longest, "meta", 65_536)) == 65_536
     with pytest.raises(InputError, match="65,537 bytes"):
         pack(longest + "x", "meta", 65_536)
+    with pytest.raises(InputError, match="bytes is not JSON"):
+        pack(longest.encode(), "meta", 65_536)
 
 
 @pytest.mark.parametrize(

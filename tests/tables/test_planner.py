@@ -349,7 +349,8 @@ def test_recall_and_chance_by_hand() -> None:
     assert bands.recall(0.8) == pytest.approx(0.9528, abs=5e-5)
     assert Bands(8, 6).recall(0.8) == pytest.approx(0.9337, abs=5e-5)
     assert bands.suffice(0.8)
-    assert not (bands.suffice(0.79) or Bands(8, 6).suffice(0.8))
+    assert not bands.suffice(0.79)
+    assert not Bands(8, 6).suffice(0.8)
     assert [bands.needed(similarity) for similarity in (0.8, 0.9, 0.7, 1.0)] == [9, 4, 21, 1]
     # Six bins of four bits are one in 2 ** 24.
     assert (bands.bits, bands.chance(1 << 24)) == (24, 9.0)
