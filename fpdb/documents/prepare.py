@@ -18,7 +18,7 @@ from fpdb.arrays import column, differs
 from fpdb.documents.catalog import Catalog, Keys
 from fpdb.errors import InputError, RecipeError, TagsWarning
 from fpdb.fingerprint import Recipe
-from fpdb.models import CARRIED, LATEST, Document, Key, has_tags, now
+from fpdb.models import CARRIED, DIGEST_BYTES, LATEST, Document, Key, has_tags, now
 from fpdb.storage import pack
 from fpdb.storage.format import LARGEST_META, Header, Stored
 from fpdb.tables import Index
@@ -177,7 +177,9 @@ class Preparer:
         known = OF_TEXT if stored.digest else ()
         names = (name for name in self.catalog.kept if not (name in known or getattr(stored, name)))
         values = ((name, getattr(document, name)) for name in names)
-        return stored._replace(**{name: value for name, value in values if value})
+        # A digest of zeros comes back as none.
+        some = {name: value for name, value in values if value and value != bytes(DIGEST_BYTES)}
+        return stored._replace(**some)
 
     def _check(self, document: Document) -> bool:
         """Check a document, and return whether it has fields as a stored one has them."""

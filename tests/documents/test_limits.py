@@ -123,3 +123,14 @@ def test_of_databases_that_are_loaded_the_last_added_stays_and_then_the_first(tm
     with fpdb.open(tmp_path / "all" if new else paths[0], readonly=True) as db:
         stays = {document.key: (document.fingerprint, document.added) for document in db.scan()}
     assert stays == {name(key): (row[-1], 1000 + row[row[-1]]) for key, row in times.items()}
+
+
+@pytest.mark.parametrize("keys", ["text", "integer"])
+def test_a_digest_of_zeros_is_none(tmp_path, keys):
+    key = 2 if keys == "integer" else "2"
+    with fpdb.create(tmp_path / "db", keys=keys) as db:
+        for number in (1, 9):
+            digest = bytes(16) if number == 1 else None
+            list(db.add_many([fpdb.Document(key, fingerprint=number, digest=digest)]))
+            assert (db[key].fingerprint, db[key].digest) == (number, None)
+        assert list(db.check()) == []
