@@ -31,6 +31,9 @@ def test_strings_of_shingles_are_their_tokens_and_hash_alike(text, seed):
     for string, tokens in zip(strings, expected, strict=True):
         assert sketches.hash_shingle(string, seed).tolist() == [shingle_hash(tokens, seed)]
     assert len(set(strings)) == len(set(expected))
+    assert sketches.hash_shingle("one two three").tolist() == [
+        shingle_hash(("one", "two", "three"))
+    ]
 
 
 def sketches_of(recipe, texts):
