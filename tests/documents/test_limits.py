@@ -1,6 +1,7 @@
 """What matches at a limit and what doesn't beyond, in which order, and which of equals is taken."""
 
 import itertools
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -133,4 +134,21 @@ def test_a_digest_of_zeros_is_none(tmp_path, keys):
             digest = bytes(16) if number == 1 else None
             list(db.add_many([fpdb.Document(key, fingerprint=number, digest=digest)]))
             assert (db[key].fingerprint, db[key].digest) == (number, None)
+        assert list(db.check()) == []
+
+
+def test_short_texts_that_come_with_others_are_found_by_their_words(tmp_path):
+    texts = ["kites nest", " ".join(f"word{n}" for n in range(20)), "two words", "other words"]
+    source = tmp_path / "in.jsonl"
+    rows = [{"id": f"{n}", "text": text} for n, text in enumerate(texts)]
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    fpdb.create(tmp_path / "db").close()
+    fpdb.dedupe(source, tmp_path / "out.jsonl", database=tmp_path / "db")
+    with fpdb.open(tmp_path / "db", readonly=True) as db:
+        assert [[match.key for match in db.query(text)] for text in texts] == [
+            ["0"],
+            ["1"],
+            ["2"],
+            ["3"],
+        ]
         assert list(db.check()) == []

@@ -60,4 +60,23 @@ def test_a_number_of_a_passage_stands_for_twelve_words(tmp_path):
         assert [tuple(pair) for pair in db.passage_pairs(least=0.1)] == [
             ("a", "b", 12 * shared, shared / len(one), shared / len(two))
         ]
+        least = max(shared / len(one), shared / len(two))
+        assert [len(list(db.passage_pairs(least=share))) for share in (least, least + 1e-9)] == [
+            1,
+            0,
+        ]
     assert 5 <= shared <= 12
+
+
+def test_each_pair_comes_once_however_few_are_held(tmp_path, monkeypatch):
+    """All four texts agree in several bands, and share several numbers of passages."""
+    monkeypatch.setattr(pairs, "_HELD", 1)
+    monkeypatch.setattr(pairs, "_HELD_PARTS", 1)
+    monkeypatch.setattr(pairs, "_BUCKETS", 4)
+    words = [f"word{number}" for number in range(100)]
+    with fpdb.create(tmp_path / "db", passages=True) as db:
+        for number in range(4):
+            db.add(f"{number}", " ".join([*words, f"end{number}"]))
+        expected = [("0", "1"), ("0", "2"), ("0", "3"), ("1", "2"), ("1", "3"), ("2", "3")]
+        assert sorted(pair[:2] for pair in db.pairs()) == expected
+        assert [pair[:2] for pair in db.passage_pairs(least=0.5)] == expected
