@@ -2,12 +2,14 @@
 
 import random
 
+import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tiers import examples
 
 import fpdb
+from fpdb.fingerprint import passages
 
 WEB = fpdb.recipe("web")
 WORDS = ["the", "Ferry", "at", "Carrow", "runs", "every", "hour"]
@@ -130,3 +132,13 @@ def test_repetition_takes_time_that_grows_with_the_texts(words):
     texts = [" ".join(random.Random(seed).choices(words, k=20_000)) for seed in (1, 2)]
     found = fpdb.overlap(*texts)
     assert sum(passage.words for passage in found.passages) == 20_000
+
+
+def test_a_shingle_that_comes_again_is_the_next_one_or_else_the_first():
+    def counterparts(first, second):
+        columns = (np.array(each, np.uint64) for each in (first, second))
+        return passages._counterparts(*columns).tolist()
+
+    assert counterparts([7, 5], [5, 5, 9, 7]) == [3, 0]
+    assert counterparts([7, 5, 5, 5], [5, 7, 9, 5, 9, 5]) == [1, 3, 5, 0]
+    assert counterparts([1, 5, 6], [5, 9, 5, 6]) == [-1, 2, 3]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import fpdb
 from fpdb import Grams, Hash, IdfTable, Recipe, RecipeError, Secret, Weights
-from fpdb.fingerprint import DESCRIPTIONS, PRESETS
+from fpdb.fingerprint import DESCRIPTIONS, PRESETS, features
 
 KEY = bytes(range(100, 132))
 TEXT = "eight or more words of text are what the presets for the web expect, 中文新闻"
@@ -305,6 +305,15 @@ def test_plain_data_that_describes_no_recipe_is_refused(plain):
     assert caught.value.hint
 
 
+def test_the_limits_of_parts():
+    for part in (Grams(n=1), Grams(n=100), Grams(minimum=0)):
+        assert Recipe("own", grams=part).grams == part
+    for k, similarity in ((0, 1.0), (64, 1e-9), (64, None)):
+        assert Recipe("own", k=k, similarity=similarity).k == k
+    with pytest.raises(RecipeError, match="n is 101, expected a whole number from 1 to 100"):
+        Recipe("own", grams=Grams(n=101))
+
+
 # Idf tables
 
 
@@ -317,6 +326,21 @@ def test_idf_tables_count_documents(tmp_path):
     assert set(IdfTable.from_documents(documents, at_least=3).values) == {"a"}
     with pytest.raises(fpdb.InputError, match="no documents"):
         IdfTable.from_documents([])
+
+
+def test_the_limits_of_idf_tables(tmp_path, monkeypatch):
+    assert IdfTable({"a": 0.0, "b": 524_288.0}, 0.0).values == {"a": 0.0, "b": 524_288.0}
+    for wrong in (-1e-9, 524_288.5):
+        with pytest.raises(RecipeError, match="from 0 to 524,288"):
+            IdfTable({"a": wrong}, 1.0)
+    monkeypatch.setattr(features, "_MOST_VALUES", 2)  # with that of missing features
+    (tmp_path / "idf.tsv").write_text("\t1\na\t1\n")
+    assert IdfTable.from_file(tmp_path / "idf.tsv") == IdfTable({"a": 1.0}, 1.0)
+    with pytest.raises(RecipeError, match="of 3 values, expected at most 2"):
+        IdfTable({"a": 1.0, "b": 1.0}, 1.0)
+    (tmp_path / "idf.tsv").write_text("\t1\na\t1\nb\t1\n")
+    with pytest.raises(RecipeError, match="2 values, expected fewer than 2"):
+        IdfTable.from_file(tmp_path / "idf.tsv")
 
 
 def test_idf_tables_come_back_from_their_file(tmp_path):
