@@ -1,4 +1,15 @@
-"""What `tools/lab/mutants` runs: it changes modules in one place, and runs their tests."""
+"""Change the code in one place at a time, and list the changes that no test notices.
+
+    tools/lab/mutants                            all modules of TARGETS
+    tools/lab/mutants fpdb/tables/plan.py        one of them
+    tools/lab/mutants --sample 40 --seed 7       forty changes of each, the same ones for a seed
+
+A mutant has one other comparison, operator, number, truth value or result. It is killed if a test
+of the module's folders fails that `tools/test quick` runs. Tests are imported and collected once:
+each mutant is a fork of that process in which the code of one function is replaced, and runs the
+tests that call it. A module whose constants change is imported anew. `equal_mutants.tsv` lists the
+mutants that no test can kill, and why.
+"""
 
 import argparse
 import ast
@@ -299,7 +310,11 @@ def in_child(path, mutants, folder, whole):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="tools/lab/mutants", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="tools/lab/mutants",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("modules", nargs="*", default=TARGETS)
     parser.add_argument("--sample", type=int, help="the number of mutants of each module")
     parser.add_argument("--seed", type=int, default=0, help="another one chooses others")
