@@ -36,13 +36,12 @@ MAY_PICKLE = {"fpdb/processes.py"}
 MAY_MAKE_FILES = {
     # In a scratch folder.
     "fpdb/cli/report.py": {"write_text"},
-    "fpdb/dedupe/decide.py": {"open"},
     "fpdb/io/streams.py": {"open"},
     "fpdb/joins/columns.py": {"open", "touch"},
     # Documents that are deleted, beside their database.
     "fpdb/look/explorer.py": {"open", "touch"},
-    # The folder that is to get an output for each input.
-    "fpdb/dedupe/files.py": {"mkdir"},
+    # The folder that is to get an output for each input; and in a scratch folder.
+    "fpdb/dedupe/files.py": {"mkdir", "open"},
     # The files of a database. No name has the process.
     "fpdb/storage/drafts.py": {"mkdir", "touch"},
     "fpdb/storage/lock.py": {"O_CREAT"},

@@ -132,6 +132,8 @@ def _saved(counts: fpdb.Deduplicated) -> str:
         saved = render.size(max(counts.bytes_saved or 0, 0))
         edited = counts.removed - counts.copies
         parts = f"; exact copies {counts.copies:,}, edited {edited:,}, {saved} saved"
+    if counts.estimated:
+        parts += f"; {counts.estimated:,} like a document of DB by an estimate, without its text"
     if counts.delivered:
         parts += f"; {counts.delivered:,} under keys that were delivered before"
     if counts.meanwhile:

@@ -64,7 +64,8 @@ def dedupe(
             taken of the iterator. One that is closed before adds nothing. A run that was
             interrupted is begun again: call it with the same records and options.
         similarity: The least similarity at which a record is removed; 0.8 by default, or that of
-            the database.
+            the database. It is exact, as texts are compared where an estimate is near it; beside
+            the documents of a database, which has no texts, the estimate decides.
         k: Remove records whose fingerprints are within k, whatever their similarity.
         recipe: The recipe, "web" by default, or that of the database.
         keep: "first", "longest" or "newest:FIELD". Records are considered in this order, and one is
@@ -87,7 +88,7 @@ def dedupe(
             later isn't compared with them.
         command: The command that runs this again. If it doesn't finish, errors of other runs on the
             database, and `stats`, give it.
-        on_removed: Called for each record that is removed.
+        on_removed: Called for each record that is removed; last for those that texts decide about.
         on_bad: Called for each record that can't be compared.
         on_progress: Called with the counts so far; for the last time before the database is
             changed, so that it can't lose the result of a run that has added what it kept.

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from itertools import chain, islice
 from typing import Any, Self
@@ -10,19 +10,22 @@ from typing import Any, Self
 import numpy as np
 import xxhash
 
-from fpdb.arrays import Marks, Places, Strings, among, unique
+from fpdb.arrays import Column, Marks, Places, Strings, among, unique
 from fpdb.database import Database
 from fpdb.dedupe.prepare import NUMBER, RecordBlock, RecordColumns, unpack_key
-from fpdb.dedupe.run import BAD, KEPT, REMOVED, SHORT, Codes, Deduplication, Removed
+from fpdb.dedupe.run import BAD, KEPT, OPEN, REMOVED, SHORT, Codes, Deduplication, Removed
 from fpdb.documents.lookup import Search
 from fpdb.documents.new_documents import NewDocuments
 from fpdb.documents.prepare import GATHERED
 from fpdb.documents.runs import Addition, Find
 from fpdb.errors import InputError
+from fpdb.fingerprint import Recipe
+from fpdb.fingerprint.sketches import doubtful_estimates
 from fpdb.io.batches import RecordBatch
 from fpdb.joins.clusters import newest_field, require_dated, time_of
 from fpdb.joins.columns import GrowingColumn, GrowingStrings, GrowingTexts, Room, TextColumns
 from fpdb.joins.selection import Chosen, Selection
+from fpdb.joins.shingle_sets import ShingleSets
 from fpdb.models import Key, Match, now
 from fpdb.storage.format import Stored, StoredRun
 from fpdb.storage.new_records import StoredColumns
@@ -50,10 +53,16 @@ class Decider:
         room: Room,
         *,
         lined: bool = False,
+        read_once: bool = False,
     ) -> None:
-        """Begin; if wanted, `lines` gets a line about each record that is removed."""
-        self._run, self._database = run, database
-        self.lines = (room.folder / "removed").open("w+b") if lined else None
+        """Begin; if wanted, there is a line about each record that is removed.
+
+        The shingles of records that are read once are held from the beginning, while those of
+        others are asked for once it is known whose are needed.
+        """
+        self._run, self._database, self._room = run, database, room
+        self._lines = GrowingStrings(room) if lined else None
+        self._lined = GrowingColumn(room, np.int64)
         self._told = lined or run.on_removed is not None
         self._preparer = run.preparer(database)
         index = self._preparer.index
@@ -61,7 +70,9 @@ class Decider:
         self._bits = index.plan.bits
         self._texts = GrowingTexts(room, self._bits)
         search = Search(index.plan.k, None, similarity)
-        self._selection = Selection(index, search, self._texts, room)
+        self._sure = min(doubtful_estimates(similarity)[1], 1.0) if similarity else 0.0
+        self._sets = ShingleSets(room) if read_once and search.similarity else None
+        self._selection = Selection(index, search, self._texts, room, self._sets)
         self._is_bad = GrowingColumn(room, np.bool_)
         self._numbers = GrowingColumn(room, np.int64)
         self._values = GrowingColumn(room, np.float64)
@@ -87,8 +98,10 @@ class Decider:
 
     def __exit__(self, *_: object) -> None:
         self._ending.close()
-        if self.lines:
-            self.lines.close()
+
+    @property
+    def recipe(self) -> Recipe:
+        return self._preparer.adapted(self._run.reading.max_bytes).recipe
 
     @property
     def numbers(self) -> Places:
@@ -112,7 +125,7 @@ class Decider:
         if newest and every:
             require_dated(newest, dated=np.isfinite(preferred[~self._is_bad.values]).any())
         codes = np.empty(len(preferred), np.uint8)
-        order = (-preferred).argsort(kind="stable")
+        order = self._ordered(np.arange(len(preferred)))
         counts.stage, counts.done = "comparing", 0.0
         end = 0
         while end < len(order):
@@ -123,13 +136,43 @@ class Decider:
             self._run.show()
         yield every, codes
 
+    def _ordered(self, numbers: Places) -> Places:
+        """Return numbers of records in the order in which they are decided."""
+        if self._run.keep == "first":
+            return numbers
+        return numbers[(-self._values.values[numbers]).argsort(kind="stable")]
+
+    def settle(self, codes: Codes, shingles: Callable[[Marks], Iterable[Sequence[Column]]]) -> None:
+        """Decide by their shingles what became of those records whose sketches leave it open.
+
+        They come in the order of the records that are marked, some at a time.
+        """
+        marks = self._selection.doubtful
+        [numbers] = marks.nonzero()
+        if not len(numbers):
+            return
+        counts, sets = self._run.counts, ShingleSets(self._room)
+        counts.stage, counts.done = "comparing", 0.0
+        for some in shingles(marks):
+            sets.add(numbers[len(sets) : len(sets) + len(some)], some)
+            counts.done = len(sets) / len(numbers)
+            self._run.show()
+        order = self._ordered(numbers)
+        known = self._matched.values[order] >= 0
+        key_of = self._key if self._told else None
+        for part, choice in self._selection.decide_again(order, known, sets, key_of):
+            [left] = (codes[part] == OPEN).nonzero()
+            codes[part[left]] = self._coded(part[left], Chosen(*(it[left] for it in choice)))
+
     def _read(self, blocks: Iterable[RecordBlock]) -> Iterator[list[RecordBlock]]:
         """Yield blocks that are decided together, once they are looked up in the database."""
         read: list[RecordBlock] = []
         characters = 0
         stored = self._database is not None
         keyed = stored or self._told
-        prepared = self._run.prepared(self._preparer, blocks, keyed=keyed, stored=stored)
+        prepared = self._run.prepared(
+            self._preparer, blocks, keyed=keyed, stored=stored, shingled=self._sets is not None
+        )
         for block, columns in prepared:
             read.append(block._replace(read=RecordBatch))  # without what was read
             self._add(block, columns)
@@ -148,6 +191,9 @@ class Decider:
         if not self._shown or self._shown[-1] != block.shown:
             self._shown.append(block.shown)
             self._firsts.append(len(self._texts))
+        if self._sets is not None:
+            numbers = np.arange(len(self._texts), len(self._texts) + len(columns.texts))
+            self._sets.add(numbers, columns.shingles)
         self._texts.add(columns.texts)
         self.sizes[block.number] += len(columns.is_bad)
         self._is_bad.add(columns.is_bad)
@@ -183,7 +229,9 @@ class Decider:
             for place, match in found.items():
                 matched[place] = len(self._matches) + len(entries)
                 shown = origin_of(match.key, match.meta)
-                entry = [match.key, *shown, match.similarity, match.distance]
+                estimated = match.similarity is not None and match.similarity < self._sure
+                self._run.counts.estimated += estimated
+                entry = [match.key, *shown, match.similarity, match.distance, estimated]
                 entries.append(json.dumps(entry).encode())
             self._matches.add(b"".join(entries), np.array(list(map(len, entries)), np.int64))
         self._matched.add(matched)
@@ -233,23 +281,29 @@ class Decider:
 
     def _decide(self, numbers: Places) -> Codes:
         """Return what becomes of records in this order, given their numbers."""
-        matched = self._matched.values[numbers]
-        choice = self._selection.choose(numbers, matched >= 0, self._key if self._told else None)
+        known = self._matched.values[numbers] >= 0
+        choice = self._selection.choose(numbers, known, self._key if self._told else None)
+        return self._coded(numbers, choice)
+
+    def _coded(self, numbers: Places, choice: Chosen) -> Codes:
+        """Return what became of records, count it and tell it, but of those that are open."""
         kept = choice.kept
         codes = np.where(kept, np.where(self._texts.all.short[numbers], SHORT, KEPT), REMOVED)
         codes[self._is_bad.values[numbers]] = BAD
+        codes[choice.is_open] = OPEN
         counts = self._run.counts
-        counts.removed += int(np.count_nonzero(~kept))
+        counts.removed += int(np.count_nonzero(codes == REMOVED))
         counts.short += int(np.count_nonzero(codes == SHORT))
-        counts.incomplete += int(np.count_nonzero(choice.crowded & kept))
-        if self._told and not kept.all():
-            self._tell(numbers, matched, choice)
+        counts.incomplete += int(np.count_nonzero(choice.crowded & (codes == KEPT)))
+        if self._told:
+            self._tell(numbers, codes == REMOVED, choice)
         self._run.show()
         return codes.astype(np.uint8)
 
-    def _tell(self, numbers: Places, matched: Places, choice: Chosen) -> None:
-        """Say of each record that isn't kept what it resembles most."""
-        for place in (~choice.kept).nonzero()[0].tolist():
+    def _tell(self, numbers: Places, removed: Marks, choice: Chosen) -> None:
+        """Say of each removed record what it resembles most."""
+        matched = self._matched.values[numbers]
+        for place in removed.nonzero()[0].tolist():
             found: list[list[Any]] = []
             if choice.nearest[place] >= 0:
                 other, share = int(choice.nearest[place]), float(choice.shares[place])
@@ -260,14 +314,23 @@ class Decider:
                 found.append(json.loads(self._matches[int(matched[place])]))
             _, *rest = min(found, key=lambda each: (-(each[3] or 0.0), each[4], each[0]))
             own = int(numbers[place])
-            removed = Removed(self._shown_key(own), self._place(own), *rest)
-            if self.lines:
-                plain = removed._asdict()
-                if removed.similarity is not None:
-                    plain["similarity"] = round(removed.similarity, 4)
-                self.lines.write(json.dumps(plain).encode() + b"\n")
+            told = Removed(self._shown_key(own), self._place(own), *rest)
+            if self._lines is not None:
+                plain = told._asdict()
+                if told.similarity is not None:
+                    plain["similarity"] = round(told.similarity, 4)
+                line = json.dumps(plain).encode() + b"\n"
+                self._lines.add(line, np.array([len(line)]))
+                self._lined.add(numbers[place : place + 1])
             if self._run.on_removed:
-                self._run.on_removed(removed)
+                self._run.on_removed(told)
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield the lines about removed records, in the order of these, some together."""
+        order = self._lined.values.argsort()
+        for start in range(0, len(order), GATHERED):
+            if self._lines is not None:
+                yield b"".join(self._lines.some(order[start : start + GATHERED]))
 
     def _place(self, number: int) -> str:
         return self._places(np.array([number]))[0]

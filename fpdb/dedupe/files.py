@@ -6,22 +6,21 @@ They are read twice: first all of their records are decided, then those that sta
 import contextlib
 import dataclasses
 import os
-import shutil
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePath
-from typing import IO
 
 import numpy as np
 
-from fpdb.arrays import Marks, Places
+from fpdb.arrays import Column, Marks, Places
 from fpdb.database import Database
 from fpdb.dedupe.decide import Decider
 from fpdb.dedupe.prepare import RecordBlock
 from fpdb.dedupe.run import AHEAD, Deduplication, Where
 from fpdb.errors import InputError
+from fpdb.fingerprint import Recipe
 from fpdb.io import streams
 from fpdb.io.batches import read_batches
 from fpdb.io.encodings import UTF8
@@ -33,7 +32,10 @@ from fpdb.joins.columns import Room
 from fpdb.progress import announce
 from fpdb.scratch import Drafts, require_output, scratch_folder
 from fpdb.storage.open_checks import disk_named
-from fpdb.threads import made_ahead
+from fpdb.threads import made_ahead, mapped
+
+# Files with the numbers of the rows that were read of each, and marks of some of these.
+MarkedRows = Sequence[tuple[Source, Places, Marks]]
 
 
 def record_files(paths: Paths, reading: Reading) -> list[str]:
@@ -166,13 +168,23 @@ class Corpus:
         if database is not None:
             self._require_new_targets(database)
         with Decider(run, database, room, lined=bool(self.removed)) as decider:
-            codes = [codes for _, codes in decider.each(self._blocks(inputs))]
-            kept = run.kept(np.concatenate([np.empty(0, np.uint8), *codes]))
+            decided = [codes for _, codes in decider.each(self._blocks(inputs))]
+            codes = np.concatenate([np.empty(0, np.uint8), *decided])
             ends = np.cumsum([decider.sizes[number] for number in range(len(inputs))])
-            rows = zip(np.split(decider.numbers, ends[:-1]), np.split(kept, ends[:-1]), strict=True)
+            sources = self._decoded(inputs)
+
+            def parts(marks: Marks) -> MarkedRows:
+                columns = (np.split(column, ends[:-1]) for column in (decider.numbers, marks))
+                return list(zip(sources, *columns, strict=True))
+
+            decider.settle(
+                codes,
+                lambda marks: self._shingles(decider.recipe, room.file(), headers, parts(marks)),
+            )
+            kept = run.kept(codes)
             decider.require_next()
             with Drafts() as drafts:
-                self._write(drafts, inputs, headers, rows, decider.lines)
+                self._write(drafts, inputs, headers, parts(kept), decider.lines())
                 # The outputs move to their places when this block ends.
                 decider.begin()
             before = sum(os.path.getsize(each.path) for each in inputs)
@@ -220,29 +232,16 @@ class Corpus:
         drafts: Drafts,
         inputs: list[Source],
         headers: list[TableHead],
-        rows: Iterable[tuple[Places, Marks]],
-        lines: IO[bytes] | None,
+        parts: MarkedRows,
+        lines: Iterable[bytes],
     ) -> None:
         """Write the kept records, and the lines about the removed ones."""
         run = self.run
         run.expect(sum(os.path.getsize(each.path) for each in inputs), "writing")
-        if self.removed and lines:
-            lines.seek(0)
+        if self.removed:
             with drafts.file(self.removed) as file, streams.packed(file, self.removed) as packed:
-                shutil.copyfileobj(lines, packed)
-        sources = [
-            dataclasses.replace(
-                each,
-                reading=dataclasses.replace(
-                    each.reading,
-                    encoding=run.reading.encoding or self.encodings.get(each.path, UTF8),
-                ),
-                watch=Watch(run.progress),
-                problem=run.damaged.get(number, ""),
-            )
-            for number, each in enumerate(inputs)
-        ]
-        parts = [(source, *some) for source, some in zip(sources, rows, strict=True)]
+                for line in lines:
+                    packed.write(line)
         together = [parts] if not self.into_folder else [[part] for part in parts]
         for number, (target, some) in enumerate(zip(self._targets(), together, strict=True)):
             with disk_named(target.parent), drafts.file(target) as file:
@@ -252,6 +251,44 @@ class Corpus:
                 if self.states.get(each.path) in (None, _state(each.path)):
                     continue
             raise changed(each.name)
+
+    def _decoded(self, inputs: list[Source]) -> list[Source]:
+        """Return the inputs, to be read again, with the encodings that were found."""
+        return [
+            dataclasses.replace(
+                source,
+                reading=dataclasses.replace(
+                    source.reading,
+                    encoding=self.run.reading.encoding or self.encodings.get(source.path, UTF8),
+                ),
+                watch=Watch(self.run.progress),
+                problem=self.run.damaged.get(number, ""),
+            )
+            for number, source in enumerate(inputs)
+        ]
+
+    def _shingles(
+        self, recipe: Recipe, path: Path, headers: list[TableHead], parts: MarkedRows
+    ) -> Iterator[list[Column]]:
+        """Yield the shingles of those records of the files that are marked, some at a time.
+
+        They are copied to a path, as what stays is, and read as all are.
+        """
+        for header, (source, rows, marks) in zip(headers, parts, strict=True):
+            if not marks.any():
+                continue
+            unwatched = dataclasses.replace(source, watch=Watch(tell=streams.ignore))
+            with path.open("wb") as file:
+                write_rows(file, str(path), header, [(unwatched, rows, marks)])
+            batches = read_batches(dataclasses.replace(unwatched, path=str(path), problem=""))
+            count = 0
+            for _, sets in mapped(
+                lambda batch: recipe.shingles_many(batch().texts), batches, self.run.jobs
+            ):
+                count += len(sets)
+                yield sets
+            if count != np.count_nonzero(marks):
+                raise changed(source.name)
 
     def _targets(self) -> list[Path]:
         if not self.into_folder:

@@ -11,7 +11,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from fpdb.arrays import Marks, Places
+from fpdb.arrays import Column, Marks, Places
 from fpdb.documents.prepare import Preparer, as_number
 from fpdb.documents.similarity import side_of
 from fpdb.errors import InputError
@@ -59,6 +59,7 @@ class RecordColumns(NamedTuple):
     key_sizes: Places
     passages: bytes
     passage_sizes: Places
+    shingles: Sequence[Column]
     characters: Places
     values: NDArray[np.float64]
     content: int
@@ -71,9 +72,9 @@ class RecordColumns(NamedTuple):
 class Prepare:
     """Reads blocks of records and makes columns of them, in any thread.
 
-    With `keyed` and `passaged`, keys and passages are kept; of records for a database (`stored`),
-    the content is summed up. Others have digests that only this run compares, by a fast hash whose
-    seed nobody can know.
+    With `keyed`, `passaged` and `shingled`, keys, passages and shingles are kept; of records for a
+    database (`stored`), the content is summed up. Others have digests that only this run compares,
+    by a fast hash whose seed nobody can know.
     """
 
     preparer: Preparer
@@ -81,6 +82,7 @@ class Prepare:
     keyed: bool
     stored: bool
     passaged: bool = False
+    shingled: bool = False
     hashed: Callable[[bytes], bytes] = dataclasses.field(default_factory=_run_hash)
 
     def __call__(self, block: RecordBlock) -> RecordColumns:
@@ -111,6 +113,7 @@ class Prepare:
             np.array(list(map(len, keys)), np.int64),
             b"".join(passages),
             np.array(list(map(len, passages)), np.int64),
+            self.preparer.recipe.shingles_many(batch.texts) if self.shingled else (),
             characters,
             values if newest_field(self.keep) else characters.astype(np.float64),
             _content(texts, keys, ~is_bad) if self.stored else 0,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fpdb.arrays import Marks
+from fpdb.arrays import Column, Marks
 from fpdb.dedupe.decide import Decider, require_next
 from fpdb.dedupe.prepare import RecordBlock
 from fpdb.dedupe.run import Deduplication, Where
@@ -25,38 +25,49 @@ def kept_rows(run: Deduplication, table: Any, given: Where | None) -> Any:
     splits = dict(table) if is_split(table) else {"": table}
     several = {name: selectable(each) for name, each in splits.items()}
     blocks = (
-        RecordBlock(part, f"{name} row ".lstrip())
-        for name, (each, _) in several.items()
+        RecordBlock(part, f"{name} row ".lstrip(), number)
+        for number, (name, (each, _)) in enumerate(several.items())
         for part in read_table(each, run.reading)
     )
-    found = [stays for _, stays in _decided(run, blocks, given)]
-    marks = np.concatenate([np.empty(0, np.bool_), *found])
-    if not is_split(table):
-        return several[""][1](marks)
-    parts = np.split(marks, np.cumsum([len(each) for each in splits.values()])[:-1])
-    chosen = zip(several.items(), parts, strict=True)
-    return type(table)({name: select(part) for (name, (_, select)), part in chosen})
 
+    def split(marks: Marks) -> list[Marks]:
+        ends = np.cumsum([decider.sizes[number] for number in range(len(several))])
+        return np.split(marks, ends[:-1])
 
-def kept_records(run: Deduplication, records: Iterable[Any], given: Where | None) -> Iterator[Any]:
-    """Yield the records that stay; those of some thousand once they are decided."""
-    for blocks, stays in _decided(run, _record_blocks(run.reading, records), given):
-        every = chain.from_iterable(block.records for block in blocks)
-        yield from compress(every, stays.tolist())
+    def shingles(marks: Marks) -> Iterator[list[Column]]:
+        for (_, select), some in zip(several.values(), split(marks), strict=True):
+            for part in read_table(selectable(select(some))[0], run.reading):
+                yield decider.recipe.shingles_many(part().texts)
 
-
-def _decided(
-    run: Deduplication, blocks: Iterable[RecordBlock], given: Where | None
-) -> Iterator[tuple[list[RecordBlock], Marks]]:
-    """Yield blocks with marks of what stays; when all were taken, add that to the database."""
-    marks = [np.empty(0, np.bool_)]
     with run.opened(given) as database, run.room() as room:
         if database is not None:
             require_next(database)
         with Decider(run, database, room) as decider:
-            for read, codes in decider.each(blocks):
+            codes = np.concatenate([np.empty(0, np.uint8), *(x for _, x in decider.each(blocks))])
+            decider.settle(codes, shingles)
+            marks = run.kept(codes)
+            decider.require_next()
+            decider.finish(marks)
+    if not is_split(table):
+        return several[""][1](marks)
+    chosen = zip(several.items(), split(marks), strict=True)
+    return type(table)({name: select(part) for (name, (_, select)), part in chosen})
+
+
+def kept_records(run: Deduplication, records: Iterable[Any], given: Where | None) -> Iterator[Any]:
+    """Yield the records that stay; those of some thousand once they are decided.
+
+    When all were taken, they are added to the database.
+    """
+    marks = [np.empty(0, np.bool_)]
+    with run.opened(given) as database, run.room() as room:
+        if database is not None:
+            require_next(database)
+        with Decider(run, database, room, read_once=True) as decider:
+            for blocks, codes in decider.each(_record_blocks(run.reading, records)):
                 marks.append(run.kept(codes))
-                yield read, marks[-1]
+                every = chain.from_iterable(block.records for block in blocks)
+                yield from compress(every, marks[-1].tolist())
             decider.require_next()
             decider.finish(np.concatenate(marks))
 

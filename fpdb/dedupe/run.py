@@ -30,6 +30,7 @@ from fpdb.storage.open_checks import is_vacant
 from fpdb.threads import count_jobs, mapped
 
 KEPT, SHORT, REMOVED, BAD = range(4)
+OPEN = 4  # until the texts are compared
 Codes = NDArray[np.uint8]
 Where = Database | str | os.PathLike[str]
 _BAD_RECORDS = ("keep", "drop", "fail")
@@ -60,7 +61,8 @@ class Removed(NamedTuple):
     """A record that was left out, and the kept one that it resembles.
 
     Their keys are followed by their places: the file and the line or row. The similarity is None
-    where bits are compared; `distance` is that of the fingerprints.
+    where bits are compared; `distance` is that of the fingerprints. It is exact near the limit,
+    unless it is `estimated` because the database has no text to compare with.
     """
 
     key: Key
@@ -69,6 +71,7 @@ class Removed(NamedTuple):
     kept_source: str | None
     similarity: float | None
     distance: int
+    estimated: bool = False
 
 
 @dataclass
@@ -78,18 +81,20 @@ class Deduplicated(RecordCounts):
     Some are `kept`, and some `removed` because they resemble a kept one; at the end, `copies` of
     these have the very text of another record, or of a document of the database, and outputs that
     are files have `bytes_saved` fewer than their inputs. Of all, `delivered` have a key that the
-    database had, and of the kept ones `replaced` take the place of the document with their key.
-    `meanwhile` counts kept ones that aren't added, because they resemble a document that somebody
-    else has added since they were compared; on_progress comes too early for it. `bad` ones were
-    kept or dropped, as the policy says; `short` ones are kept. `stage` is "reading", "comparing" or
-    "writing", of which the share `done` is known, or None. At the end `marks` says of each record,
-    in the order of reading, whether it stays.
+    database had, and `estimated` resemble one of its documents by an estimate that is near the
+    limit, since it has no texts. Of the kept ones, `replaced` take the place of the document with
+    their key, and `meanwhile` counts those that aren't added, because they resemble a document that
+    somebody else has added since they were compared; on_progress comes too early for it. `bad` ones
+    were kept or dropped, as the policy says; `short` ones are kept. `stage` is "reading",
+    "comparing" or "writing", of which the share `done` is known, or None. At the end `marks` says
+    of each record, in the order of reading, whether it stays.
     """
 
     kept: int = 0
     removed: int = 0
     copies: int = 0
     delivered: int = 0
+    estimated: int = 0
     replaced: int = 0
     meanwhile: int = 0
     bytes_saved: int | None = None
@@ -249,12 +254,19 @@ class Deduplication:
         return hashlib.blake2b(repr(known).encode(), digest_size=DIGEST_BYTES).digest()
 
     def prepared(
-        self, preparer: Preparer, blocks: Iterable[RecordBlock], *, keyed: bool, stored: bool
+        self,
+        preparer: Preparer,
+        blocks: Iterable[RecordBlock],
+        *,
+        keyed: bool,
+        stored: bool,
+        shingled: bool,
     ) -> Iterator[tuple[RecordBlock, RecordColumns]]:
         """Prepare blocks, and count records; raise InputError at a bad one that fails the run."""
         counts = self.counts
         adapted = preparer.adapted(self.reading.max_bytes)
-        prepare = Prepare(adapted, self.keep, keyed, stored, preparer.catalog.passaged)
+        passaged = preparer.catalog.passaged
+        prepare = Prepare(adapted, self.keep, keyed, stored, passaged, shingled)
         ahead = _AHEAD_OF_LOOKUP if stored else AHEAD
         for block, found in mapped(prepare, blocks, self.jobs, ahead):
             counts.read += len(found.is_bad) - len(found.bad)

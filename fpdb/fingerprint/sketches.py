@@ -58,6 +58,8 @@ BITS = 4
 BINS = 8 * SKETCH_BYTES // BITS
 _BY_ACCIDENT = 2.0**-BITS
 _MARGIN = 1.5  # in standard errors
+# Estimates so many standard errors below or above a similarity leave open which side it is on.
+_DOUBT_BELOW, _DOUBT_ABOVE = 3.0, 4.0
 # No number of rounds fills all bins with few shingles; sixteen fill them with a hundred.
 _ROUNDS = 16
 _AT_ONCE = 1 << 12  # shingles that take part in all rounds together
@@ -218,6 +220,15 @@ def least_estimate(similarity: float) -> float:
     less than the standard error: this is two of their standard deviations.
     """
     return similarity - _MARGIN * standard_error(similarity)
+
+
+def doubtful_estimates(similarity: float) -> tuple[float, float]:
+    """Return the estimates between which only the texts can show whether they are this similar.
+
+    The first is still in doubt, the second isn't.
+    """
+    error = standard_error(similarity)
+    return similarity - _DOUBT_BELOW * error, similarity + _DOUBT_ABOVE * error
 
 
 def most_apart(estimate: float) -> int:

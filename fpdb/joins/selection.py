@@ -1,23 +1,29 @@
 """Choose documents one after the other: each is kept unless it resembles one that is kept.
 
+Sketches show whether two documents are alike, but for those whose estimate is too near the limit.
+These are compared by their shingles; where these aren't at hand yet, both documents are noted, and
+what depends on them is decided again once they are.
+
 Many are decided at once, as a join of columns. Documents that may be alike have a number in common:
 a hash of a band of their sketches, of a digest, or of the prefix of a permuted fingerprint. Those
 of a block are compared first with the kept ones of the blocks before, and the rest of them with
 each other.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from fpdb import kernels
-from fpdb.arrays import Column, Marks, Places, differs, joined, portions, spans, unique
+from fpdb.arrays import Column, Marks, Places, among, differs, joined, portions, spans, unique
 from fpdb.documents.lookup import CANDIDATES, Search
 from fpdb.documents.similarity import Shares, jaccard
 from fpdb.errors import DamagedError, InputError
 from fpdb.fingerprint.sketches import (
     LOW_WORDS,
+    doubtful_estimates,
     least_estimate,
     low_bits,
     low_bits_apart,
@@ -25,6 +31,7 @@ from fpdb.fingerprint.sketches import (
     most_apart,
 )
 from fpdb.joins.columns import GrowingColumn, GrowingTexts, Room, TextColumns
+from fpdb.joins.shingle_sets import ShingleSets
 from fpdb.models import Key
 from fpdb.tables import Index
 from fpdb.tables.bands import MOST_COMPARED, MOST_OF_A_BAND
@@ -36,6 +43,8 @@ _PAIRS = 1 << 15
 _MOST_PAIRS = 1 << 22
 # Pairs that the kernel has room for, for each row that asks.
 _MOST_MET = 2
+# Documents that are decided again together.
+_TOGETHER = 1 << 18
 # Numbers that are mixed at once.
 _MIXED = 1 << 15
 # Rows that are merged at once.
@@ -50,32 +59,56 @@ PLACE = np.uint64((1 << 30) - 1)
 class Chosen(NamedTuple):
     """What became of some documents: marks of the kept ones, and of searches that were cut short.
 
-    Of each one that isn't kept, `nearest` has the number of the nearest kept one, if that was
-    wanted, or -1 if there is none; and `shares` and `distances` how near it is. A share is nan if
-    fingerprints were compared.
+    Open ones have to be decided again, by their shingles. Of each one that isn't kept, `nearest`
+    has the number of the nearest kept one, if that was wanted, or -1 if there is none; and `shares`
+    and `distances` how near it is. A share is nan if fingerprints were compared.
     """
 
     kept: Marks
     crowded: Marks
+    is_open: Marks
     nearest: Places
     shares: Shares
     distances: Distances
 
 
 class _Alike(NamedTuple):
-    """Pairs of similar documents: a place in a block, and the place of an earlier document.
+    """Pairs of documents that are or may be similar: a place in a block, and an earlier one's.
 
-    That is one in the block, or one among the kept documents.
+    That is one in the block, or one among the kept documents. A pair is `sure` unless its shingles
+    have to show whether it is similar.
     """
 
     own: Places
     other: Places
     shares: Shares
     distances: Distances
+    sure: Marks
 
     def only(self, marks: Marks) -> "_Alike":
-        own, other, shares, apart = self
-        return _Alike(own[marks], other[marks], shares[marks], apart[marks])
+        own, other, shares, apart, sure = self
+        return _Alike(own[marks], other[marks], shares[marks], apart[marks], sure[marks])
+
+
+@dataclass
+class _Choice:
+    """What became of the documents of a block so far.
+
+    Those that are `wanted` are compared: such as may stay, or all if the nearest one is `told`.
+    """
+
+    texts: TextColumns
+    numbers: Places
+    wanted: Marks
+    told: bool
+    kept: Marks
+
+    def __post_init__(self) -> None:
+        self.is_open, self.crowded = (np.zeros(len(self.kept), np.bool_) for _ in range(2))
+
+    @property
+    def asking(self) -> Marks:
+        return self.wanted & (self.kept | self.told)
 
 
 class _LowBits(NamedTuple):
@@ -193,15 +226,30 @@ class Selection:
 
     They are in columns that may grow meanwhile, and go by their numbers there. `kept` has those of
     the kept ones, in the order of the choice.
+
+    Without the shingles of the documents, one stays if only these can show whether it resembles a
+    kept one, and so does one that only resembles such a document; `doubtful` marks these, with the
+    kept ones that they may resemble.
     """
 
-    def __init__(self, index: Index, search: Search, texts: GrowingTexts, room: Room) -> None:
+    def __init__(
+        self,
+        index: Index,
+        search: Search,
+        texts: GrowingTexts,
+        room: Room,
+        sets: ShingleSets | None = None,
+    ) -> None:
         self._room, self._bits = room, index.plan.bits
-        self._k = search.k
-        self._corpus = texts
-        self._least = None if search.similarity is None else least_estimate(search.similarity)
-        if self._least is not None and index.bands is None:
-            raise DamagedError("a database without bands was queried for similar texts")
+        self._index, self._search = index, search
+        self._k, self._similarity = search.k, search.similarity or 0.0
+        self._corpus, self._sets = texts, sets
+        self._least: float | None = None
+        self._sure = 0.0
+        if search.similarity is not None:
+            self._least, self._sure = doubtful_estimates(search.similarity)
+            if index.bands is None:
+                raise DamagedError("a database without bands was queried for similar texts")
         self._shape = None if self._least is None or index.bands is None else index.bands.shape
         each = 1 if self._shape is None else self._shape.count + 1
         self._texts = _KeptRows(room, MOST_OF_A_BAND, MOST_COMPARED, each)
@@ -209,6 +257,10 @@ class Selection:
         # With a similarity, it is needed from the first document on that has no text.
         self._prints = _KeptRows(room, CANDIDATES) if self._least is None else None
         self._kept = GrowingColumn(room, np.int64, searched=True)
+        self._gone: Marks | None = None
+        # Of each kept document, whether its shingles may remove it.
+        self._open = GrowingColumn(room, np.bool_, searched=True)
+        self._doubtful = GrowingColumn(room, np.bool_, searched=True)
         # Most kept documents that have a number in common with another are alike by chance. The
         # lowest bits of their bins show it, a quarter of their sketches, which stays in memory.
         self._apart = None if self._least is None else most_apart(self._least)
@@ -217,92 +269,157 @@ class Selection:
     @property
     def kept(self) -> Places:
         """The numbers of the kept documents, in the order of the choice."""
-        return self._kept.values
+        kept = self._kept.values
+        return kept if self._gone is None else kept[~self._gone]
+
+    @property
+    def doubtful(self) -> Marks:
+        """Marks of the documents whose shingles have to be compared."""
+        self._doubtful.add(np.zeros(len(self._corpus) - len(self._doubtful), np.bool_))
+        return self._doubtful.values
 
     def choose(
-        self, numbers: Places, known: Marks, key_of: Callable[[int], Key] | None = None
+        self,
+        numbers: Places,
+        known: Marks,
+        key_of: Callable[[int], Key] | None = None,
+        certain: Marks | None = None,
     ) -> Chosen:
         """Choose among the documents of a block, in their order.
 
-        Those are left out that are known to resemble something else. With `key_of`, the nearest
-        kept one is wanted; of several equally near ones it is that with the first key.
+        Those are left out that are known to resemble something else, and those stay that certainly
+        do. With `key_of`, the nearest kept one is wanted; of several equally near ones it is that
+        with the first key.
         """
         if len(self._kept) + len(numbers) > PLACE:
             raise InputError(
                 f"more than {PLACE:,} records stay, which is the most that are compared at once",
                 hint="divide the corpus, and compare each part with a database of the others",
             )
-        block, every = self._block(numbers), self._corpus.all
-        size, crowded = len(block), np.zeros(len(block), np.bool_)
-        tables = self._tables(block)
-        kept = ~known
-        asking = np.full(size, key_of is not None) | kept
-        before: list[_Alike] = []
-        bits = None if self._apart is None else low_bits(block.side.sketches)
-        for table, asked, _ in tables:
-            low = None
-            if bits is not None and table is self._texts:
-                low = _LowBits(bits, self._low.values, self._apart or 0)
-            for found in table.near(_only(asked, asking), crowded, low):
-                left = asking[found[0]] if key_of else kept[found[0]]
-                own, met = (places[left] for places in found)
-                self._corpus.expect(numbers[own], self.kept[met])
-                before.append(self._similar(block, own, every, met, self.kept))
-                kept[before[-1].own] = False
-            low = None  # the column can grow where it is if there is no view of it
-        asking = np.full(size, key_of is not None) | kept
+        block = self._block(numbers)
+        size, tables = len(block), self._tables(block)
+        wanted = np.ones(size, np.bool_) if certain is None else ~certain
+        choice = _Choice(block, numbers, wanted, key_of is not None, ~known)
+        before = list(self._compare_with_kept(choice, tables))
         sought = []
         for _, asked, held in tables:
-            later = _only(asked, asking)
             if asked is held:  # then a row that is alone finds only itself
-                later = later[_repeated(later)]
-            sought.append((later, _only(later if asked is held else held, kept)))
+                both = _only(held, choice.asking | choice.kept)
+                asked = held = both[_repeated(both)]  # noqa: PLW2901
+            sought.append((_only(asked, choice.asking), _only(held, choice.kept)))
         meetings = [_meeting(asked, held, held[::_HEAD_ROWS].copy()) for asked, held in sought]
         if sum(int(counts.sum()) for _, counts in meetings) > _MOST_PAIRS and size > 1:
             parts = [slice(0, size // 2), slice(size // 2, size)]
-            halves = [self.choose(numbers[part], known[part], key_of) for part in parts]
+            halves = [
+                self.choose(numbers[part], known[part], key_of, ~wanted[part]) for part in parts
+            ]
             return Chosen(*joined(halves))
         within = [
-            pairs
+            self._compared(pairs, numbers, numbers)
             for rows, found in zip(sought, meetings, strict=True)
             for pairs in self._among(block, *rows, *found)
         ]
-        _choose_in_order(within, kept)
+        _choose_in_order(within, choice)
+        # What is decided again is compared with all that it may resemble.
+        doubtful, kept, is_open = self.doubtful, choice.kept, choice.is_open
+        doubtful[numbers[is_open]] = True
+        for pairs in within:
+            doubtful[numbers[pairs.other[is_open[pairs.own] & kept[pairs.other]]]] = True
+        for pairs in before:
+            doubtful[self._kept.values[pairs.other[is_open[pairs.own]]]] = True
+        ids = self._keep(choice, tables)
+        chosen = Chosen(
+            *(kept, choice.crowded, is_open),
+            *(np.full(size, -1), np.full(size, np.nan), np.zeros(size, np.uint8)),
+        )
+        if key_of and before + within:
+            earlier = [pairs.only(kept[pairs.other] & pairs.sure) for pairs in within]
+            before += [pairs._replace(other=ids[pairs.other].astype(np.int64)) for pairs in earlier]
+            self._find_nearest(chosen, [pairs.only(~kept[pairs.own]) for pairs in before], key_of)
+        return chosen
+
+    def _compare_with_kept(
+        self, choice: _Choice, tables: Sequence[tuple[_KeptRows, Column, Column]]
+    ) -> Iterator[_Alike]:
+        """Leave out documents that resemble kept ones; yield what is wanted of these pairs."""
+        doubtful, every, earlier = self.doubtful, self._corpus.all, self._kept.values
+        for table, asked, _ in tables:
+            low = None
+            if self._apart is not None and table is self._texts:
+                low = _LowBits(low_bits(choice.texts.side.sketches), self._low.values, self._apart)
+            for own, met in _cut(table.near(_only(asked, choice.asking), choice.crowded, low)):
+                left = choice.asking[own]
+                if self._sets is None:  # what an open one resembles shows when it is decided again
+                    left &= ~choice.is_open[own]
+                    doubtful[earlier[met[choice.is_open[own]]]] = True
+                own, met = own[left], met[left]  # noqa: PLW2901
+                self._corpus.expect(choice.numbers[own], earlier[met])
+                alike = self._similar(choice.texts, own, every, met, earlier)
+                pairs = self._compared(alike, choice.numbers, earlier)
+                settled = pairs.sure & ~self._open.values[pairs.other]
+                choice.kept[pairs.own[settled]] = False
+                choice.is_open[pairs.own[~settled]] = True
+                doubtful[earlier[pairs.other[~settled]]] = True
+                if choice.told:
+                    yield pairs.only(settled)
+        choice.is_open &= choice.asking
+
+    def _keep(self, choice: _Choice, tables: Sequence[tuple[_KeptRows, Column, Column]]) -> Column:
+        """Let later documents be compared with those that are kept; return the ids of these."""
+        kept = choice.kept
         ids = (len(self._kept) + kept.cumsum() - 1).astype(np.uint64)
         for table, _, held in tables:
             rows = _only(held, kept)
             # Ids are in the order of the places, so the rows stay sorted.
             table.add(rows & ~PLACE | ids[row_places(rows)])
-        self._kept.add(numbers[kept])
-        if bits is not None:
-            self._low.add(bits[kept])
-        choice = Chosen(
-            kept, crowded, np.full(size, -1), np.full(size, np.nan), np.zeros(size, np.uint8)
-        )
-        if key_of and before + within:
-            earlier = [pairs.only(kept[pairs.other]) for pairs in within]
-            before += [pairs._replace(other=ids[pairs.other].astype(np.int64)) for pairs in earlier]
-            self._find_nearest(choice, [pairs.only(~kept[pairs.own]) for pairs in before], key_of)
-        return choice
+        self._kept.add(choice.numbers[kept])
+        self._open.add(choice.is_open[kept])
+        if self._apart is not None:
+            self._low.add(low_bits(choice.texts.side.sketches[kept]))
+        return ids
+
+    def decide_again(
+        self,
+        numbers: Places,
+        known: Marks,
+        sets: ShingleSets,
+        key_of: Callable[[int], Key] | None = None,
+    ) -> Iterator[tuple[Places, Chosen]]:
+        """Choose among the doubtful documents, in the order of the choice, by their shingles.
+
+        Yield some of their numbers at a time with what became of them.
+        """
+        certain = among(numbers, unique(self._kept.values[~self._open.values]))
+        again = Selection(self._index, self._search, self._corpus, self._room, sets)
+        for start in range(0, len(numbers), _TOGETHER):
+            part = slice(start, start + _TOGETHER)
+            yield numbers[part], again.choose(numbers[part], known[part], key_of, certain[part])
+        kept = self._kept.values
+        self._gone = among(kept, unique(numbers)) & ~among(kept, unique(again.kept))
 
     def resembling(self, texts: TextColumns) -> Places:
-        """Return the numbers of the kept documents that resemble one of other texts, sorted."""
+        """Return the numbers of the kept documents that resemble one of other texts, sorted.
+
+        The sketches decide, since the other texts aren't at hand.
+        """
         every, crowded = self._corpus.all, np.zeros(len(texts), np.bool_)
-        similar = [
-            self.kept[self._similar(texts, own, every, met, self.kept).other]
-            for table, asked, _ in self._tables(texts)
-            for own, met in table.near(asked, crowded, None)
-        ]
-        return unique(np.concatenate([np.empty(0, np.int64), *similar]))
+        least = least_estimate(self._similarity) if self._similarity else 0.0
+        similar = [np.empty(0, np.int64)]
+        for table, asked, _ in self._tables(texts):
+            for own, met in table.near(asked, crowded, None):
+                pairs = self._similar(texts, own, every, met, self._kept.values)
+                alike = pairs.only(pairs.sure | (pairs.shares >= least))
+                similar.append(self._kept.values[alike.other])
+        return np.intersect1d(np.concatenate(similar), self.kept)
 
     def _find_nearest(
         self, choice: Chosen, pairs: Sequence[_Alike], key_of: Callable[[int], Key]
     ) -> None:
         """Fill in the nearest kept documents, given the similar pairs with all of these."""
-        own, other, shares, apart = joined(pairs)
+        own, other, shares, apart, _ = joined(pairs)
         ranks = np.nan_to_num(shares)
         order = np.lexsort((other, apart, -ranks, own))
-        own, other, shares = own[order], self.kept[other[order]], shares[order]
+        own, other, shares = own[order], self._kept.values[other[order]], shares[order]
         apart, ranks = apart[order], ranks[order]
         [starts] = differs(own).nonzero()
         choice.nearest[own[starts]] = other[starts]
@@ -325,7 +442,7 @@ class Selection:
         if self._prints is None and block.ready.any():
             self._prints = _KeptRows(self._room, CANDIDATES)
             for start in range(0, len(self._kept), _MOST_PAIRS):
-                part = self._corpus.all[self.kept[start : start + _MOST_PAIRS]]
+                part = self._corpus.all[self._kept.values[start : start + _MOST_PAIRS]]
                 rows = self._prefixes(part, ~part.short, probed=False)
                 self._prints.add(rows + np.uint64(start))
         side = block.side
@@ -381,25 +498,49 @@ class Selection:
         met: Places,
         numbers: Places | None = None,
     ) -> _Alike:
-        """Return the pairs that are similar; with `numbers`, the others have those."""
+        """Return the pairs that are or may be similar; with `numbers`, the others have those."""
         other = met if numbers is None else numbers[met]
         one, two = block.side, others.side
-        apart = distances(one.fingerprints[own], two.fingerprints[other], self._bits)
-        shares = np.full(len(own), np.nan)
-        alike: Marks = apart <= self._k
+        shares, by_bits = np.full(len(own), np.nan), np.ones(len(own), np.bool_)
         if self._least is not None:
-            shares = jaccard(one, own, two, other)
-            by_bits = block.ready[own]
+            shares, by_bits = jaccard(one, own, two, other), block.ready[own]
+            [left] = (by_bits | (shares >= self._least)).nonzero()
+            own, met, other = own[left], met[left], other[left]
+            shares, by_bits = shares[left], by_bits[left]
             shares[by_bits] = np.nan
-            alike = np.where(by_bits, alike, shares >= self._least)
+        apart = distances(one.fingerprints[own], two.fingerprints[other], self._bits)
+        alike = ~by_bits | (apart <= self._k)
+        sure = by_bits | (shares >= self._sure)
+        if self._sure > 1:  # then only equal texts are as similar for certain
+            sure |= (one.digests[own] == two.digests[other]).all(axis=1)
         short = block.short[own] | others.short[other]
         if short.any():
             # A short text resembles only those that are equal.
             digests = one.digests[own[short]]
             same = (digests == two.digests[other[short]]).all(axis=1) & digests.any(axis=1)
             alike[short] = same & block.short[own[short]] & others.short[other[short]]
-            shares[short], apart[short] = 1.0, 0
-        return _Alike(own, met, shares, apart).only(alike)
+            shares[short], apart[short], sure[short] = 1.0, 0, True
+        return _Alike(own, met, shares, apart, sure).only(alike)
+
+    def _compared(self, pairs: _Alike, own: Places, other: Places) -> _Alike:
+        """Return the pairs without those whose shingles, if they are at hand, show no similarity.
+
+        The documents in their places have these numbers.
+        """
+        [places] = (~pairs.sure).nonzero()
+        if self._sets is None or not len(places):
+            return pairs
+        shares = self._sets.shares(own[pairs.own[places]], other[pairs.other[places]])
+        pairs.shares[places], alike = shares, pairs.sure.copy()
+        alike[places] = shares >= self._similarity
+        return pairs._replace(sure=np.ones_like(alike)).only(alike)
+
+
+def _cut(pairs: Iterable[tuple[Places, Places]]) -> Iterator[tuple[Places, Places]]:
+    """Yield as many pairs at a time as fit into a cache."""
+    for own, other in pairs:
+        for start in range(0, len(own), _PAIRS):
+            yield own[start : start + _PAIRS], other[start : start + _PAIRS]
 
 
 def _meeting(asked: Column, rows: Column, heads: Column) -> tuple[Places, Places]:
@@ -449,15 +590,29 @@ def _only(rows: Column, marks: Marks) -> Column:
     return rows[marks[row_places(rows)]]
 
 
-def _choose_in_order(within: Sequence[_Alike], kept: Marks) -> None:
-    """Leave out each document that resembles an earlier one that is kept, given such pairs."""
+def _choose_in_order(within: Sequence[_Alike], choice: _Choice) -> None:
+    """Leave out each document that resembles an earlier one that is kept, given such pairs.
+
+    It stays, but is open, if a pair isn't sure or the earlier one is open. If the nearest one is
+    wanted, a document that is left out is open too, since an open one may be nearer.
+    """
     if not within:
         return
-    own, other, *_ = joined(within)
-    later, earlier = np.divmod(unique(own * len(kept) + other), len(kept))
+    kept, is_open = choice.kept, choice.is_open
+    own, other, _, _, sure = joined(within)
+    later, pairs = np.divmod(unique((own * len(kept) + other) * 2 + sure), 2 * len(kept))
     [starts] = differs(later).nonzero()
-    others = earlier.tolist()
+    others = pairs.tolist()
     bounds = [*starts.tolist(), len(later)]
     for place, number in enumerate(later[starts].tolist()):
-        if any(kept[each] for each in others[bounds[place] : bounds[place + 1]]):
-            kept[number] = False
+        for pair in others[bounds[place] : bounds[place + 1]]:
+            earlier = pair >> 1
+            if not kept[earlier]:
+                continue
+            if not pair & 1 or is_open[earlier]:
+                is_open[number] = True
+            else:
+                kept[number] = False
+                if not choice.told:
+                    break
+        is_open[number] &= bool(kept[number]) or choice.told

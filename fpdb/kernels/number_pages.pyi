@@ -34,6 +34,9 @@ def record_heads(
 def bins_apart(
     first: Column, own: Places, second: Column, other: Places, found: Places
 ) -> None: ...
+def common(
+    hashes: Column, starts: Places, ends: Places, own: Places, other: Places, found: Places
+) -> None: ...
 def meeting(
     rows: Column, heads: Column, asked: Column, rest: np.uint64, starts: Places, counts: Places
 ) -> None: ...

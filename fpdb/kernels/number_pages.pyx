@@ -603,6 +603,35 @@ def bins_apart(
                 found[pair] = -1
 
 
+def common(
+    const uint64_t[::1] hashes not None, const int64_t[::1] starts not None,
+    const int64_t[::1] ends not None, const int64_t[::1] own not None,
+    const int64_t[::1] other not None, int64_t[::1] found not None,
+):
+    """Count the hashes that each two sets have in common, given where sorted sets start and end."""
+    cdef Py_ssize_t pair, place, count = own.shape[0], sets = ends.shape[0]
+    cdef int64_t one, two, one_end, two_end, total
+    cdef uint64_t first, second
+    cdef bint there = starts.shape[0] == sets and other.shape[0] == found.shape[0] == count
+    for pair in range(count if there else 0):
+        there &= 0 <= own[pair] < sets and 0 <= other[pair] < sets
+    for place in range(sets if there else 0):
+        there &= 0 <= starts[place] <= ends[place] <= hashes.shape[0]
+    if not there:
+        raise ValueError("a set isn't there")
+    with nogil:
+        for pair in range(count):
+            one, one_end = starts[own[pair]], ends[own[pair]]
+            two, two_end = starts[other[pair]], ends[other[pair]]
+            total = 0
+            while one < one_end and two < two_end:
+                first, second = hashes[one], hashes[two]
+                total += first == second
+                one += first <= second
+                two += second <= first
+            found[pair] = total
+
+
 cdef inline Py_ssize_t head_before(
     const uint64_t[::1] heads, Py_ssize_t at, uint64_t number
 ) noexcept nogil:

@@ -69,7 +69,7 @@ def test_json_has_the_counts_and_quiet_none(run, tmp_path, source):
     size = source.stat().st_size
     saved = size - (tmp_path / "out.jsonl").stat().st_size
     expected |= {"copies": 3, "bytes_saved": saved}
-    expected |= {"delivered": 0, "replaced": 0, "meanwhile": 0}
+    expected |= {"delivered": 0, "estimated": 0, "replaced": 0, "meanwhile": 0}
     expected |= {"invalid_utf8": 0, "markup": 0, "bytes_read": size, "bytes_total": size}
     expected |= {"encodings": {}, "unreadable": 0, "refused": 0, "left_out": {}}
     assert found == expected

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tiers import examples
 
 import fpdb
+from fpdb.fingerprint.sketches import standard_error
 
 
 def brute_force(records, similar, prefer=lambda record: 0, before=()):
@@ -22,22 +23,24 @@ def brute_force(records, similar, prefer=lambda record: 0, before=()):
     return [record for record in records if record["id"] not in dropped], dropped
 
 
-def by_sketches(records, least):
+def by_shingles(records, least):
+    """Compare texts by their shingles; the similarity of those far above the limit is estimated."""
     recipe = fpdb.recipe("web")
-    sketches = dict(
-        zip(
-            [record["id"] for record in records],
-            recipe.batch([record["text"] for record in records], sketches=True).sketches,
-            strict=True,
-        )
-    )
-    bound = fpdb.least_estimate(least)
+    texts = [record["text"] for record in records]
+    sketches, sets = recipe.batch(texts, sketches=True).sketches, recipe.shingles_many(texts)
+    known = {
+        record["id"]: (sketch, set(shingles.tolist()))
+        for record, sketch, shingles in zip(records, sketches, sets, strict=True)
+    }
+    error = standard_error(least)
 
     def similar(one, other):
+        (sketch, shingles), (sketch_of_other, others) = known[one["id"]], known[other["id"]]
         if one["text"] == other["text"]:
             return 1.0
-        found = fpdb.sketch_jaccard(sketches[one["id"]], sketches[other["id"]])
-        return found if found >= bound else 0.0
+        estimate = fpdb.sketch_jaccard(sketch, sketch_of_other)
+        exact = len(shingles & others) / len(shingles | others)
+        return 0.0 if exact < least else estimate if estimate >= least + 4 * error else exact
 
     return similar
 
@@ -59,7 +62,7 @@ def test_what_stays_is_what_the_definition_says(tmp_path, corpus, jsonl, keep, p
     records = corpus(160)
     out, removed = tmp_path / "out.jsonl", tmp_path / "removed.jsonl"
     counts = fpdb.dedupe(jsonl("in.jsonl", records), out, keep=keep, removed=removed, jobs=jobs)
-    similar = by_sketches(records, 0.8)
+    similar = by_shingles(records, 0.8)
     kept, dropped = brute_force(records, similar, prefer)
     assert kept_in(out) == kept
     assert len(dropped) > 30

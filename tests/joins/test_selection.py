@@ -13,12 +13,13 @@ from fpdb import kernels
 from fpdb.documents.layout import header_for, layout
 from fpdb.documents.lookup import Search
 from fpdb.documents.prepare import Preparer
-from fpdb.fingerprint.sketches import least_estimate, one_jaccard
+from fpdb.fingerprint.sketches import one_jaccard, standard_error
 from fpdb.joins import selection
 from fpdb.joins.clusters import clustering_of
 from fpdb.joins.columns import GrowingTexts, Room, TextColumns
 from fpdb.joins.pairs import TextsInColumns
 from fpdb.joins.selection import Selection
+from fpdb.joins.shingle_sets import ShingleSets
 from fpdb.scratch import scratch_folder
 from fpdb.storage.format import Stored
 
@@ -41,8 +42,16 @@ def documents_of(texts, preparer):
     return preparer.prepare(documents)
 
 
-def alike(index, search, one, other):
-    """Whether a document resembles an earlier one: its similarity and distance, or nothing."""
+def shingles_of(texts, preparer):
+    """The shingles of texts; a ready fingerprint has none."""
+    return preparer.recipe.shingles_many("" if isinstance(text, int) else text for text in texts)
+
+
+def alike(index, search, one, other, sets):
+    """Whether a document resembles an earlier one: its similarity and distance, or nothing.
+
+    Four standard errors above the limit, the similarity is estimated; else it is exact.
+    """
     if one.fingerprint is None or other.fingerprint is None:
         same = one.fingerprint is other.fingerprint and one.digest == other.digest
         return (1.0, 0) if same and any(one.digest) else None
@@ -51,14 +60,24 @@ def alike(index, search, one, other):
         return (0.0, apart) if apart <= search.k else None
     if not set(index.band_numbers(one)) & set(index.band_numbers(other)):
         return None
-    share = 1.0 if one.digest == other.digest else one_jaccard(one.sketch, other.sketch)
-    return (share, apart) if share >= least_estimate(search.similarity) else None
+    if one.digest == other.digest:
+        return 1.0, apart
+    share, error = one_jaccard(one.sketch, other.sketch), standard_error(search.similarity)
+    if share < search.similarity + 4 * error:
+        if share < search.similarity - 3 * error:
+            return None
+        shingles, others = (set(some.tolist()) for some in sets)
+        share = len(shingles & others) / len(shingles | others)
+    return (share, apart) if share >= search.similarity else None
 
 
-def by_definition(index, search, documents):
+def by_definition(index, search, documents, sets):
     kept, nearest = [], {}
     for number, document in enumerate(documents):
-        found = [(alike(index, search, document, documents[own]), own) for own in kept]
+        found = [
+            (alike(index, search, document, documents[own], (sets[number], sets[own])), own)
+            for own in kept
+        ]
         found = [(each, own) for each, own in found if each]
         if found:
             nearest[number] = min(found, key=lambda f: (-f[0][0], f[0][1], documents[f[1]].key))
@@ -67,13 +86,22 @@ def by_definition(index, search, documents):
     return kept, nearest
 
 
+def held(room, numbers, sets):
+    shingles = ShingleSets(room)
+    for start in range(0, len(numbers), 7):
+        part = numbers[start : start + 7]
+        shingles.add(part, [sets[number] for number in part.tolist()])
+    return shingles
+
+
 @contextmanager
-def selection_of(index, search, documents, memory=1 << 30):
+def selection_of(index, search, documents, memory=1 << 30, sets=None):
     """A selection of documents, whose columns it gets a block at a time."""
     with scratch_folder() as scratch:
         room = Room(scratch, memory)
         texts = GrowingTexts(room, 64)
-        selected = Selection(index, search, texts, room)
+        shingles = None if sets is None else held(room, np.arange(len(documents)), sets)
+        selected = Selection(index, search, texts, room, shingles)
 
         def choose(start, stop, known=False):
             texts.add(TextColumns.of(documents[start:stop], 64))
@@ -83,16 +111,31 @@ def selection_of(index, search, documents, memory=1 << 30):
         yield selected, choose
 
 
-def by_join(index, search, documents, size, memory):
+def by_join(index, search, documents, size, memory, sets, read_once):
     nearest = {}
-    with selection_of(index, search, documents, memory) as (selected, choose):
+
+    def tell(numbers, choice):
+        assert not choice.crowded.any()
+        for place in (~choice.kept & ~choice.is_open).nonzero()[0].tolist():
+            share = 0.0 if np.isnan(choice.shares[place]) else float(choice.shares[place])
+            own = int(choice.nearest[place])
+            nearest[int(numbers[place])] = ((share, int(choice.distances[place])), own)
+
+    at_hand = sets if read_once else None
+    with selection_of(index, search, documents, memory, at_hand) as (selected, choose):
         for start in range(0, len(documents), size):
-            choice = choose(start, min(start + size, len(documents)))
-            assert not choice.crowded.any()
-            for place in (~choice.kept).nonzero()[0].tolist():
-                share = 0.0 if np.isnan(choice.shares[place]) else float(choice.shares[place])
-                own = int(choice.nearest[place])
-                nearest[start + place] = ((share, int(choice.distances[place])), own)
+            stop = min(start + size, len(documents))
+            tell(np.arange(start, stop), choose(start, stop))
+        [doubtful] = selected.doubtful.nonzero()
+        if len(doubtful):
+            known, shingles = (
+                np.zeros(len(doubtful), np.bool_),
+                held(selected._room, doubtful, sets),
+            )
+            for numbers, choice in selected.decide_again(
+                doubtful, known, shingles, lambda own: documents[own].key
+            ):
+                tell(numbers, choice)
         return selected.kept.tolist(), nearest
 
 
@@ -126,20 +169,27 @@ def corpora(draw):
     memory=st.sampled_from([0, 800_000, 1 << 30]),
     how=st.sampled_from([(0.8, 3), (0.5, 3), (0.95, 7), (None, 0), (None, 3), (None, 9)]),
     compiled=st.booleans(),
+    read_once=st.booleans(),
 )
 @settings(max_examples=examples(100), deadline=None)
-def test_what_is_kept_is_what_the_definition_keeps(texts, size, most, memory, how, compiled):
-    """In blocks of any size, halved if they have many pairs; in memory, in files, or both."""
+def test_what_is_kept_is_what_the_definition_keeps(
+    texts, size, most, memory, how, compiled, read_once
+):
+    """In blocks of any size, halved if they have many pairs; in memory, in files, or both.
+
+    Shingles are at hand from the beginning, or come once it is known whose are needed.
+    """
     similarity, k = how
     preparer, search = preparer_of(similarity=similarity, k=k), Search(k, None, similarity)
-    documents = documents_of(texts, preparer)
+    documents, sets = documents_of(texts, preparer), shingles_of(texts, preparer)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernels, "enabled", compiled and kernels.enabled)
+        patch.setattr(selection, "_TOGETHER", size)
         patch.setattr(selection, "_MOST_PAIRS", most)
         patch.setattr(selection, "_PAIRS", min(most, 5))
         patch.setattr(selection, "_MERGED", min(most, 7))
-        found = by_join(preparer.index, search, documents, size, memory)
-    assert found == by_definition(preparer.index, search, documents)
+        found = by_join(preparer.index, search, documents, size, memory, sets, read_once)
+    assert found == by_definition(preparer.index, search, documents, sets)
 
 
 @given(

@@ -1,0 +1,46 @@
+"""The shingles of some documents of a corpus, to compare what their sketches leave in doubt."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fpdb import kernels
+from fpdb.arrays import Column, Places
+from fpdb.documents.similarity import Shares
+from fpdb.joins.columns import GrowingColumn, Room
+
+
+class ShingleSets:
+    """Sets of shingles by the numbers of their documents, which come in order."""
+
+    def __init__(self, room: Room) -> None:
+        self._numbers = GrowingColumn(room, np.int64)
+        self._ends = GrowingColumn(room, np.int64)
+        self._hashes = GrowingColumn(room, np.uint64)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def add(self, numbers: Places, sets: Sequence[Column]) -> None:
+        """Add sets, each sorted and without repeated hashes."""
+        self._numbers.add(numbers)
+        sizes = np.array(list(map(len, sets)), np.int64)
+        self._ends.add(len(self._hashes) + sizes.cumsum())
+        self._hashes.add(np.concatenate([np.empty(0, np.uint64), *sets]))
+
+    def shares(self, first: Places, second: Places) -> Shares:
+        """Return the Jaccard similarity of each two documents."""
+        own, other = (self._numbers.values.searchsorted(numbers) for numbers in (first, second))
+        ends = self._ends.values
+        starts = np.append(0, ends[:-1])
+        common = np.empty(len(own), np.int64)
+        if kernels.enabled:
+            kernels.number_pages.common(self._hashes.values, starts, ends, own, other, common)
+        else:
+            hashes = self._hashes.values
+            for pair, (one, two) in enumerate(zip(own.tolist(), other.tolist(), strict=True)):
+                sets = hashes[starts[one] : ends[one]], hashes[starts[two] : ends[two]]
+                common[pair] = len(np.intersect1d(*sets, assume_unique=True))
+        sizes = ends - starts
+        shares: Shares = common / (sizes[own] + sizes[other] - common)
+        return shares
