@@ -24,7 +24,7 @@ default_role = "code"  # docstrings write `names` as Markdown does
 # Links to other projects would need the network, so only fpdb's own names have to resolve.
 nitpick_ignore_regex = [
     ("py:.*", r"(?!fpdb\b).*"),
-    ("py:.*", r"fpdb\.(documents|fingerprint|storage)\..*"),
+    ("py:.*", r"fpdb\.(documents|fingerprint|io|storage)\..*"),
     ("py:.*", r"fpdb\.(queries\.(_T|Columns)|models\._Found)"),
 ]
 
