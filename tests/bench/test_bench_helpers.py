@@ -53,6 +53,7 @@ def test_a_wrong_answer_is_reported(helper, tmp_path):
 
 
 @pytest.mark.process
+@pytest.mark.full  # its answers are FAISS's
 @pytest.mark.slow("it starts each side four times")
 def test_the_store_is_measured_beside_sqlite(helper):
     records, versions = helper("store").measure([5_000], ["uniform"], 1, ["sqlite"])

@@ -131,7 +131,7 @@ def test_what_dedupe_removes_is_compared_with_what_it_keeps(helper):
     words = [f"word{number}" for number in range(60)]
     text, other = " ".join(words), " ".join([*words[:30], "another", *words[31:]])
     equal, similar = helper("removed").shares(
-        [text, "something else that stays", f"{text} ", other]
+        [text, "something else that stays", f"{text} ", other], 0.8
     )
     assert equal == 1
     assert similar == [55 / 61]

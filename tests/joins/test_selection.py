@@ -111,7 +111,7 @@ def selection_of(index, search, documents, memory=1 << 30, sets=None):
         yield selected, choose
 
 
-def by_join(index, search, documents, size, memory, sets, read_once):
+def by_join(index, search, documents, size, memory, sets, read_once=False):
     nearest = {}
 
     def tell(numbers, choice):
@@ -273,7 +273,7 @@ def test_the_nearest_kept_one_by_hand(monkeypatch, size, most, rows, expected):
     index, search = preparer_of(similarity=None, k=3).index, Search(3, None, None)
     # One that is far from all comes first, so that a block of two ends between the others.
     documents = [Stored(0, key, bits, 1000) for key, bits in [("f", 0xFF << 40), *rows]]
-    kept, nearest = by_join(index, search, documents, size, 1 << 30)
+    kept, nearest = by_join(index, search, documents, size, 1 << 30, [])
     place, apart = expected
     assert (kept, nearest) == ([0, 1, 2], {3: ((0.0, apart), 1 + place)})
 
@@ -282,7 +282,7 @@ def test_equal_texts_in_a_block_that_is_halved(monkeypatch):
     monkeypatch.setattr(selection, "_MOST_PAIRS", 1)
     preparer = preparer_of(similarity=0.8, k=3)
     documents = documents_of([" ".join(WORDS[:40])] * 5, preparer)
-    kept, nearest = by_join(preparer.index, Search(3, None, 0.8), documents, 5, 1 << 30)
+    kept, nearest = by_join(preparer.index, Search(3, None, 0.8), documents, 5, 1 << 30, [])
     assert (kept, nearest) == ([0], dict.fromkeys(range(1, 5), ((1.0, 0), 0)))
 
 
@@ -292,7 +292,7 @@ def test_a_ready_fingerprint_resembles_a_text_within_k(size, changed, alike):
     preparer = preparer_of(similarity=0.8, k=3)
     [text] = documents_of([" ".join(WORDS[:40])], preparer)
     documents = [text, *documents_of([text.fingerprint ^ ((1 << changed) - 1)], preparer)]
-    kept, nearest = by_join(preparer.index, Search(3, None, 0.8), documents, size, 1 << 30)
+    kept, nearest = by_join(preparer.index, Search(3, None, 0.8), documents, size, 1 << 30, [])
     assert (kept, nearest) == (([0], {1: ((0.0, 3), 0)}) if alike else ([0, 1], {}))
 
 

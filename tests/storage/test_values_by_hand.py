@@ -14,7 +14,7 @@ RECORDS = {
     "all there is": (
         Stored(7, "a", PRINT, 258, DIGEST, b"\5", 300, SKETCH, PASSAGES),
         "9f",
-        DIGEST + SKETCH + bytes.fromhex("0123456789abcdef 02010000 ac02 0161 0105 0a") + PASSAGES,
+        DIGEST + SKETCH + bytes.fromhex("0123456789abcdef 02010000 ac02 0161 0105 010a") + PASSAGES,
     ),
     "a short text with a number, late": (
         Stored(258, 258, None, 1 << 32, DIGEST, b"", 127),

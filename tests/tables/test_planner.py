@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from blocks import plan_of_blocks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiers import examples
@@ -115,7 +116,7 @@ def fewest(plan: Plan, k: int) -> int:
         (choose_plan(8, 1, 4, 2), (0, 2, 3)),
         (choose_plan(12, 3), (0, 1, 2, 3, 4)),
         (nested_plan(8, 1), (0, 1, 2)),
-        (Plan.from_blocks([6, 3, 2], 2), (0, 1, 2)),
+        (plan_of_blocks([6, 3, 2], 2), (0, 1, 2)),
         (home_plan(8, 2, 5), (0, 1, 2, 3, 5)),
         # The second table at radius 2 is all there is, in four probes.
         (Plan(12, 0, (*home_plan(12, 0, 12).tables, *home_plan(12, 0, 2).tables)), (4,)),
