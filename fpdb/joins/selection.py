@@ -19,7 +19,7 @@ import numpy as np
 from fpdb import kernels
 from fpdb.arrays import Column, Marks, Places, among, differs, joined, portions, spans, unique
 from fpdb.documents.lookup import CANDIDATES, Search
-from fpdb.documents.similarity import Shares, jaccard
+from fpdb.documents.similarity import Shares, equal_texts, jaccard
 from fpdb.errors import DamagedError, InputError
 from fpdb.fingerprint.sketches import (
     LOW_WORDS,
@@ -510,9 +510,9 @@ class Selection:
             shares[by_bits] = np.nan
         apart = distances(one.fingerprints[own], two.fingerprints[other], self._bits)
         alike = ~by_bits | (apart <= self._k)
-        sure = by_bits | (shares >= self._sure)
-        if self._sure > 1:  # then only equal texts are as similar for certain
-            sure |= (one.digests[own] == two.digests[other]).all(axis=1)
+        # Equal sketches don't show that texts are equal.
+        certain = shares >= self._sure if self._sure < 1 else equal_texts(one, own, two, other)
+        sure = by_bits | certain
         short = block.short[own] | others.short[other]
         if short.any():
             # A short text resembles only those that are equal.

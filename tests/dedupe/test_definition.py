@@ -10,6 +10,8 @@ from tiers import examples
 import fpdb
 from fpdb.fingerprint.sketches import standard_error
 
+WORDS = " ".join(f"word{number}" for number in range(2000))
+
 
 def brute_force(records, similar, prefer=lambda record: 0, before=()):
     """Consider the records in the order of preference: drop what is similar to a kept one."""
@@ -101,6 +103,13 @@ def test_fingerprints_within_k_of_a_kept_one_are_removed(tmp_path_factory, numbe
     )
     lines = (folder / "out.tsv").read_text().split("\n")
     assert [line for line in lines[1:] if line] == [rows[record["id"]] for record in kept]
+
+
+def test_only_what_is_equal_is_as_similar_as_can_be():
+    """Texts that differ in one word often have the same sketch, and so an estimate of 1."""
+    texts = [f"{number} {WORDS}" for number in range(9)]
+    records = [{"id": place, "text": text} for place, text in enumerate([*texts, *texts])]
+    assert list(fpdb.dedupe(records, similarity=1.0)) == records[:9]
 
 
 def test_a_database_gets_the_passages_of_what_stays(tmp_path, corpus, jsonl):
