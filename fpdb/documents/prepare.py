@@ -326,11 +326,9 @@ def unchanging(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _check_stored(document: Document) -> None:
-    characters, of_text = document.characters, document.digest or document.text is not None
     added = 0 if document.added is None else document.added
     for name, good, expected in (
         *((f.name, f.fits(getattr(document, f.name)), f.expected) for f in CARRIED),
-        ("characters", not characters or of_text, "a digest as well"),
         ("added", type(added) is int and 0 <= added <= LATEST, "seconds since 1970, whole"),
     ):
         if not good:

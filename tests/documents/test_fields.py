@@ -16,7 +16,7 @@ from fpdb.integrations.server.messages import StoredDocument
 from fpdb.models import CARRIED, FIELDS, SHOWN
 from fpdb.storage.format import FURTHER, FURTHER_AT, OPTIONAL_AT, Stored
 
-# A value of each field; a number of characters needs a digest.
+# A value of each field.
 VALUES: dict[str, Any] = {
     "digest": b"d" * 16,
     "characters": 300,
@@ -24,7 +24,7 @@ VALUES: dict[str, Any] = {
     "sketch": bytes(range(128)),
     "passages": b"12345" * 40,
 }
-ALONE = [{name: value} for name, value in VALUES.items() if name != "characters"]
+ALONE = [{name: value} for name, value in VALUES.items()]
 KEYS: dict[str, Callable[[int], Any]] = {"text": "https://a.example/{}".format, "integer": int}
 WORDS = "The library lends books for four weeks; whoever keeps them longer pays a small fee. "
 PASSAGED = {"similarity": 0.8, "passages": True}
