@@ -378,6 +378,14 @@ def test_a_database_that_can_t_begin_to_read_has_metrics(db, monkeypatch):
     assert "fpdb_documents NaN" in written
 
 
+def test_a_database_that_was_moved_away_has_metrics(db, tmp_path):
+    db.path.rename(tmp_path / "away.fpdb")
+    time.sleep(NOTICED_SECONDS)
+    [metrics] = talk(db, ("GET", "/metrics"))
+    assert metrics.status == 200
+    assert {"fpdb_documents NaN", "fpdb_file_bytes NaN"} <= {*metrics.body.decode().splitlines()}
+
+
 def test_what_is_wrong_is_reported_once_and_watching_goes_on(db, monkeypatch, caplog):
     monkeypatch.setattr(serving, "_WATCH_SECONDS", 0)
     faults = [RuntimeError("x"), RuntimeError("x"), fpdb.DamagedError("y"), fpdb.DamagedError("y")]

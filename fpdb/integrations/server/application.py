@@ -250,7 +250,7 @@ class Metrics:
         )
         gauge("fpdb_documents", "Stored documents.").set_function(partial(_count, database))
         size = gauge("fpdb_file_bytes", "Size of the file.")
-        size.set_function(lambda: (database.path / "data.mdb").stat().st_size)
+        size.set_function(partial(_size, database))
 
     def written(self) -> bytes:
         """Return everything in the format of Prometheus."""
@@ -371,8 +371,15 @@ class Request:
 def _count(database: fpdb.Database) -> float:
     """Return the number of documents; nothing keeps the other metrics from who watches them."""
     try:
-        return len(database)
-    except fpdb.DamagedError:
+        return again_if_moved(database, database.__len__)
+    except fpdb.FpdbError:
+        return math.nan
+
+
+def _size(database: fpdb.Database) -> float:
+    try:
+        return (database.path / "data.mdb").stat().st_size
+    except OSError:  # it was moved away
         return math.nan
 
 
