@@ -79,9 +79,10 @@ def dedupe(
         removed: A file for a line of JSON about each record that was removed.
         jobs: The number of threads that read and fingerprint; 0 for one a processor. The result
             doesn't depend on it.
-        memory: The bytes of memory that columns of all records may take, some 250 for each; half
-            of the free memory by default. Beyond that they lie in files. It doesn't count some
-            150 MB that a run works with, and 50 bytes for each record.
+        memory: The bytes of memory that columns of all records may take, some 250 for each, and for
+            each word of an iterator's records 8 more; half of the free memory by default. Beyond
+            that they lie in files. It doesn't count some 150 MB that a run works with, and 50 bytes
+            for each record.
         tmp: The folder of these files; that of the output by default.
         abandon: Forget a run that moved some of its outputs to their places, but didn't come to add
             what it kept to the database. Its outputs stay as they are, and what is deduplicated
