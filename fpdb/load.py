@@ -1,5 +1,6 @@
 """Bring other databases, one in its portable form, or ready fingerprints into a database."""
 
+import codecs
 import contextlib
 import dataclasses
 import os
@@ -127,7 +128,8 @@ def _is_portable(source: str, form: str | None) -> bool:
     if source == "-" or unpacked_name(source.lower()).endswith(".fpdb.jsonl"):
         return True
     with contextlib.suppress(StreamError):  # which is explained when it is read
-        return os.path.isfile(source) and next(chunks(source), b"").startswith(portable.BEGINNING)
+        first = next(chunks(source), b"") if os.path.isfile(source) else b""
+        return first.removeprefix(codecs.BOM_UTF8).startswith(portable.BEGINNING)
     return False
 
 

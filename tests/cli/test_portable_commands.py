@@ -1,5 +1,6 @@
 """fpdb export and load of the portable form: files, pipes, and what doesn't go with it."""
 
+import codecs
 import gzip
 import io
 import json
@@ -85,10 +86,11 @@ def test_through_a_pipe_of_real_processes(start, path, tmp_path, packed):
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("name", ["-", "crawl.jsonl", "crawl.JSONL.gz", "crawl"])
+@pytest.mark.parametrize("name", ["-", "crawl.jsonl", "marked.jsonl", "crawl.JSONL.gz", "crawl"])
 def test_an_export_is_told_by_how_it_begins(run, path, tmp_path, name):
     data, file = dumped(path), name if name == "-" else tmp_path / name
     data = gzip.compress(data) if name.endswith(".gz") else data
+    data = codecs.BOM_UTF8 + data if name.startswith("marked") else data
     if name != "-":
         file.write_bytes(data)
     for count in ("added 2, short 1", "unchanged 3"):
