@@ -61,9 +61,9 @@ class ProgressLine:
     def summarise(self, more: str = "", *, listed: bool = False) -> None:
         """Print the counts of all outcomes; not as an object where records were `listed`."""
         counts = self.counts
-        own = vars(counts)
-        plain = {name: each for name, each in own.items() if isinstance(each, int | dict)}
-        skipped = own.get("skipped", {})
+        fields = vars(counts)
+        plain = {name: value for name, value in fields.items() if isinstance(value, int | dict)}
+        skipped = fields.get("skipped", {})
         reasons = (
             f"{n:,} {_SKIPPED.get(why, f'of type {why}')}" for why, n in sorted(skipped.items())
         )
@@ -74,7 +74,7 @@ class ProgressLine:
             f"records of archives that hold no page: {', '.join(reasons)}" if skipped else "",
             render.counted("texts with tags, which --html main would read", counts.markup),
             render.counted(
-                "stored metadata removed, which --meta-field gives anew", own.get("lost_meta", 0)
+                "stored metadata removed, which --meta-field gives anew", fields.get("lost_meta", 0)
             ),
             *about_files(counts),
             not_utf8(counts.invalid_utf8, counts.read),

@@ -153,8 +153,8 @@ class Decider:
             return
         counts, sets = self._run.counts, ShingleSets(self._room)
         counts.stage, counts.done = "comparing", 0.0
-        for some in shingles(marks):
-            sets.add(numbers[len(sets) : len(sets) + len(some)], some)
+        for batch in shingles(marks):
+            sets.add(numbers[len(sets) : len(sets) + len(batch)], batch)
             counts.done = len(sets) / len(numbers)
             self._run.show()
         order = self._ordered(numbers)

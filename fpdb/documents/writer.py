@@ -176,11 +176,12 @@ class Writer:
         """
         self._known = self._catalog.find_many(self._txn, [each.key for each in documents])
         if not newer:  # less of a text costs nothing that is stored of it
-            latest, given, documents = dict(self._known), documents, list[Stored]()
-            for document in given:
+            latest, completed = dict(self._known), list[Stored]()
+            for document in documents:
                 old = latest[document.key]
-                latest[document.key] = complete = document.completed(old) if old else document
-                documents.append(complete)
+                completed.append(document.completed(old) if old else document)
+                latest[document.key] = completed[-1]
+            documents = completed
         added: list[Added] = []
         while rest := documents[len(added) :]:
             lookup = None
