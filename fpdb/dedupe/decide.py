@@ -70,7 +70,7 @@ class Decider:
         self._bits = index.plan.bits
         self._texts = GrowingTexts(room, self._bits)
         search = Search(index.plan.k, None, similarity)
-        self._sure = min(doubtful_estimates(similarity)[1], 1.0) if similarity else 0.0
+        self._sure = doubtful_estimates(similarity)[1] if similarity else 0.0
         self._sets = ShingleSets(room) if read_once and search.similarity else None
         self._selection = Selection(index, search, self._texts, room, self._sets)
         self._is_bad = GrowingColumn(room, np.bool_)
@@ -226,12 +226,15 @@ class Decider:
                 nearest = {place: queried.get(place) for place in places.tolist()}
                 for place in self._replacing_of(self._database, start, nearest, equal):
                     found.pop(place, None)
+            compared = equal | queried.keys()  # by digests; equal sketches don't show equal texts
             for place, match in found.items():
                 matched[place] = len(self._matches) + len(entries)
                 shown = origin_of(match.key, match.meta)
-                estimated = match.similarity is not None and match.similarity < self._sure
+                share = match.similarity
+                estimated = share is not None and share <= self._sure
+                estimated &= not (share == 1.0 and place in compared)
                 self._run.counts.estimated += estimated
-                entry = [match.key, *shown, match.similarity, match.distance, estimated]
+                entry = [match.key, *shown, share, match.distance, estimated]
                 entries.append(json.dumps(entry).encode())
             self._matches.add(b"".join(entries), np.array(list(map(len, entries)), np.int64))
         self._matched.add(matched)

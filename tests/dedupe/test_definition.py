@@ -112,6 +112,18 @@ def test_only_what_is_equal_is_as_similar_as_can_be():
     assert list(fpdb.dedupe(records, similarity=1.0)) == records[:9]
 
 
+def test_what_resembles_a_document_by_an_equal_sketch_is_estimated(tmp_path):
+    """The database has no texts, and so can't show that one differs."""
+    texts, removed = [f"{number} {WORDS}" for number in range(9)], []
+    delivered = [{"id": f"a{place}", "text": text} for place, text in enumerate(texts[:3])]
+    list(fpdb.dedupe(delivered, database=tmp_path / "db", similarity=1.0))
+    records = [{"id": f"b{place}", "text": text} for place, text in enumerate(texts)]
+    list(fpdb.dedupe(records, database=tmp_path / "db", on_removed=removed.append))
+    assert {each.similarity for each in removed} == {1.0}
+    assert [each.key for each in removed if not each.estimated] == ["b0", "b1", "b2"]
+    assert len(removed) > 3
+
+
 def test_a_database_gets_the_passages_of_what_stays(tmp_path, corpus, jsonl):
     records = corpus(60)
     records.append({"id": "short", "text": "few words", "n": 60})
