@@ -177,11 +177,9 @@ class Preparer:
         known = OF_TEXT if stored.digest else ()
         names = (name for name in self.catalog.kept if not (name in known or getattr(stored, name)))
         values = ((name, getattr(document, name)) for name in names)
-        # A digest of zeros is that of an empty text; beside a fingerprint it comes back as none.
-        nothing = b"" if stored.fingerprint is None else bytes(DIGEST_BYTES)
-        return stored._replace(
-            **{name: value for name, value in values if value and value != nothing}
-        )
+        # A digest of zeros comes back as none, but from a short text that equals no other.
+        none = b"" if stored.fingerprint is None else bytes(DIGEST_BYTES)
+        return stored._replace(**{name: value for name, value in values if value and value != none})
 
     def _check(self, document: Document) -> bool:
         """Check a document, and return whether it has fields as a stored one has them."""

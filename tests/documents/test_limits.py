@@ -137,6 +137,14 @@ def test_a_digest_of_zeros_is_none(tmp_path, keys):
         assert list(db.check()) == []
 
 
+def test_the_digest_of_an_empty_text_comes_back(tmp_path):
+    with fpdb.create(tmp_path / "one") as one, fpdb.create(tmp_path / "two") as two:
+        one.add("empty", "")
+        list(two.add_many(one.scan()))
+        assert two["empty"].digest == one["empty"].digest == bytes(16)
+        assert list(two.check()) == []
+
+
 def test_short_texts_that_come_with_others_are_found_by_their_words(tmp_path):
     texts = ["kites nest", " ".join(f"word{n}" for n in range(20)), "two words", "other words"]
     source = tmp_path / "in.jsonl"
