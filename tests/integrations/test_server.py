@@ -53,6 +53,11 @@ def lines(*bodies):
     )
 
 
+def metric(answer, name):
+    [line] = [line for line in answer.body.decode().splitlines() if line.startswith(name)]
+    return float(line.rsplit(" ", 1)[1])
+
+
 def test_a_document_is_stored_unless_it_resembles_a_stored_one(db):
     first, again, copy, new, short = talk(
         db, check("a", meta={"n": 1}), check("a", meta={"n": 1}), check("b"), check("a", OTHER),
@@ -335,10 +340,6 @@ def test_a_database_that_fails_says_so_for_each_line(db, monkeypatch):
 
 
 def test_damage_is_not_healthy_and_no_fault_of_a_client(db, tmp_path, caplog):
-    def metric(answer, name):
-        [line] = [line for line in answer.body.decode().splitlines() if line.startswith(name)]
-        return float(line.rsplit(" ", 1)[1])
-
     watching = ("GET", "/healthz"), ("GET", "/metrics")
     db.add("a", TEXT)
     db.backup(tmp_path / "backup.fpdb")
@@ -455,6 +456,13 @@ def test_statistics_and_metrics_count_what_is_stored(db):
     assert float(counted["fpdb_file_bytes"]) > 0
     assert counted["fpdb_transaction_documents_count"] == "2.0"
     assert counted["fpdb_waiting_documents"] == "0.0"
+
+
+def test_metrics_count_lines_that_can_t_be_used(db):
+    sent = lines({"key": "a", "date": 1}, b"x", {"key": "b"}, {"key": "c", "text": TEXT})
+    _, metrics = talk(db, ("POST", "/v1/check", sent, LINES), ("GET", "/metrics"))
+    assert metric(metrics, 'fpdb_checked_documents_total{status="error"}') == 3
+    assert metric(metrics, 'fpdb_checked_documents_total{status="added"}') == 1
 
 
 def test_a_database_may_be_read_only(db):

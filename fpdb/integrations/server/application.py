@@ -265,11 +265,13 @@ class Metrics:
         self._transactions.observe(seconds)
         self._documents.observe(len(found))
         added = [each for each in found if isinstance(each, fpdb.Added)]
-        statuses = Counts(each.status for each in added)
-        statuses.update(status_name(error) for error in found if not isinstance(error, fpdb.Added))
-        for status, number in statuses.items():
-            self._checked(status).inc(number)
+        self.count_checked(each.status for each in added)
+        self.count_checked(status_name(error) for error in found if isinstance(error, Exception))
         self._incomplete.inc(sum(not each.matches.complete for each in added))
+
+    def count_checked(self, statuses: Iterable[str]) -> None:
+        for status, number in Counts(statuses).items():
+            self._checked(status).inc(number)
 
 
 @dataclass(slots=True, eq=False)

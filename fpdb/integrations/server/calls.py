@@ -229,6 +229,8 @@ async def _submit_documents(
         except TimeoutError:  # the lines before it may be stored, and have their answers
             begun.append(_refused_check(TimeoutError("it took too long"), key))
     adding.append(application.add(waiting, request.deadline))
+    answered = [answer for answer in begun if isinstance(answer, CheckAnswer)]
+    application.metrics.count_checked(answer.status for answer in answered if answer.error)
     yield b""
     outcomes = iter([outcome for added in adding for outcome in await added])
     answers: list[CheckAnswer] = []
