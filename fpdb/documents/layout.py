@@ -215,8 +215,10 @@ def write_runs(txn: WriteTransaction, runs: Iterable[StoredRun]) -> None:
 
 
 def add_runs(txn: WriteTransaction, runs: Iterable[StoredRun]) -> None:
-    """Store the runs of other databases; of those of the same records, a finished one stays."""
-    write_runs(txn, sorted([*runs, *read_runs(txn)], key=attrgetter("finished")))
+    """Store the finished runs of other databases; the others can only be finished there."""
+    finished = [run for run in runs if run.finished]
+    # Of those of the same records, a finished one stays.
+    write_runs(txn, sorted([*finished, *read_runs(txn)], key=attrgetter("finished")))
 
 
 def forget_runs(txn: WriteTransaction, contents: Iterable[bytes]) -> None:

@@ -25,6 +25,7 @@ from fpdb.maintenance import rebuild
 from fpdb.maintenance.check import check_view
 from fpdb.models import Problem
 from fpdb.storage import Environment
+from fpdb.storage.format import StoredRun
 
 pytestmark = pytest.mark.process
 
@@ -325,6 +326,19 @@ def test_deliveries_come_with_their_documents(tmp_path: Path, there: bool) -> No
         with pytest.raises(InputError, match="the very same records were added"):
             list(fpdb.dedupe(records, database=tmp_path / "all"))
         there or shutil.rmtree(tmp_path / "all")
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_an_unfinished_delivery_stays_where_it_can_be_finished(tmp_path: Path, there: bool) -> None:
+    with fpdb.create(tmp_path / "north") as north:
+        north.runs.begin(StoredRun(bytes(16), bytes(16), 1, finished=False, command="dedupe"))
+    if there:
+        fpdb.create(tmp_path / "all").close()
+    fpdb.load(tmp_path / "all", tmp_path / "north")
+    records = [{"id": "r", "text": "one two three four five"}]
+    assert list(fpdb.dedupe(records, database=tmp_path / "all")) == records
+    with pytest.raises(InputError, match="hasn't added them"):
+        list(fpdb.dedupe(records, database=tmp_path / "north"))
 
 
 def test_another_recipe_is_refused_by_name(paths: list[Path], tmp_path: Path) -> None:
