@@ -304,7 +304,7 @@ class _ChosenGroups:
         self.groups, self.every = groups, len(groups.starts)
         self.copies = groups.identical, groups.edited
         self._first = "first" if kept is None else "first that stays"
-        self._stays = stays = None if kept is None else kept[groups.ids.astype(int)]
+        stays = None if kept is None else kept[groups.ids.astype(int)]
         # Edited groups come before groups of copies, and the least similar ones first.
         self._versions = {
             group: groups.versions(group, MOST_VERSIONS, stays)
@@ -319,12 +319,7 @@ class _ChosenGroups:
         return list(self._versions)
 
     def notes(self) -> list[str]:
-        if self._stays is None or self._stays.sum() <= self.every:
-            return []
-        count = len(self._stays)
-        said = f"Removed: {count - self._stays.sum():,} of {count:,} documents in groups. "
-        said += "The others stay, since they are similar by an estimate only, or to removed ones."
-        return [said]
+        return []
 
     def described(self, documents: int, numbers: Sequence[tuple[str, str, str]]) -> _Description:
         limit = percent(self.groups.similarity or 0.0)
