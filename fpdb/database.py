@@ -382,19 +382,18 @@ class Database(Queries):
         similarity: float | None = None,
         k: int | None = None,
         keep: str = "first",
-        tight: bool = False,
         jobs: int = 1,
     ) -> list[Cluster]:
         """Delete all documents of each cluster but its representative; return the clusters.
 
-        It is one transaction: other writers wait until the clusters are found and deleted. The
-        arguments are those of `clusters`.
+        Each that is deleted matches the one that stays. It is one transaction: other writers wait
+        until the clusters are found and deleted. The arguments are those of `clusters`.
 
         Raises:
             InputError, PlanError: As in `clusters`.
             LockTimeoutError, DiskFullError, ReadOnlyError, ClosedError: As in `add`.
         """
-        search, find = self._search(k, None, similarity), finder_of_clusters(keep, tight=tight)
+        search, find = self._search(k, None, similarity), finder_of_clusters(keep)
         with self._environment.write(self._timeout) as txn:
             clusters = list(find(self._view(txn), search, jobs))
             keys = [key for cluster in clusters for key in cluster.duplicates]

@@ -453,13 +453,13 @@ class Queries(ABC):
         similarity: float | None = None,
         k: int | None = None,
         keep: str = "first",
-        tight: bool = False,
+        chains: bool = False,
         jobs: int = 1,
     ) -> Results[Cluster]:
-        """Find the documents that pairs connect, in the order of their first ones.
+        """Find near-duplicates, each with the document that represents it.
 
-        A chain of near documents is one cluster, so a duplicate may differ more from its
-        representative than near ones do, unless clusters are `tight`.
+        Every duplicate matches its representative, and no representative matches one that is
+        preferred to it.
 
         Args:
             similarity: As in `pairs`.
@@ -467,8 +467,8 @@ class Queries(ABC):
             keep: Which document represents a cluster: "first", the one with the smallest id,
                 "longest", the one with the longest text, or "newest:FIELD", the one with the
                 latest date or the largest number in this field of its metadata.
-            tight: Divide a cluster whose documents aren't all near its representative: each part
-                has one of its own.
+            chains: Put all documents into one cluster that pairs connect, though duplicates then
+                may differ from their representative as much as any two texts.
             jobs: As in `pairs`.
 
         Returns:
@@ -477,7 +477,7 @@ class Queries(ABC):
         Raises:
             InputError, PlanError: As in `pairs`.
         """
-        find = finder_of_clusters(keep, tight=tight)
+        find = finder_of_clusters(keep, chains=chains)
         found = self._joined(find, self._search(k, None, similarity), jobs)
         return Results(found, CLUSTERS, self.key_type)
 
@@ -622,12 +622,12 @@ class Queries(ABC):
         return Search(k, limit)
 
 
-def finder_of_clusters(keep: str, *, tight: bool) -> Callable[..., Iterator[Cluster]]:
+def finder_of_clusters(keep: str, *, chains: bool = False) -> Callable[..., Iterator[Cluster]]:
     """Return what finds clusters, or raise InputError if `keep` is none of a document."""
     from fpdb.joins.clusters import find_clusters, newest_field
 
     newest_field(keep)
-    return partial(find_clusters, keep=keep, tight=tight)
+    return partial(find_clusters, keep=keep, chains=chains)
 
 
 class Snapshot(Queries):

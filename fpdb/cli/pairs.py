@@ -85,7 +85,7 @@ def _near(pair: fpdb.Pair | PartPair, *, bits: bool) -> tuple[object, ...]:
 @takes(
     target=Output,
     sort=option("--sort", "Print the largest clusters first."),
-    tight=option("--tight", "Divide clusters: all match the one to keep."),
+    chains=option("--chains", "List all that pairs connect as one cluster."),
     delete_duplicates=option("--delete-duplicates", "Delete all documents but those to keep."),
 )
 def clusters(
@@ -94,7 +94,7 @@ def clusters(
     k: int | None = None,
     similarity: float | None = None,
     keep: str = "first",
-    tight: bool = False,
+    chains: bool = False,
     limit: int | None = None,
     sort: bool = False,
     delete_duplicates: bool = False,
@@ -105,16 +105,19 @@ def clusters(
     Example:
       fpdb clusters crawl.fpdb --keep longest --delete-duplicates
 
-    Prints the number of a cluster, the word keep or duplicate, and a key.
+    Prints the number of a cluster, the word keep or duplicate, and a key. Each
+    duplicate matches the document to keep.
     """
     require(not (delete_duplicates and limit), "--delete-duplicates has no --limit")
+    require(not (delete_duplicates and chains), "--delete-duplicates follows no --chains")
     number = duplicates = 0
     with fpdb.open(path, readonly=not delete_duplicates) as database:
         of_bits = k is not None or (similarity or database.similarity) is None
         unsketched = "" if of_bits else _without_sketch(database)
-        search = database.delete_duplicates if delete_duplicates else database.clusters
+        listed = partial(database.clusters, chains=chains)
+        search = database.delete_duplicates if delete_duplicates else listed
         with target.opened(typed_columns(CLUSTERS.types, database), title=True):
-            found = search(k=k, keep=keep, tight=tight, similarity=similarity, jobs=jobs)
+            found = search(k=k, keep=keep, similarity=similarity, jobs=jobs)
             size = (lambda cluster: len(cluster.duplicates)) if sort else None
             for number, cluster in enumerate(chosen(found, limit, size), 1):
                 duplicates += len(cluster.duplicates)

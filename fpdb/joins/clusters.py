@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
-from fpdb.arrays import Column, Marks, Places, Rows, joined, ranked, run_starts
+from fpdb.arrays import Column, Marks, Places, Rows, among, joined, ranked, run_starts
 from fpdb.documents.catalog import View
 from fpdb.documents.lookup import Search
 from fpdb.documents.similarity import Shares, Side, jaccard
@@ -29,13 +30,15 @@ from fpdb.models import Cluster
 from fpdb.progress import tracked
 from fpdb.storage.format import Stored
 from fpdb.storage.origin import fields_of
-from fpdb.tables.bits import as_words, distances
+from fpdb.tables.bits import Fingerprints, as_words, distances, of_words
 
 # Connections held before they are replaced by one for each document.
 _CONNECTIONS = 1 << 20
 # Documents that are read at once.
 _READ = 1 << 16
 _NEWEST = "newest:"
+# Marks the pairs of documents, by their places, that match.
+Near = Callable[[Places, Places], Marks]
 
 
 def newest_field(keep: str) -> str:
@@ -82,12 +85,12 @@ def time_of(name: str, value: object) -> float:
 class Clustering:
     """All clusters at once, in columns with a row for each document.
 
-    `ids` are sorted. `firsts` has the place of the first document of the cluster, and `originals`
-    that of the first one with the same text. `least` is the least similarity of the pairs that a
-    document is in, estimated, 1 if there is none. Documents with the same text, or the same sketch
-    and fingerprint, are compared once. `shares` counts the pairs of different texts by their
-    similarity in percent, rounded down. Where bits are compared, no document has the text of
-    another one, and nothing is counted.
+    `ids` are sorted. `firsts` has the place of the document of the cluster that all resemble, and
+    `originals` that of the first one with the same text. `least` is how similar a document is to
+    that of `firsts`, estimated. Documents with the same text, or the same sketch and fingerprint,
+    are compared once. `shares` counts the pairs of different texts by their similarity in percent,
+    rounded down. Where bits are compared, no document has the text of another one, and nothing is
+    counted.
     """
 
     ids: Column
@@ -98,36 +101,39 @@ class Clustering:
 
 
 def find_clusters(
-    view: View, search: Search, jobs: int = 1, *, keep: str, tight: bool = False
+    view: View, search: Search, jobs: int = 1, *, keep: str, chains: bool = False
 ) -> Iterator[Cluster]:
-    """Yield the clusters in the order of their first documents, each in the order of ids.
+    """Yield clusters, each in the order of ids, but the document that `keep` names first.
 
-    The one that `keep` names comes first: "first" is that with the smallest id, "longest" that
-    with the longest text, "newest:FIELD" that with the latest date in a field of its metadata.
-    `tight` divides clusters: of what isn't near the first one, the next to keep is the first.
+    "first" is that with the smallest id, "longest" that with the longest text, "newest:FIELD" that
+    with the latest date in a field of its metadata. All others resemble it: of the documents that
+    pairs connect and that don't, the next to keep is the first of another cluster. With `chains`,
+    all that pairs connect are one cluster.
     """
     field, dated = newest_field(keep), False
-    ids, labels = (
+    ids, labels, prints = (
         _near(view, search.k, jobs)
         if search.similarity is None
-        else _similar(StoredTexts(view), search.similarity, jobs)[:2]
+        else _similar(StoredTexts(view), search.similarity, jobs)
     )
-    order = np.argsort(labels, kind="stable")
-    starts = [*run_starts(labels[order]).tolist(), len(ids)]
-    for start, stop in tracked(pairwise(starts), "list", "cluster", len(starts) - 1):
-        numbers = ids[order[start:stop]]
-        values, left = np.zeros(len(numbers)), np.arange(len(numbers))
+    for rows in tracked(_whole_groups(labels), "list", "document", len(ids), len):
+        numbers, values = ids[rows], np.zeros(len(rows))
         if keep != "first":
             named = (view.catalog.named(view.txn, number) for number in numbers.tolist())
-            values = np.array([_value(document, field) for document in named])
-            dated = dated or bool(values.max() > -math.inf)
-        side = side_of_stored(view, numbers) if tight else None
-        while len(left) > 1:
-            best = left[values[left].argmax()]
-            near = left >= 0 if side is None else _are_near(side, best, left, search)
-            first, *others = keys_of(view, numbers[[best, *left[near & (left != best)]]])
-            left = left[~near]
-            if others:
+            values = np.array([_value(document, field) for document in named], np.float64)
+            dated = dated or bool(values.max(initial=-math.inf) > -math.inf)
+        near = None
+        if not chains:
+            near = (
+                _by_bits(prints[rows], search.k)
+                if search.similarity is None
+                else _by_texts(side_of_stored(view, numbers), search.similarity)
+            )
+        firsts = _divided(labels[rows], values, near)
+        order = np.lexsort((firsts != np.arange(len(rows)), firsts))
+        for start, stop in pairwise([*run_starts(firsts[order]).tolist(), len(rows)]):
+            if stop - start > 1:
+                first, *others = keys_of(view, numbers[order[start:stop]])
                 yield Cluster(first, tuple(others))
     if field and len(ids):
         require_dated(field, dated=dated)
@@ -140,19 +146,45 @@ def _value(document: Stored, field: str) -> float:
     return time_of(field, fields_of(document.meta).get(field))
 
 
-def _are_near(side: Side, best: int, left: Places, search: Search) -> Marks:
-    """Mark the documents that match one of them, and that one."""
-    every = np.full_like(left, best)
-    if search.similarity is None:
-        width = 64 * (1 if side.fingerprints.ndim == 1 else 2)
-        apart = distances(side.fingerprints[left], side.fingerprints[every], width)
-        return np.asarray(apart <= search.k)
-    shares = jaccard(side, every, side, left)
-    return np.asarray((shares >= least_estimate(search.similarity)) | (left == best))
+def _whole_groups(labels: Places) -> list[Places]:
+    """Return the rows, group by group, in parts of many groups or of a large one."""
+    order = np.argsort(labels, kind="stable")
+    starts = run_starts(labels[order])
+    return np.split(order, starts[run_starts(starts // _READ)][1:])
 
 
-def _near(view: View, k: int, jobs: int) -> tuple[Column, Places]:
-    """Return the documents of clusters, sorted, and for each the place of the first of its own.
+def _by_bits(prints: Fingerprints, k: int) -> Near:
+    bits = 64 * prints.ndim
+    return lambda one, other: distances(prints[one], prints[other], bits) <= k
+
+
+def _by_texts(side: Side, similarity: float, stay: Marks | None = None) -> Near:
+    """Compare texts; those that are marked to stay match none before them."""
+    least = least_estimate(similarity)
+    free = np.ones(len(side.sketches), np.bool_) if stay is None else ~stay
+    return lambda one, other: (jaccard(side, one, side, other) >= least) & free[other]
+
+
+def _divided(labels: Places, values: Shares, near: Near | None) -> Places:
+    """Return for each document the place of the one that stays for it, in the group of its label.
+
+    The one with the largest value stays, and the first one of these, for all that are near it; of
+    the others, again the one with the largest value stays. If nothing says what is near, all of a
+    group are.
+    """
+    left = np.lexsort((-values, labels))
+    firsts = np.arange(len(left))
+    while len(left):
+        starts = run_starts(labels[left])
+        best = np.repeat(left[starts], np.diff(starts, append=len(left)))
+        settled = (best == left) | (near is None or near(best, left))
+        firsts[left[settled]] = best[settled]
+        left = left[~settled]
+    return firsts
+
+
+def _near(view: View, k: int, jobs: int) -> tuple[Column, Places, Fingerprints]:
+    """Return the documents that pairs connect, sorted, each with the first one, and fingerprints.
 
     Fingerprints are connected, so copies take no more time than other documents.
     """
@@ -167,9 +199,10 @@ def _near(view: View, k: int, jobs: int) -> tuple[Column, Places]:
     bounds, ids = view.index.home.last_numbers(view.txn, fingerprints)
     order = np.argsort(ids)
     first = np.empty(len(trees), np.int64)
-    trees = np.repeat(trees, np.diff(bounds))[order]
+    rows = np.repeat(np.arange(len(trees)), np.diff(bounds))[order]
+    trees = trees[rows]
     first[trees[::-1]] = np.arange(len(trees))[::-1]
-    return ids[order], first[trees]
+    return ids[order], first[trees], of_words(fingerprints)[rows]
 
 
 def find_clustering(view: View, search: Search, jobs: int = 1) -> Iterator[Clustering]:
@@ -177,25 +210,49 @@ def find_clustering(view: View, search: Search, jobs: int = 1) -> Iterator[Clust
     if search.similarity is not None:
         yield clustering_of(StoredTexts(view), search.similarity, jobs)
         return
-    ids, firsts = _near(view, search.k, jobs)
-    yield Clustering(ids, firsts, np.arange(len(ids)), np.ones(len(ids)), _PairTally().shares)
+    ids, labels, prints = _near(view, search.k, jobs)
+    firsts = _divided(labels, np.zeros(len(ids)), _by_bits(prints, search.k))
+    ids, firsts = _several(ids, firsts)
+    none = np.zeros(101, np.int64)
+    yield Clustering(ids, firsts, np.arange(len(ids)), np.ones(len(ids)), none)
 
 
-def clustering_of(texts: JoinedTexts, similarity: float, jobs: int = 1) -> Clustering:
-    """Return the clusters of texts, with the texts that their documents share."""
-    pairs = _PairTally()
-    ids, firsts, copies = _similar(texts, similarity, jobs, pairs.add)
-    parts = range(0, max(len(ids), 1), _READ)
-    digests = np.concatenate([texts.side(ids[at : at + _READ]).digests for at in parts])
-    own = np.arange(len(ids))
+def clustering_of(
+    texts: JoinedTexts, similarity: float, jobs: int = 1, stays: Marks | None = None
+) -> Clustering:
+    """Return the clusters of texts, with the texts that their documents share.
+
+    Those that stay, if any are marked by their ids, are each the first of a cluster.
+    """
+    counts = np.zeros(101, np.int64)
+
+    def count(_first: Column, _second: Column, shares: Shares) -> None:
+        percents = np.floor(shares * 100 + 1e-9).astype(np.int64)
+        counts[:] += np.bincount(percents, minlength=101)
+
+    ids, labels, copies = _similar(texts, similarity, jobs, count)
+    firsts, least = np.arange(len(ids)), np.ones(len(ids))
+    digests = np.zeros((len(ids), 2), np.uint64)
+    for rows in map(np.sort, _whole_groups(labels)):
+        side, places = texts.side(ids[rows]), np.arange(len(rows))
+        stay = places < 0 if stays is None else stays[ids[rows].astype(np.int64)]
+        near = _by_texts(side, similarity, stay)
+        best = _divided(labels[rows], stay.astype(np.float64), near)
+        firsts[rows], digests[rows] = rows[best], side.digests
+        least[rows] = np.where(best == places, 1.0, jaccard(side, best, side, places))
+    ids, firsts, least, digests = _several(ids, firsts, least, digests)
     same = _first_of_each([firsts.astype(np.uint64), *digests.T])
-    originals = np.where(digests.any(axis=1), same, own)
-    edited = originals == own
-    pairs.shares[-1] += int(edited[ids.searchsorted(copies)].sum())
-    least = np.ones(len(ids))
-    for some, shares in pairs.reduced():
-        least[ids.searchsorted(some)] = shares
-    return Clustering(ids, firsts, originals, least, pairs.shares)
+    originals = np.where(digests.any(axis=1), same, np.arange(len(ids)))
+    edited = originals == np.arange(len(ids))
+    counts[-1] += np.count_nonzero(edited & among(ids, copies))
+    return Clustering(ids, firsts, originals, least, counts)
+
+
+def _several(ids: Column, firsts: Places, *columns: Any) -> list[Any]:
+    """Return the columns of documents, given the first of each one's cluster, without lone ones."""
+    several = np.bincount(firsts, minlength=len(ids))[firsts] > 1
+    places = np.cumsum(several) - 1
+    return [ids[several], places[firsts[several]], *(column[several] for column in columns)]
 
 
 def _first_equal(side: Side) -> Places:
@@ -221,35 +278,6 @@ def _first_of_each(rows: Rows) -> Places:
     first = np.full(len(distinct[0]), len(names))
     np.minimum.at(first, names, np.arange(len(names)))
     return first[names]
-
-
-class _PairTally:
-    """Counts pairs by similarity, and finds the least of each document."""
-
-    def __init__(self) -> None:
-        self.shares = np.zeros(101, np.int64)
-        self._held: list[tuple[Column, Shares]] = []
-        self._size = 0
-        self._most = _CONNECTIONS
-
-    def add(self, first: Column, second: Column, shares: Shares) -> None:
-        percents = np.floor(shares * 100 + 1e-9).astype(np.int64)
-        self.shares += np.bincount(percents, minlength=101)
-        self._held += [(first, shares), (second, shares)]
-        self._size += 2 * len(first)
-        if self._size > self._most:
-            self._held = self.reduced()
-            self._size = len(self._held[0][0])
-            self._most = max(_CONNECTIONS, 2 * self._size)
-
-    def reduced(self) -> list[tuple[Column, Shares]]:
-        """Return the documents, sorted, with the least similarity of each; or nothing."""
-        if not self._held:
-            return []
-        ids, shares = (np.concatenate(column) for column in zip(*self._held, strict=True))
-        order = np.argsort(ids, kind="stable")
-        starts = run_starts(ids[order])
-        return [(ids[order][starts], np.minimum.reduceat(shares[order], starts))]
 
 
 def _similar(

@@ -133,7 +133,7 @@ def test_long_steps_show_how_far_they_are_and_leave_no_trace_in_the_output(
     prints = tmp_path / "prints.csv"
     for command, step in (
         (["pairs", path], "compare pairs: 0 pairs, 0%"),
-        (["clusters", path], "list: 0 clusters, 0%"),
+        (["clusters", path], "list: 0 documents, 0%"),
         (["clusters", path, "-k", "3"], "compare in table-01: 0 pages, 0%"),
         (["query", path, pages], f"query: {pages.stat().st_size} B, 100%, "),
         (["fingerprint", pages], "read: "),

@@ -31,6 +31,7 @@ LINES = [
     ("query a.fpdb --fingerprint ff --similarity 0.9", "--similarity compares texts"),
     ("query a.fpdb -t x --limit 0", "--limit"),
     ("clusters a.fpdb --delete-duplicates --limit 2", "has no --limit"),
+    ("clusters a.fpdb --delete-duplicates --chains", "follows no --chains"),
     ("pairs a.fpdb -o x.parquet.gz", "expected x.parquet: Parquet is packed inside"),
     ("dedupe f.jsonl", "give --output or --output-dir"),
     ("dedupe f.jsonl -o - --db b.fpdb", "--db needs a file"),

@@ -1,4 +1,4 @@
-"""Clusters as columns are those of `clusters`, with the copies and similarities of `pairs`."""
+"""Clusters, also as columns: each duplicate matches the document that stays for it."""
 
 import random
 from collections import Counter
@@ -55,17 +55,17 @@ def test_clusters_copies_and_pairs(tmp_path, monkeypatch, keys, held):
             kept != name and names[kept] != text and at[found.originals[at.index(name)]] == name
         )
     kept = set(alike.values())
-    shares, least = Counter(), {}
-    for pair in pairs:
-        if {pair.key, pair.other} <= kept:
-            shares[int(pair.similarity * 100 + 1e-9)] += 1
-            for key in (pair.key, pair.other):
-                least[key] = min(least.get(key, 1.0), pair.similarity)
+    shares = Counter(
+        int(pair.similarity * 100 + 1e-9) for pair in pairs if {pair.key, pair.other} <= kept
+    )
     shares[100] += copies
     assert {n: count for n, count in enumerate(found.shares.tolist()) if count} == {
         n: count for n, count in shares.items() if count
     }
-    assert [least.get(name, 1.0) for name in at] == found.least.tolist()
+    near = {(pair.key, pair.other): pair.similarity for pair in pairs}
+    firsts = [at[first] for first in found.firsts.tolist()]
+    least = [near.get(pair, 1.0) for pair in zip(firsts, at, strict=True)]
+    assert least == found.least.tolist()
 
 
 def test_no_clusters(tmp_path):
@@ -74,29 +74,59 @@ def test_no_clusters(tmp_path):
         assert (len(found.ids), int(found.shares.sum())) == (0, 0)
         db.add("a", " ".join(WORDS))
         assert np.array_equal(db.clustering().ids, [])
+        assert [list(db.clusters(keep=keep)) for keep in ("longest", "newest:day")] == [[], []]
+
+
+def versions(count, words, step):
+    """Yield texts, each of which has other words at both ends than the one before it."""
+    for start in range(0, count * step, step):
+        yield " ".join(WORDS[start : start + words])
 
 
 @pytest.mark.parametrize("asked", [{}, {"k": 6}], ids=["similarity", "bits"])
 @pytest.mark.parametrize("keep", ["first", "longest"])
-def test_all_documents_of_a_tight_cluster_match_the_one_to_keep(tmp_path, asked, keep):
-    words = WORDS[:60]
-    # Each text differs from the one before it by two words more, and from the first by many.
-    texts = {n: " ".join(WORDS[100 : 100 + 2 * n] + words[2 * n :]) for n in range(24)}
+@pytest.mark.parametrize("read", [3, 1 << 16])
+def test_each_duplicate_matches_the_document_that_stays(tmp_path, monkeypatch, asked, keep, read):
+    monkeypatch.setattr(clusters, "_READ", read)
+    texts = [*versions(24, 60, 2), *corpus(60, random.Random(8))]
     with fpdb.create(tmp_path / "db", keys="integer") as db:
-        list(db.add_many(fpdb.Document(number, text) for number, text in texts.items()))
-        near = {(pair.key, pair.other) for pair in db.pairs(**asked)}
-        expected = []
-        for cluster in db.clusters(**asked, keep=keep):
-            whole = set(cluster.keys)
-            while whole:
-                best = max(whole, key=lambda n: (len(texts[n]) * (keep == "longest"), -n))
-                part = {n for n in whole if (min(n, best), max(n, best)) in near} | {best}
-                whole -= part
-                if len(part) > 1:
-                    expected.append((best, *sorted(part - {best})))
-        found = [each.keys for each in db.clusters(**asked, keep=keep, tight=True)]
-        assert found == expected
-        assert len(found) > 1
-        assert db.delete_duplicates(**asked, keep=keep, tight=True) == [
-            fpdb.Cluster(best, tuple(others)) for best, *others in expected
-        ]
+        list(db.add_many(fpdb.Document(number, text) for number, text in enumerate(texts)))
+        near = {frozenset((pair.key, pair.other)) for pair in db.pairs(**asked)}
+        stay, expected = [], {}
+        preferred = sorted(range(len(texts)), key=lambda n: -len(texts[n]) * (keep == "longest"))
+        for number in preferred:
+            first = next((one for one in stay if {number, one} in near), number)
+            expected.setdefault(first, set()).add(number)
+            stay += [first] * (first == number)
+        found = list(db.clusters(**asked, keep=keep))
+        assert {each.representative: {*each.keys} for each in found} == {
+            first: keys for first, keys in expected.items() if len(keys) > 1
+        }
+        assert [list(each.duplicates) for each in found] == [sorted(e.duplicates) for e in found]
+        chained = db.clusters(**asked, keep=keep, chains=True)
+        assert not near >= {
+            frozenset((each.representative, key)) for each in chained for key in each.duplicates
+        }
+        assert db.delete_duplicates(**asked, keep=keep) == found
+        assert sorted(db) == sorted(stay)
+        assert list(db.pairs(**asked)) == []
+
+
+def test_bare_fingerprints_of_integer_keys_are_compared(tmp_path):
+    """They have no records: all that is kept of them is in the tables."""
+    prints = [(1 << 4 * number) - 1 for number in range(16)]
+    with fpdb.create(tmp_path / "db", keys="integer", similarity=None) as db:
+        db.add_fingerprints(range(len(prints)), prints)
+        assert [each.keys for each in db.clusters(k=4)] == [(n, n + 1) for n in range(0, 16, 2)]
+        assert [each.keys for each in db.clusters(k=4, chains=True)] == [tuple(range(16))]
+        assert len(db.delete_duplicates(k=4)) == len(db) == 8
+
+
+def test_of_nine_versions_five_stay(tmp_path):
+    with fpdb.create(tmp_path / "db", keys="integer") as db:
+        list(db.add_many(fpdb.Document(*each) for each in enumerate(versions(9, 120, 9))))
+        groups = db.clustering()
+        assert [each.keys for each in db.clusters(chains=True)] == [tuple(range(9))]
+        db.delete_duplicates()
+        assert sorted(db) == [0, 2, 4, 6, 8]
+    assert groups.firsts.tolist() == [0, 0, 2, 2, 4, 4, 6, 6]

@@ -106,7 +106,7 @@ def test_each_pair_is_found_once(tmp_path, sizes, name):
                 continue
             expected = brute(numbers, k, plan.bits)
             assert sorted(found) == expected
-            assert list(db.clusters(k=k)) == components(len(numbers), expected)
+            assert list(db.clusters(k=k, chains=True)) == components(len(numbers), expected)
 
 
 @settings(max_examples=examples(100))
@@ -127,7 +127,7 @@ def test_pairs_of_any_fingerprints(tmp_path_factory, numbers, k, name):
             return
         expected = brute(numbers, k, plan.bits)
         assert sorted(db.pairs(k=k)) == expected
-        assert list(db.clusters(k=k)) == components(len(numbers), expected)
+        assert list(db.clusters(k=k, chains=True)) == components(len(numbers), expected)
 
 
 def test_a_hot_fingerprint_is_one_cluster(tmp_path):
@@ -135,8 +135,9 @@ def test_a_hot_fingerprint_is_one_cluster(tmp_path):
     numbers = np.append(np.full(30_000, random[5]), random)
     numbers[7] ^= np.uint64(6)
     with make(tmp_path / "db", numbers, PLANS["4 blocks"]) as db:
-        [cluster] = db.clusters()
-        assert cluster.keys == (*range(30_000), 30_005)
+        for chains in (False, True):
+            [cluster] = db.clusters(chains=chains)
+            assert cluster.keys == (*range(30_000), 30_005)
         # Half a billion pairs are there; they come one after the other.
         first = list(itertools.islice(db.pairs(), 50_000))
         assert len(set(first)) == 50_000

@@ -236,9 +236,10 @@ def _same_texts(df: DataFrame, corpus: DataFrame) -> DataFrame:
 def clusters(pairs: DataFrame) -> DataFrame:
     """Return the documents that pairs connect: a row with `representative` and `key` for each.
 
-    The representative of a cluster is its smallest key, which has a row as well. Pairs found with
-    `spanning=True` give the same clusters with fewer rows. Each round is written to Spark's
-    checkpoint directory, so that a lost worker costs no more than the round.
+    They are those of `db.clusters(chains=True)`; `dedupe` follows no chains. The representative of
+    a cluster is its smallest key, which has a row as well. Pairs found with `spanning=True` give
+    the same clusters with fewer rows. Each round is written to Spark's checkpoint directory, so
+    that a lost worker costs no more than the round.
     """
     require_columns(pairs, "key", "other")
     if pairs.sparkSession.sparkContext.getCheckpointDir() is None:

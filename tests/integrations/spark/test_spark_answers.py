@@ -140,7 +140,7 @@ def test_clusters(both64, search):
     found: dict[str, set[str]] = {}
     for representative, key in _rows(on_spark.clusters(pairs)):
         found.setdefault(representative, set()).add(key)
-    wanted = {frozenset(cluster.keys) for cluster in database.clusters(**search)}
+    wanted = {frozenset(cluster.keys) for cluster in database.clusters(**search, chains=True)}
     assert {frozenset(keys) for keys in found.values()} == wanted
     assert all(first == min(keys) for first, keys in found.items())
 
