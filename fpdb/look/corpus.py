@@ -21,7 +21,7 @@ import numpy as np
 from fpdb.arrays import Marks
 from fpdb.database import Database
 from fpdb.errors import InputError
-from fpdb.fingerprint import Recipe, least_estimate
+from fpdb.fingerprint import Recipe
 from fpdb.flow import Flow, Ingested
 from fpdb.io.files import Paths, files_of, path_names
 from fpdb.io.records import BadRecord, Reading
@@ -46,7 +46,6 @@ _GROUPS: dict[str, Any] = {
     "kinds": {
         "edited": "edited",
         "identical": "identical only",
-        "chain": "chains",
         "open": "no verdict yet",
     },
     "none": "No document is a near-duplicate of another one. A smaller similarity finds more; "
@@ -129,8 +128,8 @@ def report(
         least: With passages, the least share of one of two documents that the other one has.
         limit: The most groups that the page shows, if they have room: edited ones first, the least
             similar first; or documents with passages of others, those with the longest ones first.
-        kept: Which records stay, as `dedupe` returns it for the same files: of each group the first
-            of these is shown as the kept one, and not simply the first one. Not with a database.
+        kept: Which records stay, as `dedupe` returns it for the same files: each of these is
+            the kept one of a group, with what resembles it. Not with a database.
         jobs: The number of threads; 0 for one a processor.
         bad: "drop" leaves out records that can't be used; "fail" raises InputError at the first.
         on_bad: Called for each record that can't be used.
@@ -155,7 +154,9 @@ def report(
         scratch = stack.enter_context(scratch_folder())
         store: Database | ComparedFiles | None = database
         if store is None:
-            store = _compared(flow, paths, scratch, recipe, similarity, passages=passages)
+            store = _compared(
+                flow, paths, scratch, recipe, similarity, kept=kept, passages=passages
+            )
         threshold = similarity or store.similarity or 0.0
         if not threshold and not passages:
             raise InputError(
@@ -213,6 +214,7 @@ def _compared(
     recipe: str | Recipe,
     similarity: float | None,
     *,
+    kept: Marks | None,
     passages: bool,
 ) -> Database | ComparedFiles:
     """Return the documents of files under their numbers, ready to be compared."""
@@ -225,7 +227,7 @@ def _compared(
             named = zip(numbers.tolist(), found, strict=True)
             database.add_prepared([each._replace(id=number, key=number) for number, each in named])
         return database
-    files = ComparedFiles(Room(scratch), recipe, similarity)
+    files = ComparedFiles(Room(scratch), recipe, similarity, kept)
     files.fill(flow, paths)
     return files
 
@@ -304,10 +306,9 @@ class _ChosenGroups:
         self.groups, self.every = groups, len(groups.starts)
         self.copies = groups.identical, groups.edited
         self._first = "first" if kept is None else "first that stays"
-        stays = None if kept is None else kept[groups.ids.astype(int)]
         # Edited groups come before groups of copies, and the least similar ones first.
         self._versions = {
-            group: groups.versions(group, MOST_VERSIONS, stays)
+            group: groups.versions(group, MOST_VERSIONS)
             for group in groups.ordered()[:limit].tolist()
         }
         wanted: set[int] = set()
@@ -351,8 +352,6 @@ class _ChosenGroups:
             texts=found,
             exact=compared == every - 1,
             more=every - len(found),
-            # Two texts alone may be less similar than estimated, but are no chain.
-            chain=every > 2 and lowest < least_estimate(groups.similarity or 0.0),
             copied=first if every == 1 else None,
         )
 

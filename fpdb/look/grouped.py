@@ -11,13 +11,13 @@ from fpdb.look.groups import NO_DAY, Groups
 from fpdb.look.listing import heading
 from fpdb.look.page import button, choice, entry, keyboard, messages, percent, plural
 from fpdb.look.pair import excerpt
-from fpdb.look.visit import ROWS, ServedPage, Visit, address, delete_button, hidden, key_link, link
+from fpdb.look.visit import ROWS, ServedPage, Visit, address, delete_button, hidden, link
 from fpdb.markup import Markup, as_cell, element
 from fpdb.models import Document
 
 _SHARES = (
-    "The percentage of a group is that of the least similar pair that connects it; texts that only "
-    "others connect may be further apart. ≈ marks an estimate."
+    "The percentage of a group says how similar its first text and the least similar one are. "
+    "≈ marks an estimate."
 )
 _ORDERS = {
     "least": "least similar first",
@@ -120,19 +120,10 @@ def _share(visit: Visit, groups: Groups, group: int) -> str:
     least = float(groups.weakest[group])
     if groups.similarity is None:
         return plural(round((1 - least) * visit.database.plan.bits), "bit")
-    return _weakest(visit, groups, group)[1] or percent(least, exact=False)
-
-
-def _weakest(visit: Visit, groups: Groups, group: int) -> tuple[Sequence[Document], str]:
-    """Return the least similar pair that connects a group, if it is known, and its similarity."""
-    rows = groups.rows(group)
-    ends = rows[groups.least[rows] == groups.weakest[group]]
-    ends = ends[groups.originals[ends] == ends]
-    pair = visit.documents(visit.database.keys_of(groups.ids[ends[:3]]))
-    if groups.similarity is None or len(pair) != 2:
-        return (), ""
-    first, second = pair
-    return pair, visit.shares(first, [second])[0]
+    pair = visit.versions(groups, group, 2)
+    if len(pair) != 2:
+        return percent(least, exact=False)
+    return visit.shares(pair[0], pair[1:])[0]
 
 
 def _texts(visit: Visit, shown: Sequence[Document]) -> Iterator[Markup]:
@@ -155,23 +146,13 @@ def group_page(visit: Visit) -> ServedPage:
     first, *others = versions
     said = f"{plural(len(rows), 'document')} with "
     said += plural(int(groups.texts[group]), "different text")
-    if len(rows) > 2:
-        said += ". Pairs connect them, so not all of them need be near each other"
     number = min(max(visit.whole("text"), 1), max(len(others), 1))
     place = {"of": visit.whole("of"), "text": number, **_given(visit)}
     seen, links = visit.part(len(rows), ROWS, **place)
-    pair, share = _weakest(visit, groups, group)
-    weakest = []
-    if len(pair) == 2 < len(versions):
-        keys = key_link(pair[0].key), " · ", key_link(pair[1].key), " · "
-        compared = link(f"compare: {share}", "compare", key=pair[0].key, other=pair[1].key)
-        said_of = element("span", "The least similar pair that connects them:")
-        weakest.append(element("p", said_of, " ", *keys, compared, class_="soft"))
     return visit.framed(
         visit.title(first),
         _neighbours(visit, groups, group),
         element("p", f"{said}."),
-        *weakest,
         *(_tabs(visit, versions, number, place) if len(others) > 1 else ()),
         *_texts(visit, [first, *others[number - 1 : number]]),
         element("h2", "Documents"),

@@ -92,11 +92,11 @@ class Origins:
 class Groups(Origins):
     """Groups of documents, with a row for each document, in the order of the `ids`.
 
-    `firsts` has the row of the first document of the group, and `originals` that of the first one
-    with the same text. `least` is the least similarity of the pairs of a document, and `shares`
-    counts pairs by their similarity in percent. Where bits are compared, `similarity` is None,
-    `least` the share of bits that are as in the first document of the group, and `shares` counts
-    documents by their distance from that one.
+    `firsts` has the row of the document that all of the group resemble: the first one, or the one
+    that is kept. `originals` has that of the first one with the same text. `least` is how similar a
+    document is to that of `firsts`, and `shares` counts pairs by their similarity in percent. Where
+    bits are compared, `similarity` is None, `least` the share of bits that are the same, and
+    `shares` counts documents by their distance from that of `firsts`.
     """
 
     def __init__(self, found: Clustering, similarity: float | None) -> None:
@@ -195,16 +195,15 @@ class Groups(Origins):
             kept &= self._reduced(np.logical_or, np.isin(self.hosts, wanted))
         return kept
 
-    def versions(self, group: int, most: int, kept: Marks | None = None) -> list[Places]:
+    def versions(self, group: int, most: int) -> list[Places]:
         """Return the rows of documents by their text: of the kept one, then the least similar ones.
 
-        The kept one is the first of the group, or the first of the rows that are marked. The other
-        texts are in the order of the group.
+        The other texts are in the order of the group.
         """
         rows = self.rows(group)
-        stays = rows[:1] if kept is None else rows[kept[rows]][:1]
+        stays = self.firsts[rows[:1]]
         originals = np.unique(self.originals[rows])
-        first = self.originals[stays].max(initial=originals[0])
+        first = self.originals[stays[0]]
         others = originals[originals != first]
         others = np.sort(others[np.argsort(self.least[others], kind="stable")][: most - 1])
         same = [rows[self.originals[rows] == original] for original in (first, *others)]

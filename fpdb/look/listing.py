@@ -65,9 +65,9 @@ class ListedGroup:
     """Documents that are similar, by their texts.
 
     `label` is the number of documents in words, `least` the least similarity of the texts that are
-    compared, estimated unless it is `exact`, `more` counts the texts that aren't there. In a chain,
-    a text resembles only others than the first. `copied` is the text, if there is one alone.
-    `coloured` is the first text, if the others have parts of it, as the `further` ones have.
+    compared, estimated unless it is `exact`, `more` counts the texts that aren't there. `copied` is
+    the text, if there is one alone. `coloured` is the first text, if the others have parts of it,
+    as the `further` ones have.
     """
 
     title: str
@@ -78,7 +78,6 @@ class ListedGroup:
     texts: Sequence[ListedText]
     exact: bool = True
     more: int = 0
-    chain: bool = False
     copied: str | None = None
     coloured: ColouredText | None = None
     further: ListedText | None = None
@@ -118,7 +117,7 @@ def _render(group: ListedGroup, *, whole: bool) -> Markup:
         group.title or "(no title)",
         group.label,
         [key[:100] if key else "?" for key in keys],
-        element("span", "chain", class_="tag") if group.chain else "",
+        "",
     )
     # What is too long isn't saved with a verdict.
     saved = [key if key and len(key) <= LONGEST_KEY else None for key in keys]
@@ -145,12 +144,6 @@ def heading(share: str, title: str, size: str, keys: Sequence[str], marks: str) 
 
 def _body(group: ListedGroup, *, whole: bool) -> Iterator[Markup]:
     first, *others = group.texts
-    if group.chain:
-        said = (
-            "A chain: not all of these documents are near-duplicates of the kept one; the least "
-            f"similar is {percent(group.least)} similar. Documents between them connect them."
-        )
-        yield element("p", said, class_="warn")
     if group.coloured:
         yield element("div", *group.coloured.drawn(whole=whole), class_="coloured")
         yield _tabs("Show what is also in", others, 0, "")

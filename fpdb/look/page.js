@@ -24,7 +24,6 @@
       const names = all(".name", find("template", box).content);
       this.words = [this.title, ...names.map((name) => name.textContent)].join("\n").toLowerCase();
       this.mark = find(".marks", box).appendChild(document.createElement("span"));
-      this.chain = find(".tag", box) !== null;
       this.head.addEventListener("click", () => { move(this); this.toggle(); });
       this.showMarks();
     }
@@ -115,7 +114,6 @@
     title: (one, other) => collator.compare(one.title, other.title),
   };
   const kinds = {
-    chain: (group) => group.chain,
     open: (group) => group.keys.length > 1 && !group.verdicts.length,
   };
   function filter() {

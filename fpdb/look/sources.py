@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from fpdb.arrays import Column, Places
+from fpdb.arrays import Column, Marks, Places
 from fpdb.database import Database
 from fpdb.documents import layout
 from fpdb.documents.prepare import Preparer
@@ -41,11 +41,17 @@ MOST_NAMED = 20
 
 
 class ComparedFiles:
-    """Documents under the numbers of their records, in the order of reading."""
+    """Documents under the numbers of their records, in the order of reading.
+
+    Those that are kept, if it is known by their numbers, are the first ones of their groups.
+    """
 
     key_type = "integer"
 
-    def __init__(self, room: Room, recipe: str | Recipe, similarity: float | None) -> None:
+    def __init__(
+        self, room: Room, recipe: str | Recipe, similarity: float | None, kept: Marks | None = None
+    ) -> None:
+        self._kept = kept
         self.recipe, header = layout.header_for(
             recipe, similarity=similarity or "recipe", keys=self.key_type
         )
@@ -70,7 +76,9 @@ class ComparedFiles:
             raise ValueError("clusters of texts have a similarity")
         texts = self._texts.all
         [usable] = (~texts.short).nonzero()
-        found = clustering_of(TextsInColumns(texts.side, bands.shape, usable), least)
+        stays = None if self._kept is None else self._kept[self._numbers.values]
+        compared = TextsInColumns(texts.side, bands.shape, usable)
+        found = clustering_of(compared, least, stays=stays)
         return replace(
             found, ids=self._numbers.values[found.ids.astype(np.int64)].astype(np.uint64)
         )

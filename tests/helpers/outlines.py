@@ -91,7 +91,6 @@ def groups_of(path):
                 "low": float(box.attributes["data-low"]),
                 "documents": int(box.attributes["data-size"]),
                 "saved": json.loads(box.attributes["data-keys"]),
-                "chain": any(box.all(of="tag")),
                 "keys": [[key.text for key in each.all(of="name")] for each in names.children],
                 "rows": [each and [row.text for row in each.all(of="text")] for each in texts],
                 "changes": [

@@ -165,17 +165,23 @@ def test_records_without_keys_and_with_equal_keys(tmp_path):
     assert (found.identical, found.edited) == (1, 1)
 
 
-def test_a_chain_says_that_its_ends_differ(tmp_path):
+@pytest.mark.parametrize("keep", ["first", "longest"])
+def test_all_texts_of_a_group_resemble_the_one_that_stays(tmp_path, keep):
+    """The groups of a chain have each one record that `dedupe` keeps, and all that it removes."""
     source = tmp_path / "chain.jsonl"
     chain = [text_of(1, changed=range(0, 5 * step, 5)) for step in range(0, 13, 3)]
     source.write_text(
-        "".join(json.dumps({"id": n, "text": text}) + "\n" for n, text in enumerate(chain))
+        "".join(json.dumps({"id": str(n), "text": text}) + "\n" for n, text in enumerate(chain))
     )
-    _, [group] = report(source)
-    ends = similarity(chain[0], chain[-1])
-    assert ends < 0.7
-    assert group["chain"]
-    assert group["low"] == round(ends, 4)
+    assert similarity(chain[0], chain[-1]) < 0.7
+    kept = fpdb.dedupe(str(source), tmp_path / "rest.jsonl", keep=keep).marks
+    found, groups = report(source, kept=kept)
+    assert found.identical + found.edited == len(chain) - kept.sum()
+    for group in groups:
+        first, *others = (int(key) for keys in group["keys"] for key in keys)
+        assert kept[first]
+        assert not kept[others].any()
+        assert all(similarity(chain[first], chain[other]) >= 0.8 for other in others)
 
 
 def test_at_most_so_many_groups_and_texts(source, tmp_path):

@@ -22,7 +22,7 @@ CHANGES = {"slightly": [150], "more": [60, 120, 180], "most": [20, 60, 120, 180,
 
 
 def records():
-    """Yield groups of pairs that are edited ever more, one of copies, and a chain."""
+    """Yield groups of pairs that are edited ever more, one of copies, and one of four texts."""
     for number, (name, places) in enumerate(CHANGES.items()):
         words = WORDS[number * 300 :][:300]
         yield {"id": f"{name}/1", "title": f"Story edited {name}", "text": " ".join(words)}
@@ -33,8 +33,8 @@ def records():
         yield {"id": f"copy/{copy}", "title": "Copies", "text": " ".join(WORDS[1000:1080])}
     words = WORDS[1200:1500]
     for step in range(4):
-        words[step * 70 : step * 70 + 16] = [f"step{step}x{n}" for n in range(16)]
-        yield {"id": f'chain,"{step}"', "title": "Chain", "text": " ".join(words)}
+        words[step * 70 : step * 70 + 8] = [f"step{step}x{n}" for n in range(8)]
+        yield {"id": f'ballad,"{step}"', "title": "Ballad", "text": " ".join(words)}
     text = "".join(HAN[:400])
     yield {"id": "news/1", "title": "新闻", "text": text}
     yield {"id": "news/2", "title": "新闻", "text": text.replace(HAN[200], "红鸢")}
@@ -95,7 +95,7 @@ class Report(browsers.Reader):
 
 
 ORDER = [
-    "Chain",
+    "Ballad",
     "Story edited most",
     "Story edited more",
     "新闻",
@@ -134,8 +134,6 @@ def test_filters(page):
     page.window.refresh()
     page.choose("Show", "identical")
     assert page.titles() == ["Copies"]
-    page.choose("Show", "chain")
-    assert page.titles() == ["Chain"]
     page.choose("Show", "")
     page.write("[aria-label^=Least]", "98")
     assert page.titles() == ["Story edited slightly", "Copies"]
@@ -146,8 +144,8 @@ def test_filters(page):
 def test_orders(page):
     for order, first in (
         ("similar", [*reversed(ORDER)]),
-        ("large", ["Chain", "Copies"]),
-        ("title", ["Chain", "Copies"]),
+        ("large", ["Ballad", "Copies"]),
+        ("title", ["Ballad", "Copies"]),
     ):
         page.choose("Sort", order)
         assert page.titles()[: len(first)] == first
@@ -192,9 +190,8 @@ def test_folding(page):
     assert len(page.all(closed)) == 2
 
 
-def test_a_chain_says_so(page):
+def test_tabs(page):
     page.all(".head")[0].click()
-    assert "A chain: not all of these documents" in page.one(".warn").text
     assert len(page.all(".tabs button")) == 3
     assert page.one(".tabs [aria-pressed=true]").text.startswith("1: ")
     page.press("n")
@@ -209,7 +206,7 @@ def test_keys_verdicts_and_pairs_csv(page, folder, tmp_path):
     assert page.shown(".verdict .soft") == ["Your verdict: same"]
     page.press("jod")
     page.press("jou")
-    assert page.texts(".marks") == ["chain ✓ same", "✓ different", "✓ unsure", "", "", ""]
+    assert page.texts(".marks") == ["✓ same", "✓ different", "✓ unsure", "", "", ""]
     page.press("kkk")
     assert "at" in page.all(".group")[0].get_attribute("class").split()
     page.press("/")
@@ -222,7 +219,7 @@ def test_keys_verdicts_and_pairs_csv(page, folder, tmp_path):
     while "✓ unsure" not in marks and time.monotonic() < limit:
         page.window.refresh()
         marks = page.texts(".marks")
-    assert marks == ["chain ✓ same", "✓ different", "✓ unsure", "", "", ""]
+    assert marks == ["✓ same", "✓ different", "✓ unsure", "", "", ""]
     page.choose("Show", "open")
     assert page.titles() == ORDER[3:5]
     page.button("Save 3 verdicts").click()
@@ -231,7 +228,7 @@ def test_keys_verdicts_and_pairs_csv(page, folder, tmp_path):
     while not (saved.exists() and saved.stat().st_size) and time.monotonic() < limit:
         time.sleep(0.02)
     assert list(read_pairs(str(saved))) == [
-        ('chain,"0"', 'chain,"1"', True),
+        ('ballad,"0"', 'ballad,"1"', True),
         ("most/1", "most/2", False),
     ]
     source = [fpdb.Document(each["id"], each["text"]) for each in records()]
