@@ -38,7 +38,7 @@ _CONNECTIONS = 1 << 20
 _READ = 1 << 16
 _NEWEST = "newest:"
 # Marks the pairs of documents, by their places, that match.
-Near = Callable[[Places, Places], Marks]
+_Matcher = Callable[[Places, Places], Marks]
 
 
 def newest_field(keep: str) -> str:
@@ -153,19 +153,19 @@ def _whole_groups(labels: Places) -> list[Places]:
     return np.split(order, starts[run_starts(starts // _READ)][1:])
 
 
-def _by_bits(prints: Fingerprints, k: int) -> Near:
+def _by_bits(prints: Fingerprints, k: int) -> _Matcher:
     bits = 64 * prints.ndim
     return lambda one, other: distances(prints[one], prints[other], bits) <= k
 
 
-def _by_texts(side: Side, similarity: float, stay: Marks | None = None) -> Near:
+def _by_texts(side: Side, similarity: float, stay: Marks | None = None) -> _Matcher:
     """Compare texts; those that are marked to stay match none before them."""
     least = least_estimate(similarity)
     free = np.ones(len(side.sketches), np.bool_) if stay is None else ~stay
     return lambda one, other: (jaccard(side, one, side, other) >= least) & free[other]
 
 
-def _divided(labels: Places, values: Shares, near: Near | None) -> Places:
+def _divided(labels: Places, values: Shares, near: _Matcher | None) -> Places:
     """Return for each document the place of the one that stays for it, in the group of its label.
 
     The one with the largest value stays, and the first one of these, for all that are near it; of
