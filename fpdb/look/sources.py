@@ -62,9 +62,14 @@ class ComparedFiles:
         self._numbers = GrowingColumn(room, np.int64)
 
     def fill(self, flow: Flow[Ingested], paths: Sequence[str]) -> None:
-        for numbers, found in numbered_texts(flow, paths, self._preparer):
+        for numbers, documents in numbered_texts(flow, paths, self._preparer):
+            # A short text resembles only those that are equal, by their digests.
+            compared = [
+                document._replace(sketch=b"") if document.fingerprint is None else document
+                for document in documents
+            ]
             self._numbers.add(numbers)
-            self._texts.add(TextColumns.of(found, self._bits))
+            self._texts.add(TextColumns.of(compared, self._bits))
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -75,7 +80,7 @@ class ComparedFiles:
         if bands is None or least is None:
             raise ValueError("clusters of texts have a similarity")
         texts = self._texts.all
-        [usable] = (~texts.short).nonzero()
+        [usable] = (~texts.short | texts.side.digests.any(axis=1)).nonzero()
         stays = None if self._kept is None else self._kept[self._numbers.values]
         compared = TextsInColumns(texts.side, bands.shape, usable)
         found = clustering_of(compared, least, stays=stays)

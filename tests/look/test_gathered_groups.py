@@ -329,3 +329,24 @@ def test_usual_fields_are_found(tmp_path, names):
     assert 'href="https://two.example/1"' in page
     assert "javascript:" not in page
     assert "<td>one.example</td><td>two.example</td><td>1</td>" in page
+
+
+def test_equal_short_texts_are_groups_and_empty_ones_are_none(tmp_path):
+    texts = [
+        "Thanks!",
+        " Thanks!",
+        "",
+        "",
+        "谢谢",
+        "page not found",
+        "谢谢",
+        "page not there",
+        "42",
+    ]
+    source = tmp_path / "notes.jsonl"
+    lines = [json.dumps({"key": f"n{place}", "text": text}) for place, text in enumerate(texts)]
+    source.write_text("\n".join([*lines, json.dumps({"key": "last", "text": "page not found"})]))
+    made = fpdb.report(source, tmp_path / "page.html")
+    assert (made.groups, made.identical, made.edited) == (3, 3, 0)
+    groups = {frozenset(group["saved"]) for group in groups_of(tmp_path / "page.html")}
+    assert groups == {frozenset(["n0", "n1"]), frozenset(["n4", "n6"]), frozenset(["n5", "last"])}
