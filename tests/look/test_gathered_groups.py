@@ -348,5 +348,8 @@ def test_equal_short_texts_are_groups_and_empty_ones_are_none(tmp_path):
     source.write_text("\n".join([*lines, json.dumps({"key": "last", "text": "page not found"})]))
     made = fpdb.report(source, tmp_path / "page.html")
     assert (made.groups, made.identical, made.edited) == (3, 3, 0)
-    groups = {frozenset(group["saved"]) for group in groups_of(tmp_path / "page.html")}
+    groups = {
+        frozenset(key for keys in group["keys"] for key in keys)
+        for group in groups_of(tmp_path / "page.html")
+    }
     assert groups == {frozenset(["n0", "n1"]), frozenset(["n4", "n6"]), frozenset(["n5", "last"])}
