@@ -303,7 +303,7 @@ def newest_state(file: LmdbFile) -> tuple[Meta | None, list[str]]:
     counts = [_count_writes(file, meta) for meta in metas]
     valid = [slot for slot, meta in enumerate(metas) if meta.valid]
     taken = newest = valid[0] if valid else None
-    faults = []
+    faults, lost = [], None in counts
     if len(valid) < METAS:
         faults.append("a meta page is damaged")
     else:
@@ -318,6 +318,7 @@ def newest_state(file: LmdbFile) -> tuple[Meta | None, list[str]]:
             )
         if first.main.root == second.main.root != NO_PAGE:
             faults.append("both meta pages lead to the same state")
+            lost = True
     for slot, count in enumerate(counts):
         known = _NO_STATE if newest is None else counts[newest]
         if count is None or known is None or count <= known:
@@ -326,7 +327,7 @@ def newest_state(file: LmdbFile) -> tuple[Meta | None, list[str]]:
             newest = slot
     if newest != taken:
         faults.append("LMDB would take an older state, since the newest meta page is damaged")
-    if faults and None in counts:
+    if faults and lost:
         faults.append(LAST_COMMIT_LOST)
     return None if newest is None else metas[newest], faults
 
