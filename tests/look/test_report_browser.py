@@ -350,6 +350,8 @@ def chinese(window, folder):
 
 @pytest.mark.parametrize("name", ["full", "some", "parts", "undated"])
 def test_no_english_is_left_in_chinese(window, chinese, name):
+    from selenium.webdriver.support.ui import WebDriverWait  # which `quick` lacks
+
     window.get(f"file://{chinese}/{name}.html")
     window.execute_script("localStorage.clear()")
     window.refresh()
@@ -358,6 +360,11 @@ def test_no_english_is_left_in_chinese(window, chinese, name):
     assert window.execute_script("return document.documentElement.lang") == "zh-CN"
     switch = "const it = document.querySelector('#language'); it.value = arguments[0];"
     window.execute_script(f"{switch} it.dispatchEvent(new Event('change'))", "en")
-    window.refresh()
-    assert "Sort" in window.execute_script("return document.querySelector('.tools').innerText")
+
+    def is_english(window):
+        window.refresh()
+        return "Sort" in window.execute_script("return document.querySelector('.tools').innerText")
+
+    # The browser keeps what a page stores for its other processes only after a moment.
+    WebDriverWait(window, 10).until(is_english)
     assert window.get_log("browser") == []
