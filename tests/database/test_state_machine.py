@@ -141,6 +141,9 @@ class Model(dict[Key, Kept]):
     def add(self, key: Key, kept: Kept, k: int, *, skip: bool) -> tuple[str, list[Any]]:
         """Add as the database should; give the status and what it resembles."""
         old = self.get(key)
+        if old and not kept.digest and kept.number is not None and kept.number == old.number:
+            # A ready fingerprint of a text takes nothing from what is stored of it.
+            kept = old._replace(meta=kept.meta or old.meta)
         if old == kept:
             return "unchanged", []
         found: list[tuple[int, Key]] = []
