@@ -41,7 +41,7 @@ _NAMES = {
     "fpdb.ingest": "documents_of follow ingest query_files",
     "fpdb.io.html": "html_text",
     "fpdb.io.records": "Reading",
-    "fpdb.joins.evaluation": "evaluate",
+    "fpdb.joins.evaluation": "Thresholds evaluate",
     "fpdb.joins.exact": "exact_pairs",
     "fpdb.kernels": "kernels_available",
     "fpdb.load": "load",
@@ -49,7 +49,7 @@ _NAMES = {
     "fpdb.look.explorer": "Explorer",
     "fpdb.maintenance.check": "check",
     "fpdb.maintenance.repair": "repair",
-    "fpdb.models": "Added Cluster Document ExactPair Match Matches Pair Thresholds",
+    "fpdb.models": "Added Cluster Document ExactPair Match Matches Pair",
     "fpdb.storage": "deadline",
     "fpdb.tables": "Bands JoinPlan Plan chance_matches join_plans plans",
 }

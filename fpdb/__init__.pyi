@@ -57,6 +57,7 @@ from fpdb.ingest import ingest as ingest
 from fpdb.ingest import query_files as query_files
 from fpdb.io.html import html_text as html_text
 from fpdb.io.records import Reading as Reading
+from fpdb.joins.evaluation import Thresholds as Thresholds
 from fpdb.joins.evaluation import evaluate as evaluate
 from fpdb.joins.exact import exact_pairs as exact_pairs
 from fpdb.kernels import kernels_available as kernels_available
@@ -73,7 +74,6 @@ from fpdb.models import ExactPair as ExactPair
 from fpdb.models import Match as Match
 from fpdb.models import Matches as Matches
 from fpdb.models import Pair as Pair
-from fpdb.models import Thresholds as Thresholds
 from fpdb.storage import deadline as deadline
 from fpdb.tables import Bands as Bands
 from fpdb.tables import JoinPlan as JoinPlan

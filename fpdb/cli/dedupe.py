@@ -83,8 +83,8 @@ def dedupe(
     alone = output != "-" or not (database or render.now.json)
     require(alone, "-o - gets the records: --db needs a file, and --json another one")
     if report:
-        others = {os.path.realpath(each) for each in (output, removed) if each}
-        require(os.path.realpath(report) not in others, "--report gets a file of its own")
+        outputs = {os.path.realpath(path) for path in (output, removed) if path}
+        require(os.path.realpath(report) not in outputs, "--report gets a file of its own")
         used_recipe, least = _compared_by(files, report, recipe, similarity, database, k)
     render.now.left = "run it again" if database else "nothing was written"
     end_by_sigterm(KeyboardInterrupt)

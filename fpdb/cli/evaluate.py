@@ -3,7 +3,7 @@
 import dataclasses
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -12,7 +12,9 @@ from fpdb.cli import options, render
 from fpdb.cli.inputs import BadRecords, documents_of_files
 from fpdb.cli.options import argument, choose_recipe, option, takes
 from fpdb.io.files import read_pairs
-from fpdb.models import Evaluation, Rating
+
+if TYPE_CHECKING:
+    from fpdb.joins.evaluation import Evaluation
 
 # Wrong pairs and missed pairs that JSON names, of each recipe.
 _MISTAKES = 250
@@ -66,7 +68,7 @@ def evaluate(
     bad.settle()
 
 
-def _plain(found: Evaluation) -> dict[str, Any]:
+def _plain(found: "Evaluation") -> dict[str, Any]:
     plain = dataclasses.asdict(found)
     for quality in plain["recipes"]:
         quality["ratings"] = [rating._asdict() for rating in quality["ratings"]]
@@ -75,7 +77,9 @@ def _plain(found: Evaluation) -> dict[str, Any]:
     return plain
 
 
-def _print_ratings(found: Evaluation) -> None:
+def _print_ratings(found: "Evaluation") -> None:
+    from fpdb.joins.evaluation import Rating  # most commands do without
+
     """Print the ratings of all recipes, under their names in a pipe too."""
     if render.shows_tables():
         render.columns("recipe", "J", *Rating._fields)  # the table fits on 80 columns
@@ -99,7 +103,7 @@ def _parse_distances(given: str) -> list[int]:
     return sorted(found)
 
 
-def _measured(found: Evaluation) -> Iterator[str]:
+def _measured(found: "Evaluation") -> Iterator[str]:
     limits = found.thresholds
     truth = "exact similarity of the texts" if found.exact else "the listed pairs"
     equal = f", left out: pairs of equal texts {found.equal:,}" if found.equal else ""

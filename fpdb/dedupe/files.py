@@ -48,13 +48,13 @@ def record_files(paths: Paths, reading: Reading) -> list[str]:
         every = list(sources_of(path, reading))
         own = [each.path for each in every if each.form in COPIED and not each.problem]
         found += own
-        others = LeftOut()
-        for each in every:
-            if each.form not in COPIED or each.problem:
-                others.add(each.path, each.problem or f"is {each.form}: fpdb ingest reads it")
-        if others:
+        left_out = LeftOut()
+        for file in every:
+            if file.form not in COPIED or file.problem:
+                left_out.add(file.path, file.problem or f"is {file.form}: fpdb ingest reads it")
+        if left_out:
             announce(f"{path}: left out: files without records {len(every) - len(own):,}")
-            for names, reason in others.named():
+            for names, reason in left_out.named():
                 announce(f"{names}: {reason}")
     return found
 

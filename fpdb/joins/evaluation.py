@@ -7,7 +7,7 @@ bands are part of what is rated.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -19,17 +19,7 @@ from fpdb.fingerprint.sketches import has_sketch
 from fpdb.joins.exact import Limit, Sets, copied, sets_of_texts, similar_sets
 from fpdb.joins.join import near_rows
 from fpdb.joins.pairs import TextsInColumns, similar_pairs
-from fpdb.models import (
-    Batch,
-    Document,
-    Evaluation,
-    Key,
-    Mistake,
-    Rating,
-    RecipeQuality,
-    Thresholds,
-    require_similarity,
-)
+from fpdb.models import Batch, Document, Key, require_similarity
 from fpdb.progress import tracked
 from fpdb.tables import choose_bands
 from fpdb.tables.bits import Distances, as_words, distances
@@ -41,6 +31,105 @@ MOST_DOCUMENTS = 100_000
 # Pairs that are held in memory.
 MOST_PAIRS = 1 << 24
 _SAMPLED = 1 << 20
+
+
+class Rating(NamedTuple):
+    """The quality of the pairs that are reported at one k, or at a similarity, where k is None.
+
+    `equal` counts the pairs of equal texts, which count nowhere else. Of the other `reported`
+    pairs, some are `right`, some `wrong`, and those between are neither; `found` counts the true
+    ones. `precision` is right / (right + wrong), `recall` the share of the true pairs that is
+    found; either is None if it would divide by zero.
+    """
+
+    k: int | None
+    equal: int
+    reported: int
+    right: int
+    wrong: int
+    found: int
+    precision: float | None
+    recall: float | None
+    f1: float | None
+
+
+class Mistake(NamedTuple):
+    """A pair that a recipe reports though it is `wrong`, or else doesn't report though it is true.
+
+    `similarity` is the true one.
+    """
+
+    key: Key
+    other: Key
+    similarity: float
+    wrong: bool
+
+
+@dataclass(frozen=True)
+class RecipeQuality:
+    """The quality of a recipe: how well it separates duplicates from other documents.
+
+    `ratings` has one entry for each k; `similar` rates the pairs that a database with this
+    `similarity` finds, and both are None if that wasn't requested. `short` counts the texts with
+    too few features, which have no pairs, `unsketched` those without a sketch. Distance d occurs
+    `true_distances[d]` times among the true pairs, and `other_distances[d]` times among random
+    pairs that aren't true. `bit_shares` has for each bit, the lowest first, the share of the
+    fingerprints in which it is set; about one half is best. `mistakes` are as many as requested:
+    wrong pairs, the least similar first, then missed ones, the most similar first.
+    """
+
+    recipe: str
+    recipe_id: str
+    bits: int
+    short: int
+    unsketched: int
+    ratings: tuple[Rating, ...]
+    similarity: float | None
+    similar: Rating | None
+    true_distances: tuple[int, ...]
+    other_distances: tuple[int, ...]
+    bit_shares: tuple[float, ...]
+    mistakes: tuple[Mistake, ...] = ()
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """The similarities that make a pair true, right or wrong in an evaluation of recipes.
+
+    Pairs from `truth_from` on are true and should be found. Of the reported pairs, those from
+    `right_from` on are right, those below `wrong_below` wrong; pairs between are neither.
+    """
+
+    truth_from: float = 0.8
+    right_from: float = 0.7
+    wrong_below: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not 0.1 <= self.wrong_below <= self.right_from <= self.truth_from <= 1:
+            raise InputError(
+                f"found wrong_below {self.wrong_below}, right_from {self.right_from} and "
+                f"truth_from {self.truth_from}, expected .1 to 1, each no larger than the next",
+                hint="pairs between wrong_below and right_from are neither right nor wrong",
+            )
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The result of an evaluation: how many near-duplicates each recipe finds.
+
+    `exact` is True if pairs are true by the Jaccard similarity of their shingles, False if they
+    come from a list. `true` counts the pairs that should be found, `equal` the pairs of equal
+    texts, which are left out.
+    """
+
+    documents: int
+    exact: bool
+    true: int
+    equal: int
+    thresholds: Thresholds
+    recipes: tuple[RecipeQuality, ...]
+
+
 _USUAL = Thresholds()
 
 

@@ -347,14 +347,16 @@ class Selection:
             low = None
             if self._apart is not None and table is self._texts:
                 low = _LowBits(low_bits(choice.texts.side.sketches), self._low.values, self._apart)
-            for own, met in _cut(table.near(_only(asked, choice.asking), choice.crowded, low)):
-                left = choice.asking[own]
-                if self._sets is None:  # what an open one resembles shows when it is decided again
-                    left &= ~choice.is_open[own]
-                    doubtful[earlier[met[choice.is_open[own]]]] = True
-                own, met = own[left], met[left]  # noqa: PLW2901
-                self._corpus.expect(choice.numbers[own], earlier[met])
-                alike = self._similar(choice.texts, own, every, met, earlier)
+            for askers, candidates in _cut(
+                table.near(_only(asked, choice.asking), choice.crowded, low)
+            ):
+                compared = choice.asking[askers]
+                if self._sets is None:  # an open document is compared when it is decided again
+                    compared &= ~choice.is_open[askers]
+                    doubtful[earlier[candidates[choice.is_open[askers]]]] = True
+                askers, candidates = askers[compared], candidates[compared]  # noqa: PLW2901
+                self._corpus.expect(choice.numbers[askers], earlier[candidates])
+                alike = self._similar(choice.texts, askers, every, candidates, earlier)
                 pairs = self._compared(alike, choice.numbers, earlier)
                 settled = pairs.sure & ~self._open.values[pairs.other]
                 choice.kept[pairs.own[settled]] = False
@@ -538,9 +540,9 @@ class Selection:
 
 def _cut(pairs: Iterable[tuple[Places, Places]]) -> Iterator[tuple[Places, Places]]:
     """Yield as many pairs at a time as fit into a cache."""
-    for own, other in pairs:
-        for start in range(0, len(own), _PAIRS):
-            yield own[start : start + _PAIRS], other[start : start + _PAIRS]
+    for askers, candidates in pairs:
+        for start in range(0, len(askers), _PAIRS):
+            yield askers[start : start + _PAIRS], candidates[start : start + _PAIRS]
 
 
 def _meeting(asked: Column, rows: Column, heads: Column) -> tuple[Places, Places]:
@@ -598,21 +600,21 @@ def _choose_in_order(within: Sequence[_Alike], choice: _Choice) -> None:
     """
     if not within:
         return
-    kept, is_open = choice.kept, choice.is_open
-    own, other, _, _, sure = joined(within)
-    later, pairs = np.divmod(unique((own * len(kept) + other) * 2 + sure), 2 * len(kept))
+    stays, is_open, count = choice.kept, choice.is_open, len(choice.kept)
+    askers, candidates, _, _, sure = joined(within)
+    later, pairs = np.divmod(unique((askers * count + candidates) * 2 + sure), 2 * count)
     [starts] = differs(later).nonzero()
-    others = pairs.tolist()
+    listed = pairs.tolist()
     bounds = [*starts.tolist(), len(later)]
     for place, number in enumerate(later[starts].tolist()):
-        for pair in others[bounds[place] : bounds[place + 1]]:
+        for pair in listed[bounds[place] : bounds[place + 1]]:
             earlier = pair >> 1
-            if not kept[earlier]:
+            if not stays[earlier]:
                 continue
             if not pair & 1 or is_open[earlier]:
                 is_open[number] = True
             else:
-                kept[number] = False
+                stays[number] = False
                 if not choice.told:
                     break
-        is_open[number] &= bool(kept[number]) or choice.told
+        is_open[number] &= bool(stays[number]) or choice.told

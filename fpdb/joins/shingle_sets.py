@@ -30,17 +30,17 @@ class ShingleSets:
 
     def shares(self, first: Places, second: Places) -> Shares:
         """Return the Jaccard similarity of each two documents."""
-        own, other = (self._numbers.values.searchsorted(numbers) for numbers in (first, second))
+        left, right = (self._numbers.values.searchsorted(numbers) for numbers in (first, second))
         ends = self._ends.values
         starts = np.append(0, ends[:-1])
-        common = np.empty(len(own), np.int64)
+        common = np.empty(len(left), np.int64)
         if kernels.enabled:
-            kernels.number_pages.common(self._hashes.values, starts, ends, own, other, common)
+            kernels.number_pages.common(self._hashes.values, starts, ends, left, right, common)
         else:
             hashes = self._hashes.values
-            for pair, (one, two) in enumerate(zip(own.tolist(), other.tolist(), strict=True)):
+            for pair, (one, two) in enumerate(zip(left.tolist(), right.tolist(), strict=True)):
                 sets = hashes[starts[one] : ends[one]], hashes[starts[two] : ends[two]]
                 common[pair] = len(np.intersect1d(*sets, assume_unique=True))
         sizes = ends - starts
-        shares: Shares = common / (sizes[own] + sizes[other] - common)
+        shares: Shares = common / (sizes[left] + sizes[right] - common)
         return shares

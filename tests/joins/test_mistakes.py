@@ -3,6 +3,7 @@
 import pytest
 
 import fpdb
+from fpdb.joins import evaluation
 
 WORDS = [f"word{number}" for number in range(900)]
 
@@ -49,7 +50,7 @@ def test_wrong_pairs_come_first_the_least_similar_first():
     known = [("a", "a-near", False), ("b", "b-near", 0.3), ("a", "a-far", True)]
     found = fpdb.evaluate(DOCUMENTS, known, mistakes=9, k=[3])
     assert found.recipes[0].mistakes == (
-        fpdb.models.Mistake("a", "a-near", 0.0, wrong=True),
-        fpdb.models.Mistake("b", "b-near", pytest.approx(0.3), wrong=True),
-        fpdb.models.Mistake("a", "a-far", 1.0, wrong=False),
+        evaluation.Mistake("a", "a-near", 0.0, wrong=True),
+        evaluation.Mistake("b", "b-near", pytest.approx(0.3), wrong=True),
+        evaluation.Mistake("a", "a-far", 1.0, wrong=False),
     )
