@@ -78,9 +78,9 @@ def _plain(found: "Evaluation") -> dict[str, Any]:
 
 
 def _print_ratings(found: "Evaluation") -> None:
+    """Print the ratings of all recipes, under their names in a pipe too."""
     from fpdb.joins.evaluation import Rating  # most commands do without
 
-    """Print the ratings of all recipes, under their names in a pipe too."""
     if render.shows_tables():
         render.columns("recipe", "J", *Rating._fields)  # the table fits on 80 columns
     else:
