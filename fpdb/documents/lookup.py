@@ -1,24 +1,24 @@
 """Look questions up: find candidates in the tables, compare them, sort and cut the matches."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import islice, pairwise, starmap
 from math import isinf
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 
 from fpdb.arrays import Column, Marks, Places, differs, portions, ranked, run_starts, spans
 from fpdb.documents.catalog import View
-from fpdb.documents.similarity import Shares, Side, equal_texts, jaccard
+from fpdb.documents.similarity import Known, Shares, Side, equal_texts, jaccard
 from fpdb.errors import DamagedError
 from fpdb.fingerprint.sketches import least_estimate, one_jaccard
 from fpdb.models import Document, Match, Matches
 from fpdb.progress import log
 from fpdb.storage.format import Stored
 from fpdb.storage.origin import unpack_meta
-from fpdb.tables import Hits, find_together, near_many, scan, scan_is_better, scan_many
-from fpdb.tables.bands import MOST_COMPARED, MOST_OF_A_BAND
+from fpdb.tables import Hits, bands, find_together, near_many, scan, scan_is_better, scan_many
 from fpdb.tables.bits import Distances, Fingerprints, distances, to_array
 
 # Of one query: rows that are read, and documents that are returned, before it is cut.
@@ -33,6 +33,8 @@ FEW = 128
 _NUMBERS = 1 << 22
 _SORTED = 1 << 21
 _PAIRS = 1 << 18
+# Pairs of many questions and similar documents that are held at once.
+_HELD = 1 << 20
 
 
 class Search(NamedTuple):
@@ -55,14 +57,13 @@ def answer(view: View, question: Stored, search: Search) -> Matches:
     isn't complete if a band has more documents than are compared. A ready fingerprint, which has no
     text, is looked up by its bits in any database.
     """
-    number, bands = question.fingerprint, view.index.bands
+    number = question.fingerprint
     if number is None:
         found = _same(view, question.digest)
-    elif bands is None or is_of_bits(question, search):
+    elif view.index.bands is None or is_of_bits(question, search):
         found = _near(view, number, search, CANDIDATES)
     else:
-        ids, complete = bands.near(view.txn, bands.of(question))
-        found = Candidates([(0, ids)] if ids else [], complete)
+        found = _alike_alone(view, question)
     return matched(question, found, search, partial(view.catalog.named, view.txn))
 
 
@@ -106,55 +107,94 @@ class Nearest(NamedTuple):
 
 
 def nearest_each(view: View, texts: Side, similarity: float) -> Nearest:
-    """Find the most similar document of each of many texts, as columns.
+    """Find the most similar document of each of many texts, as columns."""
+    nearest = Nearest.none(len(texts.digests))
+    candidates = np.zeros(len(nearest.ids), np.int64)
+    for pairs in alike_each(view, texts, similarity, candidates):
+        nearest.copies[pairs.texts[pairs.same]] = True
+        nearest.update(*pairs[:4])
+    nearest.crowded[:] = candidates > most_compared()
+    return nearest
 
-    Documents that agree in a band are compared. A text without a sketch is found by its digest.
+
+class Alike(NamedTuple):
+    """Texts and documents that resemble them, as columns.
+
+    Of each pair it has the place of the text, the id of the document, how similar they are, the
+    distance of their fingerprints, and whether the texts are equal.
     """
-    [bands] = filter(None, [view.index.bands])
-    least, nearest = least_estimate(similarity), Nearest.none(len(texts.digests))
-    numbers, marks = bands.shape.columns(texts.sketches, texts.digests)
+
+    texts: Places
+    ids: Column
+    shares: Shares
+    distances: Distances
+    same: Marks
+
+
+def most_compared() -> int:
+    """Return the number of candidates with which a text of many is compared at most."""
+    return min(bands.MOST_OF_A_BAND, bands.MOST_COMPARED)
+
+
+def alike_each(view: View, texts: Side, similarity: float, candidates: Places) -> Iterator[Alike]:
+    """Yield the documents that resemble many texts, of those that agree with one in a band.
+
+    A text without a sketch is found by its digest. The candidates of each text are counted; one
+    with too many has to be looked up alone.
+    """
+    [table] = filter(None, [view.index.bands])
+    least, most = least_estimate(similarity), most_compared()
+    numbers, marks = table.shape.columns(texts.sketches, texts.digests)
     numbers, owners = numbers[marks], marks.nonzero()[0]
     sequence = np.argsort(numbers)
     numbers, owners = numbers[sequence], owners[sequence]
     del sequence, marks
     heads = np.append(differs(numbers).nonzero()[0], len(numbers))
-    candidates = np.zeros(len(nearest.crowded), np.int64)
     for start in range(0, len(heads) - 1, _NUMBERS):
-        some = heads[start : start + _NUMBERS + 1]
-        wanted, repeats = numbers[some[:-1]], np.diff(some)
-        bounds, ids = bands.pages.last_numbers(view.txn, [wanted], MOST_OF_A_BAND)
-        own = owners[some[0] : some[-1]]
+        part = heads[start : start + _NUMBERS + 1]
+        wanted, repeats = numbers[part[:-1]], np.diff(part)
+        bounds, ids = table.pages.last_numbers(view.txn, [wanted], most)
+        asking = owners[part[0] : part[-1]]
         starts, counts = np.repeat(bounds[:-1], repeats), np.repeat(np.diff(bounds), repeats)
-        candidates += np.bincount(own, counts, len(candidates)).astype(np.int64)
-        nearest.crowded[own[counts > MOST_OF_A_BAND]] = True
-        nearest.crowded[candidates > MOST_COMPARED] = True
-        counts[nearest.crowded[own]] = 0
-        for few in portions(counts, _SORTED):
-            every, reached = np.repeat(own[few], counts[few]), ids[spans(starts[few], counts[few])]
+        candidates += np.bincount(asking, counts, len(candidates)).astype(np.int64)
+        counts[candidates[asking] > most] = 0
+        for rows in portions(counts, _SORTED):
+            askers = np.repeat(asking[rows], counts[rows])
+            reached = ids[spans(starts[rows], counts[rows])]
             sequence = np.argsort(reached)
             for first in range(0, len(sequence), _PAIRS):
-                part = sequence[first : first + _PAIRS]
-                asking, ([found], at) = every[part], ranked([reached[part]])
-                stored = view.catalog.sides(view.txn, found)
-                shares = jaccard(texts, asking, stored, at)
-                [near] = (shares >= least).nonzero()
-                asking, at = asking[near], at[near]
-                nearest.copies[asking[equal_texts(texts, asking, stored, at)]] = True
-                prints = texts.fingerprints[asking], stored.fingerprints[at]
-                apart = distances(*prints, view.index.plan.bits)
-                nearest.update(asking, found[at], shares[near], apart)
-    return nearest
+                pairs = sequence[first : first + _PAIRS]
+                yield from _alike(view, texts, askers[pairs], reached[pairs], least)
+
+
+def _alike(
+    view: View, texts: Side, askers: Places, reached: Column, least: float
+) -> Iterator[Alike]:
+    """Compare texts with the documents that they have reached, which are sorted."""
+    [ids], at = ranked([reached])
+    stored = view.catalog.sides(view.txn, ids)
+    shares = jaccard(texts, askers, stored, at)
+    [near] = (shares >= least).nonzero()
+    if len(near):
+        askers, at = askers[near], at[near]
+        prints = texts.fingerprints[askers], stored.fingerprints[at]
+        apart = distances(*prints, view.index.plan.bits)
+        same = equal_texts(texts, askers, stored, at)
+        yield Alike(askers, ids[at], shares[near], apart, same)
 
 
 class Candidates(NamedTuple):
     """The candidates of a question, in runs of ids, and whether these are all.
 
     A run has the distance of its fingerprint. Candidates whose sketches are still to be compared
-    are one run at distance 0.
+    are one run at distance 0. Those that were compared already have `shares`, by their ids, and
+    `compared` counts the rows that led to candidates.
     """
 
     runs: Sequence[tuple[int, Iterable[int]]]
     complete: bool
+    shares: Mapping[int, float] = MappingProxyType({})
+    compared: int = 0
 
 
 def answers(view: View, questions: Sequence[Stored], search: Search) -> Iterator[Matches]:
@@ -171,22 +211,56 @@ def candidates_each(
 ) -> Iterator[Candidates]:
     """Yield the candidates of each question; a lookup of bits reads at most `budget` rows."""
     of_bits: list[int] = []
-    of_texts: list[list[int]] = []
+    texts: list[Stored] = []
     for question in questions:
         if question.fingerprint is not None:
             if is_of_bits(question, search):
                 of_bits.append(question.fingerprint)
             else:
-                of_texts.append(view.index.band_numbers(question))
+                texts.append(question)
     near_ones = _near_each(view, of_bits, search, budget)
-    bands = view.index.bands
-    alike = bands.near_each(view.txn, of_texts) if bands else ()
-    similar_ones = (Candidates([(0, ids)] if ids else [], complete) for ids, complete in alike)
+    similar_ones = _similar_each(view, texts, search)
     for question in questions:
         if question.fingerprint is None:
             yield _same(view, question.digest)
         else:
             yield next(near_ones if is_of_bits(question, search) else similar_ones)
+
+
+def _similar_each(view: View, texts: Sequence[Stored], search: Search) -> Iterator[Candidates]:
+    """Yield the documents that resemble each text, or the candidates of one that has too many."""
+    if not texts or search.similarity is None:
+        return
+    candidates = np.zeros(len(texts), np.int64)
+    side = Known.of(texts, view.index.plan.bits).side
+    similar: dict[int, dict[int, tuple[int, float]]] = {}
+    held = 0
+    for pairs in alike_each(view, side, search.similarity, candidates):
+        held += len(pairs.ids)
+        if held > _HELD and len(texts) > 1:
+            half = len(texts) // 2
+            for part in (texts[:half], texts[half:]):
+                yield from _similar_each(view, part, search)
+            return
+        columns = (column.tolist() for column in pairs[:4])
+        for place, number, share, apart in zip(*columns, strict=True):
+            similar.setdefault(place, {})[number] = apart, share
+    most = most_compared()
+    for place, (text, reached) in enumerate(zip(texts, candidates.tolist(), strict=True)):
+        if reached > most:
+            yield _alike_alone(view, text)
+        elif documents := similar.get(place):
+            runs = sorted((apart, [number]) for number, (apart, _) in documents.items())
+            shares = {number: share for number, (_, share) in documents.items()}
+            yield Candidates(runs, complete=True, shares=shares, compared=reached)
+        else:
+            yield Candidates((), complete=True, compared=reached)
+
+
+def _alike_alone(view: View, text: Stored) -> Candidates:
+    [table] = filter(None, [view.index.bands])
+    ids, complete = table.near(view.txn, table.of(text))
+    return Candidates([(0, ids)] if ids else [], complete)
 
 
 def matched(
@@ -286,7 +360,9 @@ def _compared(
             same = stored.digest == digest and any(digest)
             if not same and question.fingerprint is None:
                 raise DamagedError(f"the document {number} isn't the text that led to it")
-            share = 1.0 if same else one_jaccard(sketch, stored.sketch)
+            share = 1.0 if same else found.shares.get(number, -1.0)
+            if share < 0:
+                share = one_jaccard(sketch, stored.sketch)
             if share >= least:
                 apart = (fingerprint ^ (stored.fingerprint or 0)).bit_count()
                 matches.append(to_match(stored, number, apart, share))
