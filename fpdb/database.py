@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -32,7 +32,7 @@ from fpdb.models import (
 from fpdb.progress import log, tracked
 from fpdb.queries import Queries, Snapshot, finder_of_clusters
 from fpdb.storage import LOCK_SECONDS, Environment, ReadTransaction, WriteTransaction, drafts
-from fpdb.storage.format import Stored
+from fpdb.storage.block import Block
 from fpdb.storage.lmdb_file import DATA_FILE
 from fpdb.tables import Plan
 from fpdb.tables.bulk_load import LEAST_MEMORY, MEMORY
@@ -269,14 +269,14 @@ class Database(Queries):
             yield from self._add(together, duplicates)
 
     def _add(
-        self, documents: Sequence[Stored], duplicates: Search | None, *, newer: bool = False
+        self, documents: Block, duplicates: Search | None, *, newer: bool = False
     ) -> list[Added]:
         with self._environment.write(self._timeout) as txn:
             return self._writer(txn).add(documents, duplicates, newer=newer)
 
     def add_prepared(
         self,
-        documents: Sequence[Stored],
+        documents: Block,
         *,
         skip_duplicates: bool = False,
         similarity: float | None = None,

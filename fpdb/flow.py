@@ -15,7 +15,7 @@ from fpdb.io.files import PART, LeftOut, Part, path_names, read_parts, size_of
 from fpdb.io.records import BadRecord, Reading, Record
 from fpdb.io.streams import Watch, announce_encoding
 from fpdb.models import Added, Document, Key, require_choice
-from fpdb.storage.format import Stored
+from fpdb.storage.block import Block
 from fpdb.threads import mapped
 
 _MOST_DIGITS = 20
@@ -116,7 +116,7 @@ class Prepared(NamedTuple):
     """Records that were read together, the documents of the good ones, and answers to these."""
 
     records: list[Record | BadRecord]
-    documents: list[Stored]
+    documents: Block
     answers: Sequence[Any] = ()
     markup: int = 0
 
@@ -160,7 +160,7 @@ class Flow(Generic[C]):
         preparer: Preparer,
         *,
         texts_only: bool = False,
-        answer: Callable[[list[Stored]], Iterable[Any]] | None = None,
+        answer: Callable[[Block], Iterable[Any]] | None = None,
     ) -> Iterator[Prepared]:
         """Prepare parts, and yield them in order; bad records are counted and reported.
 
@@ -187,7 +187,7 @@ class Flow(Generic[C]):
         *,
         preparer: Preparer,
         texts_only: bool = False,
-        answer: Callable[[list[Stored]], Iterable[Any]] | None = None,
+        answer: Callable[[Block], Iterable[Any]] | None = None,
     ) -> Prepared:
         """Read a part, and prepare its documents."""
         records: list[Record | BadRecord] = []

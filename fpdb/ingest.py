@@ -8,7 +8,7 @@ from itertools import chain
 from typing import IO, Any, Literal, NamedTuple, cast
 
 from fpdb.database import Database
-from fpdb.documents.prepare import GATHERED, TRANSACTION_BYTES, bytes_of
+from fpdb.documents.prepare import GATHERED, TRANSACTION_BYTES
 from fpdb.errors import InputError
 from fpdb.flow import Flow, Ingested, Prepared, RecordCounts
 from fpdb.io.arrow import table_columns
@@ -24,7 +24,7 @@ from fpdb.models import (
     Matches,
     require_similarity,
 )
-from fpdb.storage.format import Stored
+from fpdb.storage.block import Block
 
 # Documents of files are read for as long before they are stored together.
 _SECONDS = 1.0
@@ -98,15 +98,17 @@ def ingest(
     parts = flow.parts(path_names(paths), watch)
     # What a pipe gives is stored as it comes.
     seconds = 0.0 if counts.bytes_total is None else _SECONDS
-    held: list[Stored] = []
-    size, since = 0, time.monotonic()
+    held: list[Block] = []
+    size, count, since = 0, 0, time.monotonic()
 
     def store() -> None:
-        nonlocal held, size, since
-        documents, held, size = held, [], 0
-        added = database.add_prepared(
-            documents, skip_duplicates=skip_duplicates, similarity=similarity
-        )
+        nonlocal held, size, count, since
+        documents, held, size, count = held, [], 0, 0
+        added: list[Added] = []
+        if documents:
+            added = database.add_prepared(
+                Block.joined(documents), skip_duplicates=skip_duplicates, similarity=similarity
+            )
         counts.count(added)
         if on_added:
             for each in added:
@@ -117,10 +119,10 @@ def ingest(
     # Other writers wait while documents are stored, which mostly takes less time than to read them.
     try:
         for found in flow.prepared(parts, database.preparer.adapted(flow.reading.max_bytes)):
-            held += found.documents
-            size += sum(map(bytes_of, found.documents))
+            held.append(found.documents)
+            size, count = size + int(found.documents.sizes.sum()), count + len(found.documents)
             waited = time.monotonic() - since >= seconds
-            if waited or len(held) >= GATHERED or size >= TRANSACTION_BYTES:
+            if waited or count >= GATHERED or size >= TRANSACTION_BYTES:
                 store()
     except Exception:
         store()  # the documents before an error of the reading
@@ -221,9 +223,10 @@ def query_files(
 def _asked(prepared: Iterable[Prepared]) -> Generator[Asked]:
     for found in prepared:
         good = (each for each in found.records if isinstance(each, Record))
-        for record, document, near in zip(good, found.documents, found.answers, strict=True):
+        short = found.documents.short.tolist()
+        for record, is_short, near in zip(good, short, found.answers, strict=True):
             name = record.source if record.key is None else record.key
-            yield Asked(name, near, document.fingerprint is None, record.replaced)
+            yield Asked(name, near, is_short, record.replaced)
 
 
 def documents_of(

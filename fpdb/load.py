@@ -27,6 +27,7 @@ from fpdb.models import Document, Key
 from fpdb.progress import announce
 from fpdb.scratch import remove_abandoned
 from fpdb.storage import Environment
+from fpdb.storage.block import Block
 from fpdb.storage.open_checks import is_vacant
 from fpdb.tables.bulk_load import MEMORY
 
@@ -171,7 +172,8 @@ class _Load:
             for source in sources:
                 documents = source.read(source.view.catalog.each(source.view.txn))
                 while batch := list(islice(documents, GATHERED)):
-                    self.flow.counts.count(database.add_prepared(batch, newer=True))
+                    block = Block.of(batch, database.plan.bits)
+                    self.flow.counts.count(database.add_prepared(block, newer=True))
                     self.flow.show()
                 if runs := list(source.read(read_runs(source.view.txn))):
                     database.runs.add(runs)
@@ -250,7 +252,7 @@ class _Load:
         rows: list[tuple[Key, int | None]] = []
         with self._database("text") as database:
             for found in flow.prepared(parts, database.preparer):
-                rows += [(each.key, each.fingerprint) for each in found.documents]
+                rows += [(row.key, row.fingerprint) for row in found.documents.rows()]
                 flow.counts.read += len(found.documents)
                 flow.show()
                 if len(rows) * _RECORD_BYTES >= self.memory:

@@ -5,7 +5,7 @@ Results come one after the other, or all of them as a table.
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
 from itertools import chain, islice, starmap
@@ -43,7 +43,8 @@ from fpdb.models import (
     require_whole,
 )
 from fpdb.storage import Ongoing, ReadTransaction
-from fpdb.storage.format import Counters, Stored
+from fpdb.storage.block import Block
+from fpdb.storage.format import Counters
 from fpdb.tables import Hits, Plan, require_k
 from fpdb.threads import mapped
 
@@ -229,7 +230,7 @@ class Queries(ABC):
             IncompleteWarning: The database is made for a higher similarity, and may miss documents.
         """
         search = self._search(k, limit, similarity)
-        [question] = self._preparer.questions([text], sketched=search.similarity is not None)
+        question = self._preparer.question(text, sketched=search.similarity is not None)
         with self._transaction() as txn:
             return self._marked(answer(self._view(txn), question, search), search)
 
@@ -263,7 +264,7 @@ class Queries(ABC):
         source = iter(each(texts, "texts"))
         blocks = iter(lambda: list(islice(source, BATCH)), [])
 
-        def begun(texts: list[str]) -> tuple[list[Stored], list[Matches]]:
+        def begun(texts: list[str]) -> tuple[Block, list[Matches]]:
             """Prepare texts in any thread, answer the first ones if it may have a transaction."""
             questions = self._preparer.questions(texts, sketched=search.similarity is not None)
             return questions, self._first_answers(questions, search) if self._threaded else []
@@ -277,7 +278,7 @@ class Queries(ABC):
 
     def query_prepared(
         self,
-        documents: Sequence[Stored],
+        documents: Block,
         *,
         similarity: float | None = None,
         k: int | None = None,
@@ -308,7 +309,7 @@ class Queries(ABC):
             columns = (each[alike].tolist() for each in nearest[:3])
             for place, number, share, apart in zip(alike.tolist(), *columns, strict=True):
                 document = view.catalog.named(txn, number)
-                matches[place] = to_match(document, number, apart, share)
+                matches[place] = to_match(document.key, document.meta, number, apart, share)
         copies = nearest.copies & ~nearest.crowded
         return matches, set(copies.nonzero()[0].tolist()), nearest.crowded
 
@@ -571,14 +572,14 @@ class Queries(ABC):
     def _view(self, txn: ReadTransaction) -> View:
         return View(txn, self._index, self._catalog)
 
-    def _ask(self, questions: Sequence[Stored], search: Search) -> Iterator[Matches]:
+    def _ask(self, questions: Block, search: Search) -> Iterator[Matches]:
         """Yield the answers; no transaction stays open while they are used."""
-        while questions:
+        while len(questions):
             found = self._first_answers(questions, search)
             yield from found
             questions = questions[len(found) :]
 
-    def _first_answers(self, questions: Sequence[Stored], search: Search) -> list[Matches]:
+    def _first_answers(self, questions: Block, search: Search) -> list[Matches]:
         """Answer the first questions within one transaction, as many as may be held at once."""
         found: list[Matches] = []
         held = 0

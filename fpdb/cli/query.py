@@ -200,10 +200,10 @@ def _ask_texts(
     """Query with the texts that are given on the command line."""
     sketched = near["k"] is None and (near["similarity"] or database.similarity) is not None
     for number, text in enumerate(texts, 1):
-        [question] = database.preparer.questions([text], sketched=sketched)
-        [matches] = database.query_prepared([question], **near)
+        question = database.preparer.questions([text], sketched=sketched)
+        [matches] = database.query_prepared(question, **near)
         name = f"text:{number}".removesuffix(":1")
-        yield Asked(name, matches, question.fingerprint is None)
+        yield Asked(name, matches, bool(question.short[0]))
 
 
 def _ask_fingerprints(

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 import xxhash
 
-from fpdb.arrays import Column, Marks, Places, Strings, among, unique
+from fpdb.arrays import Column, Marks, Places, among, unique
 from fpdb.database import Database
 from fpdb.dedupe.prepare import NUMBER, RecordBlock, RecordColumns, unpack_key
 from fpdb.dedupe.run import BAD, KEPT, OPEN, REMOVED, SHORT, Codes, Deduplication, Removed
@@ -26,9 +26,9 @@ from fpdb.joins.clusters import newest_field, require_dated, time_of
 from fpdb.joins.columns import GrowingColumn, GrowingStrings, GrowingTexts, Room, TextColumns
 from fpdb.joins.selection import Chosen, Selection
 from fpdb.joins.shingle_sets import ShingleSets
-from fpdb.models import Key, Match, now
+from fpdb.models import PASSAGES, Key, Match, now
+from fpdb.storage.block import Block
 from fpdb.storage.format import Stored, StoredRun
-from fpdb.storage.new_records import StoredColumns
 from fpdb.storage.origin import fields_of, origin_of, pack_origin, pack_origins
 from fpdb.threads import made_ahead
 
@@ -260,7 +260,7 @@ class Decider:
         self._run.counts.delivered += sum(old is not None for old, _ in documents.values())
         compared = [place for place, pair in documents.items() if any(pair) and place not in copies]
         questions = self._questions(start + np.array(compared, np.int64))
-        for place, question in zip(compared, questions, strict=True):
+        for place, question in zip(compared, questions.rows(), strict=True):
             old, _ = documents[place]
             text = question.digest, question.fingerprint
             if any(it and (it.digest, it.fingerprint) == text for it in documents[place]):
@@ -431,16 +431,16 @@ class Decider:
         command = self._run.command.encode(errors="replace").decode()
         return StoredRun(content, self._run.options(), now(), finished=False, command=command)
 
-    def _questions(self, numbers: Places) -> list[Stored]:
+    def _questions(self, numbers: Places) -> Block:
         """Return records as documents that are looked up."""
-        return self._columns(numbers, [b""] * len(numbers), [b""] * len(numbers)).listed()
+        return self._block(numbers, [""] * len(numbers), [b""] * len(numbers))
 
     def _new(self, numbers: Places) -> NewDocuments:
         """Return records as the database adds them."""
         places = [place.encode() for place in self._places(numbers)]
         packed = self._keys.some(numbers)
         # For the database, the key is a text.
-        keys = [key[1:] or place for key, place in zip(packed, places, strict=True)]
+        keys = [(key[1:] or place).decode() for key, place in zip(packed, places, strict=True)]
         metas = pack_origins(places)
         number, field = NUMBER.encode(), newest_field(self._run.keep)
         for at, key in enumerate(packed):
@@ -449,30 +449,24 @@ class Decider:
                 newest = {field: value if np.isfinite(value) else None} if field else None
                 own = unpack_key(key) if key[:1] == number else None
                 metas[at] = pack_origin(places[at].decode(), own, newest)
-        columns = self._columns(numbers, keys, metas, passaged=self._preparer.catalog.passaged)
-        return NewDocuments.of(columns, self._preparer.index)
+        return NewDocuments.of(self._block(numbers, keys, metas), self._preparer.index)
 
-    def _columns(
-        self,
-        numbers: Places,
-        keys: Sequence[bytes],
-        metas: Sequence[bytes],
-        *,
-        passaged: bool = False,
-    ) -> StoredColumns:
+    def _block(self, numbers: Places, keys: Sequence[Key], metas: Sequence[bytes]) -> Block:
         texts = self._texts.all[numbers]
-        further = {}
-        if passaged:
-            further["passages"] = self._passages.column.some(numbers).only(~texts.short)
-        return StoredColumns(
-            keys=Strings.of(keys),
+        further: dict[str, Sequence[bytes]] = {}
+        if self._preparer.catalog.passaged:
+            passages = self._passages.column.some(numbers)
+            further[PASSAGES] = passages.only(~texts.short).listed()
+        return Block(
+            ids=np.zeros(len(numbers), np.uint64),
+            keys=keys,
             fingerprints=texts.side.fingerprints,
             short=texts.short,
+            added=np.full(len(numbers), now()),
             digests=texts.side.digests,
-            sketches=texts.side.sketches,
+            metas=metas,
             characters=self._characters.values[numbers],
-            metas=Strings.of(metas),
-            added=now(),
+            sketches=texts.side.sketches,
             further=further,
         )
 

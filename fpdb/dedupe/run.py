@@ -229,7 +229,8 @@ class Deduplication:
         return Preparer(described, *layout.layout(described), recipe)
 
     def _require_fit(self, database: Database) -> None:
-        list(database.query_prepared([], similarity=self.similarity))  # which needs sketches
+        none = database.preparer.questions([], sketched=False)
+        list(database.query_prepared(none, similarity=self.similarity))  # which needs sketches
         if database.key_type != "text":
             raise InputError(
                 f"{database.path} has integer keys, expected a database with text keys",

@@ -4,8 +4,7 @@ The tables are read once, before anything of the batch is written, and the batch
 itself at once. Then the documents are decided in order.
 """
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache, partial
 from math import isnan
 from typing import NamedTuple
@@ -16,10 +15,19 @@ from numpy.typing import NDArray
 from fpdb.arrays import Column, Marks, Places, differs, joined, ranked, spans, unique
 from fpdb.documents import lookup
 from fpdb.documents.catalog import View
-from fpdb.documents.lookup import Candidates, Search, candidates_each, is_of_bits, matched
-from fpdb.documents.similarity import Known, Shares, Side, jaccard
+from fpdb.documents.lookup import (
+    Candidates,
+    Search,
+    are_of_bits,
+    candidates_each,
+    ranked_matches,
+    require_text,
+    to_match,
+)
+from fpdb.documents.similarity import Shares, Side, jaccard
 from fpdb.fingerprint.sketches import least_estimate
-from fpdb.models import Key, Matches
+from fpdb.models import Key, Match, Matches
+from fpdb.storage.block import Block
 from fpdb.storage.format import Stored
 from fpdb.tables import bands, near_among
 from fpdb.tables.bits import as_words, distances, of_words
@@ -59,126 +67,108 @@ class _Pairs(NamedTuple):
         return _Pairs(later[marks], earlier[marks], apart[marks], shares[marks])
 
 
+_NONE = Candidates((), complete=True)
+
+
 class BatchLookup:
     """The lookup of the first documents of a batch, among stored documents and saved ones.
 
     It covers the whole batch, unless the candidates are too many to be held; at least one document.
     """
 
-    def __init__(
-        self,
-        view: View,
-        documents: Sequence[Stored],
-        known: Mapping[Key, Stored | None],
-        search: Search,
-    ) -> None:
-        """Look documents up before any is written; `known` has the stored ones by their keys."""
-        self._search = search
+    def __init__(self, view: View, documents: Block, search: Search, asking: Sequence[int]) -> None:
+        """Look documents up by their places, before any is written."""
+        self._search, self._documents = search, documents
         self._most = min(lookup.DOCUMENTS, bands.MOST_OF_A_BAND, bands.MOST_COMPARED)
         self._stored = lru_cache(_KEPT)(partial(view.catalog.named, view.txn))
-        self._gone: set[int] = set()  # ids of candidates that were replaced since
-        self._saved: dict[int, Stored] = {}  # by their places,
-        self._places: dict[Key, int] = {}  # which their keys lead to
-        keys = Counter([document.key for document in documents])
-        # An unchanged document is not looked up, unless its key comes twice.
-        places = [
-            place
-            for place, document in enumerate(documents)
-            if keys[document.key] > 1
-            or (old := known[document.key]) is None
-            or not old.holds_what(document)
-        ]
-        questions = [documents[place] for place in places]
-        compared = np.zeros(len(questions), np.int64)
-        while (pairs := _pairs(view, questions, search, compared)) is None:
-            questions = questions[: min(len(questions) // 2, _FEW)]
-            compared = np.zeros(len(questions), np.int64)
-        self._compared = dict(zip(places, compared.tolist(), strict=False))
-        self._earlier: dict[int, list[_Earlier]] = {}
-        for later, earlier, apart, share in zip(*(each.tolist() for each in pairs), strict=True):
-            found = _Earlier(places[earlier], apart, None if isnan(share) else share)
-            self._earlier.setdefault(places[later], []).append(found)
+        self._saved: dict[int, int] = {}  # the ids of documents by their places,
+        self._places: dict[Key, int] = {}  # which the keys lead to
+        self._gone: set[int] = set()  # ids of stored documents that were replaced since
         self._found: dict[int, Candidates] = {}
-        held = 0
+        self._earlier: dict[int, list[_Earlier]] = {}
+        self._crowded: set[int] = set()
+        asked = documents[np.array(asking, np.int64)]
+        while (pairs := _pairs(view, asked, search)) is None:
+            asked = asked[: min(len(asked) // 2, _FEW)]
+        compared, similar = pairs
+        for later, earlier, apart, share in zip(*(each.tolist() for each in similar), strict=True):
+            link = _Earlier(asking[earlier], apart, None if isnan(share) else share)
+            self._earlier.setdefault(asking[later], []).append(link)
+        held = done = 0
         # With a budget for the rows of the batch too, saving its documents changes no answer.
-        others = len(view.index.routes(search.k)) * (len(questions) - 1)
-        reached = candidates_each(view, questions, search, max(lookup.CANDIDATES - others, 1))
-        for place, candidates in zip(places, reached, strict=False):
-            if not candidates.runs:
-                self._found[place] = candidates
-                continue
-            runs = [(apart, list(ids)) for apart, ids in candidates.runs]
-            held += sum(len(ids) for _, ids in runs)
-            if held > _HELD and self._found:
-                break
-            self._found[place] = candidates._replace(runs=runs)
-        self._length = len(documents)
-        if len(self._found) < len(places):
-            self._length = places[len(self._found)]
+        others = len(view.index.routes(search.k)) * (len(asked) - 1)
+        reached = candidates_each(view, asked, search, max(lookup.CANDIDATES - others, 1))
+        for place, candidates, beside in zip(asking, reached, compared.tolist(), strict=False):
+            if not candidates.complete or candidates.compared + beside > self._most:
+                self._crowded.add(place)
+            elif candidates.runs:
+                runs = [(apart, list(ids)) for apart, ids in candidates.runs]
+                held += sum(len(ids) for _, ids in runs)
+                if held > _HELD and done:
+                    break
+                self._found[place] = candidates._replace(runs=runs)
+            done += 1
+        # The place of the first document that isn't looked up.
+        self.end = asking[done] if done < len(asking) else len(documents)
 
-    def __len__(self) -> int:
-        return self._length
-
-    def matches(self, place: int, document: Stored) -> Matches | None:
+    def matches(self, place: int) -> Matches | None:
         """Return the matches of a document, or None if it must be looked up in the tables again.
 
         That is so if it has more candidates than are compared or returned.
         """
-        found, most = self._found[place], self._most
-        if not found.complete or found.compared + self._compared[place] > most:
+        if place in self._crowded:
             return None
-        saved = [
-            (self._saved[each.place], each)
-            for each in self._earlier.get(place, ())
-            if each.place in self._saved
-        ]
+        found, links = self._found.get(place, _NONE), self._earlier.get(place, ())
+        saved = {self._saved[link.place]: link for link in links if link.place in self._saved}
         if not saved and not found.runs:
             return Matches()
-        fresh = {stored.id: stored for stored, _ in saved}
-        shares = {stored.id: each.share for stored, each in saved if each.share is not None}
-        gone = self._gone
-        runs = [
-            (apart, [number for number in ids if number not in gone]) for apart, ids in found.runs
+        known = [
+            (number, apart)
+            for apart, ids in found.runs
+            for number in ids
+            if number not in self._gone
         ]
-        runs += [(each.distance, [stored.id]) for stored, each in saved]
-        if sum(len(ids) for _, ids in runs) > most:
+        if len(known) + len(saved) > self._most:
             return None
+        documents, short = self._documents, bool(self._documents.short[place])
+        similar: list[Match] = []
+        for number, apart in known:
+            stored = self._stored(number)
+            if short:
+                require_text(stored, documents.digests[place].tobytes())
+            share = 1.0 if short else found.shares.get(number)
+            similar.append(to_match(stored.key, stored.meta, number, apart, share))
+        for number, link in saved.items():
+            key, meta = documents.keys[link.place], documents.metas[link.place]
+            similar.append(to_match(key, meta, number, link.distance, link.share))
+        return ranked_matches(similar, None, complete=True)
 
-        def read(number: int) -> Stored:
-            return fresh[number] if number in fresh else self._stored(number)
-
-        candidates = Candidates(sorted(runs), complete=True, shares={**found.shares, **shares})
-        return matched(document, candidates, self._search, read)
-
-    def save(self, place: int, stored: Stored, old: Stored | None) -> None:
-        """Note that a document was saved, in the place of an old one."""
+    def save(self, place: int, number: int, old: Stored | None) -> None:
+        """Note that a document was saved under an id, in the place of an old one."""
+        key = self._documents.keys[place]
         if old:
             self._gone.add(old.id)
-            if (before := self._places.pop(old.key, None)) is not None:
+            if (before := self._places.pop(key, None)) is not None:
                 del self._saved[before]
-        self._saved[place] = stored
-        self._places[stored.key] = place
+        self._saved[place] = number
+        self._places[key] = place
 
 
-def _pairs(
-    view: View, documents: Sequence[Stored], search: Search, compared: Places
-) -> _Pairs | None:
-    """Return the documents of a batch that resemble earlier ones; count those that are compared.
+def _pairs(view: View, documents: Block, search: Search) -> tuple[Places, _Pairs] | None:
+    """Return the documents that resemble earlier ones, and with how many each is compared.
 
     Nothing is returned if they are too many to be held.
     """
-    index, count = view.index, len(documents)
-    side = Known.of(documents, index.plan.bits).side
-    short = np.array([each.fingerprint is None for each in documents], np.bool_)
-    of_bits = np.array([is_of_bits(each, search) for each in documents], np.bool_) & ~short
+    index, count, side = view.index, len(documents), Side.of(documents)
+    short, of_bits = documents.short, are_of_bits(documents, search)
     # Equal short texts meet by their digests.
-    [places] = (short & side.digests.any(axis=1)).nonzero()
+    [places] = (short & documents.digested).nonzero()
     met = [_meeting(side.digests[places, 0], places)]
     if index.bands:
         numbers, marks = index.bands.shape.columns(side.sketches, side.digests)
         marks[short | of_bits] = False
         met.append(_meeting(numbers[marks], marks.nonzero()[0]))
-    parts: list[_Pairs] = []
+    compared, parts = np.zeros(count, np.int64), list[_Pairs]()
     for pairs in met:
         if pairs is None:
             return None
@@ -190,7 +180,7 @@ def _pairs(
         if near is None:
             return None
         parts.append(near.only(of_bits[near.later]))
-    return _Pairs(*joined(parts))
+    return compared, _Pairs(*joined(parts))
 
 
 def _meeting(numbers: Column, places: Places) -> tuple[Places, Places] | None:

@@ -8,36 +8,34 @@ time of adding, and a document that is more than that and a fingerprint has a re
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Any, SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.arrays import Column, Marks, Rows
+from fpdb.arrays import Column, Marks, Places, Rows
 from fpdb.documents.similarity import Side
 from fpdb.errors import DamagedError, InputError
 from fpdb.models import CARRIED, DIGEST_BYTES, LATEST, MINHASH, PASSAGES, Key
 from fpdb.progress import tracked
 from fpdb.storage import ReadTransaction, WriteTransaction
+from fpdb.storage.block import Block
 from fpdb.storage.format import (
     ID_BYTES,
     LARGEST_KEY,
-    OPTIONAL_AT,
     Counters,
     Marked,
     Stored,
     intact_heads,
     marks_in,
-    pack_record,
     require_all_intact,
     unpack_record,
 )
-from fpdb.storage.new_records import bare_columns, entries_of
 from fpdb.storage.text_pages import LONGEST_TEXT, TextEntry
 from fpdb.tables import Index
-from fpdb.tables.bands import NumberedTexts
+from fpdb.tables.bands import Sketched
 from fpdb.tables.bits import Fingerprints
 from fpdb.tables.index import HIGH_BITS
 from fpdb.tables.sorted_pages import NumberPages, SortedPages, TextPages, out_of_order
@@ -133,32 +131,27 @@ class Catalog(ABC):
         records = (self.record(txn, number) for number in ids.tolist())
         return [None if stored is None else stored.key for stored in records]
 
-    def write(
-        self, txn: WriteTransaction, saved: Sequence[Stored], removed: Sequence[Stored]
-    ) -> None:
+    def write(self, txn: WriteTransaction, saved: Block, removed: Block) -> None:
         """Write documents and remove others; what is replaced under its id is in both.
 
         What stays the same isn't written: each page that is written makes the file larger until
         the page in its place is free.
         """
         self._write_keys(txn, saved, removed)
-        recorded = [stored for stored in saved if self._has_record(stored)]
-        if removed:
-            written = {stored.id for stored in recorded}
-            for stored in removed:
-                if stored.fingerprint is None:
-                    txn.delete("short", stored.digest + stored.id.to_bytes(8, "big"))
-                if stored.id not in written and self._has_record(stored):
-                    txn.delete("documents", stored.id.to_bytes(8, "big"))
+        recorded = self._recorded(saved)
+        if len(removed):
+            for key in short_keys(removed):
+                txn.delete("short", key)
+            for number in np.setdiff1d(self._recorded(removed).ids, recorded.ids).tolist():
+                txn.delete("documents", number.to_bytes(ID_BYTES))
         self.put_records(txn, recorded)
 
     @abstractmethod
-    def _write_keys(
-        self, txn: WriteTransaction, saved: Sequence[Stored], removed: Sequence[Stored]
-    ) -> None: ...
+    def _write_keys(self, txn: WriteTransaction, saved: Block, removed: Block) -> None: ...
 
-    def _has_record(self, _: Stored) -> bool:
-        return True
+    def _recorded(self, documents: Block) -> Block:
+        """Return the documents that have a record."""
+        return documents
 
     @abstractmethod
     def holds(self, txn: ReadTransaction, keys: Keys) -> Marks:
@@ -200,11 +193,11 @@ class Catalog(ABC):
         records = self.records(txn)
         return iter(lambda: list(islice(records, SLICE)), [])
 
-    def _sketches(self, txn: ReadTransaction) -> Iterator[NumberedTexts]:
+    def _sketches(self, txn: ReadTransaction) -> Iterator[Sketched]:
         """Yield what the bands need of all records, which this transaction has written."""
         for ids, marks, _ in self._blocks(txn, "read the sketches"):
             digests = np.ascontiguousarray(marks[:, :DIGEST_BYTES]).view(np.uint64)
-            yield NumberedTexts(ids, marks[:, DIGEST_BYTES:], digests, None)
+            yield ids, marks[:, DIGEST_BYTES:], digests
 
     def fingerprints(self, txn: ReadTransaction) -> Iterator[tuple[Fingerprints, Column]]:
         """Yield the fingerprints of all records with their ids, in blocks."""
@@ -284,18 +277,18 @@ class Catalog(ABC):
             raise DamagedError(f"the document {number} isn't there")
         return stored
 
-    def put_records(self, txn: WriteTransaction, documents: Sequence[Stored]) -> None:
+    def put_records(self, txn: WriteTransaction, documents: Block) -> None:
         """Write records under their ids, and short texts under their digests as well."""
-        ids = [stored.id.to_bytes(8, "big") for stored in documents]
-        records = [
-            (own, pack_record(each, self._bits)) for own, each in zip(ids, documents, strict=True)
-        ]
-        short = (
-            each.digest + own
-            for own, each in zip(ids, documents, strict=True)
-            if each.fingerprint is None
-        )
-        put_entries(txn, records, short)
+        put_entries(txn, documents.entries(self._bits), short_keys(documents))
+
+
+def short_keys(documents: Block) -> list[bytes]:
+    """Return the keys of short texts: their digests, and the ids of the documents."""
+    if not documents.short.any():
+        return []
+    [short] = documents.short.nonzero()
+    keys = zip(documents.digests[short], documents.ids[short].tolist(), strict=True)
+    return [digest.tobytes() + number.to_bytes(ID_BYTES) for digest, number in keys]
 
 
 def put_entries(
@@ -348,17 +341,11 @@ class TextCatalog(Catalog):
                 raise _misled(key, stored.key)
         return found
 
-    def _write_keys(
-        self, txn: WriteTransaction, saved: Sequence[Stored], removed: Sequence[Stored]
-    ) -> None:
-        new = [(key_bytes(str(stored.key)), stored.id) for stored in saved]
-        if removed:
-            gone = [(key_bytes(str(stored.key)), stored.id) for stored in removed]
-            # What is replaced keeps its key and id.
+    def _write_keys(self, txn: WriteTransaction, saved: Block, removed: Block) -> None:
+        new, gone = _key_entries(saved), _key_entries(removed)
+        if gone:  # what is replaced keeps its key and id
             new, gone = sorted(set(new).difference(gone)), sorted(set(gone).difference(new))
-            key_pages.splice(txn, new, gone)
-        else:
-            key_pages.splice(txn, sorted(new), [])
+        key_pages.splice(txn, new, gone)
 
     def holds(self, txn: ReadTransaction, keys: Keys) -> Marks:
         texts = list(map(key_bytes, keys.tolist()))
@@ -370,9 +357,10 @@ class TextCatalog(Catalog):
     ) -> None:
         for start in range(0, len(ids), _BLOCK):
             some = slice(start, start + _BLOCK)
-            names = [key.encode() for key in keys[some].tolist()]
-            records = bare_columns(names, fingerprints[some], added).pack(self._bits)
-            put_entries(txn, entries_of(records, ids[some]), ())
+            documents = replace(Block.bare(keys[some].tolist(), self._bits), ids=ids[some])
+            documents.fingerprints[:] = fingerprints[some]
+            documents.added[:] = added
+            put_entries(txn, documents.entries(self._bits), ())
         named = sorted(zip(map(key_bytes, keys.tolist()), ids.tolist(), strict=True))
         key_pages.insert(txn, [named])
 
@@ -445,18 +433,25 @@ class IntegerCatalog(Catalog):
                 raise DamagedError(f"the document {number} is in no table")
             yield Stored(number, number, fingerprint, added)
 
-    def _write_keys(
-        self, txn: WriteTransaction, saved: Sequence[Stored], removed: Sequence[Stored]
-    ) -> None:
-        below = self._bits - HIGH_BITS
-        rows = [(d.id, (d.fingerprint or 0) >> below, d.added) for d in saved]
-        columns = np.array(sorted(rows), np.uint64).reshape(-1, 3).T
-        kept = {stored.id for stored in saved}
-        gone = np.array(sorted(d.id for d in removed if d.id not in kept), np.uint64)
-        self.ids.splice(txn, list(np.ascontiguousarray(columns)), [gone, gone, gone])
+    def _write_keys(self, txn: WriteTransaction, saved: Block, removed: Block) -> None:
+        saved = saved[np.argsort(saved.ids)]
+        rows = self._rows(saved.ids, saved.fingerprints, saved.added)
+        rows[1][saved.short] = 0
+        gone = np.setdiff1d(removed.ids, saved.ids)
+        self.ids.splice(txn, rows, [gone, gone, gone])
 
-    def _has_record(self, stored: Stored) -> bool:
-        return stored.fingerprint is None or any(stored[OPTIONAL_AT:])
+    def _recorded(self, documents: Block) -> Block:
+        marks = documents.short | documents.digested | documents.sketched
+        marks |= documents.characters != 0
+        for values in (documents.metas, *documents.further.values()):
+            marks |= np.fromiter(map(bool, values), np.bool_, len(marks))
+        return documents[marks.nonzero()[0]]
+
+    def _rows(self, ids: Column, fingerprints: Fingerprints, added: int | Column | Places) -> Rows:
+        words = fingerprints if fingerprints.ndim == 1 else fingerprints[:, 0]
+        times = np.broadcast_to(np.asarray(added, np.uint64), len(ids))
+        below = np.uint64(min(self._bits, 64) - HIGH_BITS)
+        return [ids, words >> below, np.ascontiguousarray(times)]
 
     def holds(self, txn: ReadTransaction, keys: Keys) -> Marks:
         return self.ids.holds(txn, [keys])
@@ -469,11 +464,9 @@ class IntegerCatalog(Catalog):
         fingerprints: Fingerprints,
         added: int | Column,
     ) -> None:
-        words = fingerprints if fingerprints.ndim == 1 else fingerprints[:, 0]
-        below = np.uint64(min(self._bits, 64) - HIGH_BITS)
         times = np.broadcast_to(np.asarray(added, np.uint64), len(ids))
         parts = (slice(start, start + _ROWS) for start in range(0, len(ids), _ROWS))
-        rows = ([ids[p], words[p] >> below, np.ascontiguousarray(times[p])] for p in parts)
+        rows = (self._rows(ids[part], fingerprints[part], times[part]) for part in parts)
         self.ids.insert(txn, rows)
 
     def each(self, txn: ReadTransaction) -> Iterator[Stored]:
@@ -513,6 +506,11 @@ class View:
     @property
     def counters(self) -> Counters:
         return Counters.unpack(self.txn.get("counters", b"counters"))
+
+
+def _key_entries(documents: Block) -> list[TextEntry]:
+    keys = zip(documents.keys, documents.ids.tolist(), strict=True)
+    return sorted((key_bytes(str(key)), number) for key, number in keys)
 
 
 def _misled(wanted: Key, found: Key) -> DamagedError:

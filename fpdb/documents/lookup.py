@@ -11,15 +11,16 @@ import numpy as np
 
 from fpdb.arrays import Column, Marks, Places, differs, portions, ranked, run_starts, spans
 from fpdb.documents.catalog import View
-from fpdb.documents.similarity import Known, Shares, Side, equal_texts, jaccard
+from fpdb.documents.similarity import Shares, Side, equal_texts, jaccard
 from fpdb.errors import DamagedError
 from fpdb.fingerprint.sketches import least_estimate, one_jaccard
-from fpdb.models import Document, Match, Matches
+from fpdb.models import Document, Key, Match, Matches
 from fpdb.progress import log
+from fpdb.storage.block import Block
 from fpdb.storage.format import Stored
 from fpdb.storage.origin import unpack_meta
 from fpdb.tables import Hits, bands, find_together, near_many, scan, scan_is_better, scan_many
-from fpdb.tables.bits import Distances, Fingerprints, distances, to_array
+from fpdb.tables.bits import Distances, Fingerprints, distances, to_array, to_ints
 
 # Of one query: rows that are read, and documents that are returned, before it is cut.
 CANDIDATES = 1_000_000
@@ -197,42 +198,48 @@ class Candidates(NamedTuple):
     compared: int = 0
 
 
-def answers(view: View, questions: Sequence[Stored], search: Search) -> Iterator[Matches]:
+def answers(view: View, questions: Block, search: Search) -> Iterator[Matches]:
     """Yield the matches of each question, as `answer` finds them."""
     # In a crowd, questions share most of their candidates.
     read = lru_cache(_KEPT)(partial(view.catalog.named, view.txn))
     found = candidates_each(view, questions, search, CANDIDATES)
-    for question, own in zip(questions, found, strict=True):
-        yield matched(question, own, search, read)
+    for place, candidates in enumerate(found):
+        if candidates.runs:
+            yield matched(questions.row(place), candidates, search, read)
+        else:
+            yield to_matches((), complete=candidates.complete)
 
 
 def candidates_each(
-    view: View, questions: Sequence[Stored], search: Search, budget: int
+    view: View, questions: Block, search: Search, budget: int
 ) -> Iterator[Candidates]:
     """Yield the candidates of each question; a lookup of bits reads at most `budget` rows."""
-    of_bits: list[int] = []
-    texts: list[Stored] = []
-    for question in questions:
-        if question.fingerprint is not None:
-            if is_of_bits(question, search):
-                of_bits.append(question.fingerprint)
-            else:
-                texts.append(question)
-    near_ones = _near_each(view, of_bits, search, budget)
-    similar_ones = _similar_each(view, texts, search)
-    for question in questions:
-        if question.fingerprint is None:
-            yield _same(view, question.digest)
+    of_bits = are_of_bits(questions, search)
+    near_ones = _near_each(view, questions[of_bits.nonzero()[0]].fingerprints, search, budget)
+    texts = ~(of_bits | questions.short)
+    similar_ones = _similar_each(view, questions[texts.nonzero()[0]], search)
+    kinds = zip(questions.short.tolist(), of_bits.tolist(), strict=True)
+    for place, (short, by_bits) in enumerate(kinds):
+        if short:
+            yield _same(view, questions.digests[place].tobytes())
         else:
-            yield next(near_ones if is_of_bits(question, search) else similar_ones)
+            yield next(near_ones if by_bits else similar_ones)
 
 
-def _similar_each(view: View, texts: Sequence[Stored], search: Search) -> Iterator[Candidates]:
+def are_of_bits(questions: Block, search: Search) -> Marks:
+    """Mark the questions that are looked up by the bits of their fingerprints."""
+    if search.similarity is None:
+        return ~questions.short
+    marks: Marks = ~(questions.short | questions.sketched | questions.digested)
+    return marks
+
+
+def _similar_each(view: View, texts: Block, search: Search) -> Iterator[Candidates]:
     """Yield the documents that resemble each text, or the candidates of one that has too many."""
-    if not texts or search.similarity is None:
+    if not len(texts) or search.similarity is None:
         return
     candidates = np.zeros(len(texts), np.int64)
-    side = Known.of(texts, view.index.plan.bits).side
+    side = Side.of(texts)
     similar: dict[int, dict[int, tuple[int, float]]] = {}
     held = 0
     for pairs in alike_each(view, side, search.similarity, candidates):
@@ -246,9 +253,9 @@ def _similar_each(view: View, texts: Sequence[Stored], search: Search) -> Iterat
         for place, number, share, apart in zip(*columns, strict=True):
             similar.setdefault(place, {})[number] = apart, share
     most = most_compared()
-    for place, (text, reached) in enumerate(zip(texts, candidates.tolist(), strict=True)):
+    for place, reached in enumerate(candidates.tolist()):
         if reached > most:
-            yield _alike_alone(view, text)
+            yield _alike_alone(view, texts.row(place))
         elif documents := similar.get(place):
             runs = sorted((apart, [number]) for number, (apart, _) in documents.items())
             shares = {number: share for number, (_, share) in documents.items()}
@@ -288,7 +295,7 @@ def _near(view: View, fingerprint: int, search: Search, budget: int) -> Candidat
     """Find a run for each fingerprint within k; the ids may be read only when they are needed."""
     txn, index = view.txn, view.index
     if _is_scanned(view, search.k, budget):
-        [scanned] = _scanned(view, [fingerprint], search)
+        [scanned] = _scanned(view, to_array([fingerprint], view.index.plan.bits), search)
         return scanned
     distances, complete, known = index.near(txn, fingerprint, search.k, budget)
     if not distances:
@@ -299,16 +306,15 @@ def _near(view: View, fingerprint: int, search: Search, budget: int) -> Candidat
 
 
 def _near_each(
-    view: View, numbers: Sequence[int], search: Search, budget: int
+    view: View, fingerprints: Fingerprints, search: Search, budget: int
 ) -> Iterator[Candidates]:
-    if numbers and _is_scanned(view, search.k, budget):
-        yield from _scanned(view, numbers, search)
+    if len(fingerprints) and _is_scanned(view, search.k, budget):
+        yield from _scanned(view, fingerprints, search)
         return
-    if len(numbers) < FEW:
-        for number in numbers:
+    if len(fingerprints) < FEW:
+        for number in to_ints(fingerprints):
             yield _near(view, number, search, budget)
         return
-    fingerprints = to_array(numbers, view.index.plan.bits)
     limits = {"budget": budget, "most": search.most}
     for together in find_together(view.txn, view.index, fingerprints, search.k, **limits):
         yield from starmap(Candidates, together)
@@ -321,9 +327,8 @@ def _is_scanned(view: View, k: int, budget: int) -> bool:
     return scan_is_better(view.txn, index, k, view.counters.documents, budget)
 
 
-def _scanned(view: View, numbers: Sequence[int], search: Search) -> Iterator[Candidates]:
+def _scanned(view: View, fingerprints: Fingerprints, search: Search) -> Iterator[Candidates]:
     """Find the documents nearest to each fingerprint, by reading all of them."""
-    fingerprints = to_array(numbers, view.index.plan.bits)
     limits = {"limit": search.limit or search.most, "most": search.most}
     for apart, ids in scan(view.txn, view.index, fingerprints, search.k, **limits):
         starts = [*run_starts(apart).tolist(), len(apart)]
@@ -358,15 +363,15 @@ def _compared(
         for number in ids:
             stored = read(number)
             same = stored.digest == digest and any(digest)
-            if not same and question.fingerprint is None:
-                raise DamagedError(f"the document {number} isn't the text that led to it")
+            if question.fingerprint is None:
+                require_text(stored, digest)
             share = 1.0 if same else found.shares.get(number, -1.0)
             if share < 0:
                 share = one_jaccard(sketch, stored.sketch)
             if share >= least:
                 apart = (fingerprint ^ (stored.fingerprint or 0)).bit_count()
-                matches.append(to_match(stored, number, apart, share))
-    return _ranked(matches, search.limit, complete=found.complete)
+                matches.append(to_match(stored.key, stored.meta, number, apart, share))
+    return ranked_matches(matches, search.limit, complete=found.complete)
 
 
 def _nearest(found: Candidates, search: Search, read: Callable[[int], Stored]) -> Matches:
@@ -382,16 +387,23 @@ def _nearest(found: Candidates, search: Search, read: Callable[[int], Stored]) -
             if len(matches) == search.most:
                 complete = False
                 break
-            matches.append(to_match(read(number), number, apart))
-    return _ranked(matches, limit, complete=complete)
+            stored = read(number)
+            matches.append(to_match(stored.key, stored.meta, number, apart))
+    return ranked_matches(matches, limit, complete=complete)
 
 
-def to_match(stored: Stored, number: int, apart: int, share: float | None = None) -> Match:
+def require_text(stored: Stored, digest: bytes) -> None:
+    """Raise DamagedError unless a document is the short text whose digest has led to it."""
+    if stored.digest != digest:
+        raise DamagedError(f"the document {stored.id} isn't the text that led to it")
+
+
+def to_match(key: Key, meta: bytes, number: int, apart: int, share: float | None = None) -> Match:
     """Return a document with an id as a match."""
-    return Match(stored.key, number, apart, share, unpack_meta(stored.meta))
+    return Match(key, number, apart, share, unpack_meta(meta))
 
 
-def _ranked(matches: list[Match], limit: int | None, *, complete: bool) -> Matches:
+def ranked_matches(matches: list[Match], limit: int | None, *, complete: bool) -> Matches:
     """Return the first matches, the most similar or nearest ones first."""
     if len(matches) > 1:
         matches.sort(key=lambda match: (-(match.similarity or 0.0), match.distance, match.key))

@@ -3,16 +3,15 @@
 That is most of the work of adding many, and needs no transaction.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from fpdb.arrays import Column, Rows, Strings
-from fpdb.documents.catalog import shortened
-from fpdb.storage.new_records import StoredColumns
+from fpdb.documents.catalog import key_bytes
+from fpdb.storage.block import Block
 from fpdb.tables import Index
-from fpdb.tables.bands import NumberedTexts
 from fpdb.tables.bits import Fingerprints
 
 
@@ -41,23 +40,20 @@ class NewDocuments:
     sketches: int
 
     @classmethod
-    def of(cls, columns: StoredColumns, index: Index) -> "NewDocuments":
+    def of(cls, documents: Block, index: Index) -> "NewDocuments":
         """Make documents ready for a database with these tables."""
-        [printed], [short] = (~columns.short).nonzero(), columns.short.nonzero()
-        ids = printed.astype(np.uint64)
-        texts = NumberedTexts(
-            ids,
-            columns.sketches[printed],
-            columns.digests[printed],
-            columns.strings("passages").some(printed),
-        )
-        digests = map(bytes, columns.digests[short])
+        [short] = documents.short.nonzero()
+        numbered = replace(documents, ids=np.arange(len(documents), dtype=np.uint64))
+        printed = numbered.printed
+        digests = map(bytes, documents.digests[short])
         return cls(
-            list(map(shortened, columns.keys.listed())),
-            columns.pack(index.plan.bits),
+            [key_bytes(str(key)) for key in documents.keys],
+            documents.pack(index.plan.bits),
             NewRows(
-                columns.fingerprints[printed], ids, [table.made(texts) for table in index.of_texts]
+                printed.fingerprints,
+                printed.ids,
+                [table.made(printed) for table in index.of_texts],
             ),
             list(zip(short.tolist(), digests, strict=True)),
-            int(np.count_nonzero(columns.sketches.any(axis=1))),
+            int(np.count_nonzero(documents.sketched)),
         )

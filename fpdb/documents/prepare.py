@@ -6,20 +6,31 @@ That is nearly all of the work of adding, and threads can do it side by side.
 import contextlib
 import operator
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property, partial
-from itertools import repeat
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+from itertools import compress
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.arrays import column, differs
+from fpdb.arrays import column, differs, portions
 from fpdb.documents.catalog import Catalog, Keys
 from fpdb.errors import InputError, RecipeError, TagsWarning
 from fpdb.fingerprint import Recipe
-from fpdb.models import CARRIED, DIGEST_BYTES, LATEST, Document, Key, has_tags, now
+from fpdb.models import (
+    CARRIED,
+    DIGEST_BYTES,
+    LATEST,
+    PASSAGES,
+    Document,
+    Key,
+    has_tags,
+    now,
+)
 from fpdb.storage import pack
+from fpdb.storage.block import Block
 from fpdb.storage.format import LARGEST_META, Header, Stored
 from fpdb.tables import Index
 from fpdb.tables.bits import Fingerprints, to_array, to_ints
@@ -35,16 +46,6 @@ TRANSACTION_BYTES = 1 << 23
 OF_TEXT = "digest", "characters", "sketch", "passages"
 _given = operator.attrgetter("added", *(field.name for field in CARRIED))
 _NOTHING = _given(Document(""))
-
-
-class Question(Stored):
-    """A text that is looked up; most have no candidate, and so their digests are never made."""
-
-    make_digest: Callable[[], bytes] = bytes
-
-    @property
-    def digest(self) -> bytes:
-        return self.make_digest()
 
 
 class Preparer:
@@ -96,23 +97,21 @@ class Preparer:
                     break
         return documents
 
-    def sift(
-        self, documents: Sequence[Document]
-    ) -> tuple[list[Stored], list[tuple[int, InputError]]]:
+    def sift(self, documents: Sequence[Document]) -> tuple[Block, list[tuple[int, InputError]]]:
         """Prepare the good documents; return the places of the bad ones and what is wrong there."""
         try:
             return self.prepare(documents), []
         except InputError:
-            good: list[Stored] = []
+            good = [self.prepare([])]
             bad: list[tuple[int, InputError]] = []
         for place, document in enumerate(documents):
             try:
-                good += self.prepare([document])
+                good.append(self.prepare([document]))
             except InputError as error:
                 bad.append((place, error))
-        return good, bad
+        return Block.joined(good), bad
 
-    def prepare(self, documents: Sequence[Document]) -> list[Stored]:
+    def prepare(self, documents: Sequence[Document]) -> Block:
         """Check documents and fingerprint their texts; a bad one is an `InputError`."""
         # What is checked quickly comes first: a bad document shouldn't cost its batch twice.
         carrying = [self._check(document) for document in documents]
@@ -120,57 +119,83 @@ class Preparer:
             b"" if document.meta is None else pack(document.meta, "metadata", LARGEST_META)
             for document in documents
         ]
-        numbered = self.catalog.kind == "integer"
-        texts = [document.text for document in documents if document.fingerprint is None]
-        signed = self._signed(
-            [text for text in texts if text is not None],
-            sketched=self._sketched,
-            passaged=self.catalog.passaged,
-        )
-        present = now()
-        prepared: list[Stored] = []
-        for document, meta, carries in zip(documents, metas, carrying, strict=True):
-            key, text, number = document.key, document.text, document.fingerprint
-            digest = sketch = passages = b""
+        block = Block.bare([document.key for document in documents], self.index.plan.bits)
+        block = replace(block, metas=metas)
+        texts = []
+        for place, document in enumerate(documents):
+            text, number = document.text, document.fingerprint
             if number is not None:
-                number = as_number(number, self.index.plan.bits)
-            elif text is not None:
-                number, sketch, passages = next(signed)
-                digest = self.recipe.digest(text, short=number is None)
-            added = present if document.added is None else document.added
-            own, length = int(key) if numbered else 0, 0 if text is None else len(text)
-            stored = Stored(own, key, number, added, digest, meta, length, sketch, passages)
-            prepared.append(self._carried(document, stored) if carries else stored)
-        return prepared
+                block.fingerprints[place] = as_row(number, self.index.plan.bits)
+            elif text is None:
+                block.short[place] = True
+            else:
+                texts.append(place)
+            block.characters[place] = 0 if text is None else len(text)
+        self._sign(block, texts, [documents[place].text for place in texts], stored=True)
+        present = now()
+        block.added[:] = [present if each.added is None else each.added for each in documents]
+        rows = {
+            place: self._carried(documents[place], block.row(place))
+            for place in compress(range(len(documents)), carrying)
+        }
+        return block.with_rows(rows, self.index.plan.bits) if rows else block
 
-    def questions(self, texts: Sequence[str], *, sketched: bool) -> list[Stored]:
+    def question(self, text: str, *, sketched: bool) -> Stored:
+        """Return what `questions` does of one text, in half the time."""
+        signed = self.recipe.batch([text], sketches=sketched)
+        sketch, short = b"", bool(signed.short[0])
+        if signed.sketches is not None and signed.sketches.any():
+            sketch = signed.sketches.tobytes()
+        digest = b""
+        if short or (sketched and not sketch):
+            digest = self.recipe.digest(text, short=short)
+        [number] = to_ints(signed.fingerprints)
+        return Stored(0, "", None if short else number, 0, digest, sketch=sketch)
+
+    def questions(self, texts: Sequence[str], *, sketched: bool) -> Block:
         """Fingerprint texts, and sketch them if asked to, as documents that are looked up."""
-        signed = self._signed(texts, sketched=sketched)
-        questions: list[Stored] = []
-        for text, (number, sketch, _) in zip(texts, signed, strict=True):
-            question = Question(0, "", number, 0, b"", b"", 0, sketch)
-            # By a fingerprint alone, no text needs a digest but a short one.
-            if sketched or number is None:
-                question.make_digest = partial(self.recipe.digest, text, short=number is None)
-            questions.append(question)
-        return questions
+        key: Key = 0 if self.catalog.kind == "integer" else ""
+        block = Block.bare([key] * len(texts), self.index.plan.bits)
+        self._sign(block, range(len(texts)), texts, sketched=sketched)
+        return block
 
-    def _signed(
-        self, texts: Sequence[Any], *, sketched: bool, passaged: bool = False
-    ) -> Iterator[tuple[int | None, bytes, bytes]]:
-        """Yield the fingerprint, the sketch and the passages of each text.
+    def _sign(
+        self,
+        block: Block,
+        places: Sequence[int],
+        texts: Sequence[Any],
+        *,
+        sketched: bool = True,
+        stored: bool = False,
+    ) -> None:
+        """Fill in what follows from the texts of documents of a block.
 
-        The fingerprint of a short text is None; it has no passages, and others may have none.
+        Texts that are looked up, and not stored, have a digest only where nothing else finds them:
+        the short ones, and those that have no sketch to be compared.
         """
         if not texts:
             return
-        batch = self.recipe.batch(texts, sketches=sketched, passages=passaged)
-        sketches = repeat(b"") if batch.sketches is None else map(bytes, batch.sketches)
-        passages = repeat(b"") if batch.passages is None else batch.passages
-        columns = to_ints(batch.fingerprints), batch.short.tolist(), sketches, passages
-        for number, short, sketch, packed in zip(*columns, strict=False):
-            found = sketch if any(sketch) else b""
-            yield (None, found, b"") if short else (number, found, packed)
+        sketched &= self._sketched or not stored
+        passaged = stored and self.catalog.passaged
+        signed = self.recipe.batch(texts, sketches=sketched, passages=passaged)
+        signed.fingerprints[signed.short] = 0
+        where = slice(None) if len(places) == len(block) else list(places)
+        block.fingerprints[where], block.short[where] = signed.fingerprints, signed.short
+        if signed.sketches is not None:
+            block.sketches[where] = signed.sketches
+        if signed.passages is not None:
+            passages = block.further[PASSAGES] = [b""] * len(block)
+            for at, place in enumerate(places):
+                passages[place] = b"" if signed.short[at] else signed.passages[at]
+        wanted = list(range(len(texts)))
+        if not stored:
+            lost = block.short[where] | (sketched & ~block.sketches[where].any(axis=1))
+            wanted = lost.nonzero()[0].tolist()
+        chosen = [texts[at] for at in wanted]
+        digests = self.recipe.digests(chosen, signed.short[wanted].tolist())
+        block.digests[[places[at] for at in wanted]] = np.frombuffer(
+            b"".join(digests), np.uint64
+        ).reshape(-1, DIGEST_BYTES // 8)
 
     def _carried(self, document: Document, stored: Stored) -> Stored:
         """Give a document that is about to be stored the fields that don't follow from its text."""
@@ -218,29 +243,30 @@ def take(documents: Iterator[Document], most: int = BATCH) -> Iterator[list[Docu
         yield batch
 
 
-def transactions(blocks: Iterable[Sequence[Stored]], most: int) -> Iterator[list[Stored]]:
+def transactions(blocks: Iterable[Block], most: int) -> Iterator[Block]:
     """Yield prepared documents as transactions: some blocks of a thousand, or fewer by bytes."""
-    together: list[Stored] = []
-    size = 0
+    together: list[Block] = []
+    size = count = 0
     for block in blocks:
-        for document in block:
-            if size >= TRANSACTION_BYTES:
-                yield together
-                together, size = [], 0
-            together.append(document)
-            size += bytes_of(document)
-        if len(together) + BATCH > most:
-            yield together
-            together, size = [], 0
+        sizes = block.sizes
+        for part in portions(sizes, TRANSACTION_BYTES):
+            more = int(sizes[part].sum())
+            if size + more > TRANSACTION_BYTES and together:
+                yield Block.joined(together)
+                together, size, count = [], 0, 0
+            together.append(block[part])
+            size, count = size + more, count + len(together[-1])
+        if count + BATCH > most and together:
+            yield Block.joined(together)
+            together, size, count = [], 0, 0
     if together:
-        yield together
+        yield Block.joined(together)
 
 
-def bytes_of(document: Stored) -> int:
-    """Return the bytes of a document that count for the size of a transaction."""
-    key = document.key
-    size = len(document.meta) + len(document.sketch) + len(document.passages)
-    return size + (len(key) if isinstance(key, str) else 0)
+def as_row(value: Any, bits: int) -> NDArray[np.uint64]:
+    """Return a fingerprint as a row of columns; raise InputError if it is none of this width."""
+    [row] = to_array([as_number(value, bits)], bits)
+    return np.asarray(row, np.uint64)
 
 
 def as_number(value: Any, bits: int, name: str = "fingerprint") -> int:

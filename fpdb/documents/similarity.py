@@ -1,7 +1,6 @@
 """How similar texts are, by the Jaccard similarity of their sketches."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -9,10 +8,9 @@ from numpy.typing import NDArray
 
 from fpdb.arrays import Column, Marks, Places
 from fpdb.fingerprint.sketches import jaccard_of_rows
-from fpdb.models import DIGEST_BYTES, Key
-from fpdb.storage.format import Stored
-from fpdb.tables.bands import NumberedTexts
-from fpdb.tables.bits import Fingerprints, to_array
+from fpdb.models import DIGEST_BYTES
+from fpdb.storage.block import Block
+from fpdb.tables.bits import Fingerprints
 
 Shares = NDArray[np.float64]
 
@@ -24,22 +22,9 @@ class Side(NamedTuple):
     digests: Column
     sketches: NDArray[np.uint8]
 
-
-@dataclass(frozen=True, eq=False)
-class Known:
-    """Stored documents in the order of their ids."""
-
-    ids: Column
-    keys: list[Key]
-    metas: list[bytes]
-    side: Side
-
     @classmethod
-    def of(cls, documents: Sequence[Stored], bits: int) -> "Known":
-        texts = NumberedTexts.of(documents)
-        keys, metas = [each.key for each in documents], [each.meta for each in documents]
-        numbers = to_array((document.fingerprint or 0 for document in documents), bits)
-        return cls(texts.ids, keys, metas, Side(numbers, texts.digests, texts.sketches))
+    def of(cls, documents: Block) -> "Side":
+        return cls(documents.fingerprints, documents.digests, documents.sketches)
 
 
 def jaccard(first: Side, own: Places, second: Side, other: Places) -> Shares:

@@ -2,7 +2,9 @@
 
 import contextlib
 import gc
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import count, islice
 
 import numpy as np
@@ -24,12 +26,11 @@ from fpdb.documents.new_documents import NewDocuments, NewRows
 from fpdb.documents.prepare import BATCH
 from fpdb.models import Added, Key, Matches
 from fpdb.storage import WriteTransaction
+from fpdb.storage.block import Block, entries_of, none_of
 from fpdb.storage.format import Stored
-from fpdb.storage.new_records import entries_of
 from fpdb.storage.origin import renamed
 from fpdb.tables import Index
-from fpdb.tables.bands import NumberTable
-from fpdb.tables.bits import Fingerprints, to_array, to_ints
+from fpdb.tables.bits import Fingerprints
 from fpdb.tables.bulk_load import load_tables, source_of
 
 # New documents whose keys and rows are written together.
@@ -63,8 +64,11 @@ class Writer:
         self._next_id = self._counters.next_id
         # Documents by the keys that are added or removed one by one.
         self._known: dict[Key, Stored | None] = {}
-        # What isn't written yet.
-        self._saved: dict[Key, Stored] = {}
+        # Those that are being added, and by their places those whose keys are known or come twice.
+        self._nothing = self._documents = none_of(index.plan.bits)
+        self._rows: dict[int, Stored] = {}
+        # What isn't written yet: places with ids, and documents.
+        self._saved: dict[Key, tuple[int, int]] = {}
         self._removed: dict[Key, Stored] = {}
 
     @property
@@ -90,14 +94,15 @@ class Writer:
             if empty and len(ids) > BATCH:  # fewer are put into empty tables as into others
                 load_tables(self._txn, self._index, source_of(chosen, ids), len(ids), memory)
             else:
-                self._index.update(self._txn, (chosen, ids), self._rows([], {}))
+                self._index.update(self._txn, (chosen, ids))
             self._count(len(ids))
         keys, fingerprints = keys[other], fingerprints[other]
         for start in range(0, len(keys), _TOGETHER):
             part = slice(start, start + _TOGETHER)
-            names, numbers = keys[part].tolist(), to_ints(fingerprints[part])
-            rows = [Stored(0, *row, added) for row in zip(names, numbers, strict=True)]
-            changed += sum(each.status != "unchanged" for each in self.add(rows))
+            documents = Block.bare(keys[part].tolist(), self._index.plan.bits)
+            documents.fingerprints[:] = fingerprints[part]
+            documents.added[:] = added
+            changed += sum(each.status != "unchanged" for each in self.add(documents))
         return changed
 
     def _number(self, keys: Keys) -> Column:
@@ -140,7 +145,7 @@ class Writer:
         prints, ids, of_texts = zip(*added, strict=True)
         added.clear()
         new = np.concatenate(prints), np.concatenate(ids)
-        self._index.update(self._txn, new, self._rows([], {}))
+        self._index.update(self._txn, new)
         for table, rows in zip(self._index.of_texts, zip(*of_texts, strict=True), strict=True):
             table.insert(self._txn, rows)
 
@@ -158,79 +163,98 @@ class Writer:
                 while data in named or find_key(self._txn, data) is not None:
                     free = renamed(document, next(numbers))
                     data = key_bytes(str(free.key))
-                self._catalog.put_records(self._txn, [free])
+                self._catalog.put_records(self._txn, Block.of([free], self._index.plan.bits))
             named[data] = own
         return [(data, named[data]) for data in sorted(named)]
 
     def add(
-        self,
-        documents: Sequence[Stored],
-        duplicates: Search | None = None,
-        *,
-        newer: bool = False,
+        self, documents: Block, duplicates: Search | None = None, *, newer: bool = False
     ) -> list[Added]:
         """Add documents, or replace those with their keys, if only by `newer` ones.
 
         With `duplicates`, a new one for which that search finds others isn't added; it finds the
         documents before it too.
         """
-        self._known = self._catalog.find_many(self._txn, [each.key for each in documents])
-        if not newer:  # less of a text costs nothing that is stored of it
-            latest, completed = dict(self._known), list[Stored]()
-            for document in documents:
+        self._known = self._catalog.find_many(self._txn, documents.keys)
+        rows = self._rows_of_known_keys(documents)
+        if rows and not newer:  # less of a text costs nothing that is stored of it
+            latest = dict(self._known)
+            for place, document in rows.items():
                 old = latest[document.key]
-                completed.append(document.completed(old) if old else document)
-                latest[document.key] = completed[-1]
-            documents = completed
+                latest[document.key] = rows[place] = document.completed(old) if old else document
+            documents = documents.with_rows(rows, self._index.plan.bits)
+        self._documents, self._rows = documents, rows
+        # An unchanged document is not looked up, unless its key comes twice.
+        often = Counter(document.key for document in rows.values())
+        unchanged = {
+            place
+            for place, document in rows.items()
+            if (old := self._known[document.key])
+            and often[document.key] == 1
+            and old.holds_what(document)
+        }
         added: list[Added] = []
-        while rest := documents[len(added) :]:
-            lookup = None
-            if duplicates and len(rest) > 1:
-                lookup = BatchLookup(self._view, rest, self._known, duplicates)
-                rest = rest[: len(lookup)]
-            for place, document in enumerate(rest):
-                old = self._known[document.key]
-                # A newer one with equal content counts too: its time decides about a third one.
-                if old and (old.added >= document.added if newer else old.holds_what(document)):
-                    added.append(Added(document.key, old.id, "unchanged", Matches()))
-                    continue
-                matches = Matches()
-                if duplicates:
-                    matches = self._resembling(document, duplicates, place, lookup)
-                    if matches and not old:
-                        added.append(Added(document.key, None, "duplicate", matches))
-                        continue
-                if old:
-                    number = old.id
-                    self._remove(document.key)
-                elif isinstance(document.key, int):
-                    number = document.key
-                else:
-                    number, self._next_id = self._next_id, self._next_id + 1
-                # This takes a third of the time of `_replace`.
-                saved = Stored(number, *document[1:])
-                self._known[document.key] = self._saved[document.key] = saved
-                if lookup:
-                    lookup.save(place, saved, old)
-                status = "replaced" if old else "added"
-                status = "short" if document.fingerprint is None else status
-                lost = bool(old and old.meta and not document.meta)
-                added.append(Added(document.key, saved.id, status, matches, lost))
+        while len(added) < len(documents):
+            start, end, lookup = len(added), len(documents), None
+            if duplicates and end - start > 1:
+                asking = [place for place in range(start, end) if place not in unchanged]
+                lookup = BatchLookup(self._view, documents, duplicates, asking)
+                end = lookup.end
+            added += [
+                self._add(place, duplicates, lookup, newer=newer) for place in range(start, end)
+            ]
             self._apply()
         return added
 
-    def _resembling(
-        self, document: Stored, search: Search, place: int, lookup: BatchLookup | None
-    ) -> Matches:
-        """Find what a document resembles, as if everything collected was written already."""
-        matches = lookup.matches(place, document) if lookup else None
+    def _rows_of_known_keys(self, documents: Block) -> dict[int, Stored]:
+        """Return by their places the documents whose keys are stored, or come twice."""
+        keys = documents.keys
+        often: Container[Key] = ()
+        if len(self._known) < len(keys):
+            often = {key for key, times in Counter(keys).items() if times > 1}
+        places = [place for place, key in enumerate(keys) if self._known[key] or key in often]
+        return {place: documents.row(place) for place in places}
+
+    def _add(
+        self, place: int, search: Search | None, lookup: BatchLookup | None, *, newer: bool
+    ) -> Added:
+        """Decide what becomes of a document, as if everything collected was written already."""
+        documents, row = self._documents, self._rows.get(place)
+        key = documents.keys[place]
+        old = self._known[key]
+        # A newer one with equal content counts too: its time decides about a third one.
+        if row and old and (old.added >= row.added if newer else old.holds_what(row)):
+            return Added(key, old.id, "unchanged", Matches())
+        matches = self._resembling(place, search, lookup) if search else Matches()
+        if matches and not old:
+            return Added(key, None, "duplicate", matches)
+        if old:
+            number = old.id
+            self._remove(key)
+        elif isinstance(key, int):
+            number = key
+        else:
+            number, self._next_id = self._next_id, self._next_id + 1
+        if row:
+            self._known[key] = row._replace(id=number)
+        self._saved[key] = place, number
+        if lookup:
+            lookup.save(place, number, old)
+        status = "replaced" if old else "added"
+        status = "short" if documents.short[place] else status
+        lost = bool(old and old.meta and not documents.metas[place])
+        return Added(key, number, status, matches, lost)
+
+    def _resembling(self, place: int, search: Search, lookup: BatchLookup | None) -> Matches:
+        """Find what a document resembles, but itself."""
+        matches = lookup.matches(place) if lookup else None
         if matches is None:
-            if self._saved or self._removed:
-                self._apply()
-            matches = answer(self._view, document, search)
+            self._apply()
+            matches = answer(self._view, self._documents.row(place), search)
         if not matches:
             return matches
-        others = [match for match in matches if match.key != document.key]
+        key = self._documents.keys[place]
+        others = [match for match in matches if match.key != key]
         return to_matches(others, complete=matches.complete)
 
     def remove(self, keys: Iterable[Key]) -> int:
@@ -253,21 +277,26 @@ class Writer:
 
     def _apply(self) -> None:
         """Write everything that was collected."""
-        saved, removed = list(self._saved.values()), list(self._removed.values())
-        insert, remove = self._rows(saved, self._removed), self._rows(removed, self._saved)
-        self._index.update(self._txn, insert, remove)
+        if not (self._saved or self._removed):
+            return
+        saved, removed = self._nothing, self._nothing
+        if self._saved:
+            places, ids = zip(*self._saved.values(), strict=True)
+            saved = self._documents
+            if len(places) < len(saved):
+                saved = saved[np.array(places)]
+            saved = replace(saved, ids=np.array(ids, np.uint64))
+        if self._removed:
+            removed = Block.of(list(self._removed.values()), self._index.plan.bits)
+        come, go = saved.printed, removed.printed
+        self._index.update(self._txn, (come.fingerprints, come.ids), (go.fingerprints, go.ids))
         for table in self._index.of_texts:
-            inserted, deleted = saved, removed
-            if saved and removed:
-                inserted = _moved(table, saved, self._removed)
-                deleted = _moved(table, removed, self._saved)
-            table.update(self._txn, inserted, deleted)
+            table.update(self._txn, saved, removed)
         self._catalog.write(self._txn, saved, removed)
-        short = sketches = 0
-        for some, sign in ((saved, 1), (removed, -1)):
-            for document in some:
-                short += sign * (document.fingerprint is None)
-                sketches += sign * bool(document.sketch)
+        short, sketches = (
+            int(np.count_nonzero(getattr(saved, name)) - np.count_nonzero(getattr(removed, name)))
+            for name in ("short", "sketched")
+        )
         self._count(len(saved) - len(removed), short, sketches)
         self._saved, self._removed = {}, {}
 
@@ -281,30 +310,3 @@ class Writer:
             sketches=None if old.sketches is None else old.sketches + sketches,
         )
         self._txn.put("counters", b"counters", self._counters.pack())
-
-    def _rows(
-        self, documents: Sequence[Stored], others: dict[Key, Stored]
-    ) -> tuple[Fingerprints, Column]:
-        """Return the rows of documents in the tables, without those that stay what they are."""
-        fingerprints: list[int] = []
-        ids: list[int] = []
-        for document in documents:
-            other = others.get(document.key)
-            number = document.fingerprint
-            kept = other and (other.id, other.fingerprint) == (document.id, number)
-            if number is not None and not kept:
-                fingerprints.append(number)
-                ids.append(document.id)
-        return to_array(fingerprints, self._index.plan.bits), np.array(ids, np.uint64)
-
-
-def _moved(
-    table: NumberTable, documents: Sequence[Stored], others: dict[Key, Stored]
-) -> list[Stored]:
-    """Return the documents whose rows in a table don't stay what they are."""
-    return [
-        document
-        for document in documents
-        if not (other := others.get(document.key))
-        or (other.id, table.of(other)) != (document.id, table.of(document))
-    ]

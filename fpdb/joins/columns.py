@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpdb.arrays import Marks, Places, Strings, unique
-from fpdb.documents.similarity import Known, Side
+from fpdb.documents.similarity import Side
 from fpdb.fingerprint.sketches import has_sketch
 from fpdb.models import DIGEST_BYTES, SKETCH_BYTES
+from fpdb.storage.block import Block
 from fpdb.storage.format import Stored
 
 _LEAST_ROWS = 1 << 12
@@ -186,8 +187,11 @@ class TextColumns:
     @classmethod
     def of(cls, documents: Sequence[Stored], bits: int) -> "TextColumns":
         """Return the columns of documents that are ready to be stored."""
-        short = np.array([each.fingerprint is None for each in documents], np.bool_)
-        return cls(Known.of(documents, bits).side, short)
+        return cls.of_block(Block.of(documents, bits))
+
+    @classmethod
+    def of_block(cls, documents: Block) -> "TextColumns":
+        return cls(Side.of(documents), documents.short)
 
     @classmethod
     def of_columns(cls, columns: Sequence[NDArray[Any]]) -> "TextColumns":

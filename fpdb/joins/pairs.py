@@ -23,12 +23,13 @@ from fpdb.arrays import (
 )
 from fpdb.documents.catalog import View
 from fpdb.documents.lookup import Search
-from fpdb.documents.similarity import Known, Shares, Side, jaccard
+from fpdb.documents.similarity import Shares, Side, jaccard
 from fpdb.errors import DamagedError, IncompleteWarning
 from fpdb.fingerprint.sketches import WINDOW, least_estimate, unpack_passages
 from fpdb.joins.join import NearPairs, complete_buckets, near_pairs
 from fpdb.models import Key, Pair, PartPair
 from fpdb.progress import tracked
+from fpdb.storage.block import Block
 from fpdb.storage.format import Stored
 from fpdb.tables.bands import Bands, sorted_rows
 from fpdb.tables.bits import distances
@@ -286,7 +287,7 @@ def side_of_stored(view: View, ids: Column) -> Side:
     """Return the columns that documents are compared by; a few may be no texts."""
     parts = [ids[start : start + _PAIRS] for start in range(0, max(len(ids), 1), _PAIRS)]
     bits = view.index.plan.bits
-    return Side(*joined([Known.of(stored_of(view, part), bits).side for part in parts]))
+    return Side(*joined([Side.of(Block.of(stored_of(view, part), bits)) for part in parts]))
 
 
 def _expand(view: View, near: NearPairs) -> Iterator[list[NDArray[Any]]]:

@@ -12,7 +12,7 @@ def packed(
     digests: NDArray[Any],
     sketches: NDArray[Any],
     characters: Places,
-    added: int,
+    added: Places,
     ends: Places,
 ) -> bytearray: ...
 def numbered(

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Kernels of records: pack those of many documents, and give them their ids.
 
-`fpdb.storage.format` has the layout of a record, and `fpdb.storage.new_records` defines each result.
+`fpdb.storage.format` has the layout of a record, and `fpdb.storage.block` defines each result.
 """
 
 from cpython.bytearray cimport PyByteArray_AsString, PyByteArray_FromStringAndSize
@@ -19,6 +19,9 @@ cdef enum:
     CHECKSUM = 4
     DIGEST = 16
     SKETCH = 128
+    # The bytes of a time of adding.
+    TIME = 4
+    LATE_TIME = 5
     # The flags of a record.
     HAS_FINGERPRINT = 1
     HAS_DIGEST = 2
@@ -105,7 +108,7 @@ def packed(
     list strings not None, const uint8_t[:, ::1] fingerprints not None,
     const uint8_t[::1] short not None, const uint8_t[:, ::1] digests not None,
     const uint8_t[:, ::1] sketches not None, const int64_t[::1] characters not None,
-    uint64_t added, int64_t[::1] ends not None,
+    const int64_t[::1] added not None, int64_t[::1] ends not None,
 ):
     """Pack records with a place for their checksums, one after the other; write where they end.
 
@@ -113,7 +116,7 @@ def packed(
     """
     cdef Py_ssize_t count = short.shape[0], place, width = fingerprints.shape[1], size
     cdef int64_t total = 0
-    cdef int time_bytes = 4 if added < <uint64_t>1 << 32 else 5
+    cdef int time_bytes
     cdef Strings keys, metas
     cdef Strings[MOST_FURTHER] further
     cdef int number, others = len(strings) - 2
@@ -124,7 +127,7 @@ def packed(
     if not (
         0 <= others <= MOST_FURTHER
         and fingerprints.shape[0] == digests.shape[0] == sketches.shape[0] == count
-        and characters.shape[0] == ends.shape[0] == count
+        and characters.shape[0] == added.shape[0] == ends.shape[0] == count
         and digests.shape[1] == DIGEST and sketches.shape[1] == SKETCH
     ):
         raise ValueError("the columns are those of other records")
@@ -134,7 +137,7 @@ def packed(
         further[number] = checked(strings[number + 2][0], strings[number + 2][1], count)
     with nogil:
         for place in range(count):
-            size = CHECKSUM + 1 + DIGEST + SKETCH + width + time_bytes
+            size = CHECKSUM + 1 + DIGEST + SKETCH + width + LATE_TIME
             size += size_of(<uint64_t>characters[place])
             size += room_for(&keys, place) + room_for(&metas, place) + size_of(<uint64_t>1 << others)
             for number in range(others):
@@ -146,7 +149,8 @@ def packed(
     with nogil:
         for place in range(count):
             memset(at, 0, CHECKSUM)
-            flags = IS_LATE if time_bytes > 4 else 0
+            time_bytes = TIME if added[place] < <int64_t>1 << 32 else LATE_TIME
+            flags = IS_LATE if time_bytes > TIME else 0
             ends[place] = at - first  # until the flags are known
             at += CHECKSUM + 1
             if has_any(&sketches[place, 0], SKETCH):
@@ -162,7 +166,7 @@ def packed(
                 flags |= HAS_FINGERPRINT
                 memcpy(at, &fingerprints[place, 0], width)
                 at += width
-            memcpy(at, &added, time_bytes)
+            memcpy(at, &added[place], time_bytes)
             at += time_bytes
             if characters[place]:
                 flags |= HAS_CHARACTERS

@@ -224,8 +224,8 @@ def _compared(
             place, recipe=recipe, similarity=None, keys="integer", passages=True
         )
         for numbers, found in numbered_texts(flow, paths, database.preparer):
-            named = zip(numbers.tolist(), found, strict=True)
-            database.add_prepared([each._replace(id=number, key=number) for number, each in named])
+            ids = numbers.astype(np.uint64)
+            database.add_prepared(dataclasses.replace(found, ids=ids, keys=ids.tolist()))
         return database
     files = ComparedFiles(Room(scratch), recipe, similarity, kept)
     files.fill(flow, paths)

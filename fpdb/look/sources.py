@@ -32,7 +32,7 @@ from fpdb.look.groups import Origins
 from fpdb.look.listing import ListedDocument, ListedText
 from fpdb.look.page import first_line
 from fpdb.models import Document, Key
-from fpdb.storage.format import Stored
+from fpdb.storage.block import Block
 from fpdb.tables.bits import to_ints
 from fpdb.threads import mapped
 
@@ -64,12 +64,9 @@ class ComparedFiles:
     def fill(self, flow: Flow[Ingested], paths: Sequence[str]) -> None:
         for numbers, documents in numbered_texts(flow, paths, self._preparer):
             # A short text resembles only those that are equal, by their digests.
-            compared = [
-                document._replace(sketch=b"") if document.fingerprint is None else document
-                for document in documents
-            ]
+            documents.sketches[documents.short] = 0
             self._numbers.add(numbers)
-            self._texts.add(TextColumns.of(compared, self._bits))
+            self._texts.add(TextColumns.of_block(documents))
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -101,13 +98,13 @@ class ComparedFiles:
 
 def numbered_texts(
     flow: Flow[Ingested], paths: Sequence[str], preparer: Preparer
-) -> Iterator[tuple[Places, list[Stored]]]:
+) -> Iterator[tuple[Places, Block]]:
     """Yield the documents of files with the numbers of their records, and count them."""
     first = 0
     preparer = preparer.adapted(flow.reading.max_bytes)
     for found in flow.prepared(flow.parts(paths), preparer, texts_only=True):
         good = [isinstance(each, Record) for each in found.records]
-        short = sum(each.fingerprint is None for each in found.documents)
+        short = int(np.count_nonzero(found.documents.short))
         flow.counts.tally("short", short)
         flow.counts.tally("added", len(found.documents) - short)
         yield first + np.flatnonzero(good), found.documents

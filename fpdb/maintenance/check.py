@@ -30,6 +30,7 @@ from fpdb.models import Problem
 from fpdb.processes import Worker, limit, require_address_space, signal_name
 from fpdb.progress import Meter, show, tracked
 from fpdb.storage import Environment, ReadTransaction, open_checks, survey
+from fpdb.storage.block import Block
 from fpdb.storage.format import (
     ID_BYTES,
     Counters,
@@ -41,7 +42,7 @@ from fpdb.storage.format import (
 )
 from fpdb.storage.lmdb_file import DATA_FILE
 from fpdb.tables import Permutation
-from fpdb.tables.bits import as_words, of_words, to_array
+from fpdb.tables.bits import as_words, of_words
 from fpdb.tables.index import HIGH_BITS
 from fpdb.tables.sorted_pages import NumberPages
 
@@ -329,13 +330,14 @@ class _Check:
         """Compare the records, the home table, and `keys` or `ids` with each other."""
         expected: dict[str, NDArray[np.uint64]] = defaultdict(lambda: digest(()))
         sketches = last = 0
-        for block in self._records():
+        for records in self._records():
+            block = Block.of(records, self._bits)
             for name, rows in self._rows_of(block).items():
                 expected[name] += digest([rows])
             if self._numbered:
                 self._look_up(block)
-            sketches += sum(bool(stored.sketch) for stored in block)
-            last = max([last, *(stored.id for stored in block)])
+            sketches += int(np.count_nonzero(block.sketched))
+            last = max(last, int(block.ids.max(initial=0)))
         yield from self._reported()
         if "documents" in self._faulty:
             return
@@ -354,38 +356,31 @@ class _Check:
             short = int(expected["short"][0])
             yield from self._check_counters(int(documents[0]), short, sketches, last)
 
-    def _rows_of(self, block: list[Stored]) -> dict[str, Rows]:
+    def _rows_of(self, block: Block) -> dict[str, Rows]:
         """Return the rows that records must have; with integer keys, of short texts only."""
-        short = [stored for stored in block if stored.fingerprint is None]
+        short = block[block.short.nonzero()[0]]
         rows: dict[str, Rows] = {}
         if self._numbered:
-            rows[self._home] = [np.zeros(len(short), np.uint64), _ids_of(short)]
+            rows[self._home] = [np.zeros(len(short), np.uint64), short.ids]
         else:
-            names = hashed(key_bytes(str(stored.key)) for stored in block)
-            rows[self._by_key] = [names, _ids_of(block)]
-            rows[self._home] = self._home_rows(block)
-        rows["short"] = [hashed(stored.digest for stored in short), _ids_of(short)]
+            rows[self._by_key] = [hashed(key_bytes(str(key)) for key in block.keys), block.ids]
+            rows[self._home] = _home_rows(block)
+        rows["short"] = [hashed(digest.tobytes() for digest in short.digests), short.ids]
         for table in self._index.of_texts:
             rows[table.pages.name] = table.rows(block)
         return rows
 
-    def _home_rows(self, block: list[Stored]) -> Rows:
-        long = [stored for stored in block if stored.fingerprint is not None]
-        numbers = to_array((stored.fingerprint or 0 for stored in long), self._bits)
-        return [*as_words(numbers), _ids_of(long)]
-
-    def _look_up(self, block: list[Stored]) -> None:
+    def _look_up(self, block: Block) -> None:
         """Look records up in `ids` and in the home table, which must have the very same row."""
-        *words, ids = self._home_rows(block)
+        *words, ids = _home_rows(block)
         if self._home not in self._faulty:
             held = self._index.holds(self._txn, of_words(words), ids)
             for number in ids[~held].tolist():
                 self._report(self._home, _MISSING.format(number))
         if self._by_key not in self._faulty:
-            high = [(stored.fingerprint or 0) >> self._bits - HIGH_BITS for stored in block]
-            added = [stored.added for stored in block]
-            rows = [_ids_of(block), np.array(high, np.uint64), np.array(added, np.uint64)]
-            for number in rows[0][~_ROWS_OF_IDS.holds(self._txn, rows)].tolist():
+            high = as_words(block.fingerprints)[0] >> np.uint64(min(self._bits, 64) - HIGH_BITS)
+            rows = [block.ids, high, block.added.astype(np.uint64)]
+            for number in block.ids[~_ROWS_OF_IDS.holds(self._txn, rows)].tolist():
                 self._report(self._by_key, _OTHER.format(number))
 
     def _check_counters(
@@ -416,8 +411,8 @@ class _Check:
         self._report(name, what)
 
 
-def _ids_of(block: list[Stored]) -> Column:
-    return np.array([stored.id for stored in block], np.uint64)
+def _home_rows(block: Block) -> Rows:
+    return [*as_words(block.printed.fingerprints), block.printed.ids]
 
 
 def shown_id(name: bytes) -> str:

@@ -18,6 +18,7 @@ from fpdb.maintenance.rebuild import write_tables
 from fpdb.models import Key, Problem, Repaired, now, require_whole
 from fpdb.progress import tracked
 from fpdb.storage import Environment, ReadTransaction, WriteTransaction, open_checks
+from fpdb.storage.block import Block
 from fpdb.storage.format import (
     Counters,
     Header,
@@ -157,7 +158,8 @@ class _Repair:
                     there[document.key] = new[number] = document
                     short += document.fingerprint is None
                     sketches += bool(document.sketch)
-            catalog.write(into, list(new.values()), [])
+            block = Block.of(list(new.values()), self._index.plan.bits)
+            catalog.write(into, block, Block.bare([], self._index.plan.bits))
             count += len(new)
             next_id = max([next_id, *(number + 1 for number in new)])
         return Counters(

@@ -12,19 +12,19 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, pairwise
 from math import ceil, log
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.arrays import Column, Marks, Rows, Strings, joined
+from fpdb.arrays import Column, Marks, Rows, joined
 from fpdb.errors import PlanError
 from fpdb.fingerprint.sketches import BINS, BITS
-from fpdb.models import DIGEST_BYTES, SKETCH_BYTES
+from fpdb.models import SKETCH_BYTES
 from fpdb.storage import ReadTransaction, WriteTransaction
+from fpdb.storage.block import Block
 from fpdb.storage.format import Stored
 from fpdb.tables.bits import order
-from fpdb.tables.sorted_pages import NumberPages
+from fpdb.tables.sorted_pages import NumberPages, moved
 
 # Ids that are read of one band: where more documents agree, they share boilerplate or a form.
 MOST_OF_A_BAND = 10_000
@@ -40,29 +40,8 @@ MOST_BINS = 14
 _RECALL = 0.95
 
 
-class NumberedTexts(NamedTuple):
-    """Texts as their tables need them: ids of documents, sketches, digests and passages.
-
-    What is missing is zeros; passages are None if no text has any.
-    """
-
-    ids: Column
-    sketches: NDArray[np.uint8]
-    digests: Column
-    passages: Strings | None
-
-    @classmethod
-    def of(cls, documents: Sequence[Stored]) -> "NumberedTexts":
-        """Return what the tables need of documents."""
-        sketches = b"".join([document.sketch.ljust(SKETCH_BYTES, b"\0") for document in documents])
-        digests = b"".join([document.digest.ljust(DIGEST_BYTES, b"\0") for document in documents])
-        passages = [document.passages for document in documents]
-        return cls(
-            np.array([document.id for document in documents], np.uint64),
-            np.frombuffer(sketches, np.uint8).reshape(-1, SKETCH_BYTES),
-            np.frombuffer(digests, np.uint64).reshape(-1, DIGEST_BYTES // 8),
-            Strings.of(passages) if any(passages) else None,
-        )
+# Ids of documents with their sketches and digests; what is missing is zeros.
+Sketched = tuple[Column, NDArray[np.uint8], Column]
 
 
 @dataclass(frozen=True)
@@ -142,29 +121,22 @@ class NumberTable(ABC):
         self.bits = bits  # of what a text has, in a number
 
     @abstractmethod
-    def of(self, document: Stored) -> Sequence[int]:
-        """Return the numbers of a document; a short text has none."""
+    def made(self, documents: Block) -> Rows:
+        """Return the rows of documents, none of which is short, in any order."""
 
-    @abstractmethod
-    def made(self, texts: NumberedTexts) -> Rows:
-        """Return the rows of texts, none of which is short, in any order."""
-
-    def rows(self, documents: Sequence[Stored]) -> Rows:
-        """Return the rows of documents, sorted."""
-        texts = [document for document in documents if document.fingerprint is not None]
-        return sorted_rows(self.made(NumberedTexts.of(texts)))
+    def rows(self, documents: Block) -> Rows:
+        """Return the rows of documents, sorted; a short text has none."""
+        if not len(documents):
+            return self.pages.empty()
+        return sorted_rows(self.made(documents.printed))
 
     def insert(self, txn: WriteTransaction, parts: Sequence[Rows]) -> None:
         """Insert rows of new documents, which are in any order."""
         self.pages.splice(txn, sorted_rows(joined(parts)), self.pages.empty())
 
-    def update(
-        self, txn: WriteTransaction, insert: Sequence[Stored], remove: Sequence[Stored]
-    ) -> None:
+    def update(self, txn: WriteTransaction, insert: Block, remove: Block) -> None:
         """Remove the rows of documents, and insert those of others."""
-        if insert or remove:
-            gone = self.rows(remove) if remove else self.pages.empty()
-            self.pages.splice(txn, self.rows(insert), gone)
+        self.pages.splice(txn, *moved(self.rows(insert), self.rows(remove)))
 
 
 class BandTable(NumberTable):
@@ -190,10 +162,10 @@ class BandTable(NumberTable):
             return [base | bins >> shift & mask for shift, base in self._bases]
         return [self._last | int.from_bytes(digest[:8], "little") & mask] if any(digest) else []
 
-    def made(self, texts: NumberedTexts) -> Rows:
-        """Return the rows of texts in any order."""
-        numbers, marks = self.shape.columns(texts.sketches, texts.digests)
-        return [numbers[marks], texts.ids[marks.nonzero()[0]]]
+    def made(self, documents: Block) -> Rows:
+        """Return the rows of documents, none of which is short, in any order."""
+        numbers, marks = self.shape.columns(documents.sketches, documents.digests)
+        return [numbers[marks], documents.ids[marks.nonzero()[0]]]
 
     def of(self, document: Stored) -> list[int]:
         """Return the numbers of a document; a short text has none."""
@@ -227,7 +199,7 @@ class BandTable(NumberTable):
     def load(
         self,
         txn: WriteTransaction,
-        source: Callable[[], Iterable[NumberedTexts]],
+        source: Callable[[], Iterable[Sketched]],
         count: int,
         memory: int,
     ) -> None:
@@ -242,12 +214,12 @@ class BandTable(NumberTable):
         self.pages.fill(txn, chain.from_iterable(made))
 
     def _part(
-        self, source: Callable[[], Iterable[NumberedTexts]], low: int, high: int
+        self, source: Callable[[], Iterable[Sketched]], low: int, high: int
     ) -> Iterator[Rows]:
         """Yield the sorted rows from a number to another one, band by band."""
         bands = range(low >> self.bits, (high >> self.bits) + 1)
         found: dict[int, list[Rows]] = {band: [] for band in bands}
-        for ids, sketches, digests, _ in source():
+        for ids, sketches, digests in source():
             numbers, marks = self.shape.columns(sketches, digests)
             for band, parts in found.items():
                 chosen, own = marks[:, band], numbers[:, band]

@@ -26,7 +26,7 @@ from fpdb.tables.bits import (
 )
 from fpdb.tables.passages import PassageTable
 from fpdb.tables.plan import Plan
-from fpdb.tables.sorted_pages import NumberPages, seek
+from fpdb.tables.sorted_pages import NumberPages, moved, seek
 
 # Of a fingerprint, by which the home table has few pages for that of an id.
 HIGH_BITS = 24
@@ -120,13 +120,15 @@ class Index:
         self,
         txn: WriteTransaction,
         insert: tuple[Fingerprints, Column],
-        remove: tuple[Fingerprints, Column],
+        remove: tuple[Fingerprints, Column] | None = None,
     ) -> None:
         """Remove and insert fingerprints with the ids of their documents, in all tables."""
-        if not len(insert[1]) and not len(remove[1]):
+        rows = home_rows(*insert), home_rows(*remove) if remove else self.home.empty()
+        coming, going = moved(*rows)
+        if not len(coming[0]) and not len(going[0]):
             return
-        self.home.splice(txn, home_rows(*insert), home_rows(*remove))
-        come, gone = distinct(insert[0]), distinct(remove[0])
+        self.home.splice(txn, coming, going)
+        come, gone = (distinct(of_words(rows[:-1])) for rows in (coming, going))
         if len(gone):  # a fingerprint stays while any document has it
             bounds, _ = self.home.last_numbers(txn, as_words(gone), 0)
             gone = gone[np.diff(bounds) == 0]

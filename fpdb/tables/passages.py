@@ -11,10 +11,11 @@ import numpy as np
 
 from fpdb.arrays import Column, Rows, joined, ranked
 from fpdb.fingerprint.sketches import unpack_passages
-from fpdb.models import PASSAGE_BYTES
+from fpdb.models import PASSAGE_BYTES, PASSAGES
 from fpdb.storage import WriteTransaction
+from fpdb.storage.block import Block
 from fpdb.storage.format import Stored
-from fpdb.tables.bands import NumberedTexts, NumberTable, sorted_rows
+from fpdb.tables.bands import NumberTable, sorted_rows
 
 # Of a number that more documents have, none is taken: it is of boilerplate.
 MOST_OF_A_PASSAGE = 1000
@@ -35,19 +36,17 @@ class PassageTable(NumberTable):
     def __init__(self) -> None:
         super().__init__("passages", ROW_BITS)
 
-    def of(self, document: Stored) -> Sequence[int]:
-        """Return the numbers of a document as the table has them."""
-        found: list[int] = row_numbers(unpack_passages(document.passages)).tolist()
-        return found
-
-    def made(self, texts: NumberedTexts) -> Rows:
-        """Return the rows of texts in any order."""
-        if texts.passages is None:
+    def made(self, documents: Block) -> Rows:
+        """Return the rows of documents, none of which is short, in any order."""
+        if PASSAGES not in documents.further:
             return self.pages.empty()
-        sizes = np.diff(texts.passages.ends, prepend=0) // PASSAGE_BYTES
-        numbers = row_numbers(unpack_passages(texts.passages.data.tobytes()))
+        return self._made(documents.ids, documents.further[PASSAGES])
+
+    def _made(self, ids: Column, passages: Sequence[bytes]) -> Rows:
+        sizes = np.fromiter(map(len, passages), np.int64, len(passages)) // PASSAGE_BYTES
+        numbers = row_numbers(unpack_passages(b"".join(passages)))
         # Two numbers of a text may have the same upper bits.
-        rows, _ = ranked([np.repeat(texts.ids, sizes), numbers])
+        rows, _ = ranked([np.repeat(ids, sizes), numbers])
         return rows[::-1]
 
     def load(
@@ -69,7 +68,8 @@ class PassageTable(NumberTable):
     ) -> Rows:
         found = [self.pages.empty()]
         for block in source():
-            numbers, ids = self.made(NumberedTexts.of(block))
+            own = np.array([document.id for document in block], np.uint64)
+            numbers, ids = self._made(own, [document.passages for document in block])
             chosen = (numbers >= np.uint64(low)) & (numbers <= np.uint64(high))
             found.append([numbers[chosen], ids[chosen]])
         return sorted_rows(joined(found))

@@ -562,6 +562,14 @@ def page_and_next(cursor: Cursor, key: bytes) -> tuple[bytes | None, bytes | Non
     return own, upper
 
 
+def moved(insert: Rows, remove: Rows) -> tuple[Rows, Rows]:
+    """Return rows to insert and to remove, both sorted, without those that stay where they are."""
+    if not len(insert[0]) or not len(remove[0]):
+        return insert, remove
+    come, go = ~_among(insert, remove), ~_among(remove, insert)
+    return [column[come] for column in insert], [column[go] for column in remove]
+
+
 def _among(rows: Rows, known: Rows) -> Marks:
     """Mark the rows that are among others; both are sorted, without repetitions."""
     if len(rows) == 1:

@@ -10,6 +10,7 @@ from tiers import examples
 import fpdb
 from fpdb import Document
 from fpdb.documents import batch_lookup, lookup
+from fpdb.storage.block import Block
 from fpdb.storage.format import Stored
 from fpdb.tables import bands, batch
 
@@ -53,7 +54,11 @@ def one_by_one(db, added, *, skip=True):
     """Add each document when those before it are written, but wait for no disk."""
     search = db._search(None, None) if skip else None
     with db._environment.write() as txn:
-        return [own for each in added for own in db._writer(txn).add([each], search)]
+        return [
+            own
+            for each in added
+            for own in db._writer(txn).add(Block.of([each], db.plan.bits), search)
+        ]
 
 
 def assert_the_same(together, alone):
@@ -92,7 +97,7 @@ def test_a_batch_is_as_one_document_after_the_other(
         patch.setattr(lookup, "FEW", few)
         for number, some in enumerate(batches):
             skip = number > 0  # the first ones are stored in any case, so that there are crowds
-            together = db.add_prepared(some, skip_duplicates=skip)
+            together = db.add_prepared(Block.of(some, bits), skip_duplicates=skip)
             assert_the_same(together, one_by_one(other, some, skip=skip))
         assert list(db.scan()) == list(other.scan())
         assert not list(db.check())
@@ -103,9 +108,9 @@ def test_a_budget_cuts_the_search_of_a_batch_as_that_of_a_document(tmp_path, mon
     monkeypatch.setattr(lookup, "CANDIDATES", 50)
     crowd = [Stored(0, f"{n}", n << 4, 1000) for n in range(90)]
     with fpdb.create(tmp_path / "db", similarity=None, k=3) as db:
-        db.add_prepared(crowd)
+        db.add_prepared(Block.of(crowd, 64))
         again = [each._replace(key=f"again {each.key}") for each in crowd]
-        added = db.add_prepared(again + again[:3], skip_duplicates=True)
+        added = db.add_prepared(Block.of(again + again[:3], 64), skip_duplicates=True)
     assert {each.status for each in added} == {"duplicate"}
     assert not any(each.matches.complete for each in added)
     assert all(own.key[6:] in [match.key for match in own.matches] for own in added)

@@ -1,0 +1,226 @@
+"""Documents as columns, from the reader to the page; a single one is a block of one."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from typing import Any, Self, TypeVar
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from fpdb import kernels
+from fpdb.arrays import Column, Marks, Places, Strings
+from fpdb.models import DIGEST_BYTES, SKETCH_BYTES, Key
+from fpdb.storage.format import FURTHER, RECORD_SEED, Stored, pack_record, renumbered
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Some documents as columns: what `Stored` has.
+
+    Fingerprints of short texts are any numbers, and missing digests and sketches are zeros. Further
+    fields are there by their names, unless all documents lack them. The ids of documents with text
+    keys are zeros until they are written.
+    """
+
+    ids: Column
+    keys: Sequence[Key]
+    fingerprints: NDArray[np.uint64]
+    short: Marks
+    added: Places
+    digests: NDArray[np.uint64]
+    metas: Sequence[bytes]
+    characters: Places
+    sketches: NDArray[np.uint8]
+    further: dict[str, Sequence[bytes]] = field(default_factory=dict)
+
+    @classmethod
+    def bare(cls, keys: Sequence[Key], bits: int) -> Self:
+        """Return documents of which nothing is known but the keys, with fingerprints of zeros."""
+        count, numbered = len(keys), len(keys) > 0 and isinstance(keys[0], int)
+        return cls(
+            np.array(keys, np.uint64) if numbered else np.zeros(count, np.uint64),
+            keys,
+            np.zeros((count, 2) if bits == 128 else count, np.uint64),
+            np.zeros(count, np.bool_),
+            np.zeros(count, np.int64),
+            np.zeros((count, DIGEST_BYTES // 8), np.uint64),
+            [b""] * count,
+            np.zeros(count, np.int64),
+            np.zeros((count, SKETCH_BYTES), np.uint8),
+        )
+
+    @classmethod
+    def of(cls, documents: Sequence[Stored], bits: int) -> Self:
+        """Return documents with fingerprints of N bits."""
+        numbers = [document.fingerprint for document in documents]
+        prints = b"".join([(number or 0).to_bytes(max(bits, 64) // 8) for number in numbers])
+        words = np.frombuffer(prints, ">u8").astype(np.uint64)
+        digests = b"".join([document.digest.ljust(DIGEST_BYTES, b"\0") for document in documents])
+        sketches = b"".join([document.sketch.ljust(SKETCH_BYTES, b"\0") for document in documents])
+        further = {name: [getattr(document, name) for document in documents] for name in FURTHER}
+        return cls(
+            np.array([document.id for document in documents], np.uint64),
+            [document.key for document in documents],
+            words.reshape(-1, 2) if bits == 128 else words,
+            np.array([number is None for number in numbers], np.bool_),
+            np.array([document.added for document in documents], np.int64),
+            np.frombuffer(digests, np.uint64).reshape(-1, DIGEST_BYTES // 8),
+            [document.meta for document in documents],
+            np.array([document.characters for document in documents], np.int64),
+            np.frombuffer(sketches, np.uint8).reshape(-1, SKETCH_BYTES),
+            {name: values for name, values in further.items() if any(values)},
+        )
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __getitem__(self, places: slice | Places) -> Self:
+        """Return some of the documents; a slice isn't copied."""
+        return replace(
+            self,
+            keys=_chosen(self.keys, places),
+            metas=_chosen(self.metas, places),
+            further={name: _chosen(values, places) for name, values in self.further.items()},
+            **{name: getattr(self, name)[places] for name in _ARRAYS},
+        )
+
+    @classmethod
+    def joined(cls, blocks: Sequence[Self]) -> Self:
+        """Return the documents of several blocks, of which there is at least one."""
+        if len(blocks) == 1:
+            return blocks[0]
+        names = {name for block in blocks for name in block.further}
+        return cls(
+            keys=[key for block in blocks for key in block.keys],
+            metas=[meta for block in blocks for meta in block.metas],
+            further={
+                name: [value for block in blocks for value in block.values(name)] for name in names
+            },
+            **{name: np.concatenate([getattr(b, name) for b in blocks]) for name in _ARRAYS},
+        )
+
+    @property
+    def printed(self) -> Self:
+        """The documents with a fingerprint."""
+        return self[(~self.short).nonzero()[0]] if self.short.any() else self
+
+    def values(self, name: str) -> Sequence[bytes]:
+        """Return a further field, whose missing values are empty."""
+        return self.further.get(name) or [b""] * len(self)
+
+    def with_rows(self, rows: Mapping[int, Stored], bits: int) -> Self:
+        """Return documents of which some, by their places, are others."""
+        places, chosen = np.array(list(rows), np.int64), self.of(list(rows.values()), bits)
+        arrays = {name: getattr(self, name).copy() for name in _ARRAYS}
+        for name, array in arrays.items():
+            array[places] = getattr(chosen, name)
+        keys, metas = list(self.keys), list(self.metas)
+        further: dict[str, Sequence[bytes]] = {}
+        for at, place in enumerate(rows):
+            keys[place], metas[place] = chosen.keys[at], chosen.metas[at]
+        for name in {*self.further, *chosen.further}:
+            values = list(self.values(name))
+            for place, value in zip(rows, chosen.values(name), strict=True):
+                values[place] = value
+            further[name] = values
+        return replace(self, keys=keys, metas=metas, further=further, **arrays)
+
+    @property
+    def sizes(self) -> Places:
+        """The bytes of each document that count for the size of a transaction."""
+        sizes = self.sketched * SKETCH_BYTES
+        for strings in (self.metas, *self.further.values()):
+            sizes += np.fromiter(map(len, strings), np.int64, len(self))
+        sizes += np.array([len(key) if isinstance(key, str) else 0 for key in self.keys], np.int64)
+        return sizes
+
+    @cached_property
+    def sketched(self) -> Marks:
+        """Marks of the documents with a sketch."""
+        return np.asarray(self.sketches.any(axis=1))
+
+    @cached_property
+    def digested(self) -> Marks:
+        """Marks of the documents with a digest that equals others."""
+        return np.asarray(self.digests.any(axis=1))
+
+    def row(self, place: int) -> Stored:
+        """Return one of the documents."""
+        short, digest, sketch = self.short[place], self.digests[place], self.sketches[place]
+        number = self.fingerprints[place].tolist()
+        if self.fingerprints.ndim > 1:
+            number = number[0] << 64 | number[1]
+        return Stored(
+            int(self.ids[place]),
+            self.keys[place],
+            None if short else number,
+            int(self.added[place]),
+            digest.tobytes() if short or digest.any() else b"",
+            self.metas[place],
+            int(self.characters[place]),
+            sketch.tobytes() if sketch.any() else b"",
+            *(self.further[name][place] if name in self.further else b"" for name in FURTHER),
+        )
+
+    def rows(self) -> Iterator[Stored]:
+        """Yield the documents one by one."""
+        return map(self.row, range(len(self)))
+
+    def pack(self, bits: int) -> Strings:
+        """Pack records with fingerprints of N bits, but for the checksums, which ids belong to."""
+        if not kernels.enabled or not all(isinstance(key, str) for key in self.keys):
+            return Strings.of([pack_record(document, bits) for document in self.rows()])
+        ends = np.empty(len(self), np.int64)
+        keys = [str(key).encode() for key in self.keys]
+        strings = map(Strings.of, (keys, self.metas, *map(self.values, FURTHER)))
+        data = kernels.records.packed(
+            [(each.data, each.ends) for each in strings],
+            _bytes_of(self.fingerprints.astype(">u4" if bits == 32 else ">u8"), bits // 8),
+            _bytes_of(self.short, 1)[:, 0],
+            _bytes_of(self.digests, DIGEST_BYTES),
+            np.ascontiguousarray(self.sketches),
+            self.characters,
+            self.added,
+            ends,
+        )
+        return Strings(np.frombuffer(data, np.uint8), ends)
+
+    def entries(self, bits: int) -> Sequence[tuple[bytes, bytes]]:
+        """Return the records as entries of LMDB, by their ids."""
+        if len(self) < _FEW:
+            return [(row.id.to_bytes(8, "big"), pack_record(row, bits)) for row in self.rows()]
+        return entries_of(self.pack(bits), self.ids)
+
+
+# Fewer records are packed faster one by one.
+_FEW = 8
+_ARRAYS = "ids", "fingerprints", "short", "added", "digests", "characters", "sketches"
+
+
+@cache
+def none_of(bits: int) -> Block:
+    """Return a block without documents."""
+    return Block.bare([], bits)
+
+
+def _chosen(values: Sequence[T], places: slice | Places) -> Sequence[T]:
+    if isinstance(places, slice):
+        return values[places]
+    return [values[place] for place in places.tolist()]
+
+
+def _bytes_of(array: NDArray[Any], width: int) -> NDArray[np.uint8]:
+    return np.ascontiguousarray(array).view(np.uint8).reshape(-1, width)
+
+
+def entries_of(records: Strings, ids: Column) -> Sequence[tuple[bytes, bytes]]:
+    """Return packed records as entries of LMDB: their ids as keys, and records of these ids."""
+    if kernels.enabled:
+        digest = xxhash.xxh3_64_intdigest
+        return kernels.records.numbered(records.data, records.ends, ids, digest, RECORD_SEED)
+    rows = zip(ids.tolist(), records.listed(), strict=True)
+    return [(number.to_bytes(8, "big"), renumbered(record, number)) for number, record in rows]
