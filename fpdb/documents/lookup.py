@@ -255,7 +255,7 @@ def _similar_each(view: View, texts: Block, search: Search) -> Iterator[Candidat
     most = most_compared()
     for place, reached in enumerate(candidates.tolist()):
         if reached > most:
-            yield _alike_alone(view, texts.row(place))
+            yield _alike_alone(view, texts.row(place))._replace(compared=reached)
         elif documents := similar.get(place):
             runs = sorted((apart, [number]) for number, (apart, _) in documents.items())
             shares = {number: share for number, (_, share) in documents.items()}

@@ -130,14 +130,16 @@ class Preparer:
                 block.short[place] = True
             else:
                 texts.append(place)
-            block.characters[place] = 0 if text is None else len(text)
         self._sign(block, texts, [documents[place].text for place in texts], stored=True)
         present = now()
         block.added[:] = [present if each.added is None else each.added for each in documents]
-        rows = {
-            place: self._carried(documents[place], block.row(place))
-            for place in compress(range(len(documents)), carrying)
-        }
+        block.characters[:] = [0 if each.text is None else len(each.text) for each in documents]
+        rows = {}
+        for place in compress(range(len(documents)), carrying):
+            row = block.row(place)
+            if documents[place].text is None:  # else a short one seems to have a digest
+                row = row._replace(digest=b"")
+            rows[place] = self._carried(documents[place], row)
         return block.with_rows(rows, self.index.plan.bits) if rows else block
 
     def question(self, text: str, *, sketched: bool) -> Stored:

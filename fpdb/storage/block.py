@@ -76,7 +76,7 @@ class Block:
         )
 
     def __len__(self) -> int:
-        return len(self.keys)
+        return len(self.short)
 
     def __getitem__(self, places: slice | Places) -> Self:
         """Return some of the documents; a slice isn't copied."""

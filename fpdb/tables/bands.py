@@ -30,8 +30,6 @@ from fpdb.tables.sorted_pages import NumberPages, moved
 MOST_OF_A_BAND = 10_000
 # Documents that are compared with a text: if there are more, those that agree in most bands.
 MOST_COMPARED = 10_000
-# Ids of many queries that are held at once.
-_HELD = 1 << 20
 # What a row takes while its band is sorted.
 _ROW_BYTES = 32
 # The number of a row has room for what is in a band, and for the band.
@@ -177,24 +175,6 @@ class BandTable(NumberTable):
     def near(self, txn: ReadTransaction, numbers: list[int]) -> tuple[list[int], bool]:
         """Return the ids of the documents under some sorted numbers, and whether these are all."""
         return _chosen([found for _, found in self.pages.runs(txn, numbers, MOST_OF_A_BAND)])
-
-    def near_each(
-        self, txn: ReadTransaction, asked: Sequence[Sequence[int]]
-    ) -> Iterator[tuple[list[int], bool]]:
-        """Yield what `near` returns for each of many; their pages are read in order, each once."""
-        runs: dict[int, list[int]] = {}
-        held = 0
-        wanted = sorted(set(chain.from_iterable(asked)))
-        for number, found in self.pages.runs(txn, wanted, MOST_OF_A_BAND):
-            runs[number] = found
-            held += len(found)
-            if held > _HELD and len(asked) > 1:
-                half = len(asked) // 2
-                for part in (asked[:half], asked[half:]):
-                    yield from self.near_each(txn, part)
-                return
-        for numbers in asked:
-            yield _chosen([runs[number] for number in numbers if number in runs])
 
     def load(
         self,

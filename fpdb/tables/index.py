@@ -11,7 +11,6 @@ from fpdb import kernels
 from fpdb.arrays import Column, Marks, Rows, differs
 from fpdb.errors import PlanError
 from fpdb.storage import ReadTransaction, WriteTransaction
-from fpdb.storage.format import Stored
 from fpdb.tables.bands import BandTable, NumberTable
 from fpdb.tables.bits import (
     Fingerprints,
@@ -85,10 +84,6 @@ class Index:
     @property
     def pages(self) -> list[NumberPages]:
         return [*self.tables, *(table.pages for table in self.of_texts)]
-
-    def band_numbers(self, document: Stored) -> list[int]:
-        """Return the numbers under which the bands have a document; a short text has none."""
-        return [] if self.bands is None else self.bands.of(document)
 
     def routes(self, k: int) -> list[Route]:
         """Return what a query within k needs of each table that it reads."""

@@ -75,6 +75,7 @@ def test_a_preparer_tells_good_documents_from_bad_ones(tmp_path):
         ]
         with pytest.raises(fpdb.InputError):
             db.preparer.prepare(some)
-        assert db.preparer.sift([]) == ([], [])
+        nothing, none_bad = db.preparer.sift([])
+        assert (len(nothing), none_bad) == (0, [])
         many = db.preparer.prepare([Document(f"v{n}", "x") for n in range(2500)])
         assert len(list(db.add_prepared(many))) == 2500

@@ -17,6 +17,7 @@ from fpdb.documents import lookup
 from fpdb.errors import InputError
 from fpdb.fingerprint.sketches import least_estimate
 from fpdb.joins import pairs as joins
+from fpdb.storage.block import Block
 from fpdb.storage.format import (
     Stored,
 )
@@ -131,20 +132,21 @@ def test_questions_of_every_kind_and_pairs_are_those_of_brute_force(
     stored, asked = prepared(dice, 250), prepared(dice, 50)
     asked += dice.sample(stored, 10)
     with fpdb.create(tmp_path / "db", k=2) as db:
-        db.add_prepared(stored)
+        db.add_prepared(Block.of(stored, 64))
         for limit in (None, 2):
             options = {"k": 2} if similarity is None else {"similarity": similarity}
             ask = functools.partial(db.query_prepared, limit=limit, **options)
-            alone = [next(ask([question])) for question in asked]
+            alone = [next(ask(Block.of([question], 64))) for question in asked]
             for question, matches in zip(asked, alone, strict=True):
                 expected = resembling(question, stored, db.plan.bands, 2, similarity)
                 ranks = [(m.similarity and -m.similarity, m.distance, m.key) for m in matches]
                 assert ranks == expected[:limit]
                 assert matches.complete != bool(db.shortfall(similarity))
             monkeypatch.setattr(lookup, "FEW", 200)
-            assert list(ask(asked * 2)) == alone * 2
+            together = Block.of(asked * 2, 64)
+            assert list(ask(together)) == alone * 2
             monkeypatch.setattr(lookup, "FEW", 10)
-            assert list(ask(asked * 2)) == alone * 2
+            assert list(ask(together)) == alone * 2
         assert sum(map(len, alone)) > 20
         if similarity:
             pairs = {
@@ -164,7 +166,7 @@ def test_candidates_are_compared_in_parts_as_well_as_at_once(tmp_path, monkeypat
         list(db.add_many(Document(str(n), text) for n, text in enumerate(texts)))
         whole, pairs = list(db.query_many(texts, similarity=0.6)), sorted(db.pairs())
         monkeypatch.setattr(lookup, "_KEPT", 3)
-        monkeypatch.setattr(bands, "_HELD", 50)
+        monkeypatch.setattr(lookup, "_HELD", 50)
         for name in ("_ROWS", "_PAIRS", "_HELD"):
             monkeypatch.setattr(joins, name, 50)
         assert list(db.query_many(texts, similarity=0.6)) == whole
@@ -408,13 +410,11 @@ def test_clusters_of_many_copies_are_those_of_all_pairs(tmp_path):
         assert len(deleted) == sum(map(len, expected)) - len(expected)
 
 
-def test_a_digest_is_made_where_a_text_is_compared_only(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_digest_is_made_of_a_short_text_only(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dice = random.Random(1)
     page, other = (" ".join(f"w{dice.random()}" for _ in range(90)) for _ in range(2))
     made: list[str] = []
-    digest = fpdb.Recipe.digest
+    digest, digests = fpdb.Recipe.digest, fpdb.Recipe.digests
     with fpdb.create(path) as db:
         list(db.add_many([Document("page", page), Document("short", "C++")]))
 
@@ -422,7 +422,12 @@ def test_a_digest_is_made_where_a_text_is_compared_only(
             made.append(text)
             return digest(recipe, text, short=short)
 
+        def counted_many(recipe: fpdb.Recipe, texts: list[str], short: list[bool]) -> list[bytes]:
+            made.extend(texts)
+            return digests(recipe, texts, short)
+
         monkeypatch.setattr(fpdb.Recipe, "digest", counted)
+        monkeypatch.setattr(fpdb.Recipe, "digests", counted_many)
         for ask in (db.query, lambda text, **how: next(iter(db.query_many([text], **how)))):
             for text, how, keys in (
                 (page, {}, ["page"]),
@@ -432,4 +437,4 @@ def test_a_digest_is_made_where_a_text_is_compared_only(
             ):
                 made.clear()
                 assert [match.key for match in ask(text, **how)] == keys
-                assert bool(made) == (bool(keys) and not how)
+                assert made == ([text] if keys == ["short"] else [])

@@ -6,14 +6,16 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import fpdb
 from fpdb import Database, Document
 from fpdb.cli.output import document_dict
-from fpdb.documents.prepare import OF_TEXT, bytes_of
+from fpdb.documents.prepare import OF_TEXT
 from fpdb.integrations.server.messages import StoredDocument
 from fpdb.models import CARRIED, FIELDS, SHOWN
+from fpdb.storage.block import Block
 from fpdb.storage.format import FURTHER, FURTHER_AT, OPTIONAL_AT, Stored
 
 # A value of each field.
@@ -132,5 +134,6 @@ def test_what_is_shown_of_a_document_is_the_same_everywhere() -> None:
 def test_the_size_of_a_transaction_counts_what_may_be_long() -> None:
     bare = Stored(0, "k", 1, 0)
     for field in FIELDS:
-        if field.form in {"value", "base64"}:
-            assert bytes_of(bare._replace(**{field.name: b"12345"})) == bytes_of(bare) + 5
+        if field.form == "value" or field.several:
+            block = Block.of([bare, bare._replace(**{field.name: b"123456"})], 64)
+            assert np.diff(block.sizes).tolist() == [6]

@@ -9,6 +9,7 @@ import pytest
 
 import fpdb
 from fpdb.documents.lookup import Nearest
+from fpdb.storage.block import Block
 from fpdb.storage.format import Stored
 from fpdb.tables.bands import Bands
 
@@ -30,7 +31,7 @@ def stored(key, *, bins=0, at=0, bits=0, digest=None):
 
 
 def found(db, question, **options):
-    [matches] = db.query_prepared([question], **options)
+    [matches] = db.query_prepared(Block.of([question], 64), **options)
     assert matches.complete
     return [(match.key, match.similarity, match.distance) for match in matches]
 
@@ -44,29 +45,30 @@ def test_a_pair_at_the_limit_of_similarity_matches_and_one_beyond_does_not(
     plan = replace(fpdb.plans(64, 3, 1000)[0], bands=Bands(42, 6))
     below, above = stored("below", bins=most + 1), stored("above", bins=most)
     with fpdb.create(tmp_path / "db", similarity=similarity, plan=plan) as db:
-        db.add_prepared([below, above])
+        db.add_prepared(Block.of([below, above], 64))
         expected = [("above", pytest.approx(1 - most / 240), 0)]
         assert found(db, stored("question")) == expected
         # These two differ in one bin.
         assert [pair[:3] for pair in db.pairs()] == [("below", "above", 0)]
-        db.add_prepared([stored("question")])
+        db.add_prepared(Block.of([stored("question")], 64))
         pairs = {frozenset(pair[:2]): pair.similarity for pair in db.pairs()}
         assert pairs == {
             frozenset({"below", "above"}): pytest.approx(1 - 1 / 240),
             frozenset({"question", "above"}): pytest.approx(1 - most / 240),
         }
-        skipped = db.add_prepared([stored("twin")], skip_duplicates=True)
+        skipped = db.add_prepared(Block.of([stored("twin")], 64), skip_duplicates=True)
         assert [each.status for each in skipped] == ["duplicate"]
         for bins, status in ((most, "duplicate"), (most + 1, "added")):
             # The other end of the sketch, so that the others are far.
             question = stored(f"{bins}", bins=bins, at=255 - bins)
-            assert [e.status for e in db.add_prepared([question], skip_duplicates=True)] == [status]
+            [added] = db.add_prepared(Block.of([question], 64), skip_duplicates=True)
+            assert added.status == status
 
 
 @pytest.mark.parametrize("k", [0, 3, 7])
 def test_a_pair_at_distance_k_matches_and_one_beyond_does_not(tmp_path, k):
     with fpdb.create(tmp_path / "db", similarity=None, k=k) as db:
-        db.add_prepared([stored("beyond", bits=k + 1), stored("at", bits=k)])
+        db.add_prepared(Block.of([stored("beyond", bits=k + 1), stored("at", bits=k)], 64))
         assert found(db, stored("question")) == [("at", None, k)]
         assert [pair[:3] for pair in db.pairs()] == ([("beyond", "at", 1)] if k else [])
         hits = db.query_fingerprints([0])
@@ -76,9 +78,10 @@ def test_a_pair_at_distance_k_matches_and_one_beyond_does_not(tmp_path, k):
 def test_matches_are_in_the_order_of_similarity_then_distance_then_key(tmp_path):
     with fpdb.create(tmp_path / "db") as db:
         rows = [("c", 5, 2), ("d", 5, 1), ("b", 5, 1), ("e", 4, 9), ("a", 6, 0)]
-        db.add_prepared([stored(key, bins=bins, bits=bits) for key, bins, bits in rows])
+        documents = [stored(key, bins=bins, bits=bits) for key, bins, bits in rows]
+        db.add_prepared(Block.of(documents, 64))
         same = stored("same", bins=20, digest=b"q" * 16)
-        db.add_prepared([same])
+        db.add_prepared(Block.of([same], 64))
         question = stored("question", digest=b"q" * 16)
         expected = ["same", "e", "b", "d", "c", "a"]
         for limit in (None, 1, 3, 6):
@@ -116,7 +119,7 @@ def test_of_databases_that_are_loaded_the_last_added_stays_and_then_the_first(tm
         with fpdb.build(path, keys=keys, similarity=None, k=3) as db:
             for key, row in times.items():
                 document = Stored(key, name(key), place, 1000 + row[place])
-                db.add_prepared([document], newer=True)
+                db.add_prepared(Block.of([document], 64), newer=True)
     if new:
         fpdb.load(tmp_path / "all", paths)
     else:

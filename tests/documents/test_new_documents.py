@@ -1,6 +1,7 @@
 """Documents that are packed from columns: the same bytes as from one after the other."""
 
 import random
+from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
 
@@ -16,35 +17,15 @@ from fpdb import kernels
 from fpdb.arrays import Strings
 from fpdb.documents import writer
 from fpdb.documents.new_documents import NewDocuments
-from fpdb.storage.format import FURTHER, Stored, StoredRun, pack_record, unpack_record
-from fpdb.storage.new_records import StoredColumns, entries_of
+from fpdb.storage.block import Block, entries_of
+from fpdb.storage.format import Stored, StoredRun, pack_record, unpack_record
 from fpdb.storage.origin import pack_origin, pack_origins, renamed
 
 SEEDS = st.integers(0, 2**32 - 1)
 RUN = StoredRun(b"c" * 16, b"o" * 16, 1, finished=False)
 
 
-def columns_of(documents: list[Stored], bits: int) -> StoredColumns:
-    prints = b"".join((each.fingerprint or 0).to_bytes(bits // 8, "big") for each in documents)
-    words = np.frombuffer(prints, ">u4" if bits == 32 else ">u8").astype(np.uint64)
-    digests = b"".join(each.digest.ljust(16, b"\0") for each in documents)
-    sketches = b"".join(each.sketch.ljust(128, b"\0") for each in documents)
-    return StoredColumns(
-        keys=Strings.of([str(each.key).encode() for each in documents]),
-        fingerprints=words.reshape(-1, 2) if bits == 128 else words,
-        short=np.array([each.fingerprint is None for each in documents], np.bool_),
-        digests=np.frombuffer(digests, np.uint64).reshape(-1, 2),
-        sketches=np.frombuffer(sketches, np.uint8).reshape(-1, 128),
-        characters=np.array([each.characters for each in documents], np.int64),
-        metas=Strings.of([each.meta for each in documents]),
-        added=documents[0].added if documents else 0,
-        further={name: Strings.of([getattr(each, name) for each in documents]) for name in FURTHER},
-    )
-
-
 def drawn(dice: random.Random, number: int, bits: int) -> list[Stored]:
-    added = dice.choice([0, 1_700_000_000, 1 << 32, (1 << 40) - 1])
-
     def one() -> Stored:
         short = dice.random() < 0.2
         digest = dice.randbytes(16) if dice.random() < 0.7 else bytes(16) if short else b""
@@ -52,7 +33,7 @@ def drawn(dice: random.Random, number: int, bits: int) -> list[Stored]:
             id=0,
             key="k" * dice.choice([1, 30, 127, 128, 510, 511, 20_000]) + str(dice.randrange(9)),
             fingerprint=None if short else dice.getrandbits(bits),
-            added=added,
+            added=dice.choice([0, 1_700_000_000, 1 << 32, (1 << 40) - 1]),
             digest=digest or (bytes(16) if short else b""),
             meta=dice.randbytes(dice.choice([0, 0, 1, 127, 128, 300])),
             characters=dice.choice([0, 1, 127, 128, 1 << 14, (1 << 63) - 1]),
@@ -68,8 +49,8 @@ def drawn(dice: random.Random, number: int, bits: int) -> list[Stored]:
 def test_records_are_packed_as_one_by_one(seed: int, bits: int) -> None:
     dice = random.Random(seed)
     documents = drawn(dice, dice.randrange(20), bits)
-    columns = columns_of(documents, bits)
-    assert columns.listed() == documents
+    columns = Block.of(documents, bits)
+    assert list(columns.rows()) == documents
     ids = np.array([dice.getrandbits(dice.randint(1, 64)) for _ in documents], np.uint64)
     found = entries_of(columns.pack(bits), ids)
     expected = [each._replace(id=own) for each, own in zip(documents, ids.tolist(), strict=True)]
@@ -88,12 +69,12 @@ def test_every_field_is_drawn() -> None:
 
 @pytest.mark.skipif(not kernels.available, reason="of the kernels")
 def test_columns_of_other_records_are_refused() -> None:
-    columns = columns_of(drawn(random.Random(1), 3, 64), 64)
+    columns = Block.of(drawn(random.Random(1), 3, 64), 64)
     records = columns.pack(64)
-    other = StoredColumns(**vars(columns) | {"keys": Strings.of([b"k"])})
+    other = replace(columns, metas=[b""])
     with pytest.raises(ValueError, match="string"):
         other.pack(64)
-    other = StoredColumns(**vars(columns) | {"characters": np.zeros(2, np.int64)})
+    other = replace(columns, characters=np.zeros(2, np.int64))
     with pytest.raises(ValueError, match="columns"):
         other.pack(64)
     for ends in ([1, 2, len(records.data) + 1], [9, 8, 7]):
@@ -127,7 +108,7 @@ def test_taken_keys_are_those_of_the_definition(
                 for key in keys
             ]
             parts = [documents[start : start + 10] for start in range(0, 60, 10)]
-            new = [NewDocuments.of(columns_of(part, 64), db._index) for part in parts]
+            new = [NewDocuments.of(Block.of(part, 64), db._index) for part in parts]
             numbers = count(len(known))
             wanted = []
             for own, document in enumerate(documents, len(known)):

@@ -11,6 +11,7 @@ from fpdb.documents.catalog import TextCatalog
 from fpdb.documents.layout import header_for, layout
 from fpdb.errors import DamagedError
 from fpdb.storage import Environment, ReadTransaction
+from fpdb.storage.block import Block
 from fpdb.storage.format import Stored
 
 _, HEADER = header_for("web", similarity=0.8, k=None, keys="text")
@@ -49,8 +50,8 @@ def test_records_are_read_as_the_definition_reads_them(tmp_path: Path) -> None:
     ids = [each.id for each in documents]
     with Environment.create(tmp_path / "db", CATALOG.names) as environment:
         with environment.write() as txn:
-            CATALOG.put_records(txn, documents[::2])
-            CATALOG.put_records(txn, documents[1::2])
+            CATALOG.put_records(txn, Block.of(documents[::2], 64))
+            CATALOG.put_records(txn, Block.of(documents[1::2], 64))
             require_equal(txn, ids)
         for part in (1, 2, 7, 500, len(ids)):
             with environment.read() as txn:
@@ -64,7 +65,7 @@ def test_a_record_in_the_place_of_another_is_found(tmp_path: Path) -> None:
     documents = [Stored(number, f"{number}", 7, 1, bytes(16), sketch=b"1" * 128) for number in ids]
     with Environment.create(tmp_path / "db", CATALOG.names) as environment:
         with environment.write() as txn:
-            CATALOG.put_records(txn, documents)
+            CATALOG.put_records(txn, Block.of(documents, 64))
             other = bytes(txn.get("documents", (21).to_bytes(8, "big")) or b"")
             txn.put("documents", (20).to_bytes(8, "big"), other)
         with environment.read() as txn, pytest.raises(DamagedError, match="checksum"):

@@ -21,6 +21,7 @@ from fpdb.joins.pairs import TextsInColumns
 from fpdb.joins.selection import Selection
 from fpdb.joins.shingle_sets import ShingleSets
 from fpdb.scratch import scratch_folder
+from fpdb.storage.block import Block
 from fpdb.storage.format import Stored
 
 WORDS = [f"word{number}" for number in range(300)]
@@ -39,7 +40,7 @@ def documents_of(texts, preparer):
         ready = isinstance(text, int)
         key = f"{number % 7}-{number}"
         documents.append(fpdb.Document(key, None if ready else text, None, text if ready else None))
-    return preparer.prepare(documents)
+    return list(preparer.prepare(documents).rows())
 
 
 def shingles_of(texts, preparer):
@@ -58,7 +59,7 @@ def alike(index, search, one, other, sets):
     apart = (one.fingerprint ^ other.fingerprint).bit_count()
     if search.similarity is None or not (one.sketch or one.digest):
         return (0.0, apart) if apart <= search.k else None
-    if not set(index.band_numbers(one)) & set(index.band_numbers(other)):
+    if not set(index.bands.of(one)) & set(index.bands.of(other)):
         return None
     if one.digest == other.digest:
         return 1.0, apart
@@ -348,7 +349,8 @@ def test_clusters_of_columns_are_those_of_a_database(tmp_path_factory, texts, si
     found = clustering_of(texts_in_columns, similarity)
     path = tmp_path_factory.mktemp("clusters") / "a.fpdb"
     with fpdb.create(path, similarity=similarity, keys="integer") as db:
-        db.add_prepared([each._replace(id=n, key=n) for n, each in enumerate(documents)])
+        numbered = [each._replace(id=n, key=n) for n, each in enumerate(documents)]
+        db.add_prepared(Block.of(numbered, db.plan.bits))
         expected = db.clustering()
     for column in vars(expected):
         assert getattr(found, column).tolist() == getattr(expected, column).tolist()

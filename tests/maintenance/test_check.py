@@ -16,6 +16,7 @@ from fpdb.documents.layout import database_names, read_runs, write_runs
 from fpdb.maintenance.check import check_view
 from fpdb.models import Key, Problem
 from fpdb.storage import WriteTransaction
+from fpdb.storage.block import Block
 from fpdb.storage.format import (
     Counters,
     StoredRun,
@@ -186,7 +187,7 @@ def band_rows(db: Database) -> Rows:
         stored = db._catalog.find(txn, key_of(db, WITH_TEXT))
     assert stored
     assert db._index.bands
-    rows = db._index.bands.rows([stored])
+    rows = db._index.bands.rows(Block.of([stored], db.plan.bits))
     assert len(rows[0]) == db._index.bands.shape.count
     return rows
 

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from fpdb.storage import Environment, ReadTransaction
+from fpdb.storage.block import Block, none_of
 from fpdb.storage.format import Stored
 from fpdb.tables import bands
-from fpdb.tables.bands import Bands, BandTable, NumberedTexts
+from fpdb.tables.bands import Bands, BandTable, Sketched
 
 SHAPES = [Bands(9, 6), Bands(6, 8), Bands(18, 14), Bands(19, 13), Bands(36, 7), Bands(256, 1)]
 PLENTY = 1 << 30
@@ -80,11 +81,12 @@ def brute(
     return answers
 
 
-def blocks_of(documents: Sequence[Stored], size: int = 64) -> Iterator[NumberedTexts]:
+def blocks_of(documents: Sequence[Stored], size: int = 64) -> Iterator[Sketched]:
     """What a load reads of documents that aren't short, some at a time."""
     chosen = [each for each in documents if each.fingerprint is not None]
     for start in range(0, len(chosen), size):
-        yield NumberedTexts.of(chosen[start : start + size])
+        block = Block.of(chosen[start : start + size], 64)
+        yield block.ids, block.sketches, block.digests
 
 
 def rows_of(txn: ReadTransaction, table: BandTable) -> list[tuple[int, int]]:
@@ -109,7 +111,8 @@ def test_columns_are_the_numbers_of_each(shape: Bands) -> None:
     table = BandTable(shape)
     dice = random.Random(shape.bins)
     documents = [*drawn(dice, 40), document(0), document(1, b"", bytes(8) + b"\1" + bytes(7))]
-    numbers, marks = table.shape.columns(*NumberedTexts.of(documents)[1:3])
+    block = Block.of(documents, 64)
+    numbers, marks = table.shape.columns(block.sketches, block.digests)
     assert numbers.shape == marks.shape == (42, shape.count + 1)
     for each, own, chosen in zip(documents, numbers, marks, strict=True):
         assert own[chosen].tolist() == table.numbers(each.sketch, each.digest)
@@ -117,15 +120,10 @@ def test_columns_are_the_numbers_of_each(shape: Bands) -> None:
         assert own[chosen].tolist() == table.numbers(each.sketch, each.digest.ljust(16, b"\0"))
 
 
-def ask_both(
+def answered(
     txn: ReadTransaction, table: BandTable, queries: Sequence[Stored]
 ) -> list[tuple[list[int], bool]]:
-    """Ask for each document alone, and for all together; the answers are the same."""
-    asked = [table.numbers(each.sketch, each.digest) for each in queries]
-    alone = [table.near(txn, numbers) for numbers in asked]
-    together = list(table.near_each(txn, asked))
-    assert together == alone
-    return alone
+    return [table.near(txn, table.numbers(each.sketch, each.digest)) for each in queries]
 
 
 @pytest.mark.parametrize(
@@ -144,7 +142,6 @@ def test_near_is_what_brute_force_finds(
 ) -> None:
     if small:
         request.getfixturevalue("tiny_pages")
-        monkeypatch.setattr(bands, "_HELD", 40)
     monkeypatch.setattr(bands, "MOST_OF_A_BAND", a_band)
     monkeypatch.setattr(bands, "MOST_COMPARED", compared)
     table, dice = BandTable(shape), random.Random(7)
@@ -154,30 +151,16 @@ def test_near_is_what_brute_force_finds(
     queries += [each._replace(sketch=dice.randbytes(128)) for each in sketched[:5]]
 
     with undone() as txn:
-        table.update(txn, stored, [])
+        table.update(txn, Block.of(stored, 64), none_of(64))
         assert rows_of(txn, table) == expected_rows(table, stored)
         expected = brute(shape, stored, queries, a_band, compared)
-        assert ask_both(txn, table, queries) == expected
+        assert answered(txn, table, queries) == expected
         cut = sum(not complete for _, complete in expected)
         assert cut == 0 if a_band == compared == PLENTY else cut > 0
 
 
-def test_the_limits_of_a_lookup(undone: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ids that are held: up to 40 of them are read at once, and half of the questions if more."""
+def test_the_limits_of_a_lookup() -> None:
     assert (bands.MOST_OF_A_BAND, bands.MOST_COMPARED, bands.MOST_BINS) == (10_000, 10_000, 14)
-    table, reads = BandTable(Bands(1, 14)), []
-    runs = table.pages.runs
-    monkeypatch.setattr(table.pages, "runs", lambda *given: reads.append(1) or runs(*given))
-    four = [bytes([n + 1]) * 128 for n in range(4)]
-    monkeypatch.setattr(bands, "_HELD", 40)
-    for each, expected in ((20, 3), (21, 7)):  # halves of 40 fit, those of 42 are halved again
-        stored = [document(n, four[n % 4]) for n in range(4 * each)]
-        reads.clear()
-        with undone() as txn:
-            table.update(txn, stored, [])
-            answers = list(table.near_each(txn, [table.of(own) for own in stored[:4]]))
-        assert answers == [(list(range(n, 4 * each, 4)), True) for n in range(4)]
-        assert len(reads) == expected
 
 
 def test_rows_of_a_document_by_hand() -> None:
@@ -209,8 +192,8 @@ def test_runs_over_many_pages(undone: Any, tiny_pages: None) -> None:
         queries.append(document(0, dice.randbytes(128)))
 
         with undone() as txn:
-            table.update(txn, stored, [])
-            assert ask_both(txn, table, queries) == brute(table.shape, stored, queries)
+            table.update(txn, Block.of(stored, 64), none_of(64))
+            assert answered(txn, table, queries) == brute(table.shape, stored, queries)
 
 
 @pytest.mark.parametrize("memory", [1 << 12, 1 << 15, 1 << 30])
@@ -221,7 +204,7 @@ def test_a_load_in_parts_is_a_load(shape: Bands, top: int, memory: int, undone: 
     stored = [each._replace(id=each.id + top * (n > 250)) for n, each in enumerate(stored)]
     reads = []
 
-    def source() -> Iterator[NumberedTexts]:
+    def source() -> Iterator[Sketched]:
         reads.append(1)
         return blocks_of(stored)
 
