@@ -118,10 +118,11 @@ class BatchLookup:
         """
         if place in self._crowded:
             return None
-        found, links = self._found.get(place, _NONE), self._earlier.get(place, ())
+        found, links = self._found.get(place), self._earlier.get(place, ())
         saved = {self._saved[link.place]: link for link in links if link.place in self._saved}
-        if not saved and not found.runs:
+        if not saved and not found:
             return Matches()
+        found = found or _NONE
         known = [
             (number, apart)
             for apart, ids in found.runs

@@ -61,6 +61,31 @@ def test_records_are_packed_as_one_by_one(seed: int, bits: int) -> None:
         assert entries_of(columns.pack(bits), ids) == found
 
 
+@settings(max_examples=examples(200))
+@given(seed=SEEDS, bits=st.sampled_from([32, 64, 128]))
+def test_parts_of_a_block_have_the_documents_of_a_list(seed: int, bits: int) -> None:
+    dice = random.Random(seed)
+    documents = drawn(dice, dice.randint(1, 20), bits)
+    block, cut = Block.of(documents, bits), dice.randrange(len(documents) + 1)
+    places = dice.sample(range(len(documents)), dice.randrange(len(documents) + 1))
+    assert list(block[:cut].rows()) == documents[:cut]
+    chosen = block[np.array(places, np.int64)]
+    assert list(chosen.rows()) == [documents[place] for place in places]
+    assert list(Block.joined([block[cut:], chosen]).rows()) == [
+        *documents[cut:],
+        *(documents[place] for place in places),
+    ]
+    others = dict(zip(places, drawn(dice, len(places), bits), strict=True))
+    replaced = block.with_rows(others, bits)
+    assert list(replaced.rows()) == [
+        others.get(place, document) for place, document in enumerate(documents)
+    ]
+    assert list(block.rows()) == documents
+    assert list(block.printed.rows()) == [
+        document for document in documents if document.fingerprint is not None
+    ]
+
+
 def test_every_field_is_drawn() -> None:
     values = zip(*drawn(random.Random(1), 400, 64), strict=True)
     drawn_ones = {name for name, some in zip(Stored._fields, values, strict=True) if any(some)}

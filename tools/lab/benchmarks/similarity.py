@@ -14,6 +14,7 @@ import numpy as np
 from paired import median, timed
 
 import fpdb
+from fpdb.storage.block import Block
 from fpdb.storage.format import Stored
 
 SIZES = [1_000_000]
@@ -22,6 +23,7 @@ BATCH = 1_000
 SINGLES = 500
 TENTH = 10
 LEAST = 0.8
+BITS = 64
 
 
 class Documents:
@@ -64,7 +66,7 @@ def fill(db, documents):
     for start in range(0, documents, AT_ONCE):
         block = source.take(min(AT_ONCE, documents - start))
         with db._environment.write(60) as txn:
-            db._writer(txn).add(block)
+            db._writer(txn).add(Block.of(block, BITS))
         known = known or block[:SINGLES]
     return source, known
 
@@ -79,16 +81,18 @@ def measure(path, similarity, documents, rounds):
         together = (hits + misses)[:BATCH]
         figures = {}
         for row, asked in (("miss", misses), ("hit", hits)):
-            answers = [next(db.query_prepared([each])) for each in asked[:TENTH]]
+            questions = [Block.of([each], BITS) for each in asked]
+            answers = [next(db.query_prepared(each)) for each in questions[:TENTH]]
             if any(bool(found) != (row == "hit") for found in answers):
                 raise ValueError(f"the queries of the row {row} have other answers")
-            each = iter(asked)
+            each = iter(questions)
             figures[f"query, {row}"] = 1e6 * processor(
-                len(asked), lambda each=each: list(db.query_prepared([next(each)]))
+                len(asked), lambda each=each: list(db.query_prepared(next(each)))
             )
-        many = processor(rounds, lambda: list(db.query_prepared(together)))
+        block = Block.of(together, BITS)
+        many = processor(rounds, lambda: list(db.query_prepared(block)))
         figures["query_many, each of a thousand"] = 1e6 * many / len(together)
-        batches = [source.take(BATCH) for _ in range(3 * rounds)]
+        batches = [Block.of(source.take(BATCH), BITS) for _ in range(3 * rounds)]
         seconds = median(
             [timed(lambda own=own: db.add_prepared(own, skip_duplicates=True)) for own in batches]
         )
