@@ -124,7 +124,8 @@ class Batch:
     the distinct features of each text; `short` marks the texts with too few of them.
     `sketches` is uint8[n, 128] if they were requested; a text without a shingle has zeros.
     `passages` has the numbers of each text if they were requested, sorted, 5 bytes each, the
-    highest byte first.
+    highest byte first. With sketches, `shingles` counts the distinct shingles that each is of, or
+    the features, as the recipe says.
     """
 
     fingerprints: NDArray[np.uint64]
@@ -132,6 +133,7 @@ class Batch:
     short: NDArray[np.bool_]
     sketches: NDArray[np.uint8] | None = None
     passages: list[bytes] | None = None
+    shingles: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.features)

@@ -132,6 +132,8 @@ def _saved(counts: fpdb.Deduplicated) -> str:
         saved = render.size(max(counts.bytes_saved or 0, 0))
         edited = counts.removed - counts.copies
         parts = f"; exact copies {counts.copies:,}, edited {edited:,}, {saved} saved"
+    if counts.own_share is not None:
+        parts += f"; {counts.own_share:.1%} of what was removed isn't in the record it resembles"
     if counts.estimated:
         parts += f"; {counts.estimated:,} like a document of DB by an estimate, without its text"
     if counts.delivered:

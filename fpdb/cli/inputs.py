@@ -63,6 +63,7 @@ class ProgressLine:
         counts = self.counts
         fields = vars(counts)
         plain = {name: value for name, value in fields.items() if isinstance(value, int | dict)}
+        plain |= {name: fields[name] for name in ("own_share",) if name in fields}
         skipped = fields.get("skipped", {})
         reasons = (
             f"{n:,} {_SKIPPED.get(why, f'of type {why}')}" for why, n in sorted(skipped.items())

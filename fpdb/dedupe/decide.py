@@ -18,6 +18,7 @@ from fpdb.documents.lookup import Search
 from fpdb.documents.new_documents import NewDocuments
 from fpdb.documents.prepare import GATHERED
 from fpdb.documents.runs import Addition, Find
+from fpdb.documents.similarity import Shares, equal_texts
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe
 from fpdb.fingerprint.sketches import doubtful_estimates
@@ -77,6 +78,9 @@ class Decider:
         self._numbers = GrowingColumn(room, np.int64)
         self._values = GrowingColumn(room, np.float64)
         self._characters = GrowingColumn(room, np.int64)
+        self._shingles = GrowingColumn(room, np.int32)  # how many distinct ones
+        # Of all removed records that resemble another one.
+        self._all_shingles = self._own_shingles = 0
         self._keys = GrowingStrings(room)
         self._passages = GrowingStrings(room)
         # Of each record, the number of a document of the database that it resembles.
@@ -200,6 +204,7 @@ class Decider:
         self._numbers.add(columns.numbers)
         self._values.add(columns.values)
         self._characters.add(columns.characters)
+        self._shingles.add(columns.counts)
         self._keys.add(columns.keys, columns.key_sizes)
         self._passages.add(columns.passages, columns.passage_sizes)
         self._content += columns.content
@@ -231,10 +236,11 @@ class Decider:
                 matched[place] = len(self._matches) + len(entries)
                 shown = origin_of(match.key, match.meta)
                 share = match.similarity
-                estimated = share is not None and share <= self._sure
-                estimated &= not (share == 1.0 and place in compared)
+                same = share == 1.0 and place in compared
+                estimated = share is not None and share <= self._sure and not same
                 self._run.counts.estimated += estimated
-                entry = [match.key, *shown, share, match.distance, estimated]
+                own_share = 0.0 if same else None
+                entry = [match.key, *shown, share, match.distance, estimated, own_share]
                 entries.append(json.dumps(entry).encode())
             self._matches.add(b"".join(entries), np.array(list(map(len, entries)), np.int64))
         self._matched.add(matched)
@@ -298,12 +304,34 @@ class Decider:
         counts.removed += int(np.count_nonzero(codes == REMOVED))
         counts.short += int(np.count_nonzero(codes == SHORT))
         counts.incomplete += int(np.count_nonzero(choice.crowded & (codes == KEPT)))
+        own_shares, matched = self._own_shares(numbers, choice), self._matched.values[numbers]
+        counted = (codes == REMOVED) & (matched < 0) & ~np.isnan(own_shares)
+        shingles = self._shingles.values[numbers[counted]]
+        self._all_shingles += int(shingles.sum())
+        self._own_shingles += int(np.rint(shingles * own_shares[counted]).sum())
+        if self._all_shingles:
+            counts.own_share = self._own_shingles / self._all_shingles
         if self._told:
-            self._tell(numbers, codes == REMOVED, choice)
+            self._tell(numbers, codes == REMOVED, choice, own_shares)
         self._run.show()
         return codes.astype(np.uint8)
 
-    def _tell(self, numbers: Places, removed: Marks, choice: Chosen) -> None:
+    def _own_shares(self, numbers: Places, choice: Chosen) -> Shares:
+        """Return which share of their shingles the nearest kept records lack; nan if unknown.
+
+        The similarity of two sets and their sizes say how much they have in common.
+        """
+        found, side = np.full(len(numbers), np.nan), self._texts.all.side
+        [places] = (choice.nearest >= 0).nonzero()
+        own, other, shares = numbers[places], choice.nearest[places], choice.shares[places]
+        sizes, others = (self._shingles.values[some].astype(np.int64) for some in (own, other))
+        common = np.rint(shares / (1 + shares) * (sizes + others))
+        common = np.minimum(common, np.minimum(sizes, others))  # as the share may be estimated
+        found[places] = (sizes - common) / np.maximum(sizes, 1)
+        found[places[equal_texts(side, own, side, other)]] = 0.0
+        return found
+
+    def _tell(self, numbers: Places, removed: Marks, choice: Chosen, own_shares: Shares) -> None:
         """Say of each removed record what it resembles most."""
         matched = self._matched.values[numbers]
         for place in removed.nonzero()[0].tolist():
@@ -311,8 +339,12 @@ class Decider:
             if choice.nearest[place] >= 0:
                 other, share = int(choice.nearest[place]), float(choice.shares[place])
                 shown = [self._key(other), self._shown_key(other), self._place(other)]
-                similarity = None if np.isnan(share) else share
-                found.append([*shown, similarity, int(choice.distances[place])])
+                similarity, own_share = (
+                    None if np.isnan(value) else float(value)
+                    for value in (share, own_shares[place])
+                )
+                distance = int(choice.distances[place])
+                found.append([*shown, similarity, distance, False, own_share])
             if matched[place] >= 0:
                 found.append(json.loads(self._matches[int(matched[place])]))
             _, *rest = min(found, key=lambda each: (-(each[3] or 0.0), each[4], each[0]))
@@ -320,8 +352,8 @@ class Decider:
             told = Removed(self._shown_key(own), self._place(own), *rest)
             if self._lines is not None:
                 plain = told._asdict()
-                if told.similarity is not None:
-                    plain["similarity"] = round(told.similarity, 4)
+                for name in ("similarity", "own_share"):
+                    plain[name] = plain[name] and round(plain[name], 4)
                 line = json.dumps(plain).encode() + b"\n"
                 self._lines.add(line, np.array([len(line)]))
                 self._lined.add(numbers[place : place + 1])

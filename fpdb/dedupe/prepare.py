@@ -46,9 +46,9 @@ class RecordColumns(NamedTuple):
     """The records of a block as columns, where a bad one is a text that resembles nothing.
 
     They have the numbers of their lines or rows, packed keys and passages with their sizes if these
-    are wanted, and values by which they are preferred. `content` is a digest of the good ones that
-    doesn't depend on their order, and adds up. `damage` says why the rest of the file can't be
-    read.
+    are wanted, values by which they are preferred, and counts of their distinct shingles.
+    `content` is a digest of the good ones that doesn't depend on their order, and adds up. `damage`
+    says why the rest of the file can't be read.
     """
 
     texts: TextColumns
@@ -60,6 +60,7 @@ class RecordColumns(NamedTuple):
     passages: bytes
     passage_sizes: Places
     shingles: Sequence[Column]
+    counts: Places
     characters: Places
     values: NDArray[np.float64]
     content: int
@@ -88,7 +89,7 @@ class Prepare:
     def __call__(self, block: RecordBlock) -> RecordColumns:
         batch = block.read()
         try:
-            texts, values, passages = self._compared(batch, block.shown)
+            texts, values, counts, passages = self._compared(batch, block.shown)
         except InputError:
             for place in range(len(batch.texts)):
                 try:
@@ -96,7 +97,7 @@ class Prepare:
                 except InputError as error:
                     key = batch.keys[place]
                     batch.refuse(place, BadRecord("", str(error), error.hint, key))
-            texts, values, passages = self._compared(batch, block.shown)
+            texts, values, counts, passages = self._compared(batch, block.shown)
         is_bad = np.zeros(len(batch.texts), np.bool_)
         is_bad[list(batch.bad)] = True
         characters = np.fromiter(map(len, batch.texts), np.int64, len(batch.texts))
@@ -114,6 +115,7 @@ class Prepare:
             b"".join(passages),
             np.array(list(map(len, passages)), np.int64),
             self.preparer.recipe.shingles_many(batch.texts) if self.shingled else (),
+            counts,
             characters,
             values if newest_field(self.keep) else characters.astype(np.float64),
             _content(texts, keys, ~is_bad) if self.stored else 0,
@@ -124,8 +126,10 @@ class Prepare:
 
     def _compared(
         self, batch: RecordBatch, shown: str
-    ) -> tuple[TextColumns, NDArray[np.float64], list[bytes]]:
-        """Return what records are compared by, and their times and passages if these are wanted.
+    ) -> tuple[TextColumns, NDArray[np.float64], Places, list[bytes]]:
+        """Return what records are compared by, their times and passages if these are wanted.
+
+        Between these come counts of their shingles, which are 0 where only bits are compared.
 
         Raise InputError if a key, a time, a text or a fingerprint can't be used.
         """
@@ -153,7 +157,8 @@ class Prepare:
             found.fingerprints[place] = self._ready(number)
             found.short[place] = False
         texts = TextColumns(side_of(found.fingerprints, digests, sketches), found.short)
-        return texts, values, passages
+        counts = np.zeros(count, np.int64) if found.shingles is None else found.shingles
+        return texts, values, counts, passages
 
     def _ready(self, number: int) -> NDArray[np.uint64]:
         """Return a ready fingerprint as a row of columns."""

@@ -62,7 +62,9 @@ class Removed(NamedTuple):
 
     Their keys are followed by their places: the file and the line or row. The similarity is None
     where bits are compared; `distance` is that of the fingerprints. It is exact near the limit,
-    unless it is `estimated` because the database has no text to compare with.
+    unless it is `estimated` because the database has no text to compare with. `own_share` is the
+    share of the record's own shingles that the kept one lacks: as exact as the similarity, and None
+    where bits are compared, or with a document of the database that has another text.
     """
 
     key: Key
@@ -72,6 +74,7 @@ class Removed(NamedTuple):
     similarity: float | None
     distance: int
     estimated: bool = False
+    own_share: float | None = None
 
 
 @dataclass
@@ -82,12 +85,15 @@ class Deduplicated(RecordCounts):
     these have the very text of another record, or of a document of the database, and outputs that
     are files have `bytes_saved` fewer than their inputs. Of all, `delivered` have a key that the
     database had, and `estimated` resemble one of its documents by an estimate that is near the
-    limit, since it has no texts. Of the kept ones, `replaced` take the place of the document with
-    their key, and `meanwhile` counts those that aren't added, because they resemble a document that
-    somebody else has added since they were compared; on_progress comes too early for it. `bad` ones
-    were kept or dropped, as the policy says; `short` ones are kept. `stage` is "reading",
-    "comparing" or "writing", of which the share `done` is known, or None. At the end `marks` says
-    of each record, in the order of reading, whether it stays.
+    limit, since it has no texts. Of the shingles of all removed records, `own_share` is the share
+    that the kept ones lack which each resembles; those that resemble a document of the database
+    don't count, and it is None if none do, or bits are compared. Of the kept ones, `replaced` take
+    the place of the document with their key, and `meanwhile` counts those that aren't added,
+    because they resemble a document that somebody else has added since they were compared;
+    on_progress comes too early for it. `bad` ones were kept or dropped, as the policy says; `short`
+    ones are kept. `stage` is "reading", "comparing" or "writing", of which the share `done` is
+    known, or None. At the end `marks` says of each record, in the order of reading, whether it
+    stays.
     """
 
     kept: int = 0
@@ -95,6 +101,7 @@ class Deduplicated(RecordCounts):
     copies: int = 0
     delivered: int = 0
     estimated: int = 0
+    own_share: float | None = None
     replaced: int = 0
     meanwhile: int = 0
     bytes_saved: int | None = None

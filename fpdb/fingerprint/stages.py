@@ -107,12 +107,14 @@ class Stages:
         if len(batches) == 1:
             return batches[0]
         sketched = [batch.sketches for batch in batches if batch.sketches is not None]
+        counts = [batch.shingles for batch in batches if batch.shingles is not None]
         return Batch(
             np.concatenate([batch.fingerprints for batch in batches]),
             np.concatenate([batch.features for batch in batches]),
             np.concatenate([batch.short for batch in batches]),
             np.concatenate(sketched) if sketched else None,
             [each for batch in batches for each in batch.passages or ()] if passages else None,
+            np.concatenate(counts) if counts else None,
         )
 
     def shingles(self, text: str) -> NDArray[np.uint64]:
@@ -223,28 +225,37 @@ class Stages:
             fingerprints[number] = self._words(self._votes(hashed))
             features[number] = len(hashed.digests)
             _sample(number, self._sampled(hashed), *own)
-        rest = _NO_SKETCHES if len(own[0]) else sketches
+        rest, shingles = _NO_SKETCHES if len(own[0]) else sketches, features
         if len(rest) or (numbered and not self._together):
-            self._sample(block, rest, passages)
+            counts = self._sample(block, rest, passages)
+            shingles = counts if len(rest) else features
         return Batch(
             fingerprints if self.bits > 64 else fingerprints[:, 0],
             features,
             features < self.grams.minimum,
             sketches if sketched else None,
             passages,
+            shingles if sketched else None,
         )
 
     def _sample(
         self, block: list[str], sketches: NDArray[np.uint8], passages: list[bytes] | None
-    ) -> None:
-        """Sample the shingles of texts by the kernel, where it leaves one out by definition."""
+    ) -> NDArray[np.int64]:
+        """Sample the shingles of texts by the kernel, where it leaves one out by definition.
+
+        Return how many distinct ones each text has.
+        """
         left: Sequence[int] = range(len(block))
+        counts = np.empty(len(block), np.int64)
         cleaned = self._sketch_cleaning(block) if kernels.enabled else None
         if cleaned is not None:
-            nothing = np.empty((len(block), 0), np.uint64), np.empty(len(block), np.int64)
-            left = self._sketch_kernel.run(cleaned, *nothing, sketches, passages)
+            nothing = np.empty((len(block), 0), np.uint64)
+            left = self._sketch_kernel.run(cleaned, nothing, counts, sketches, passages)
         for number in left:
-            _sample(number, self._placed(block[number]).hashes, sketches, passages)
+            hashes = self._placed(block[number]).hashes
+            counts[number] = len(np.unique(hashes))
+            _sample(number, hashes, sketches, passages)
+        return counts
 
     # Cleaning
 

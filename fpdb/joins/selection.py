@@ -60,8 +60,8 @@ class Chosen(NamedTuple):
     """What became of some documents: marks of the kept ones, and of searches that were cut short.
 
     Open ones have to be decided again, by their shingles. Of each one that isn't kept, `nearest`
-    has the number of the nearest kept one, if that was wanted, or -1 if there is none; and `shares`
-    and `distances` how near it is. A share is nan if fingerprints were compared.
+    has the number of the nearest kept one that it was compared with, or -1 if there is none; and
+    `shares` and `distances` how near it is. A share is nan if fingerprints were compared.
     """
 
     kept: Marks
@@ -288,8 +288,8 @@ class Selection:
         """Choose among the documents of a block, in their order.
 
         Those are left out that are known to resemble something else, and those stay that certainly
-        do. With `key_of`, the nearest kept one is wanted; of several equally near ones it is that
-        with the first key.
+        do. With `key_of`, each is compared with all kept ones, to tell the nearest one; of several
+        equally near ones it is that with the first key.
         """
         if len(self._kept) + len(numbers) > PLACE:
             raise InputError(
@@ -332,16 +332,16 @@ class Selection:
             *(kept, choice.crowded, is_open),
             *(np.full(size, -1), np.full(size, np.nan), np.zeros(size, np.uint8)),
         )
-        if key_of and before + within:
-            earlier = [pairs.only(kept[pairs.other] & pairs.sure) for pairs in within]
-            before += [pairs._replace(other=ids[pairs.other].astype(np.int64)) for pairs in earlier]
-            self._find_nearest(chosen, [pairs.only(~kept[pairs.own]) for pairs in before], key_of)
+        nearer = [pairs.only(kept[pairs.other] & pairs.sure & ~kept[pairs.own]) for pairs in within]
+        before += [pairs._replace(other=ids[pairs.other].astype(np.int64)) for pairs in nearer]
+        if before:
+            self._find_nearest(chosen, before, key_of)
         return chosen
 
     def _compare_with_kept(
         self, choice: _Choice, tables: Sequence[tuple[_KeptRows, Column, Column]]
     ) -> Iterator[_Alike]:
-        """Leave out documents that resemble kept ones; yield what is wanted of these pairs."""
+        """Leave out documents that resemble kept ones; yield these pairs."""
         doubtful, every, earlier = self.doubtful, self._corpus.all, self._kept.values
         for table, asked, _ in tables:
             low = None
@@ -362,8 +362,7 @@ class Selection:
                 choice.kept[pairs.own[settled]] = False
                 choice.is_open[pairs.own[~settled]] = True
                 doubtful[earlier[pairs.other[~settled]]] = True
-                if choice.told:
-                    yield pairs.only(settled)
+                yield pairs.only(settled)
         choice.is_open &= choice.asking
 
     def _keep(self, choice: _Choice, tables: Sequence[tuple[_KeptRows, Column, Column]]) -> Column:
@@ -415,9 +414,9 @@ class Selection:
         return np.intersect1d(np.concatenate(similar), self.kept)
 
     def _find_nearest(
-        self, choice: Chosen, pairs: Sequence[_Alike], key_of: Callable[[int], Key]
+        self, choice: Chosen, pairs: Sequence[_Alike], key_of: Callable[[int], Key] | None
     ) -> None:
-        """Fill in the nearest kept documents, given the similar pairs with all of these."""
+        """Fill in the nearest kept documents, given the similar pairs with these."""
         own, other, shares, apart, _ = joined(pairs)
         ranks = np.nan_to_num(shares)
         order = np.lexsort((other, apart, -ranks, own))
@@ -427,6 +426,8 @@ class Selection:
         choice.nearest[own[starts]] = other[starts]
         choice.shares[own[starts]] = shares[starts]
         choice.distances[own[starts]] = apart[starts]
+        if key_of is None:
+            return
         [ends] = np.append(differs(own, ranks, apart), True).nonzero()
         ends = ends[ends.searchsorted(starts, "right")]
         for place in (other[ends - 1] != other[starts]).nonzero()[0].tolist():

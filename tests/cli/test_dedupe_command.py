@@ -32,10 +32,11 @@ def ids(path):
 def test_the_summary_counts(run, tmp_path, source):
     done = run("dedupe", source, "-o", tmp_path / "out.jsonl")
     assert (done.code, done.out) == (0, "")
-    summary, removed, rate = done.err.split("; ")
+    summary, removed, own_share, rate = done.err.split("; ")
     assert summary == "read 6, kept 3, removed 3 (50.0%)"
     assert removed.startswith("exact copies 3, edited 0, ")
     assert removed.endswith("B saved")
+    assert own_share == "0.0% of what was removed isn't in the record it resembles"
     assert rate.endswith(" records/s\n")
     assert ids(tmp_path / "out.jsonl") == [0, 1, 2]
 
@@ -68,7 +69,7 @@ def test_json_has_the_counts_and_quiet_none(run, tmp_path, source):
     expected = {"read": 6, "kept": 3, "removed": 3, "short": 0, "bad": 0, "incomplete": 0}
     size = source.stat().st_size
     saved = size - (tmp_path / "out.jsonl").stat().st_size
-    expected |= {"copies": 3, "bytes_saved": saved}
+    expected |= {"copies": 3, "bytes_saved": saved, "own_share": 0.0}
     expected |= {"delivered": 0, "estimated": 0, "replaced": 0, "meanwhile": 0}
     expected |= {"invalid_utf8": 0, "markup": 0, "bytes_read": size, "bytes_total": size}
     expected |= {"encodings": {}, "unreadable": 0, "refused": 0, "left_out": {}}

@@ -70,16 +70,29 @@ def test_what_stays_is_what_the_definition_says(tmp_path, corpus, jsonl, keep, p
     assert len(dropped) > 30
     rows = [json.loads(line) for line in removed.read_text().splitlines()]
     named = {record["id"]: record for record in records}
+    texts = fpdb.recipe("web").shingles_many(record["text"] for record in records)
+    shingles = dict(zip(named, (set(some.tolist()) for some in texts), strict=True))
+    lost = 0
     assert {row["key"] for row in rows} == dropped.keys()
     for row in rows:
         own, other = named[row["key"]], named[row["kept_key"]]
         assert similar(own, other) == pytest.approx(row["similarity"], abs=1e-4)
+        own_shingles = shingles[row["key"]] - shingles[row["kept_key"]]
+        expected = len(own_shingles) / len(shingles[row["key"]])
+        error = 1e-4 if row["similarity"] < 0.9 or row["similarity"] == 1 else 0.04
+        assert row["own_share"] == pytest.approx(expected, abs=error)
+        lost += len(own_shingles)
         assert row["source"].endswith(f"in.jsonl:{own['n'] + 1}")
         assert row["kept_source"].endswith(f"in.jsonl:{other['n'] + 1}")
     assert (counts.read, counts.kept, counts.removed) == (160, len(kept), len(dropped))
     texts = {record["text"] for record in kept}
     gone = [record["text"] for record in records if record["id"] in dropped]
     assert counts.copies == len(gone) - len(set(gone) - texts) > 0
+    total = sum(len(shingles[key]) for key in dropped)
+    assert counts.own_share == pytest.approx(lost / total, abs=0.01)
+    assert counts.own_share > 0.01
+    unlisted = fpdb.dedupe(tmp_path / "in.jsonl", tmp_path / "again.jsonl", keep=keep)
+    assert unlisted.own_share == pytest.approx(lost / total, abs=0.01)
 
 
 @given(

@@ -88,6 +88,10 @@ def test_of_a_stored_and_a_kept_text_the_more_similar_is_named(tmp_path, jsonl):
         one, two = recipe.batch([window(start), window(other)], sketches=True).sketches
         apart = sum(a != b for a, b in zip(one.tobytes().hex(), two.tobytes().hex(), strict=True))
         assert row["similarity"] == round(1 - apart / 240, 4)
+    # The database doesn't know how many shingles a document has; of 58, a copy moved by three words
+    # has three of its own.
+    assert [row["own_share"] for row in rows] == [None, round(3 / 58, 4), 0.0, 0.0]
+    assert counts.own_share == 3 / (58 + 58)
     assert (counts.kept, counts.removed, counts.copies) == (1, 4, 2)
 
 
