@@ -85,9 +85,8 @@ class _Alike(NamedTuple):
     distances: Distances
     sure: Marks
 
-    def only(self, marks: Marks) -> "_Alike":
-        own, other, shares, apart, sure = self
-        return _Alike(own[marks], other[marks], shares[marks], apart[marks], sure[marks])
+    def only(self, some: Marks | Places) -> "_Alike":
+        return _Alike._make(column[some] for column in self)
 
 
 @dataclass
@@ -417,11 +416,10 @@ class Selection:
         self, choice: Chosen, pairs: Sequence[_Alike], key_of: Callable[[int], Key] | None
     ) -> None:
         """Fill in the nearest kept documents, given the similar pairs with these."""
-        own, other, shares, apart, _ = joined(pairs)
-        ranks = np.nan_to_num(shares)
-        order = np.lexsort((other, apart, -ranks, own))
-        own, other, shares = own[order], self._kept.values[other[order]], shares[order]
-        apart, ranks = apart[order], ranks[order]
+        own, other, shares, apart, _ = alike = _Alike(*joined(pairs))
+        order = np.lexsort((other, apart, -np.nan_to_num(shares), own))
+        own, other, shares, apart, _ = alike.only(order)
+        other, ranks = self._kept.values[other], np.nan_to_num(shares)
         [starts] = differs(own).nonzero()
         choice.nearest[own[starts]] = other[starts]
         choice.shares[own[starts]] = shares[starts]
