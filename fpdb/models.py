@@ -53,6 +53,15 @@ def require_whole(name: str, value: object, least: int | None = None) -> None:
         )
 
 
+def require_share(name: str, value: object) -> None:
+    """Raise InputError if an argument is neither None nor a share."""
+    if value is not None and not (isinstance(value, int | float) and 0 <= value <= 1):
+        raise InputError(
+            f"found {name} {value!r}, expected a share from 0 to 1",
+            hint=f"leave {name} out for the default",
+        )
+
+
 def require_choice(name: str, value: object, choices: Collection[object]) -> None:
     """Raise InputError unless an argument is one of some values."""
     if value not in list(choices):  # a value may be unhashable

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 import fpdb
+from fpdb.arrays import Marks
 from fpdb.cli import end_by_sigterm, options, render
 from fpdb.cli.inputs import BadRecords, ProgressLine, is_terminal
 from fpdb.cli.options import argument, option, require, takes
@@ -53,6 +54,7 @@ def dedupe(
     k: int | None = None,
     recipe: fpdb.Recipe | None = None,
     keep: str = "first",
+    lose: float | None = None,
     database: Path | None = None,
     same_key: Literal["keep", "replace"] | None = None,
     abandon: bool = False,
@@ -92,24 +94,16 @@ def dedupe(
     with _placed(output, tmp) as place:
         counts = fpdb.dedupe(
             files, place, reading, output_dir=output_dir, database=database, abandon=abandon,
-            similarity=similarity, k=k, recipe=recipe, keep=keep, same_key=same_key, bad=bad,
-            removed=removed, tmp=tmp, memory=memory, jobs=jobs, on_bad=bad_records,
+            similarity=similarity, k=k, recipe=recipe, keep=keep, lose=lose, same_key=same_key,
+            bad=bad, removed=removed, tmp=tmp, memory=memory, jobs=jobs, on_bad=bad_records,
             on_progress=progress,
             command=f"cd {shlex.quote(os.getcwd())} && {shlex.join(['fpdb', *sys.argv[1:]])}",
         )  # fmt: skip
     progress.summarise(_saved(counts))
     if report:
-        render.now.left = "what stays is written, but no report"
         date = reading.date_field or keep.partition(":")[2] or None
-        shown = fpdb.report(
-            files, report, dataclasses.replace(reading, date_field=date), recipe=used_recipe,
-            similarity=least, jobs=jobs, kept=counts.marks, on_progress=ProgressLine(),
-        )  # fmt: skip
-        render.summarise(
-            None,
-            render.counted("dates that can't be read", shown.unread),
-            f"{report}: {shown.shown:,} of {render.plural(shown.groups, 'group')}",
-        )
+        read_again = dataclasses.replace(reading, date_field=date)
+        _write_report(files, report, read_again, used_recipe, least, jobs, counts.marks)
     bad_records.settle(counts.read - counts.bad)
 
 
@@ -141,6 +135,27 @@ def _saved(counts: fpdb.Deduplicated) -> str:
     if counts.meanwhile:
         parts += f"; {counts.meanwhile:,} not added to DB, which got similar ones meanwhile"
     return parts
+
+
+def _write_report(
+    files: list[str],
+    report: Path,
+    reading: fpdb.Reading,
+    recipe: fpdb.Recipe,
+    similarity: float | None,
+    jobs: int,
+    kept: Marks | None,
+) -> None:
+    render.now.left = "what stays is written, but no report"
+    shown = fpdb.report(
+        files, report, reading, recipe=recipe, similarity=similarity, jobs=jobs, kept=kept,
+        on_progress=ProgressLine(),
+    )  # fmt: skip
+    render.summarise(
+        None,
+        render.counted("dates that can't be read", shown.unread),
+        f"{report}: {shown.shown:,} of {render.plural(shown.groups, 'group')}",
+    )
 
 
 def _compared_by(

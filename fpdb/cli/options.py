@@ -124,6 +124,12 @@ _SHARED: dict[str, Any] = {
     "bad": option("--bad drop|fail", "Records that can't be used: leave them out, or stop."),
     "limit": option("--limit -n N", "Print at most N.", min=1),
     "keep": option("--keep WHICH", "first, longest or newest:FIELD."),
+    "lose": option(
+        "--lose SHARE",
+        "Remove what loses at most this share of its own words.",
+        min=0,
+        max=1,
+    ),
     "skip_duplicates": option(
         "--skip-duplicates", "Don't add near-duplicates of stored documents."
     ),

@@ -30,6 +30,7 @@ def dedupe(
     recipe: str | Recipe | None = None,
     keep: str = "first",
     same_key: str | None = None,
+    lose: float | None = None,
     bad: str = "keep",
     removed: str | os.PathLike[str] | None = None,
     jobs: int = 0,
@@ -74,6 +75,9 @@ def dedupe(
             with "keep" it stays, and a record that resembles nothing gets another key; with
             "replace" the record stays, and takes its place. The default is "keep", but with
             "newest:FIELD" it is "replace", which then is for a newer record only.
+        lose: The largest share of its own shingles that a record may lose: it is removed only if
+            the one that stays lacks no more. Texts then decide about every pair, so a record that
+            resembles a document of a database, which has none, stays unless their texts are equal.
         bad: Whether records that can't be compared stay ("keep"), are left out ("drop"), or are an
             InputError ("fail").
         removed: A file for a line of JSON about each record that was removed.
@@ -106,7 +110,7 @@ def dedupe(
         reading = dataclasses.replace(reading, text_field=text_field)
     run = Deduplication(
         *(reading, similarity, k, recipe, keep, bad, jobs, memory, tmp),
-        *(abandon, same_key, command, on_removed, on_bad, on_progress),
+        *(abandon, same_key, lose, command, on_removed, on_bad, on_progress),
     )
     if output is not None or output_dir is not None or _is_path(source):
         if (output is None) == (output_dir is None):

@@ -25,6 +25,7 @@ from fpdb.fingerprint.sketches import doubtful_estimates
 from fpdb.io.batches import RecordBatch
 from fpdb.joins.clusters import newest_field, require_dated, time_of
 from fpdb.joins.columns import GrowingColumn, GrowingStrings, GrowingTexts, Room, TextColumns
+from fpdb.joins.rules import Rule, own_shares
 from fpdb.joins.selection import Chosen, Selection
 from fpdb.joins.shingle_sets import ShingleSets
 from fpdb.models import PASSAGES, Key, Match, now
@@ -72,13 +73,20 @@ class Decider:
         self._texts = GrowingTexts(room, self._bits)
         search = Search(index.plan.k, None, similarity)
         self._sure = doubtful_estimates(similarity)[1] if similarity else 0.0
+        if run.lose is not None and not similarity:
+            raise InputError(
+                f"found lose {run.lose}, but fingerprints are compared, which show nothing of it",
+                hint="leave it out, or compare texts: by a similarity, and not by k",
+                parameter="lose",
+            )
+        self._shingles = GrowingColumn(room, np.int32)  # how many distinct ones
         self._sets = ShingleSets(room) if read_once and search.similarity else None
-        self._selection = Selection(index, search, self._texts, room, self._sets)
+        rule = Rule(None, run.lose, self._shingles)
+        self._selection = Selection(index, search, self._texts, room, self._sets, rule=rule)
         self._is_bad = GrowingColumn(room, np.bool_)
         self._numbers = GrowingColumn(room, np.int64)
         self._values = GrowingColumn(room, np.float64)
         self._characters = GrowingColumn(room, np.int64)
-        self._shingles = GrowingColumn(room, np.int32)  # how many distinct ones
         # Of all removed records that resemble another one.
         self._all_shingles = self._own_shingles = 0
         self._keys = GrowingStrings(room)
@@ -223,6 +231,7 @@ class Decider:
             for place, matches in zip(asked.tolist(), answers, strict=True):
                 self._run.counts.incomplete += not matches.complete
                 found.update((place, match) for match in matches)
+            before = len(self._copied)
             self._copied += [start + place for place in equal]
             queried = {place: found[place] for place in asked.tolist() if place in found}
             # Keys that are looked up together share the pages that have them.
@@ -231,12 +240,14 @@ class Decider:
                 nearest = {place: queried.get(place) for place in places.tolist()}
                 for place in self._replacing_of(self._database, start, nearest, equal):
                     found.pop(place, None)
-            compared = equal | queried.keys()  # by digests; equal sketches don't show equal texts
+            copies = set(self._copied[before:])  # while equal sketches don't show equal texts
             for place, match in found.items():
+                same = start + place in copies
+                if not same and self._run.lose is not None:
+                    continue  # since no text shows what would be lost
                 matched[place] = len(self._matches) + len(entries)
                 shown = origin_of(match.key, match.meta)
                 share = match.similarity
-                same = share == 1.0 and place in compared
                 estimated = share is not None and share <= self._sure and not same
                 self._run.counts.estimated += estimated
                 own_share = 0.0 if same else None
@@ -317,17 +328,11 @@ class Decider:
         return codes.astype(np.uint8)
 
     def _own_shares(self, numbers: Places, choice: Chosen) -> Shares:
-        """Return which share of their shingles the nearest kept records lack; nan if unknown.
-
-        The similarity of two sets and their sizes say how much they have in common.
-        """
+        """Return which share of their shingles the nearest kept records lack; nan if unknown."""
         found, side = np.full(len(numbers), np.nan), self._texts.all.side
         [places] = (choice.nearest >= 0).nonzero()
-        own, other, shares = numbers[places], choice.nearest[places], choice.shares[places]
-        sizes, others = (self._shingles.values[some].astype(np.int64) for some in (own, other))
-        common = np.rint(shares / (1 + shares) * (sizes + others))
-        common = np.minimum(common, np.minimum(sizes, others))  # as the share may be estimated
-        found[places] = (sizes - common) / np.maximum(sizes, 1)
+        own, other, sizes = numbers[places], choice.nearest[places], self._shingles.values
+        found[places] = own_shares(choice.shares[places], sizes[own], sizes[other])
         found[places[equal_texts(side, own, side, other)]] = 0.0
         return found
 

@@ -140,7 +140,7 @@ class Prepare:
                 check(str(f"{shown}{batch.numbers[place]}" if key is None else key))
         values = np.zeros(count)
         if name := newest_field(self.keep):
-            values[:] = [time_of(name, value) for value in batch.values]
+            values[:] = [time_of(name, value) for value in batch.values[name]]
         sketched = self.preparer.catalog.sketched
         found = recipe.batch(batch.texts, sketches=sketched, passages=self.passaged)
         passages = found.passages or []

@@ -24,7 +24,14 @@ from fpdb.flow import RecordCounts
 from fpdb.io.records import BadRecord, Reading
 from fpdb.joins.clusters import newest_field
 from fpdb.joins.columns import Room
-from fpdb.models import DIGEST_BYTES, Key, require_choice, require_similarity, require_whole
+from fpdb.models import (
+    DIGEST_BYTES,
+    Key,
+    require_choice,
+    require_share,
+    require_similarity,
+    require_whole,
+)
 from fpdb.scratch import scratch_folder
 from fpdb.storage.open_checks import is_vacant
 from fpdb.threads import count_jobs, mapped
@@ -125,6 +132,7 @@ class Deduplication:
     folder: str | os.PathLike[str] | None = None
     abandon: bool = False
     same_key: str | None = None
+    lose: float | None = None
     command: str = ""
     on_removed: Callable[[Removed], object] | None = None
     on_bad: Callable[[BadRecord], object] | None = None
@@ -148,6 +156,7 @@ class Deduplication:
                 parameter="tmp",
             )
         require_similarity(self.similarity, self.k)
+        require_share("lose", self.lose)
         fields = (newest,) if newest else ()
         self.reading = dataclasses.replace(self.reading, keyed=False, meta_field=fields)
 
@@ -258,7 +267,7 @@ class Deduplication:
         """Return a digest of what decides, besides the records, what stays."""
         recipe = self.recipe.id if isinstance(self.recipe, Recipe) else ""
         known = [self.similarity, self.k, recipe, self.keep, self.bad]
-        known += [self.same_key] * (self.same_key is not None)
+        known += [choice for choice in (self.same_key, self.lose) if choice is not None]
         return hashlib.blake2b(repr(known).encode(), digest_size=DIGEST_BYTES).digest()
 
     def prepared(

@@ -31,26 +31,27 @@ class RecordBatch:
     """Records as columns, by the numbers of their lines or rows.
 
     A text is empty where there is none: of a bad record, or where there is a ready fingerprint.
-    `values` are of the field that is kept as metadata, if one is. In `replaced` records, bytes
-    that aren't UTF-8 were. `damage` says why the rest of the source can't be read.
+    `values` has a column for each field that is kept as metadata. In `replaced` records, bytes that
+    aren't UTF-8 were. `damage` says why the rest of the source can't be read.
     """
 
     numbers: Sequence[int] = ()
     keys: list[Key | None] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
-    values: list[Any] = field(default_factory=list)
+    values: dict[str, list[Any]] = field(default_factory=dict)
     fingerprints: dict[int, int] = field(default_factory=dict)
     bad: dict[int, BadRecord] = field(default_factory=dict)
     replaced: int = 0
     damage: str = ""
 
-    def put(self, place: int, record: Record | BadRecord, name: str) -> None:
-        """Put a record in a place; of its metadata, one field counts."""
+    def put(self, place: int, record: Record | BadRecord) -> None:
+        """Put a record in a place."""
         if isinstance(record, BadRecord):
             self.refuse(place, record)
             return
         self.keys[place], self.texts[place] = record.key, record.text or ""
-        self.values[place] = (record.meta or {}).get(name)
+        for name, column in self.values.items():
+            column[place] = (record.meta or {}).get(name)
         self.replaced += record.replaced
         if record.fingerprint is not None:
             self.fingerprints[place] = record.fingerprint
@@ -61,7 +62,7 @@ class RecordBatch:
             self.numbers[place : place + 1],
             self.keys[place : place + 1],
             self.texts[place : place + 1],
-            self.values[place : place + 1],
+            {name: [column[place]] for name, column in self.values.items()},
             {} if fingerprint is None else {0: fingerprint},
             {} if bad is None else {0: bad},
         )
@@ -69,7 +70,9 @@ class RecordBatch:
     def refuse(self, place: int, bad: BadRecord) -> None:
         """Take the record in a place for a bad one."""
         self.bad[place] = bad
-        self.keys[place], self.texts[place], self.values[place] = bad.key, "", None
+        self.keys[place], self.texts[place] = bad.key, ""
+        for column in self.values.values():
+            column[place] = None
         self.fingerprints.pop(place, None)
 
 
@@ -112,19 +115,18 @@ def batch_of(
     found = picked(_Fields(numbers, columns, {}, fields.__getitem__), reading, documents)
     for place, each in documents.items():
         record = Record("", each.key, each.text, each.fingerprint, each.meta)
-        found.put(place, record, _value_name(reading))
+        found.put(place, record)
     return found
 
 
 def picked(found: FieldColumns, reading: Reading, apart: Iterable[int] = ()) -> RecordBatch:
     """Return the records that are made of columns, but for some that are put in later."""
-    count, name = len(found.numbers), _value_name(reading)
-    required = reading.required()
+    count, required = len(found.numbers), reading.required()
     keys = _first(reading.keys, found.columns, count)
     texts = [_first(names, found.columns, count) for what, names in required if what == "text"]
-    values = found.columns.get(name) or [None] * count
+    values = {name: list(found.columns.get(name) or [None] * count) for name in reading.kept}
     joined = texts[0] if len(texts) == 1 else list(map(_joined, zip(*texts, strict=True)))
-    batch = RecordBatch(found.numbers, keys, joined or [""] * count, list(values))
+    batch = RecordBatch(found.numbers, keys, joined or [""] * count, values)
     unusual = set(found.unusual)
     unusual.update(_others(keys, _KEY if required[0][0] == "key" else _ANY_KEY))
     unusual.update(*(_others(column, _TEXT) for column in texts))
@@ -134,7 +136,7 @@ def picked(found: FieldColumns, reading: Reading, apart: Iterable[int] = ()) -> 
         unusual.update(range(count))
     pick = picker(reading)
     for place in unusual.difference(apart):
-        batch.put(place, pick("", *found.row(place)), name)
+        batch.put(place, pick("", *found.row(place)))
     return batch
 
 
@@ -146,10 +148,6 @@ class _Fields(FieldColumns):
 
     def row(self, place: int) -> tuple[Mapping[str, Any] | str, bool]:
         return self.unusual.get(place) or (self.every(place), False)
-
-
-def _value_name(reading: Reading) -> str:
-    return reading.kept[0] if reading.kept else ""
 
 
 def _first(names: Sequence[str], columns: Mapping[str, list[Any]], count: int) -> list[Any]:
@@ -188,9 +186,10 @@ def _batch_of_part(part: Callable[[], Iterable[Record | BadRecord]], source: Sou
         damage = last.reason
     begin, count = len(source.path) + 1, len(records)
     numbers = [int(each.source[begin:]) for each in records]
-    batch = RecordBatch(numbers, [None] * count, [""] * count, [None] * count, damage=damage)
+    values: dict[str, list[Any]] = {name: [None] * count for name in source.reading.kept}
+    batch = RecordBatch(numbers, [None] * count, [""] * count, values, damage=damage)
     for place, record in enumerate(records):
-        batch.put(place, record, _value_name(source.reading))
+        batch.put(place, record)
     return batch
 
 

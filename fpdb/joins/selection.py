@@ -23,14 +23,14 @@ from fpdb.documents.similarity import Shares, equal_texts, jaccard
 from fpdb.errors import DamagedError, InputError
 from fpdb.fingerprint.sketches import (
     LOW_WORDS,
-    doubtful_estimates,
-    least_estimate,
     low_bits,
     low_bits_apart,
     mix,
     most_apart,
 )
 from fpdb.joins.columns import GrowingColumn, GrowingTexts, Room, TextColumns
+from fpdb.joins.rows import PLACE, number_rows, only, repeated, row_places
+from fpdb.joins.rules import ANY, Rule
 from fpdb.joins.shingle_sets import ShingleSets
 from fpdb.models import Key
 from fpdb.tables import Index
@@ -45,15 +45,10 @@ _MOST_PAIRS = 1 << 22
 _MOST_MET = 2
 # Documents that are decided again together.
 _TOGETHER = 1 << 18
-# Numbers that are mixed at once.
-_MIXED = 1 << 15
 # Rows that are merged at once.
 _MERGED = 1 << 20
 # The kernel's.
 _HEAD_ROWS = 64
-# A row is a word: the upper bits of a hash, and the place of a document. With more bits for places,
-# many documents of a large corpus are compared that have only these bits in common.
-PLACE = np.uint64((1 << 30) - 1)
 
 
 class Chosen(NamedTuple):
@@ -85,7 +80,7 @@ class _Alike(NamedTuple):
     distances: Distances
     sure: Marks
 
-    def only(self, some: Marks | Places) -> "_Alike":
+    def only(self, some: Marks | Places | slice) -> "_Alike":
         return _Alike._make(column[some] for column in self)
 
 
@@ -238,15 +233,17 @@ class Selection:
         texts: GrowingTexts,
         room: Room,
         sets: ShingleSets | None = None,
+        *,
+        rule: Rule = ANY,
     ) -> None:
         self._room, self._bits = room, index.plan.bits
         self._index, self._search = index, search
         self._k, self._similarity = search.k, search.similarity or 0.0
-        self._corpus, self._sets = texts, sets
+        self._corpus, self._sets, self._rule = texts, sets, rule
         self._least: float | None = None
         self._sure = 0.0
         if search.similarity is not None:
-            self._least, self._sure = doubtful_estimates(search.similarity)
+            self._least, self._sure = rule.doubtful_estimates(search.similarity)
             if index.bands is None:
                 raise DamagedError("a database without bands was queried for similar texts")
         self._shape = None if self._least is None or index.bands is None else index.bands.shape
@@ -296,16 +293,16 @@ class Selection:
                 hint="divide the corpus, and compare each part with a database of the others",
             )
         block = self._block(numbers)
-        size, tables = len(block), self._tables(block)
+        size, tables = len(block), self._tables(block, numbers)
         wanted = np.ones(size, np.bool_) if certain is None else ~certain
         choice = _Choice(block, numbers, wanted, key_of is not None, ~known)
         before = list(self._compare_with_kept(choice, tables))
         sought = []
         for _, asked, held in tables:
             if asked is held:  # then a row that is alone finds only itself
-                both = _only(held, choice.asking | choice.kept)
-                asked = held = both[_repeated(both)]  # noqa: PLW2901
-            sought.append((_only(asked, choice.asking), _only(held, choice.kept)))
+                both = only(held, choice.asking | choice.kept)
+                asked = held = both[repeated(both)]  # noqa: PLW2901
+            sought.append((only(asked, choice.asking), only(held, choice.kept)))
         meetings = [_meeting(asked, held, held[::_HEAD_ROWS].copy()) for asked, held in sought]
         if sum(int(counts.sum()) for _, counts in meetings) > _MOST_PAIRS and size > 1:
             parts = [slice(0, size // 2), slice(size // 2, size)]
@@ -347,7 +344,7 @@ class Selection:
             if self._apart is not None and table is self._texts:
                 low = _LowBits(low_bits(choice.texts.side.sketches), self._low.values, self._apart)
             for askers, candidates in _cut(
-                table.near(_only(asked, choice.asking), choice.crowded, low)
+                table.near(only(asked, choice.asking), choice.crowded, low)
             ):
                 compared = choice.asking[askers]
                 if self._sets is None:  # an open document is compared when it is decided again
@@ -369,7 +366,7 @@ class Selection:
         kept = choice.kept
         ids = (len(self._kept) + kept.cumsum() - 1).astype(np.uint64)
         for table, _, held in tables:
-            rows = _only(held, kept)
+            rows = only(held, kept)
             # Ids are in the order of the places, so the rows stay sorted.
             table.add(rows & ~PLACE | ids[row_places(rows)])
         self._kept.add(choice.numbers[kept])
@@ -390,7 +387,8 @@ class Selection:
         Yield some of their numbers at a time with what became of them.
         """
         certain = among(numbers, unique(self._kept.values[~self._open.values]))
-        again = Selection(self._index, self._search, self._corpus, self._room, sets)
+        columns = self._corpus, self._room, sets
+        again = Selection(self._index, self._search, *columns, rule=self._rule)
         for start in range(0, len(numbers), _TOGETHER):
             part = slice(start, start + _TOGETHER)
             yield numbers[part], again.choose(numbers[part], known[part], key_of, certain[part])
@@ -400,12 +398,12 @@ class Selection:
     def resembling(self, texts: TextColumns) -> Places:
         """Return the numbers of the kept documents that resemble one of other texts, sorted.
 
-        The sketches decide, since the other texts aren't at hand.
+        The sketches decide, since the other texts aren't at hand; or digests, by the rule.
         """
         every, crowded = self._corpus.all, np.zeros(len(texts), np.bool_)
-        least = least_estimate(self._similarity) if self._similarity else 0.0
+        least = self._rule.least_estimate(self._similarity)
         similar = [np.empty(0, np.int64)]
-        for table, asked, _ in self._tables(texts):
+        for table, asked, _ in self._tables(texts, np.arange(len(texts))):
             for own, met in table.near(asked, crowded, None):
                 pairs = self._similar(texts, own, every, met, self._kept.values)
                 alike = pairs.only(pairs.sure | (pairs.shares >= least))
@@ -438,30 +436,36 @@ class Selection:
             return self._corpus.all[slice(int(numbers[0]), int(numbers[-1]) + 1)]
         return self._corpus.all[numbers]
 
-    def _tables(self, block: TextColumns) -> list[tuple[_KeptRows, Column, Column]]:
+    def _tables(
+        self, block: TextColumns, numbers: Places
+    ) -> list[tuple[_KeptRows, Column, Column]]:
         """Return each table, with the rows under which a block looks there, and is found there."""
         if self._prints is None and block.ready.any():
             self._prints = _KeptRows(self._room, CANDIDATES)
             for start in range(0, len(self._kept), _MOST_PAIRS):
-                part = self._corpus.all[self._kept.values[start : start + _MOST_PAIRS]]
-                rows = self._prefixes(part, ~part.short, probed=False)
+                kept = self._kept.values[start : start + _MOST_PAIRS]
+                part = self._corpus.all[kept]
+                rows = self._prefixes(part, kept, ~part.short, probed=False)
                 self._prints.add(rows + np.uint64(start))
         side = block.side
         if self._shape:
-            numbers, marks = self._shape.columns(side.sketches, side.digests)
-            rows = number_rows(numbers.T[marks.T], marks.T.nonzero()[1])
+            bands, marks = self._shape.columns(side.sketches, side.digests)
+            keys, places = bands.T[marks.T], marks.T.nonzero()[1]
         else:
-            [short] = (block.short & side.digests.any(axis=1)).nonzero()
-            rows = number_rows(side.digests[short, 0], short)
+            [places] = (block.short & side.digests.any(axis=1)).nonzero()
+            keys = side.digests[places, 0]
+        rows = number_rows(self._rule.apart(keys, numbers[places]), places)
         tables = [(self._texts, rows, rows)]
         if self._prints:
             asking = ~block.short if self._least is None else block.ready
-            asked = self._prefixes(block, asking, probed=True)
-            held = self._prefixes(block, ~block.short, probed=False)
+            asked = self._prefixes(block, numbers, asking, probed=True)
+            held = self._prefixes(block, numbers, ~block.short, probed=False)
             tables.append((self._prints, asked, held))
         return tables
 
-    def _prefixes(self, block: TextColumns, marks: Marks, *, probed: bool) -> Column:
+    def _prefixes(
+        self, block: TextColumns, numbers: Places, marks: Marks, *, probed: bool
+    ) -> Column:
         """Return the rows of fingerprints by their prefixes in each table.
 
         Some tables are probed at several prefixes.
@@ -475,7 +479,8 @@ class Selection:
             for change in route.masks if probed else (0,):
                 changed = heads ^ np.uint64(change >> behind)
                 found.append(mix(changed) + np.uint64(salt))
-        return number_rows(np.concatenate(found), np.tile(places, len(found) - 1))
+        places = np.tile(places, len(found) - 1)
+        return number_rows(self._rule.apart(np.concatenate(found), numbers[places]), places)
 
     def _among(
         self, block: TextColumns, asked: Column, held: Column, starts: Places, counts: Places
@@ -510,7 +515,7 @@ class Selection:
             shares, by_bits = shares[left], by_bits[left]
             shares[by_bits] = np.nan
         apart = distances(one.fingerprints[own], two.fingerprints[other], self._bits)
-        alike = ~by_bits | (apart <= self._k)
+        alike = ~by_bits | ((apart <= self._k) & self._rule.by_estimate)
         # Equal sketches don't show that texts are equal.
         certain = shares >= self._sure if self._sure < 1 else equal_texts(one, own, two, other)
         sure = by_bits | certain
@@ -526,14 +531,16 @@ class Selection:
     def _compared(self, pairs: _Alike, own: Places, other: Places) -> _Alike:
         """Return the pairs without those whose shingles, if they are at hand, show no similarity.
 
-        The documents in their places have these numbers.
+        The documents in their places have these numbers, and the rule holds for each pair.
         """
+        pairs = pairs.only(self._rule.compares(own[pairs.own], other[pairs.other]))
         [places] = (~pairs.sure).nonzero()
         if self._sets is None or not len(places):
             return pairs
-        shares = self._sets.shares(own[pairs.own[places]], other[pairs.other[places]])
+        numbers = own[pairs.own[places]], other[pairs.other[places]]
+        shares = self._sets.shares(*numbers)
         pairs.shares[places], alike = shares, pairs.sure.copy()
-        alike[places] = shares >= self._similarity
+        alike[places] = (shares >= self._similarity) & self._rule.lets_go(*numbers, shares)
         return pairs._replace(sure=np.ones_like(alike)).only(alike)
 
 
@@ -564,31 +571,6 @@ def _pairs(
         near = low_bits_apart(low.own, own, low.other, met) <= low.apart
         own, met = own[near], met[near]
     return own, met
-
-
-def number_rows(numbers: Column, places: Places) -> Column:
-    """Return sorted rows: a hash of each number, and the place of its document."""
-    rows = places.astype(np.uint64)
-    for start in range(0, len(rows), _MIXED):  # which stay in a cache
-        some = slice(start, start + _MIXED)
-        rows[some] |= mix(numbers[some]) & ~PLACE
-    rows.sort()
-    return rows
-
-
-def row_places(rows: Column) -> Places:
-    return (rows & PLACE).view(np.int64)
-
-
-def _repeated(rows: Column) -> Marks:
-    """Mark the sorted rows whose number another one has."""
-    first = np.append(differs(rows & ~PLACE), True)
-    marks: Marks = ~(first[:-1] & first[1:])
-    return marks
-
-
-def _only(rows: Column, marks: Marks) -> Column:
-    return rows[marks[row_places(rows)]]
 
 
 def _choose_in_order(within: Sequence[_Alike], choice: _Choice) -> None:

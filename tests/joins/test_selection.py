@@ -16,8 +16,9 @@ from fpdb.documents.prepare import Preparer
 from fpdb.fingerprint.sketches import one_jaccard, standard_error
 from fpdb.joins import selection
 from fpdb.joins.clusters import clustering_of
-from fpdb.joins.columns import GrowingTexts, Room, TextColumns
+from fpdb.joins.columns import GrowingColumn, GrowingTexts, Room, TextColumns
 from fpdb.joins.pairs import TextsInColumns
+from fpdb.joins.rules import Rule
 from fpdb.joins.selection import Selection
 from fpdb.joins.shingle_sets import ShingleSets
 from fpdb.scratch import scratch_folder
@@ -48,36 +49,40 @@ def shingles_of(texts, preparer):
     return preparer.recipe.shingles_many("" if isinstance(text, int) else text for text in texts)
 
 
-def alike(index, search, one, other, sets):
+def alike(index, search, one, other, sets, lose=None):
     """Whether a document resembles an earlier one: its similarity and distance, or nothing.
 
-    Four standard errors above the limit, the similarity is estimated; else it is exact.
+    Four standard errors above the limit, the similarity is estimated; else it is exact, and always
+    where it matters how much of the document the other one lacks.
     """
     if one.fingerprint is None or other.fingerprint is None:
         same = one.fingerprint is other.fingerprint and one.digest == other.digest
         return (1.0, 0) if same and any(one.digest) else None
     apart = (one.fingerprint ^ other.fingerprint).bit_count()
     if search.similarity is None or not (one.sketch or one.digest):
-        return (0.0, apart) if apart <= search.k else None
+        return (0.0, apart) if apart <= search.k and lose is None else None
     if not set(index.bands.of(one)) & set(index.bands.of(other)):
         return None
     if one.digest == other.digest:
         return 1.0, apart
     share, error = one_jaccard(one.sketch, other.sketch), standard_error(search.similarity)
-    if share < search.similarity + 4 * error:
+    if share < search.similarity + 4 * error or lose is not None:
         if share < search.similarity - 3 * error:
             return None
         shingles, others = (set(some.tolist()) for some in sets)
         share = len(shingles & others) / len(shingles | others)
+        if lose is not None and len(shingles - others) / len(shingles) > lose:
+            return None
     return (share, apart) if share >= search.similarity else None
 
 
-def by_definition(index, search, documents, sets):
+def by_definition(index, search, documents, sets, groups=None, lose=None):
     kept, nearest = [], {}
     for number, document in enumerate(documents):
         found = [
-            (alike(index, search, document, documents[own], (sets[number], sets[own])), own)
+            (alike(index, search, document, documents[own], (sets[number], sets[own]), lose), own)
             for own in kept
+            if groups is None or groups[own] == groups[number]
         ]
         found = [(each, own) for each, own in found if each]
         if found:
@@ -96,13 +101,17 @@ def held(room, numbers, sets):
 
 
 @contextmanager
-def selection_of(index, search, documents, memory=1 << 30, sets=None):
+def selection_of(index, search, documents, memory=1 << 30, sets=None, lose=None, **columns):
     """A selection of documents, whose columns it gets a block at a time."""
     with scratch_folder() as scratch:
         room = Room(scratch, memory)
         texts = GrowingTexts(room, 64)
         shingles = None if sets is None else held(room, np.arange(len(documents)), sets)
-        selected = Selection(index, search, texts, room, shingles)
+        named = {name: GrowingColumn(room, column.dtype) for name, column in columns.items()}
+        for name, column in columns.items():
+            named[name].add(column)
+        rule = Rule(lose=lose, **named)
+        selected = Selection(index, search, texts, room, shingles, rule=rule)
 
         def choose(start, stop, known=False):
             texts.add(TextColumns.of(documents[start:stop], 64))
@@ -112,7 +121,7 @@ def selection_of(index, search, documents, memory=1 << 30, sets=None):
         yield selected, choose
 
 
-def by_join(index, search, documents, size, memory, sets, read_once=False):
+def by_join(index, search, documents, size, memory, sets, read_once=False, **rule):
     nearest = {}
 
     def tell(numbers, choice):
@@ -123,7 +132,7 @@ def by_join(index, search, documents, size, memory, sets, read_once=False):
             nearest[int(numbers[place])] = ((share, int(choice.distances[place])), own)
 
     at_hand = sets if read_once else None
-    with selection_of(index, search, documents, memory, at_hand) as (selected, choose):
+    with selection_of(index, search, documents, memory, at_hand, **rule) as (selected, choose):
         for start in range(0, len(documents), size):
             stop = min(start + size, len(documents))
             tell(np.arange(start, stop), choose(start, stop))
@@ -191,6 +200,39 @@ def test_what_is_kept_is_what_the_definition_keeps(
         patch.setattr(selection, "_MERGED", min(most, 7))
         found = by_join(preparer.index, search, documents, size, memory, sets, read_once)
     assert found == by_definition(preparer.index, search, documents, sets)
+
+
+@given(
+    texts=corpora(),
+    numbers=st.lists(st.integers(0, 2), min_size=40, max_size=40),
+    lose=st.sampled_from([None, 0.0, 0.05, 0.1, 0.25, 1.0]),
+    size=st.sampled_from([1, 3, 50]),
+    how=st.sampled_from([(0.8, 3), (0.5, 3), (None, 3)]),
+    compiled=st.booleans(),
+    read_once=st.booleans(),
+)
+@settings(max_examples=examples(100), deadline=None)
+def test_only_what_a_rule_lets_go_for_another_is_left_out(
+    texts, numbers, lose, size, how, compiled, read_once
+):
+    """What loses little in one of its own group; bits don't show how much."""
+    similarity, k = how
+    lose = None if similarity is None else lose
+    groups = numbers[: len(texts)]
+    preparer, search = preparer_of(similarity=similarity, k=k), Search(k, None, similarity)
+    documents, sets = documents_of(texts, preparer), shingles_of(texts, preparer)
+    columns = {
+        "groups": np.array(groups, np.uint64) << np.uint64(61),
+        "sizes": np.array(list(map(len, sets)), np.int32),
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "enabled", compiled and kernels.enabled)
+        found = by_join(
+            *(preparer.index, search, documents, size, 1 << 30, sets, read_once),
+            lose=lose,
+            **columns,
+        )
+    assert found == by_definition(preparer.index, search, documents, sets, groups, lose)
 
 
 @given(
