@@ -466,8 +466,9 @@ class Queries(ABC):
             similarity: As in `pairs`.
             k: As in `pairs`.
             keep: Which document represents a cluster: "first", the one with the smallest id,
-                "longest", the one with the longest text, or "newest:FIELD", the one with the
-                latest date or the largest number in this field of its metadata.
+                "longest", the one with the longest text, "newest:FIELD", the one with the latest
+                date or the largest number in this field of its metadata, or "source:FIELD=a,b,*",
+                the one whose field has the first of some values, as in `dedupe`.
             chains: Put all documents into one cluster that pairs connect, though duplicates then
                 may differ from their representative as much as any two texts.
             jobs: As in `pairs`.
@@ -625,9 +626,10 @@ class Queries(ABC):
 
 def finder_of_clusters(keep: str, *, chains: bool = False) -> Callable[..., Iterator[Cluster]]:
     """Return what finds clusters, or raise InputError if `keep` is none of a document."""
-    from fpdb.joins.clusters import find_clusters, newest_field
+    from fpdb.joins.clusters import find_clusters
+    from fpdb.joins.preference import Preference
 
-    newest_field(keep)
+    Preference.of(keep)
     return partial(find_clusters, keep=keep, chains=chains)
 
 

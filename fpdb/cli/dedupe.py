@@ -17,6 +17,7 @@ from fpdb.cli.inputs import BadRecords, ProgressLine, is_terminal
 from fpdb.cli.options import argument, option, require, takes
 from fpdb.dedupe.files import record_files
 from fpdb.io.streams import SUFFIXES, suffix_of
+from fpdb.joins.preference import Preference
 from fpdb.scratch import require_output, scratch_folder
 
 
@@ -55,6 +56,7 @@ def dedupe(
     recipe: fpdb.Recipe | None = None,
     keep: str = "first",
     lose: float | None = None,
+    within: str | None = None,
     database: Path | None = None,
     same_key: Literal["keep", "replace"] | None = None,
     abandon: bool = False,
@@ -94,14 +96,14 @@ def dedupe(
     with _placed(output, tmp) as place:
         counts = fpdb.dedupe(
             files, place, reading, output_dir=output_dir, database=database, abandon=abandon,
-            similarity=similarity, k=k, recipe=recipe, keep=keep, lose=lose, same_key=same_key,
-            bad=bad, removed=removed, tmp=tmp, memory=memory, jobs=jobs, on_bad=bad_records,
-            on_progress=progress,
+            similarity=similarity, k=k, recipe=recipe, keep=keep, lose=lose, within=within,
+            same_key=same_key, bad=bad, removed=removed, tmp=tmp, memory=memory, jobs=jobs,
+            on_bad=bad_records, on_progress=progress,
             command=f"cd {shlex.quote(os.getcwd())} && {shlex.join(['fpdb', *sys.argv[1:]])}",
         )  # fmt: skip
     progress.summarise(_saved(counts))
     if report:
-        date = reading.date_field or keep.partition(":")[2] or None
+        date = reading.date_field or Preference.of(keep).dated or None
         read_again = dataclasses.replace(reading, date_field=date)
         _write_report(files, report, read_again, used_recipe, least, jobs, counts.marks)
     bad_records.settle(counts.read - counts.bad)

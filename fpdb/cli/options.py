@@ -123,13 +123,14 @@ _SHARED: dict[str, Any] = {
     "jobs": option("--jobs -j N", "Number of threads; 0: as many as processors.", min=0, max=MOST),
     "bad": option("--bad drop|fail", "Records that can't be used: leave them out, or stop."),
     "limit": option("--limit -n N", "Print at most N.", min=1),
-    "keep": option("--keep WHICH", "first, longest or newest:FIELD."),
+    "keep": option("--keep WHICH", "first, longest, newest:FIELD or source:FIELD=A,B,*."),
     "lose": option(
         "--lose SHARE",
         "Remove what loses at most this share of its own words.",
         min=0,
         max=1,
     ),
+    "within": option("--within FIELD", "Compare only records with an equal value."),
     "skip_duplicates": option(
         "--skip-duplicates", "Don't add near-duplicates of stored documents."
     ),

@@ -31,6 +31,7 @@ def dedupe(
     keep: str = "first",
     same_key: str | None = None,
     lose: float | None = None,
+    within: str | None = None,
     bad: str = "keep",
     removed: str | os.PathLike[str] | None = None,
     jobs: int = 0,
@@ -69,8 +70,10 @@ def dedupe(
             the documents of a database, which has no texts, the estimate decides.
         k: Remove records whose fingerprints are within k, whatever their similarity.
         recipe: The recipe, "web" by default, or that of the database.
-        keep: "first", "longest" or "newest:FIELD". Records are considered in this order, and one is
-            removed if it resembles one that was kept. Of equal ones the first comes first.
+        keep: "first", "longest", "newest:FIELD" or "source:FIELD=a,b,*". Records are considered in
+            this order, and one is removed if it resembles one that was kept. Of equal ones the
+            first comes first. Sources are values of a field, such as "a" and "b", and "*" is any
+            other one, and last if it isn't named; of these, records without a value come last.
         same_key: What becomes of a stored document if a record comes with its key and another text:
             with "keep" it stays, and a record that resembles nothing gets another key; with
             "replace" the record stays, and takes its place. The default is "keep", but with
@@ -78,6 +81,9 @@ def dedupe(
         lose: The largest share of its own shingles that a record may lose: it is removed only if
             the one that stays lacks no more. Texts then decide about every pair, so a record that
             resembles a document of a database, which has none, stays unless their texts are equal.
+        within: A field; only records with an equal value in it are compared. Values are equal as in
+            JSON: 1 is 1.0, and differs from "1". A missing value, or an empty one, is a value of
+            its own. It isn't for a database, which keeps no such field.
         bad: Whether records that can't be compared stay ("keep"), are left out ("drop"), or are an
             InputError ("fail").
         removed: A file for a line of JSON about each record that was removed.
@@ -110,7 +116,7 @@ def dedupe(
         reading = dataclasses.replace(reading, text_field=text_field)
     run = Deduplication(
         *(reading, similarity, k, recipe, keep, bad, jobs, memory, tmp),
-        *(abandon, same_key, lose, command, on_removed, on_bad, on_progress),
+        *(abandon, same_key, lose, within, command, on_removed, on_bad, on_progress),
     )
     if output is not None or output_dir is not None or _is_path(source):
         if (output is None) == (output_dir is None):

@@ -23,7 +23,6 @@ from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe
 from fpdb.fingerprint.sketches import doubtful_estimates
 from fpdb.io.batches import RecordBatch
-from fpdb.joins.clusters import newest_field, require_dated, time_of
 from fpdb.joins.columns import GrowingColumn, GrowingStrings, GrowingTexts, Room, TextColumns
 from fpdb.joins.rules import Rule, own_shares
 from fpdb.joins.selection import Chosen, Selection
@@ -68,20 +67,15 @@ class Decider:
         self._told = lined or run.on_removed is not None
         self._preparer = run.preparer(database)
         index = self._preparer.index
-        similarity = run.similarity or self._preparer.header.get("similarity")
+        similarity = run.least_similarity(self._preparer)
         self._bits = index.plan.bits
         self._texts = GrowingTexts(room, self._bits)
         search = Search(index.plan.k, None, similarity)
         self._sure = doubtful_estimates(similarity)[1] if similarity else 0.0
-        if run.lose is not None and not similarity:
-            raise InputError(
-                f"found lose {run.lose}, but fingerprints are compared, which show nothing of it",
-                hint="leave it out, or compare texts: by a similarity, and not by k",
-                parameter="lose",
-            )
         self._shingles = GrowingColumn(room, np.int32)  # how many distinct ones
         self._sets = ShingleSets(room) if read_once and search.similarity else None
-        rule = Rule(None, run.lose, self._shingles)
+        self._groups = GrowingColumn(room, np.uint64, searched=True)
+        rule = Rule(None if run.within is None else self._groups, run.lose, self._shingles)
         self._selection = Selection(index, search, self._texts, room, self._sets, rule=rule)
         self._is_bad = GrowingColumn(room, np.bool_)
         self._numbers = GrowingColumn(room, np.int64)
@@ -133,9 +127,10 @@ class Decider:
             return
         every = [block for read in self._read(blocks) for block in read]
         counts, preferred = self._run.counts, self._values.values
-        newest = newest_field(self._run.keep)
-        if newest and every:
-            require_dated(newest, dated=np.isfinite(preferred[~self._is_bad.values]).any())
+        if every:
+            preference = self._run.preference
+            there = preference.has_field(preferred[~self._is_bad.values])
+            preference.require_field(there=there)
         codes = np.empty(len(preferred), np.uint8)
         order = self._ordered(np.arange(len(preferred)))
         counts.stage, counts.done = "comparing", 0.0
@@ -198,6 +193,7 @@ class Decider:
         if read:
             self._look_up()
             yield read
+        self._run.require_groups(self._groups.values)
 
     def _add(self, block: RecordBlock, columns: RecordColumns) -> None:
         if not self._shown or self._shown[-1] != block.shown:
@@ -213,6 +209,7 @@ class Decider:
         self._values.add(columns.values)
         self._characters.add(columns.characters)
         self._shingles.add(columns.counts)
+        self._groups.add(columns.groups)
         self._keys.add(columns.keys, columns.key_sizes)
         self._passages.add(columns.passages, columns.passage_sizes)
         self._content += columns.content
@@ -288,8 +285,7 @@ class Decider:
 
     def _is_newer(self, number: int, old: Stored) -> bool:
         """Return whether a record is newer than a document, unless any may be replaced."""
-        field = newest_field(self._run.keep)
-        fields = fields_of(old.meta)
+        field, fields = self._run.preference.dated, fields_of(old.meta)
         if field and field not in fields:
             raise InputError(
                 f"the database has no {field!r} of {old.key!r}, which comes with another text, so "
@@ -297,7 +293,8 @@ class Decider:
                 hint="keep what is stored; or replace it, and keep the first or longest record",
                 parameter="same_key",
             )
-        return not field or bool(self._values.values[number] > time_of(field, fields[field]))
+        older = self._run.preference.value(fields[field]) if field else -np.inf
+        return bool(self._values.values[number] > older)
 
     def _decide(self, numbers: Places) -> Codes:
         """Return what becomes of records in this order, given their numbers."""
@@ -456,7 +453,10 @@ class Decider:
         removed[self._selection.kept] = False
         removed[self._copied] = False
         digests = self._texts.all.side.digests[:, 0]
-        gone = digests[removed & (digests != 0)]
+        removed &= digests != 0
+        if len(self._groups):
+            digests = digests ^ self._groups.values
+        gone = digests[removed]
         first = ~among(unique(gone), unique(digests[self._selection.kept]))
         # Of equal records of which none is kept, one resembles a kept one that differs.
         return len(self._copied) + len(gone) - int(np.count_nonzero(first))
@@ -479,7 +479,7 @@ class Decider:
         # For the database, the key is a text.
         keys = [(key[1:] or place).decode() for key, place in zip(packed, places, strict=True)]
         metas = pack_origins(places)
-        number, field = NUMBER.encode(), newest_field(self._run.keep)
+        number, field = NUMBER.encode(), self._run.preference.dated
         for at, key in enumerate(packed):
             if field or key[:1] == number:
                 value = float(self._values.values[numbers[at]])

@@ -18,8 +18,8 @@ from fpdb.errors import InputError
 from fpdb.fingerprint.digits import unsigned
 from fpdb.io.batches import BatchPart, RecordBatch
 from fpdb.io.records import BadRecord
-from fpdb.joins.clusters import newest_field, time_of
 from fpdb.joins.columns import TextColumns
+from fpdb.joins.preference import Preference, json_of
 from fpdb.models import SKETCH_BYTES, Key, has_tags
 from fpdb.tables.bits import to_array
 
@@ -46,7 +46,8 @@ class RecordColumns(NamedTuple):
     """The records of a block as columns, where a bad one is a text that resembles nothing.
 
     They have the numbers of their lines or rows, packed keys and passages with their sizes if these
-    are wanted, values by which they are preferred, and counts of their distinct shingles.
+    are wanted, values by which they are preferred, counts of their distinct shingles, and numbers
+    of the groups within which they are compared: 0 where the field of these is missing.
     `content` is a digest of the good ones that doesn't depend on their order, and adds up. `damage`
     says why the rest of the file can't be read.
     """
@@ -61,6 +62,7 @@ class RecordColumns(NamedTuple):
     passage_sizes: Places
     shingles: Sequence[Column]
     counts: Places
+    groups: Column
     characters: Places
     values: NDArray[np.float64]
     content: int
@@ -79,11 +81,12 @@ class Prepare:
     """
 
     preparer: Preparer
-    keep: str
+    preference: Preference
     keyed: bool
     stored: bool
     passaged: bool = False
     shingled: bool = False
+    within: str | None = None
     hashed: Callable[[bytes], bytes] = dataclasses.field(default_factory=_run_hash)
 
     def __call__(self, block: RecordBlock) -> RecordColumns:
@@ -116,8 +119,9 @@ class Prepare:
             np.array(list(map(len, passages)), np.int64),
             self.preparer.recipe.shingles_many(batch.texts) if self.shingled else (),
             counts,
+            self._groups(batch),
             characters,
-            values if newest_field(self.keep) else characters.astype(np.float64),
+            values if self.preference.field else characters.astype(np.float64),
             _content(texts, keys, ~is_bad) if self.stored else 0,
             batch.replaced,
             sum(map(has_tags, batch.texts)),
@@ -139,8 +143,8 @@ class Prepare:
             if (type(key) is not str or len(key) >= _USUAL_KEY) and place not in batch.bad:
                 check(str(f"{shown}{batch.numbers[place]}" if key is None else key))
         values = np.zeros(count)
-        if name := newest_field(self.keep):
-            values[:] = [time_of(name, value) for value in batch.values[name]]
+        if name := self.preference.field:
+            values[:] = list(map(self.preference.value, batch.values[name]))
         sketched = self.preparer.catalog.sketched
         found = recipe.batch(batch.texts, sketches=sketched, passages=self.passaged)
         passages = found.passages or []
@@ -159,6 +163,15 @@ class Prepare:
         texts = TextColumns(side_of(found.fingerprints, digests, sketches), found.short)
         counts = np.zeros(count, np.int64) if found.shingles is None else found.shingles
         return texts, values, counts, passages
+
+    def _groups(self, batch: RecordBatch) -> Column:
+        """Return a hash of the value of each record in the field that must be equal."""
+        values = [] if self.within is None else batch.values[self.within]
+        hashes = (
+            b"" if value in (None, "") else self.hashed(json_of(value).encode())[:8]
+            for value in values
+        )
+        return np.array([int.from_bytes(each) for each in hashes], np.uint64)
 
     def _ready(self, number: int) -> NDArray[np.uint64]:
         """Return a ready fingerprint as a row of columns."""

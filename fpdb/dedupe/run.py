@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.arrays import Marks
+from fpdb.arrays import Column, Marks
 from fpdb.database import Database
 from fpdb.dedupe.prepare import Prepare, RecordBlock, RecordColumns
 from fpdb.documents import layout
@@ -22,8 +22,8 @@ from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe, preset
 from fpdb.flow import RecordCounts
 from fpdb.io.records import BadRecord, Reading
-from fpdb.joins.clusters import newest_field
 from fpdb.joins.columns import Room
+from fpdb.joins.preference import Preference
 from fpdb.models import (
     DIGEST_BYTES,
     Key,
@@ -133,12 +133,14 @@ class Deduplication:
     abandon: bool = False
     same_key: str | None = None
     lose: float | None = None
+    within: str | None = None
     command: str = ""
     on_removed: Callable[[Removed], object] | None = None
     on_bad: Callable[[BadRecord], object] | None = None
     on_progress: Callable[[Deduplicated], object] | None = None
     counts: Deduplicated = field(default_factory=Deduplicated)
     damaged: dict[int, str] = field(default_factory=dict)
+    preference: Preference = field(init=False)
     replaces: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -146,8 +148,9 @@ class Deduplication:
         require_choice("same_key", self.same_key or "keep", _SAME_KEY)
         if isinstance(self.recipe, str):
             self.recipe = preset(self.recipe)
-        newest = newest_field(self.keep)
-        self.replaces = (self.same_key or ("replace" if newest else "keep")) == "replace"
+        self.preference = Preference.of(self.keep)
+        usual = "replace" if self.preference.dated else "keep"
+        self.replaces = (self.same_key or usual) == "replace"
         require_whole("memory", self.memory, 0)
         if self.folder is not None and not Path(self.folder).is_dir():
             raise InputError(
@@ -157,7 +160,7 @@ class Deduplication:
             )
         require_similarity(self.similarity, self.k)
         require_share("lose", self.lose)
-        fields = (newest,) if newest else ()
+        fields = [name for name in dict.fromkeys([self.preference.field, self.within]) if name]
         self.reading = dataclasses.replace(self.reading, keyed=False, meta_field=fields)
 
     @contextlib.contextmanager
@@ -215,6 +218,12 @@ class Deduplication:
                 )
             yield None
             return
+        if self.within is not None:
+            raise InputError(
+                f"found within {self.within!r} and a database, which keeps no such field",
+                hint="give the records of each value a database of their own",
+                parameter="within",
+            )
         with contextlib.ExitStack() as stack:
             if isinstance(given, Database):
                 database = given
@@ -243,6 +252,26 @@ class Deduplication:
             return database.preparer
         recipe, described = layout.header_for(**self._wanted())
         return Preparer(described, *layout.layout(described), recipe)
+
+    def least_similarity(self, preparer: Preparer) -> float | None:
+        """Return the least similarity of what is removed, or None if bits are compared."""
+        similarity: float | None = self.similarity or preparer.header.get("similarity")
+        if self.lose is not None and not similarity:
+            raise InputError(
+                f"found lose {self.lose}, but fingerprints are compared, which show nothing of it",
+                hint="leave it out, or compare texts: by a similarity, and not by k",
+                parameter="lose",
+            )
+        return similarity
+
+    def require_groups(self, groups: Column) -> None:
+        """Raise InputError if no record has a value that must be equal, given those of all."""
+        if len(groups) and not groups.any():
+            raise InputError(
+                f"no record has a value in {self.within!r}",
+                hint="name the field whose values must be equal",
+                parameter="within",
+            )
 
     def _require_fit(self, database: Database) -> None:
         none = database.preparer.questions([], sketched=False)
@@ -283,7 +312,8 @@ class Deduplication:
         counts = self.counts
         adapted = preparer.adapted(self.reading.max_bytes)
         passaged = preparer.catalog.passaged
-        prepare = Prepare(adapted, self.keep, keyed, stored, passaged, shingled)
+        wanted = keyed, stored, passaged, shingled
+        prepare = Prepare(adapted, self.preference, *wanted, self.within)
         ahead = _AHEAD_OF_LOOKUP if stored else AHEAD
         for block, found in mapped(prepare, blocks, self.jobs, ahead):
             counts.read += len(found.is_bad) - len(found.bad)

@@ -1,10 +1,7 @@
 """Clusters: the documents that pairs connect, and which of them stays."""
 
-import contextlib
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
@@ -14,7 +11,6 @@ from fpdb.arrays import Column, Marks, Places, Rows, among, joined, ranked, run_
 from fpdb.documents.catalog import View
 from fpdb.documents.lookup import Search
 from fpdb.documents.similarity import Shares, Side, jaccard
-from fpdb.errors import InputError
 from fpdb.fingerprint.sketches import has_sketch, least_estimate, mix
 from fpdb.joins.join import near_pairs
 from fpdb.joins.pairs import (
@@ -26,6 +22,7 @@ from fpdb.joins.pairs import (
     side_of_stored,
     similar_pairs,
 )
+from fpdb.joins.preference import Preference
 from fpdb.models import Cluster
 from fpdb.progress import tracked
 from fpdb.storage.format import Stored
@@ -36,49 +33,8 @@ from fpdb.tables.bits import Fingerprints, as_words, distances, of_words
 _CONNECTIONS = 1 << 20
 # Documents that are read at once.
 _READ = 1 << 16
-_NEWEST = "newest:"
 # Marks the pairs of documents, by their places, that match.
 _Matcher = Callable[[Places, Places], Marks]
-
-
-def newest_field(keep: str) -> str:
-    """Return the field of "newest:FIELD", and nothing for "first" and "longest".
-
-    Raises:
-        InputError: It is none of these.
-    """
-    field = keep.removeprefix(_NEWEST) if str(keep).startswith(_NEWEST) else ""
-    if keep not in ("first", "longest") and not field:
-        raise InputError(
-            f"found keep {keep!r}, expected first, longest or newest:FIELD",
-            hint="newest:date keeps the one with the latest date",
-        )
-    return field
-
-
-def require_dated(field: str, *, dated: object) -> None:
-    """Raise InputError unless a record had a date or a number."""
-    if not dated:
-        raise InputError(
-            f"no record has a date or a number in {field!r}",
-            hint="name the field of the date, or keep the first record",
-        )
-
-
-def time_of(name: str, value: object) -> float:
-    """Return a date or a number as a number; one that is missing is before all others."""
-    if value in (None, ""):
-        return -math.inf
-    if isinstance(value, int | float):
-        return float(value)
-    with contextlib.suppress(ValueError, OverflowError):
-        return float(str(value))
-    with contextlib.suppress(ValueError, OverflowError):
-        found = datetime.fromisoformat(str(value).strip())
-        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
-    raise InputError(
-        f"{name} is {str(value)[:40]!r}, expected a number, or a date such as 2026-11-23"
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,12 +61,11 @@ def find_clusters(
 ) -> Iterator[Cluster]:
     """Yield clusters, each in the order of ids, but the document that `keep` names first.
 
-    "first" is that with the smallest id, "longest" that with the longest text, "newest:FIELD" that
-    with the latest date in a field of its metadata. All others resemble it: of the documents that
-    pairs connect and that don't, the next to keep is the first of another cluster. With `chains`,
-    all that pairs connect are one cluster.
+    Of those with the same value, that is the one with the smallest id. All others resemble it: of
+    the documents that pairs connect and that don't, the next to keep is the first of another
+    cluster. With `chains`, all that pairs connect are one cluster.
     """
-    field, dated = newest_field(keep), False
+    preference, has_field = Preference.of(keep), False
     ids, labels, prints = (
         _near(view, search.k, jobs)
         if search.similarity is None
@@ -120,8 +75,8 @@ def find_clusters(
         numbers, values = ids[rows], np.zeros(len(rows))
         if keep != "first":
             named = (view.catalog.named(view.txn, number) for number in numbers.tolist())
-            values = np.array([_value(document, field) for document in named], np.float64)
-            dated = dated or bool(values.max(initial=-math.inf) > -math.inf)
+            values = np.array([_value(document, preference) for document in named], np.float64)
+            has_field = has_field or preference.has_field(values)
         near = None
         if not chains:
             near = (
@@ -135,15 +90,15 @@ def find_clusters(
             if stop - start > 1:
                 first, *others = keys_of(view, numbers[order[start:stop]])
                 yield Cluster(first, tuple(others))
-    if field and len(ids):
-        require_dated(field, dated=dated)
+    if len(ids):
+        preference.require_field(there=has_field)
 
 
-def _value(document: Stored, field: str) -> float:
-    """Return what the document to keep has most of: time, or characters."""
-    if not field:
+def _value(document: Stored, preference: Preference) -> float:
+    """Return the value of which the document to keep has most."""
+    if not preference.field:
         return document.characters
-    return time_of(field, fields_of(document.meta).get(field))
+    return preference.value(fields_of(document.meta).get(preference.field))
 
 
 def _whole_groups(labels: Places) -> list[Places]:

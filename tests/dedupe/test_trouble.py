@@ -159,8 +159,11 @@ def test_a_database_fits_a_similarity_that_its_bands_find(tmp_path, mixed, simil
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"keep": "newest"}, "found keep 'newest', expected first, longest or newest:FIELD"),
-        ({"keep": "newest:"}, "expected first, longest or newest:FIELD"),
+        (
+            {"keep": "newest"},
+            r"found keep 'newest', expected first, longest, newest:FIELD or source:FIELD=A,B,\*",
+        ),
+        ({"keep": "newest:"}, r"expected first, longest, newest:FIELD or source:FIELD=A,B,\*"),
         ({"bad": "skip"}, "expected one of keep, drop, fail"),
         ({"k": 3, "similarity": 0.9}, "expected one of them"),
         ({"similarity": 1.5}, "at most 1"),

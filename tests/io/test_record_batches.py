@@ -56,8 +56,8 @@ def one_by_one(path, reading):
         if isinstance(record, BadRecord):
             yield number, record.key, record.reason
         else:
-            value = (record.meta or {}).get("".join(reading.kept))
-            yield number, record.key, record.text, record.fingerprint, value, record.replaced
+            values = [(record.meta or {}).get(name) for name in reading.kept]
+            yield number, record.key, record.text, record.fingerprint, values, record.replaced
 
 
 def in_columns(path, form, reading):
@@ -70,7 +70,8 @@ def in_columns(path, form, reading):
                 yield number, found.bad[place].key, found.bad[place].reason
                 continue
             text, fingerprint = found.texts[place], found.fingerprints.get(place)
-            yield number, found.keys[place], text, fingerprint, found.values[place]
+            values = [column[place] for column in found.values.values()]
+            yield number, found.keys[place], text, fingerprint, values
 
 
 def require_same(path, form, reading):
@@ -86,7 +87,7 @@ def require_same(path, form, reading):
 
 
 READINGS = [
-    Reading(keyed=False, meta_field="n"),
+    Reading(keyed=False, meta_field=("n", "key")),
     Reading(keyed=True),
     Reading(keyed=False, text_field=("content", "text"), key_field="id"),
     Reading(keyed=False, fingerprint_field="key", base="decimal"),

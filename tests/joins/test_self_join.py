@@ -169,7 +169,7 @@ def test_a_k_that_cannot_be_is_refused_at_once(tmp_path, k):
 
 def test_keeping_something_else_is_refused(tmp_path):
     db = make(tmp_path / "db", [1, 2], PLANS["4 blocks"])
-    with db, pytest.raises(InputError, match="expected first, longest or newest:FIELD"):
+    with db, pytest.raises(InputError, match="expected first, longest, newest:FIELD or source"):
         db.clusters(keep="shortest")
 
 
