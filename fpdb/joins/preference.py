@@ -50,7 +50,7 @@ class Preference:
             raise InputError(
                 f"found keep {keep!r}, expected first, longest, newest:FIELD or source:FIELD=A,B,*",
                 hint="newest:date keeps the one with the latest date; source:site=a,b one of a, "
-                "else one of b, else any; values are different, and have no commas",
+                "else one of b, else any; each value once, without commas",
             )
         return cls(kind, field, order)
 

@@ -175,17 +175,15 @@ def test_another_call_with_the_same_records_does_so_too(
     of_whole_run(tmp_path, out, wanted, wanted.count(b"\n"))
 
 
-@pytest.mark.parametrize("other", ["records", "options"])
+@pytest.mark.parametrize("other", [{}, {"similarity": 0.9}, {"lose": 0}])
 @pytest.mark.parametrize("where", MOVING)
 def test_another_run_is_refused_until_it_is_abandoned(
     tmp_path, deliveries, interrupted, where, other
 ):
     options = interrupted(where)
     left = {path: path.read_bytes() for path in tmp_path.glob("*.jsonl")}
-    given = deliveries if other == "options" else deliveries[:1]
-    options |= {"output": tmp_path / "next.jsonl", "removed": None}
-    if other == "options":
-        options["similarity"] = 0.9
+    given = deliveries if other else deliveries[:1]
+    options |= {"output": tmp_path / "next.jsonl", "removed": None} | other
     with pytest.raises(fpdb.InputError, match=r"a run that began .* on 20\d\d-") as caught:
         fpdb.dedupe(given, **options)
     assert "run it again, with the same records and options, or abandon it" in caught.value.hint

@@ -206,6 +206,9 @@ def test_what_is_kept_is_what_the_definition_keeps(
     texts=corpora(),
     numbers=st.lists(st.integers(0, 2), min_size=40, max_size=40),
     lose=st.sampled_from([None, 0.0, 0.05, 0.1, 0.25, 1.0]),
+    off=st.sampled_from(
+        [("apart", lambda _, keys, __: keys), ("compares", lambda *_: slice(None))]
+    ),
     size=st.sampled_from([1, 3, 50]),
     how=st.sampled_from([(0.8, 3), (0.5, 3), (None, 3)]),
     compiled=st.booleans(),
@@ -213,9 +216,12 @@ def test_what_is_kept_is_what_the_definition_keeps(
 )
 @settings(max_examples=examples(100), deadline=None)
 def test_only_what_a_rule_lets_go_for_another_is_left_out(
-    texts, numbers, lose, size, how, compiled, read_once
+    texts, numbers, lose, off, size, how, compiled, read_once
 ):
-    """What loses little in one of its own group; bits don't show how much."""
+    """What loses little in one of its own group; bits don't show how much.
+
+    Either of both keeps groups apart: that their members meet in no row, and aren't compared.
+    """
     similarity, k = how
     lose = None if similarity is None else lose
     groups = numbers[: len(texts)]
@@ -227,6 +233,7 @@ def test_only_what_a_rule_lets_go_for_another_is_left_out(
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernels, "enabled", compiled and kernels.enabled)
+        patch.setattr(Rule, *off)
         found = by_join(
             *(preparer.index, search, documents, size, 1 << 30, sets, read_once),
             lose=lose,
