@@ -31,10 +31,3 @@ def test_the_demo_answers_what_users_ask(monkeypatch, capfd, warm_commands):
     assert all("?" in line for line in questions)
     for measure in ("Jaccard", "cosine", "verdict", "bits"):
         assert measure not in shown.out
-
-
-@pytest.mark.parametrize("name", ["README.md", "README.zh-CN.md"])
-def test_the_first_page_names_both_commands_of_a_checkout(name):
-    text = (ROOT / name).read_text(encoding="utf-8")
-    assert "**`tools/demo` " in text
-    assert "`tools/test`" in text

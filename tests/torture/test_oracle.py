@@ -1,6 +1,5 @@
 """The oracle that judges what kills and power cuts leave."""
 
-import itertools
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -36,14 +35,6 @@ def add(*keys: str) -> dict[str, Any]:
     return {"op": "add", "documents": documents, "skip": False}
 
 
-def test_what_is_missing_is_lost(judged: Any) -> None:
-    db, oracle = judged
-    db.delete_many(["key 3", "key 4"])
-    verdict = oracle.judge(db)
-    assert verdict.lost == 2
-    assert "key 3" in verdict.problems[0]
-
-
 def test_a_deleted_document_that_is_there_is_lost(judged: Any) -> None:
     db, oracle = judged
     oracle.hear({"begin": {"op": "delete", "keys": ["key 1"]}})
@@ -61,42 +52,3 @@ def test_what_is_in_flight_is_there_wholly_or_not(judged: Any, done: int, good: 
     assert verdict.good == good
     assert "half of this" in "".join(verdict.problems) or good
     assert oracle.judge(db).good, "what was found is known by now"
-
-
-def test_skipped_duplicates_are_foreseen(judged: Any, torment: Callable[..., Any]) -> None:
-    db, oracle = judged
-    perform, documents = torment("workload").perform, add("a", "b")["documents"]
-    documents.append(["c", None, documents[0][2] ^ 7, None])
-    short = ["kite over quarry", None, 1]
-    for rows in (
-        [*documents, ["short", *short]],
-        [["d", *short], [*documents[1][:3], "new"]],
-    ):
-        operation = {"op": "add", "documents": rows, "skip": True}
-        oracle.hear({"begin": operation})
-        oracle.hear({"done": perform(db, operation)})
-    assert oracle.judge(db).good
-    assert [key in db for key in ("c", "d", "short")] == [False, False, True]
-
-
-def test_what_a_script_writes_is_foreseen(judged: Any, torment: Callable[..., Any]) -> None:
-    db, oracle = judged
-    workload = torment("workload")
-    said = []
-    for operation in itertools.islice(workload.Script(3), 60):
-        oracle.hear({"begin": operation})
-        done = workload.perform(db, operation)
-        oracle.hear({"done": done})
-        said += done
-    assert set(said) >= {"added", "replaced", "duplicate", "short"}
-    assert oracle.judge(db).good
-
-
-def test_a_document_without_its_sketch_is_missed(judged: Any, torment: Callable[..., Any]) -> None:
-    db, oracle = judged
-    number = far(99)
-    document = fpdb.Document("a", meta={"fingerprint": f"{number:x}"}, fingerprint=number)
-    oracle.hear({"begin": {"op": "add", "documents": [["a", None, number, document.meta]]}})
-    oracle.hear({"done": ["added"]})
-    list(db.add_many([document]))
-    assert oracle.judge(db).good == (db.similarity is None)

@@ -62,24 +62,3 @@ def test_torment(
     assert figures.control
     assert figures.rounds >= min(rounds, least)
     assert all(figures.notes[each] for each in notes)
-
-
-def test_calls_are_counted_as_strace_counts_them(
-    torment: Callable[[str], ModuleType], tmp_path: Path
-) -> None:
-    log = tmp_path / "log"
-    log.write_text(
-        "getpid() = 5\n"
-        '5  openat(AT_FDCWD, "a", O_RDONLY) = 3\n'
-        '5  openat(AT_FDCWD, "b", O_RDWR|O_CREAT, 0600) = 4\n'
-        '5  pwrite64(4, "x"..., 1, 0) = 1\n'
-        '6  write(4, "x"..., 1) = 1\n'
-        '7  openat(AT_FDCWD, "c", O_WRONLY|O_CREAT) = 3\n'
-        "5  flock(4, LOCK_EX) = 0\n"
-        '5  pwrite64(4, "y"..., 1, 0 <unfinished ...>\n'
-        "5  <... pwrite64 resumed>) = 1\n"
-        "5  fdatasync(4) = 0\n"
-    )
-    strace = torment("strace")
-    found = list(map(str, strace.calls(log, strace.STORAGE)))
-    assert found == ["openat 2", "pwrite64 1", "write 1", "pwrite64 2", "fdatasync 1"]

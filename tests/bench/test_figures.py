@@ -1,0 +1,60 @@
+"""The pages show the figures that were measured, and what is measured is what is said."""
+
+import json
+
+import pytest
+from modules import modules_of
+
+import fpdb
+
+
+@pytest.fixture
+def bench(monkeypatch):
+    """Import a module of tools/lab/bench, which find each other beside themselves."""
+    yield from modules_of("benchmarks", monkeypatch)
+
+
+@pytest.fixture
+def quality(monkeypatch):
+    yield from modules_of("qualities", monkeypatch)
+
+
+@pytest.mark.process
+@pytest.mark.full  # its answers are FAISS's
+@pytest.mark.slow("it starts each side four times")
+def test_the_store_is_measured_beside_sqlite(bench):
+    records, versions = bench("store").measure([5_000], ["uniform"], 1, ["sqlite"])
+    rows = {(record["row"], record["side"], record["cores"]) for record in records}
+    assert {("join", "sqlite", "one"), ("adds", "fpdb", "one"), ("load", "fpdb", "all")} <= rows
+    assert [record for record in records if "stopped" in record] == []
+    assert {version.split()[0] for version in versions} == {"SQLite", "fpdb"}
+
+
+def test_the_page_of_times_has_the_tables_of_the_kept_figures(bench):
+    run = bench("run")
+    kept, page = json.loads(run.RAW.read_text("utf-8")), run.PAGE.read_text("utf-8")
+    assert set(kept) == set(run.SUITES)
+    # Paragraphs of the page are wrapped.
+    flat = " ".join(page.split())
+    shown = {suite: " ".join(run.body(kept[suite], page=True).split()) for suite in kept}
+    assert [suite for suite in kept if shown[suite] not in flat] == []
+    assert [suite for suite in kept if kept[suite]["machine"] not in flat] == []
+
+
+def test_the_page_of_quality_has_the_tables_of_the_kept_figures(quality):
+    run = quality("run")
+    kept, page = json.loads(run.RAW.read_text("utf-8")), run.PAGE.read_text("utf-8")
+    assert quality("report").body(kept) in page
+
+
+def test_shingles_of_the_truth_are_those_of_the_sketches(quality):
+    own = quality("copies").shingles
+    assert own("One, two three-FOUR") == {"one two three", "two three four"}
+    assert own("天地玄黄，宇宙") == {"天 地 玄 黄 宇", "地 玄 黄 宇 宙"}
+    for text in (
+        "Ab c d e. f g, h i j k l m n o p",
+        "天地玄黄宇宙 ABC 辰宿列张 2026年",
+        "short",
+        "",
+    ):
+        assert len(own(text)) == len(fpdb.recipe("web").shingles(text))
