@@ -55,17 +55,6 @@ def test_two_fingerprints(run, options, first, second, distance, bits):
     assert json.loads(run(*given, "--json").out) == {"distance": distance, "bits": bits}
 
 
-def test_digits_that_are_wrong_are_an_error(run):
-    done = run("compare", "--fingerprint", "fg", "--fingerprint", "0")
-    assert (done.code, done.out, "'fg'" in done.err) == (3, "", True)
-
-
-def test_short_texts_are_said_to_be_short(run):
-    assert run("compare", "-t", "a b", "-t", "a c").err.startswith(
-        "short: with so few features, only texts of the same words"
-    )
-
-
 def test_files_are_compared_where_files_are_meant(run, tmp_path):
     for name, text in (("a", FIRST), ("b", SECOND)):
         (tmp_path / name).write_text(text, "utf-8")

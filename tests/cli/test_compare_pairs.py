@@ -51,26 +51,6 @@ def test_the_verdict_is_one_up_to_k(run, pairs):
     )
 
 
-def test_a_pair_as_json(run):
-    stdin = b"one two three four\tone two three five\n\nbrief\tbrief\n"
-    done = run("compare", "-", "--json", "-k", 3, stdin=stdin)
-    first, second = map(json.loads, done.out.splitlines())
-    whole = fpdb.compare("one two three four", "one two three five")
-    assert first == {
-        "line": 1,
-        "distance": whole.distance,
-        "similarity": 1 / 3,
-        "percent": whole.percent,
-        "duplicate": whole.distance <= 3,
-    }
-    assert (second["line"], second["similarity"]) == (
-        3,
-        fpdb.compare("brief", "brief").shingle_jaccard,
-    )
-    bits = run("compare", "-", "--json", "--recipe", "words", stdin=stdin)
-    assert set(json.loads(bits.out.splitlines()[0])) == {"line", "distance", "percent"}
-
-
 def test_texts_in_csv_and_json_lines(run, tmp_path):
     (tmp_path / "pairs.csv").write_text('"one, two\nthree four",one two three four\n', "utf-8")
     record = {"left": "one, two\nthree four", "right": "one two three four"}
@@ -97,14 +77,6 @@ def test_fingerprints_in_two_fields(run, tmp_path, name, content, options):
     assert measured == [["4", "87.50", "0"], ["0", "100.00", "1"]]
 
 
-def test_signed_and_binary_fingerprints(run):
-    fields = ["--fingerprint-field", "1", "--fingerprint-field", "2"]
-    signed = run("compare", "-", *fields, "--base", "signed", stdin=b"-1\t0\n-1\t1\n")
-    assert [row[1] for row in signed.rows] == ["64", "63"]
-    binary = run("compare", "-", *fields, "--base", "binary", stdin=b"101\t010\n")
-    assert binary.rows == [["1", "3", "95.31"]]  # 95.3125
-
-
 def test_bad_lines_are_named_and_the_rest_is_done(run, tmp_path):
     path = tmp_path / "pairs.tsv"
     path.write_bytes(b"one\tone\nalone\n1\t2\t3\n\xff\xfe\x80 \t1\ntwo\ttwo\n")
@@ -128,27 +100,6 @@ def test_nothing_but_bad_lines_is_an_error(run, tmp_path):
     assert (wrong.code, wrong.out) == (3, "")
     assert "'b'" in wrong.err
     assert run("compare", tmp_path / "none.tsv").code == 3
-
-
-def test_an_empty_file_has_no_pairs(run):
-    done = run("compare", "-", stdin=b"")
-    assert (done.code, done.out) == (0, "")
-    assert done.err.startswith("pairs 0; ")
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        ["-", "--all"],
-        ["-", "--fingerprint-field", "1"],
-        ["-t", "one", "-t", "two", "-k", 3],
-        ["-t", "one", "-t", "two", "--fingerprint-field", "1", "--fingerprint-field", "2"],
-        [],
-    ],
-)
-def test_what_does_not_go_together_is_a_usage_error(run, options):
-    done = run("compare", *options)
-    assert (done.code, done.out) == (2, "")
 
 
 @pytest.mark.process
@@ -184,9 +135,3 @@ def test_short_texts_are_compared_as_a_whole(run, tmp_path):
     assert done.code == 4
     assert done.rows == [["2", "0", "-", "100.00", "1"]]
     assert "pairs.tsv:1: a text without features" in done.err
-
-
-def test_a_distance_beyond_the_bits_is_refused(run, pairs):
-    assert run("compare", "-", "-k", 64, stdin=as_tsv(pairs)).code == 0
-    done = run("compare", "-", "-k", 65, stdin=as_tsv(pairs))
-    assert (done.code, done.out, "use k from 0 to 64" in done.err) == (3, "", True)

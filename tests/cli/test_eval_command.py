@@ -54,16 +54,6 @@ def test_a_table_of_all_k(run, documents):
     assert "web: texts too short: 2\nweb: texts without a sketch: 2\n" in outcome.err
 
 
-def test_bits_alone(run, documents):
-    rows = run("eval", documents, "-k", "3", "--similarity", "off").rows
-    assert [row[:3] for row in rows[1:]] == [["web", "-", "3"]]
-    found = json.loads(run("eval", documents, "--similarity", "off", "--json").out)
-    assert found["recipes"][0]["similar"] is None
-    found = json.loads(run("eval", documents, "--json").out)
-    assert found["recipes"][0]["similar"]["k"] is None
-    assert found["recipes"][0]["similar"]["found"] == found["true"]
-
-
 def test_pairs_and_several_recipes(run, documents, tmp_path):
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("key\tother\tsame\na\tb\t1\nc\td\t0\n")
@@ -76,23 +66,6 @@ def test_pairs_and_several_recipes(run, documents, tmp_path):
         assert rating["found"] == rating["right"] == 1
         assert rating["recall"] == 1.0
     assert sum(found["recipes"][0]["true_distances"]) == 1
-
-
-def test_errors_have_a_hint(run, documents, tmp_path):
-    pairs = tmp_path / "pairs.tsv"
-    pairs.write_text("a\tz\t0.9\n")
-    outcome = run("eval", documents, pairs)
-    assert outcome.code == 3
-    assert "'z', which isn't there" in outcome.err
-    assert "hint: " in outcome.err
-
-
-def test_bad_records_are_said_and_counted(run, documents):
-    documents.write_text(documents.read_text() + "{broken\n")
-    outcome = run("eval", documents)
-    assert outcome.code == 4
-    assert "isn't JSON" in outcome.err
-    assert "bad records: 1" in outcome.err
 
 
 def test_json_names_the_mistakes(run, documents):

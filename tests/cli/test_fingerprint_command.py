@@ -21,24 +21,6 @@ def test_texts_give_a_fingerprint_and_their_source(run):
     assert done.rows == [[hexadecimal(TEXT), TEXT], [hexadecimal(CHINESE), CHINESE]]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["-r", "wep"], "found no recipe 'wep', expected one of web"),
-        (["-r", ""], "found no recipe '', expected one of web"),
-        (["-r", "absent.toml"], "the recipe absent.toml can't be read"),
-        (["-r", "ascii-mt"], "the feature '中' isn't an ASCII character"),
-    ],
-)
-def test_what_can_t_be_done_is_an_error_with_a_hint(run, arguments, message):
-    done = run("fingerprint", *arguments, "-t", "a中" if "isn't an ASCII" in message else TEXT)
-    assert (done.code, done.out) == (3, "")
-    error, hint = done.err.splitlines()
-    assert error.startswith("error: ")
-    assert message in error
-    assert hint.startswith("hint: ")
-
-
 def test_json_gives_one_object_for_each_text(run):
     done = run("fingerprint", "--json", "-t", TEXT, "-t", "short")
     first, second = map(json.loads, done.out.splitlines())
@@ -81,16 +63,6 @@ def test_files_are_whole_texts_or_lines(run, tmp_path):
         [hexadecimal(TEXT), f"{path}:4"],
     ]
     assert run("fingerprint", "-t", CHINESE, path).rows[0] == [hexadecimal(CHINESE), CHINESE]
-
-
-def test_lines_that_are_no_utf_8_are_bad(run, tmp_path):
-    path = tmp_path / "latin.txt"
-    path.write_bytes(f"{TEXT} caf".encode() + b"\xe9\n" + TEXT.encode() + b"\n\xff\xfe " * 2)
-    done = run("fingerprint", "--format", "lines", "--encoding", "utf-8", path)
-    assert (done.code, len(done.rows)) == (4, 1)
-    assert done.rows[0][0] == hexadecimal(TEXT)
-    done = run("fingerprint", "--format", "lines", "--encoding", "latin-1", path)
-    assert (done.code, done.rows[0][0]) == (0, hexadecimal(f"{TEXT} café"))
 
 
 @pytest.mark.parametrize("name", ["bigram-32", "web", "web-128"])
@@ -154,20 +126,3 @@ def test_explanations_as_json_of_several_texts(run):
     plain = json.loads(run("fingerprint", "--explain", "--json", "-t", "a b").out)
     assert (plain["short"], plain["fingerprint"]) == (True, None)
     assert shown.err == "short: fewer than 6 distinct features\n" * 2
-
-
-def test_ties_and_small_votes_keep_their_sign_in_an_explanation(run, tmp_path):
-    tied = run("fingerprint", "--explain", "-r", "charikar", "-t", "a b").out
-    assert " 0 " in tied
-    assert "+0" not in tied
-    path = tmp_path / "small.toml"
-    (tmp_path / "idf.tsv").write_text("0.001\nthe\t2.5\n", "utf-8")
-    path.write_text('base = "web"\n[weights]\nidf = "idf.tsv"\n', "utf-8")
-    found = fpdb.read_recipe(path).explain("the b c")
-    lines = run("fingerprint", "--explain", "-r", path, "-t", "the b c").out.splitlines()
-    rows = [line.split() for line in lines if line.lstrip()[:1].isdigit() and ".." in line]
-    for vote, shown in zip(
-        found.votes[::-1], [each for row in rows for each in row[1:9]], strict=True
-    ):
-        assert float(shown) == pytest.approx(vote, abs=0.005)
-        assert (shown[0] == "-", shown == "0") == (vote < 0, vote == 0)

@@ -6,9 +6,6 @@ import pytest
 from numbered import keys_in, text_of
 
 import fpdb
-from fpdb.cli.inputs import BadRecords
-from fpdb.io.files import FORMATS
-from fpdb.io.records import BadRecord
 
 
 def pages(numbers):
@@ -67,15 +64,6 @@ def test_ingesting_again_changes_nothing_and_a_new_text_replaces(run, path, sour
     assert summary(run("ingest", path, "-", stdin=changed)) == {"read": 1, "replaced": 1}
 
 
-def test_another_recipe_than_the_stored_one_is_an_error(run, path, source):
-    run("ingest", path, source)
-    done = run("ingest", path, source, "-r", "char-4")
-    assert (done.code, done.out) == (3, "")
-    assert "was created with the recipe web" in done.err
-    assert "\nhint: " in done.err
-    assert run("ingest", path, source, "-r", "web").code == 0
-
-
 def test_duplicates_are_skipped_and_said(run, path, source):
     run("ingest", path, source)
     copies = jsonl([{"key": f"copy{n}", "text": text_of(n)} for n in (3, 50)])
@@ -124,14 +112,6 @@ def test_records_that_are_bad_alike_are_shown_a_few_times(run, path):
     assert last.startswith("further ones like this are only counted: found no key")
 
 
-def test_bad_records_of_few_kinds_are_shown(capsys):
-    bad = BadRecords()
-    for number in range(250):
-        bad(BadRecord("-", "x" * number))
-    assert bad.count == 250
-    assert len(capsys.readouterr().err.splitlines()) == 30
-
-
 @pytest.mark.parametrize("bad", ["{no json", json.dumps({"key": "k" * 70_000, "text": text_of(8)})])
 def test_strict_keeps_everything_before_the_first_bad_one(run, path, bad):
     good = [json.dumps(page) for page in pages(range(20))]
@@ -142,19 +122,6 @@ def test_strict_keeps_everything_before_the_first_bad_one(run, path, bad):
     assert "\nhint: " in done.err
     assert summary(done)["added"] == 7
     assert len(keys_in(path)) == 7
-
-
-def test_short_texts_and_those_not_decoded_are_counted(run, path):
-    stdin = jsonl([{"key": "s", "text": "too short"}]) + b'{"key": "b", "text": "bad \x81 byte"}\n'
-    done = run("ingest", path, stdin=stdin)
-    assert summary(done) == {"read": 2, "short": 1, "bad": 1}
-    assert (done.code, "-:2: holds bytes that don't fit" in done.err) == (4, True)
-
-
-def test_quiet_says_only_what_goes_wrong(run, path, source):
-    done = run("ingest", path, source, "--quiet")
-    assert (done.code, done.out, done.err) == (0, "", "")
-    assert run("ingest", path, "-q", stdin=b"x\n").err.startswith("-:1: ")
 
 
 @pytest.mark.parametrize(
@@ -170,28 +137,6 @@ def test_errors_before_the_first_record_create_nothing(run, path, arguments, mes
     assert (done.code, done.out) == (3, "")
     assert message in done.err
     assert not path.exists()
-
-
-def test_the_counts_as_json(run, path, source):
-    found = json.loads(run("ingest", path, source, "--json").out)
-    assert (found["read"], found["added"], found["bad"]) == (5, 5, 0)
-    assert found["seconds"] > 0
-
-
-def test_progress_is_shown_on_a_terminal_only(run, path, source, monkeypatch):
-    assert "\r" not in run("ingest", path, source).err
-    for name, value in (("_shows_progress", lambda: True), ("_QUICK", 0), ("_PAUSE", 0)):
-        monkeypatch.setattr(f"fpdb.cli.render.{name}", value)
-    done = run("ingest", path, source)
-    assert "5 documents, 100%, " in done.err
-    assert done.err.splitlines()[-1].startswith("read 5,")
-    assert "%" not in run("ingest", path, "-", stdin=jsonl(pages([1]))).err
-    assert "\r" not in run("ingest", path, source, "--quiet").err
-
-
-def test_the_formats_of_the_option_are_those_that_are_read(run):
-    assert ", ".join(FORMATS) in " ".join(run("ingest", "--help").out.replace("│", "").split())
-    assert run("ingest", "a.fpdb", "-", "--format", "xml").code == 3
 
 
 def marked_up(number):
@@ -241,14 +186,6 @@ def test_files_that_cannot_be_read_are_counted_by_themselves(run, tmp_path):
     assert "read 1, short 1; " in done.err
     assert "files that can't be read, or not to their ends: 1" in done.err
     assert "--key-field names another, or its number if this is no header" in done.err
-
-
-@pytest.mark.parametrize("name", ["doc_id", "uuid", "编号", "序号"])
-def test_usual_names_of_keys_need_no_option(run, path, name):
-    file = path.parent / "news.csv"
-    file.write_text(f"{name},标题,正文\n甲,红鸢,{text_of(1)}\n乙,渡口,{text_of(2)}\n", "utf-8")
-    assert run("ingest", path, file).code == 0
-    assert sorted(keys_in(path)) == ["乙", "甲"]
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])

@@ -9,7 +9,6 @@ from numbered import text_of
 
 import fpdb
 from fpdb import flow
-from fpdb.cli.app import program
 from fpdb.io.files import read_parts
 
 pytestmark = pytest.mark.process
@@ -113,17 +112,6 @@ def test_query_gives_the_same_whatever_the_number_of_jobs(run, tmp_path, source,
     rows = [row[:2] for row in run(*command).rows]
     assert ["p59", "p59"] in rows
     assert rows[-1] == ["m59", "m59"]  # the last of ten equal texts of one word
-
-
-def test_all_commands_take_all_processors_unless_told_otherwise():
-    defaults = {
-        name: option.default
-        for name, command in program().commands.items()
-        for option in command.params
-        if option.name == "jobs"
-    }
-    assert len(defaults) > 5
-    assert set(defaults.values()) == {0}
 
 
 def test_a_pipe_is_read_by_one_thread_so_that_nothing_waits_for_what_follows(

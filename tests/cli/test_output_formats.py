@@ -75,16 +75,6 @@ def test_json_lines_and_tsv_are_printed_as_in_a_file(run, path, tmp_path, name):
         assert (tmp_path / "out.tsv").read_text() == call(run, path, name).out
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_suffix_that_means_no_format_is_refused(run, path, tmp_path, name):
-    command, *rest = COMMANDS[name]
-    for suffix in ("html", "xlsx", "parquet.gz"):
-        done = run(command, path, *rest, "-o", tmp_path / f"out.{suffix}")
-        assert (done.code, "out." in done.err or "inside" in done.err) == (2, True)
-    assert run(command, path, *rest, "-o", tmp_path / "out.csv", "--json").code == 2
-    assert list(tmp_path.iterdir()) == [path]
-
-
 def test_a_file_is_packed_as_its_suffix_says_and_has_the_mode_of_the_umask(run, path, tmp_path):
     mask = os.umask(0o027)
     try:

@@ -97,20 +97,6 @@ def test_an_output_is_no_input_and_no_file_of_a_database(
     assert contents(folder) == before
 
 
-def test_the_input_that_would_be_replaced_is_named(run, folder):
-    done = run("query", "a.fpdb", "a.jsonl", "-o", "./a.jsonl")
-    assert (done.code, "./a.jsonl is an input, and would be replaced: a.jsonl" in done.err) == (
-        3,
-        1,
-    )
-    os.symlink("a.jsonl", "page.html")
-    done = run("dedupe", ".", "-o", "o.jsonl", "--report", "page.html", "--format", "jsonl")
-    assert (done.code, "page.html is an input" in done.err) == (3, True)
-    done = run("report", ".", "-o", "a.html")
-    assert (done.code, "a.html is an input" in done.err) == (3, True)
-    assert "a.html" in run("report", "a.jsonl", "-o", "a.html").err  # it isn't read
-
-
 def test_a_report_is_no_other_output(run, folder):
     os.symlink("o.jsonl", "page.html")
     done = run("dedupe", "a.jsonl", "-o", "o.jsonl", "--report", "page.html")

@@ -1,6 +1,5 @@
 """fpdb pairs and fpdb clusters: near-duplicates of a whole database, shown and deleted."""
 
-import json
 import signal
 
 import pytest
@@ -41,12 +40,6 @@ def test_pairs_are_lines_of_two_keys_and_a_distance(run, path):
     assert done.err.startswith("pairs 6; ")
 
 
-def test_pairs_as_json(run, path):
-    done = run("pairs", path, "-k", 0, "--json")
-    pair = {"key": "a", "other": "a again", "distance": 0}
-    assert json.loads(done.out) == pair
-
-
 @pytest.mark.process
 def test_jobs_change_nothing(run, path):
     for command in ("pairs", "clusters"):
@@ -72,14 +65,6 @@ def test_duplicates_are_deleted_and_printed(run, path):
     assert done.err.startswith("clusters 1, deleted 3; ")
     assert keys_in(path) == ["a", "other", "short", "short too"]
     assert run("check", path).code == 0
-
-
-@pytest.mark.parametrize("command", ["pairs", "clusters"])
-def test_an_empty_database_has_none(run, tmp_path, command):
-    fpdb.create(tmp_path / "empty").close()
-    done = run(command, tmp_path / "empty")
-    assert (done.code, done.out) == (0, "")
-    assert done.err.startswith(f"{command} 0")
 
 
 def test_pairs_stream_until_the_reader_has_enough(start, tmp_path):
@@ -131,10 +116,3 @@ def test_the_largest_clusters_come_first(run, tmp_path):
         rows = run("clusters", tmp_path / "db", "-k", 0, *options).rows
         assert rows[:3] == [["1", "keep", "2"], ["1", "duplicate", "3"], ["1", "duplicate", "4"]]
         assert len(rows) == (3 if "--limit" in options else 5)
-
-
-def test_short_texts_with_a_sketch_arent_taken_for_documents_without_one(run, tmp_path):
-    with fpdb.create(tmp_path / "short.fpdb") as database:
-        for number in range(4):
-            database.add(str(number), ("page not found", "ok")[number % 2])
-    assert "without a sketch" not in run("pairs", tmp_path / "short.fpdb").err

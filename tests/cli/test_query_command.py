@@ -1,13 +1,11 @@
 """fpdb query: what can be asked for, and how answers look."""
 
 import json
-from decimal import ROUND_HALF_UP, Decimal
 
 import pytest
 from numbered import text_of
 
 import fpdb
-from fpdb.documents import parts as documents_parts
 
 
 @pytest.fixture
@@ -83,30 +81,6 @@ def test_the_nearest_have_no_other_limit(run, path, more):
     assert more[0] in done.err or "--nearest N takes N at any distance" in done.err
 
 
-def test_the_nearest_to_texts_and_files_in_a_database_of_similarity(run, path, tmp_path):
-    with fpdb.open(path, readonly=True) as database:
-        own = database.recipe.fingerprint(text_of(9))
-        apart = {key: (database[key].fingerprint ^ own).bit_count() for key in ("u0", "u1", "u2")}
-    file = tmp_path / "new.txt"
-    file.write_text(text_of(9))
-    done = run("query", path, file, "--text", text_of(9), "--nearest", 100)
-    assert [row[0] for row in done.rows] == ["text"] * 5 + [str(file)] * 5
-    assert [row[1:] for row in done.rows[:5]] == [row[1:] for row in done.rows[5:]]
-    for _, key, distance, equal in done.rows:
-        if key in apart:
-            share = Decimal(64 - apart[key]) / 64 * 100
-            rounded = share.quantize(Decimal("0.01"), ROUND_HALF_UP)
-            assert (distance, equal) == (str(apart[key]), str(rounded))
-
-
-@pytest.mark.parametrize("k", [22, 40, 64])
-def test_a_query_has_any_k(run, ready, k):
-    done = run("query", ready, "--fingerprint", "f" * 16, "-k", k)
-    assert (done.code, done.err) == (0, "" if k > 40 else "no match\n")
-    assert len(done.rows) == (8 if k == 64 else 0)
-    assert run("query", ready, "--fingerprint", "0", "-k", 65).code == 3
-
-
 def test_records_are_named_by_their_key_or_their_place(run, path, tmp_path):
     file = tmp_path / "pages.jsonl"
     records = [{"text": text_of(1)}, {"url": "mine", "text": text_of(2)}]
@@ -126,23 +100,6 @@ def test_the_summary_has_the_share_of_questions_with_a_match(run, ready, path):
     empty = run("query", path, stdin=b"").err
     assert empty.startswith("queries 0; ")
     assert empty.endswith("\nno match\n")
-
-
-@pytest.mark.parametrize("base", ["decimal", "signed", "binary"])
-def test_fingerprints_in_any_base(run, tmp_path, base):
-    numbers = {"low": 5, "high": (1 << 64) - 2}
-    rows = [f"{key}\t{fpdb.format_fingerprint(n, 64, base)}\n" for key, n in numbers.items()]
-    file = tmp_path / "prints.tsv"
-    file.write_text("".join(rows), "utf-8")
-    fields = ["--key-field", "1", "--fingerprint-field", "2", "--base", base]
-    assert run("load", tmp_path / "db", file, *fields, "--format", "tsv").code == 0
-    with fpdb.open(tmp_path / "db") as database:
-        assert {key: database[key].fingerprint for key in numbers} == numbers
-    done = run("query", tmp_path / "db", file, *fields)
-    assert [row[:3] for row in done.rows] == [["low", "low", "0"], ["high", "high", "0"]]
-    digits = fpdb.format_fingerprint(numbers["high"] - 1, 64, base)
-    done = run("query", tmp_path / "db", "--fingerprint", digits, "--base", base)
-    assert done.rows[0][:3] == [digits, "high", "2"]
 
 
 @pytest.mark.parametrize("bits", [32, 64, 128])
@@ -211,16 +168,6 @@ def test_short_texts_find_equal_ones_only_and_that_is_said(run, path):
     assert run("query", path, "-t", "far too short", "-k", 3).rows == [["text", "brief", "0"]]
 
 
-def test_bad_records_are_reported_and_skipped(run, path):
-    stdin = "\n".join(
-        [json.dumps({"key": "a", "text": text_of(1)}), "{no", json.dumps({"text": text_of(2)})]
-    ).encode()
-    done = run("query", path, stdin=stdin)
-    assert (done.code, [row[1] for row in done.rows]) == (4, ["u1", "u2"])
-    assert done.err.startswith("-:2: isn't JSON")
-    assert done.err.splitlines()[-1] == "bad records: 1"
-
-
 @pytest.fixture
 def parts(tmp_path):
     where = tmp_path / "parts.fpdb"
@@ -247,23 +194,6 @@ def test_parts_are_found_with_their_shares(run, parts, tmp_path):
     answer = json.loads(line)
     assert (answer["complete"], answer["boilerplate"]) == (True, 0)
     assert answer["matches"][0]["meta"] == {"title": "Title 1"}
-
-
-def test_texts_whose_parts_are_found_are_named_by_their_number(run, parts):
-    texts = [" ".join(f"word{place}of{number}" for place in range(80)) for number in range(2)]
-    done = run("query", parts, "--passages", "-t", texts[1], "-t", texts[0])
-    assert [row[:2] for row in done.rows] == [["text", "u1"], ["text:2", "u0"]]
-
-
-def test_passages_of_too_many_documents_are_noted_once(run, parts, monkeypatch):
-    monkeypatch.setattr(documents_parts, "MOST_OF_A_PASSAGE", 0)
-    text = " ".join(f"word{place}of1" for place in range(80))
-    done = run("query", parts, "--passages", "-t", text)
-    assert done.err.splitlines()[0] == (
-        "text: incomplete, because too many documents share its passages, "
-        "80 words in more than a thousand"
-    )
-    assert "text: " not in "".join(done.err.splitlines()[1:])
 
 
 def test_what_compares_whole_texts_does_not_go_with_parts(run, path, parts):

@@ -33,9 +33,3 @@ def test_a_shown_preset_is_a_recipe_file(run, tmp_path, name):
 def test_the_version_is_printed(run):
     kernels = "with" if fpdb.kernels_available else "without"
     assert run("--version").out == f"fpdb {fpdb.__version__}, {kernels} kernels\n"
-
-
-def test_without_a_command_the_help_is_shown(run):
-    done = run()
-    assert done.code == 2
-    assert "Usage: " in done.out + done.err

@@ -68,14 +68,6 @@ def test_what_is_lost_of_the_last_commit_is_unknown(run, path, tmp_path):
     assert any("the last commit" in what for _, what in done.rows)
 
 
-def test_a_path_that_is_taken(run, path, tmp_path):
-    run("repair", path, "-o", tmp_path / "new")
-    done = run("repair", path, "-o", tmp_path / "new")
-    assert (done.code, done.out) == (3, "")
-    assert "hint: " in done.err
-    assert run("repair", path).code == 2
-
-
 def test_a_lost_header(run, path, tmp_path):
     data = (path / "data.mdb").read_bytes()
     (path / "data.mdb").write_bytes(data.replace(b"recipe_id", b"epicer_id"))

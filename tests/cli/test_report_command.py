@@ -26,11 +26,6 @@ def test_a_page_is_written(run, source, tmp_path):
     assert (tmp_path / "out.html").read_text().startswith("<!doctype html>")
 
 
-def test_dates_that_cant_be_read_are_counted(run, source, tmp_path):
-    source.write_text(source.read_text().replace("{", '{"date": "soon", '))
-    assert "dates that can't be read: 3\n" in run("report", source, "-o", tmp_path / "o.html").err
-
-
 @pytest.mark.process
 def test_the_page_names_files_that_were_left_out(run, source, tmp_path):
     folder = tmp_path / "essays"
@@ -90,28 +85,3 @@ def test_bad_records_are_counted(run, source, tmp_path):
     assert (found["path"], found["groups"], found["bad"]) == (f"{tmp_path}/out.html", 1, 1)
     assert "1 record couldn&#x27;t be read" in (tmp_path / "out.html").read_text()
     assert run("report", source, "--bad", "fail", "-o", tmp_path / "out.html").code == 3
-
-
-def test_what_can_not_be_done(run, source, tmp_path):
-    assert run("report").code == 2
-    assert run("report", source, "-o", "-").code == 2
-    assert run("report", source, "-o", "page.pdf").code == 2
-    for arguments in (
-        ("-",),
-        (tmp_path / "nothing.jsonl",),
-        (source, "-o", tmp_path / "no" / "out.html"),
-        (source, "--date-field", "day", "-o", tmp_path / "out.html"),
-        (source, "--db", tmp_path / "none.fpdb"),
-    ):
-        done = run("report", *arguments)
-        assert done.code == 3, done
-        assert "hint: " in done.err
-
-
-def test_a_page_shows_the_fields_that_are_named(run, tmp_path):
-    text = " ".join(f"word{number}" for number in range(80))
-    records = [{"id": f"d{n}", "text": f"{text} {n}", "was": f"2024-03-0{n}"} for n in (1, 2)]
-    (tmp_path / "a.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
-    page = tmp_path / "page.html"
-    assert run("report", tmp_path / "a.jsonl", "-o", page, "--date-field", "was").code == 0
-    assert 'data-note="2024-03-02"' in page.read_text()

@@ -56,17 +56,6 @@ def test_a_query_loads_little_beside_its_packages(tmp_path):
 
 
 @pytest.mark.process
-def test_the_help_of_a_command_needs_no_converters():
-    modules = imported("query", "--help")
-    assert [name for name in modules if name.startswith("pydantic")] == []
-
-
-@pytest.mark.process
-def test_the_version_needs_no_command():
-    assert imported("--version") & (HEAVY | {"fpdb.fingerprint", "numpy"}) == set()
-
-
-@pytest.mark.process
 def test_a_program_that_calls_the_command_line_goes_on(tmp_path):
     script = tmp_path / "program.py"
     script.write_text(

@@ -1,7 +1,6 @@
 """fpdb create, stats and check; and how every command meets a path that is no database."""
 
 import json
-import os
 import sys
 
 import pytest
@@ -21,12 +20,6 @@ COMMANDS = [
 EACH = pytest.mark.parametrize("command", COMMANDS, ids=[command[0] for command in COMMANDS])
 
 
-def entries(done):
-    """A report as a mapping."""
-    pairs = (line.split("  ", 1) for line in done.out.splitlines())
-    return {name: value.strip() for name, value in pairs}
-
-
 def call(run, command, path):
     return run(command[0], path, *command[1:])
 
@@ -41,21 +34,6 @@ def path(tmp_path):
     return where
 
 
-def test_create_reports_what_it_made(run, tmp_path):
-    done = run("create", tmp_path / "db")
-    assert (done.code, done.err) == (0, "")
-    assert entries(done) == {
-        "path": str(tmp_path / "db"),
-        "recipe": f"web ({fpdb.recipe('web').id})",
-        "similarity": "0.8",
-        "k": "7",
-        "plan": "4 tables, p=16; 9 bands of 6 bins",
-        "keys": "text",
-        "capacity": "1,000,000",
-    }
-    assert run("create", tmp_path / "other", "-q").out == ""
-
-
 def test_create_with_everything(run, tmp_path):
     options = ["-r", "web-128", "-k", 5, "--capacity", "1e8", "--key-type", "integer"]
     shown = json.loads(run("create", tmp_path / "db", *options, "--similarity", 0.9, "--json").out)
@@ -66,18 +44,6 @@ def test_create_with_everything(run, tmp_path):
     assert (bits["k"], bits["similarity"], bits["plan"]) == (7, None, "4 tables, p=16")
 
 
-def test_stats(run, path):
-    found = entries(run("stats", path))
-    assert list(found) == [
-        *("path", "recipe", "similarity", "k", "plan", "keys", "capacity", "documents", "short"),
-        *("sketches", "size", "bytes per document", "open snapshots", "created"),
-    ]
-    assert (found["documents"], found["short"], found["sketches"]) == ("6", "1", "5")
-    with fpdb.open(path) as database, database.snapshot():
-        since = entries(run("stats", path))["open snapshots"]
-    assert since.startswith(f"1, oldest by process {os.getpid()}, 0 ")
-
-
 def test_stats_as_json(run, path):
     shown = json.loads(run("stats", path, "--json").out)
     with fpdb.open(path, readonly=True) as database:
@@ -86,16 +52,6 @@ def test_stats_as_json(run, path):
     assert shown["tables"][3] == {"name": "table-03", "prefix": 16, "pages": 1}
     assert (shown["documents"], shown["recipe_id"]) == (6, stats.recipe_id)
     assert shown["created"].endswith("Z")
-
-
-def test_stats_of_bits(run, tmp_path):
-    path = tmp_path / "bits.fpdb"
-    with fpdb.create(path, recipe="words") as database:
-        for number in range(5):
-            database.add(f"u{number}", text_of(number))
-    found, shown = entries(run("stats", path)), json.loads(run("stats", path, "--json").out)
-    assert (found["documents"], found["sketches"], found["similarity"]) == ("5", "-", "off")
-    assert (shown["documents"], shown["sketches"], shown["similarity"]) == (5, None, None)
 
 
 @pytest.mark.process
