@@ -1,7 +1,6 @@
 """The explorer in a real browser: `fpdb explore`, its pages at two widths, and what keys do."""
 
 import json
-import random
 import re
 import signal
 import subprocess
@@ -221,32 +220,6 @@ def test_pages_are_used_by_the_keyboard(explored):
     assert "word60" in explored.body()
 
 
-def test_keys_lead_from_group_to_group(explored):
-    explored.visit("groups?order=large")
-    active = explored.window.switch_to
-    heads = [each.get_attribute("href") for each in explored.all("a.head")]
-    for key in "jjk":
-        active.active_element.send_keys(key)
-    assert active.active_element.get_attribute("href") == heads[0]
-    for keys, place in (("o", heads[0]), ("j", heads[1]), ("j", heads[2]), ("k", heads[1])):
-        explored.press_key(keys)
-        assert explored.window.current_url == place
-    explored.visit("documents")
-    active.active_element.send_keys("/")
-    active.active_element.send_keys("b.example/1", "\ue007")
-    explored.wait(lambda: len(explored.all("td a.name")) == 1)
-
-
-def test_the_table_has_heads_in_the_language_of_the_page(explored, folder):
-    explored.window.execute_script("localStorage.setItem('fpdb-language', 'zh-CN')")
-    explored.visit("groups")
-    explored.all("a[data-table]")[0].click()
-    saved = folder / "groups.csv"
-    explored.wait(lambda: saved.exists() and saved.stat().st_size)
-    assert saved.read_text("utf-8-sig").startswith("组,百分比,篇数,标题,编号,日期和来源,链接")
-    explored.window.execute_script("localStorage.clear()")
-
-
 def test_a_text_is_pasted(explored):
     explored.visit("near")
     text = " ".join(WORDS[:300]).replace("word77 ", "word77 another ")
@@ -266,48 +239,3 @@ def test_the_address_works_once(explored, window, folder):
     assert "There is no such page" in window.find_element("css selector", "h1").text
     window.get_log("browser")
     end(process)
-
-
-@pytest.mark.full
-def test_no_page_of_a_million_documents_takes_a_second(window, tmp_path):
-    chance = random.Random(5)
-    with fpdb.create(tmp_path / "large.fpdb") as database:
-        database.close()
-    kept = []
-
-    def documents():
-        for number in range(1_000_000):
-            words = chance.choices(WORDS, k=50)
-            if number % 5 == 4:
-                words = list(chance.choice(kept))
-                words[chance.randrange(50)] = "changed"
-            elif len(kept) < 20_000:
-                kept.append(words)
-            yield fpdb.Document(f"https://h{number % 997}.example/a/{number}", " ".join(words))
-
-    with fpdb.open(tmp_path / "large.fpdb") as database:
-        for _ in database.add_many(documents(), jobs=2, transaction=50_000):
-            pass
-    process, address = serving(tmp_path / "large.fpdb", "--write")
-    explored = Explored(window, address)
-    slow = []
-    filtered = ["groups?host=h9&order=new&page=40", "groups?least_size=3&least_share=90"]
-    for width in WIDTHS:
-        explored.resize(width)
-        for page in [*explored.pages(), *filtered]:
-            explored.visit(page)
-            entry = (
-                "const [entry] = performance.getEntriesByType('navigation'); return entry.duration"
-            )
-            duration = explored.window.execute_script(entry)
-            if duration > 1000:
-                slow.append((page, width, duration))
-        explored.visit("near")
-        explored.all("textarea")[0].send_keys(" ".join(kept[0]))
-        began = time.monotonic()
-        explored.press("Find what is near")
-        assert explored.all("td a.name")
-        if (took := time.monotonic() - began) > 1:
-            slow.append(("near", width, took))
-    end(process)
-    assert slow == []

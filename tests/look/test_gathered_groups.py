@@ -9,7 +9,6 @@ import pytest
 from outlines import groups_of
 
 import fpdb
-from fpdb.look.corpus import MOST_VERSIONS
 from fpdb.look.fields import host_of, parse_day
 
 WORDS = [f"word{number}" for number in range(4000)]
@@ -189,7 +188,7 @@ def test_at_most_so_many_groups_and_texts(source, tmp_path):
     assert (found.groups, found.shown) == (3, 1)
     assert "This page shows 1 of 3 groups." in found.path.read_text()
     many = tmp_path / "many.jsonl"
-    texts = [text_of(1, changed=[n]) for n in range(MOST_VERSIONS + 5)]
+    texts = [text_of(1, changed=[n]) for n in range(15)]
     many.write_text("".join(json.dumps({"id": n, "text": t}) + "\n" for n, t in enumerate(texts)))
     _, [group] = report(many)
     assert (len(group["keys"]), group["documents"]) == (10, 15)
@@ -238,20 +237,6 @@ def test_a_file_that_fails_leaves_the_page_that_was_there(source, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["news.jsonl", "report.html"]
 
 
-def test_texts_of_a_folder_and_lines(tmp_path):
-    folder = tmp_path / "texts"
-    folder.mkdir()
-    texts = [text_of(1), text_of(1, changed=[9]), text_of(2)]
-    for number, text in enumerate(texts):
-        (folder / f"{number}.txt").write_text(text)
-    (tmp_path / "texts.lines").write_text("".join(f"{text}\n" for text in texts))
-    _, [group] = report(folder)
-    assert group["keys"] == [["0.txt"], ["1.txt"]]
-    reading = fpdb.Reading(format="lines")
-    _, [group] = report(tmp_path / "texts.lines", reading=reading)
-    assert group["keys"][1] == [f"{tmp_path}/texts.lines:2"]
-
-
 def test_large_numbers_and_odd_paths(tmp_path):
     source = tmp_path / "numbers.jsonl"
     numbers = [2**64 - 1, 2**53 + 1]
@@ -262,14 +247,6 @@ def test_large_numbers_and_odd_paths(tmp_path):
     odd.write_text("".join(json.dumps({"text": text_of(n)}) + "\n" for n in (1, 1)))
     _, [group] = report(odd)
     assert group["keys"][0] == [f"{tmp_path}/caf?.jsonl:{line}" for line in (1, 2)]
-
-
-def test_a_corpus_without_duplicates(tmp_path):
-    source = tmp_path / "one.jsonl"
-    source.write_text(json.dumps({"id": 1, "text": text_of(1)}) + "\n")
-    found, groups = report(source)
-    assert (found.groups, groups) == (0, [])
-    assert "No document is a near-duplicate" in found.path.read_text()
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,11 @@ import json
 import random
 import re
 from html import unescape
-from itertools import pairwise
 
 import pytest
 from outlines import groups_of
 
 import fpdb
-from fpdb.look.figures import bars
 from fpdb.look.listing import MOST_BYTES, ListedDocument, ListedGroup, ListedText, rendered
 from fpdb.look.pair import ComparedTexts
 
@@ -46,15 +44,6 @@ def test_all_characters_are_there_or_left_out(name):
         sizes.append(len(re.sub("⟦U.....?.?.?⟧", "x", unescape(re.sub("<[^>]*>", "", shown)))))
     assert left_out(drawn[0]) == 0
     assert left_out(drawn[1]) == sizes[0] - sizes[1]
-
-
-@pytest.mark.parametrize("count", [1, 2, 7, 30, 60])
-def test_labels_are_within_their_picture_and_beside_each_other(count):
-    picture = bars("Days", "", [("2026-11-23", 1)] * count, "copies")
-    middles = [float(x) for x in re.findall(r'<text x="([^"]*)"[^>]*class="label"', picture)]
-    assert middles
-    assert all(18 < middle < 402 for middle in middles)  # it has margins of 20
-    assert all(after - before > 75 for before, after in pairwise(middles))
 
 
 def test_a_short_pair_is_whole():
@@ -93,17 +82,3 @@ def test_a_file_holds_no_more_than_its_room(size, count, shown):
     assert (len(groups) < count) == (shown < count)
     assert sum(map(len, groups)) <= MOST_BYTES
     assert bool(left_out(groups[0])) == (size * count > MOST_BYTES)
-
-
-def test_the_page_says_that_groups_are_left_out(tmp_path, monkeypatch):
-    monkeypatch.setattr("fpdb.look.listing.MOST_BYTES", 202_000)
-    source = tmp_path / "many.jsonl"
-    with open(source, "w", encoding="utf-8") as file:
-        for number in range(3):
-            text = " ".join(f"{word}of{number}" for word in WORDS[:60])
-            for copy in range(2):
-                record = {"id": f"{number}/{copy}", "text": f"{text} {'edited' * copy}"}
-                file.write(json.dumps(record) + "\n")
-    found = fpdb.report(str(source), tmp_path / "report.html")
-    assert found.groups == 3 > found.shown > 0
-    assert f"This page shows {found.shown} of 3 groups." in found.path.read_text()

@@ -137,15 +137,6 @@ def visitor(database, source):
         yield Visitor(explorer)
 
 
-def test_the_overview_counts(reader):
-    seen = reader.get("")
-    assert "<b>10</b> <span>documents</span>" in seen
-    assert "<b>4</b> <span>groups</span>" in seen
-    assert "if only one document of each group stays: 5 of 10." in seen
-    assert "3: 1" in re.search("Groups by number of documents. [^<]*", seen)[0]
-    assert "Found at" in seen
-
-
 def test_groups_are_filtered_and_sorted(reader):
     assert "how similar its first text and the least similar one are" in reader.get("groups")
 
@@ -175,20 +166,6 @@ def test_groups_are_filtered_and_sorted(reader):
     assert "No group fits these limits. " in reader.seen
     assert len(shown("open=1")) == 4
     assert reader.seen.count("<ins>changed </ins>") == 2
-
-
-def test_groups_are_left_for_the_ones_beside_them(reader):
-    """Each group leads to the next and the previous one, as they are filtered and ordered."""
-    for query in ("", "order=large&least_size=2", "host=example"):
-        reader.get(f"groups?{query}")
-        places = reader.links("group")
-        for number, place in enumerate(places):
-            assert f"group {number + 1} of {len(places)}" in reader.get(place)
-            beside = {"j": number + 1, "k": number - 1}
-            found = re.findall('href="(group[^"]*)" data-key="([jk])"', reader.seen)
-            assert {(key, html.unescape(href)) for href, key in found} == {
-                (key, places[at]) for key, at in beside.items() if 0 <= at < len(places)
-            }
 
 
 def test_all_texts_of_a_group_are_compared_with_the_first(tmp_path):
@@ -224,11 +201,6 @@ def test_a_pair_has_one_number_everywhere(reader):
     assert re.findall("<td>([^<]*%)</td>", reader.seen) == [listed]
 
 
-def test_estimates_are_marked(visitor):
-    assert "≈\xa09" in visitor.get("groups?host=a.example")
-    assert "<td>≈\xa09" in visitor.get("document?key=https://a.example/story")
-
-
 def test_a_group_shows_what_differs(reader):
     reader.get("groups?host=a.example")
     seen = reader.get(reader.links("group")[0])
@@ -247,21 +219,6 @@ def test_a_group_shows_what_differs(reader):
     assert "3 documents with 1 different text" in seen
     assert "word379" in seen
     assert "<del>" not in seen
-
-
-def test_long_texts_show_no_features(reader, tmp_path):
-    long = " ".join(f"{word}x{number}" for number in range(2) for word in WORDS)
-    seen = reader.post("near", text=f"{' '.join(WORDS[:200])} {long}", kind="text", match="")
-    assert "No other document is near." in seen
-    with fpdb.create(tmp_path / "long.fpdb") as database:
-        database.add("long", long)
-        texts = tmp_path / "long.jsonl"
-        texts.write_text(json.dumps({"key": "long", "text": long}))
-        with explored(database, texts=[str(texts)]) as explorer:
-            shown = Visitor(explorer).post("near", text=f"new {long}", kind="text")
-    assert "<del>new </del>" in shown
-    assert "too long to show their features" in shown
-    assert "Features in both" not in shown
 
 
 def test_documents_are_listed_by_prefix_and_shown(reader):
@@ -336,30 +293,6 @@ def test_no_cell_of_a_saved_table_is_a_formula(tmp_path, sign):
     rows = list(csv.DictReader(io.StringIO(table.removeprefix("\ufeff"), newline="")))
     assert [row["title"][0] for row in rows] == ["'", "'"]
     assert json.dumps(sign)[1:-1] in program_of("page.js")  # by which a report saves its table
-
-
-def test_the_parts_of_a_text_are_coloured(tmp_path):
-    """The sources of a text come with the largest part first, and each part has a colour."""
-    texts = {
-        "a": " ".join(WORDS[:90]),
-        "b": " ".join(WORDS[200:260]),
-        "c": " ".join(WORDS[300:340]),
-    }
-    source = tmp_path / "texts.jsonl"
-    source.write_text("".join(json.dumps({"id": key, "text": texts[key]}) + "\n" for key in "abc"))
-    asked = " ".join([*WORDS[200:250], *WORDS[600:620], *WORDS[10:80]])
-    with fpdb.create(tmp_path / "a.fpdb", passages=True) as database:
-        fpdb.ingest(database, source)
-        for given in ([], [str(source)]):
-            with explored(database, texts=given) as explorer:
-                visitor = Visitor(explorer)
-                page = Tree(visitor.post("near", text=asked, kind="text")).root
-                assert re.findall(r'href="document\?key=(.)"', visitor.seen) == ["a", "b"]
-                marks = [each.text for box in page.all(of="coloured") for each in box.all("mark")]
-                parts = [" ".join(WORDS[200:250]), " ".join(WORDS[10:80])]
-                assert marks == (parts if given else [])
-                visitor.get("document?key=a")
-                assert ("No document has a passage of it." in visitor.seen) == bool(given)
 
 
 def test_what_is_near_a_text_html_or_a_fingerprint(reader):

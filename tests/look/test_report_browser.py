@@ -141,36 +141,6 @@ def test_filters(page):
     assert page.titles() == ["Story edited slightly"]
 
 
-def test_orders(page):
-    for order, first in (
-        ("similar", [*reversed(ORDER)]),
-        ("large", ["Ballad", "Copies"]),
-        ("title", ["Ballad", "Copies"]),
-    ):
-        page.choose("Sort", order)
-        assert page.titles()[: len(first)] == first
-
-
-def test_all_are_opened_and_one_is_printed(page):
-    page.button("Open all").click()
-    assert len(page.all(".body")) == len(ORDER)
-    page.window.execute_script(
-        "window.print = () => { window.sheet = document.body.cloneNode(true); }"
-    )
-    page.all("[data-view=print]")[0].click()
-    printed = (
-        "return [...window.sheet.querySelectorAll('.printed .title')].map((e) => e.textContent)"
-    )
-    assert page.window.execute_script(printed) == [ORDER[0]]
-    page.window.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
-    page.window.execute_script("document.querySelectorAll('.group')[1].classList.add('printed')")
-    assert [each.text for each in page.all(".title") if each.is_displayed()] == [ORDER[1]]
-    assert not page.one("h1").is_displayed()
-    page.window.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
-    page.button("Close all").click()
-    assert page.all(".body") == []
-
-
 def test_folding(page):
     page.all(".head")[4].click()
     page.button("As one text").click()
@@ -188,16 +158,6 @@ def test_folding(page):
     assert shown == WORDS[:300]
     page.button("Fold equal passages").click()
     assert len(page.all(closed)) == 2
-
-
-def test_tabs(page):
-    page.all(".head")[0].click()
-    assert len(page.all(".tabs button")) == 3
-    assert page.one(".tabs [aria-pressed=true]").text.startswith("1: ")
-    page.press("n")
-    assert page.one(".tabs [aria-pressed=true]").text.startswith("2: ")
-    page.press("p")
-    assert page.one(".tabs [aria-pressed=true]").text.startswith("1: ")
 
 
 def test_keys_verdicts_and_pairs_csv(page, folder, tmp_path):
