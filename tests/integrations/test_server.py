@@ -1,7 +1,6 @@
 """The server, called in this process: what it answers, whom it lets in, and its limits."""
 
 import asyncio
-import gc
 import json
 import os
 import time
@@ -12,7 +11,7 @@ from damaged import spoil_bands
 
 import fpdb
 from fpdb.integrations import server
-from fpdb.integrations.server import calls, messages, serving
+from fpdb.integrations.server import calls, messages
 from fpdb.storage import WriteTransaction
 from fpdb.storage.drafts import NOTICED_SECONDS
 
@@ -190,13 +189,6 @@ def test_pages_and_fingerprints_are_checked_too(db):
     assert found.json == {"matches": [{"key": "a", "distance": 0}]}
 
 
-def test_a_page_that_is_sent_as_text_is_warned_of_once(db):
-    page = f"<html><title>x</title><body><p>{TEXT}</p></body></html>"
-    with pytest.warns(fpdb.TagsWarning, match="'a' has tags.* to a server as html") as found:
-        talk(db, check("a", page), check("b", page))
-    assert len(found) == 1
-
-
 def test_each_problem_has_its_status_and_a_hint(db):
     db.add("\ufffd", TEXT)
     requests = {
@@ -369,52 +361,12 @@ def test_damage_is_not_healthy_and_no_fault_of_a_client(db, tmp_path, caplog):
     assert (restored.status, metric(metrics, "fpdb_damaged ")) == (200, 0)
 
 
-def test_a_database_that_can_t_begin_to_read_has_metrics(db, monkeypatch):
-    def fail(_):
-        raise fpdb.DamagedError("a meta page is wrong")
-
-    app = server.app(db)
-    monkeypatch.setattr(fpdb.Database, "__len__", fail)
-    written = app.metrics.written().decode().splitlines()
-    assert "fpdb_documents NaN" in written
-
-
 def test_a_database_that_was_moved_away_has_metrics(db, tmp_path):
     db.path.rename(tmp_path / "away.fpdb")
     time.sleep(NOTICED_SECONDS)
     [metrics] = talk(db, ("GET", "/metrics"))
     assert metrics.status == 200
     assert {"fpdb_documents NaN", "fpdb_file_bytes NaN"} <= {*metrics.body.decode().splitlines()}
-
-
-def test_what_is_wrong_is_reported_once_and_watching_goes_on(db, monkeypatch, caplog):
-    monkeypatch.setattr(serving, "_WATCH_SECONDS", 0)
-    faults = [RuntimeError("x"), RuntimeError("x"), fpdb.DamagedError("y"), fpdb.DamagedError("y")]
-    faults += [None, fpdb.DamagedError("y"), RuntimeError("x")]
-    reported = []
-
-    async def run():
-        ending = asyncio.get_running_loop().create_future()
-
-        def fail(_):
-            if not faults:
-                ending.get_loop().call_soon_threadsafe(ending.set_result, 15)
-                faults.append(None)
-            if fault := faults.pop(0):
-                raise fault
-            return 0
-
-        monkeypatch.setattr(fpdb.Database, "__len__", fail)
-        app = server.app(db)
-        number = await serving._watch(app, ending, reported.append)
-        await close(app)
-        return number
-
-    assert asyncio.run(run()) == 15
-    assert [str(error) for error in reported] == ["y", "y"]
-    assert [record.getMessage() for record in caplog.records] == [
-        "the database can't be watched"
-    ] * 2
 
 
 def test_documents_are_read_and_deleted(db):
@@ -456,13 +408,6 @@ def test_statistics_and_metrics_count_what_is_stored(db):
     assert float(counted["fpdb_file_bytes"]) > 0
     assert counted["fpdb_transaction_documents_count"] == "2.0"
     assert counted["fpdb_waiting_documents"] == "0.0"
-
-
-def test_metrics_count_lines_that_can_t_be_used(db):
-    sent = lines({"key": "a", "date": 1}, b"x", {"key": "b"}, {"key": "c", "text": TEXT})
-    _, metrics = talk(db, ("POST", "/v1/check", sent, LINES), ("GET", "/metrics"))
-    assert metric(metrics, 'fpdb_checked_documents_total{status="error"}') == 3
-    assert metric(metrics, 'fpdb_checked_documents_total{status="added"}') == 1
 
 
 def test_a_database_may_be_read_only(db):
@@ -700,21 +645,6 @@ def test_an_answer_has_a_size(db):
         assert "ask for fewer" in single.json["hint"]
         assert "more than 10,000 bytes" in many.lines[0]["error"]
         assert len(many.lines[1]["matches"]) == 3
-
-
-def test_an_answer_that_is_refused_keeps_no_match(db):
-    with fpdb.open(db.path) as writer:
-        list(writer.add_many(fpdb.Document(str(n), TEXT, {"v": "m" * 500}) for n in range(200)))
-    asked = ("POST", "/v1/query", {"text": TEXT, "limit": 200})
-    gc.collect()
-    gc.disable()
-    try:
-        [refused] = talk(db, asked, limits=server.Limits(answer=10_000))
-        assert refused.status == 413
-        found = [each for each in gc.get_objects() if isinstance(each, fpdb.Matches)]
-        assert max(map(len, found), default=0) < 200
-    finally:
-        gc.enable()
 
 
 def test_large_metadata_are_refused_before_they_are_decoded(db):

@@ -1,6 +1,5 @@
 """What fingerprint makes of texts, and what columns it takes back."""
 
-import json
 import subprocess
 import sys
 
@@ -9,7 +8,6 @@ import pytest
 
 import fpdb
 from fpdb.integrations import spark as on_spark
-from fpdb.integrations.spark.fingerprints import fingerprint_type
 
 pytestmark = pytest.mark.spark
 
@@ -71,14 +69,6 @@ def test_a_keyed_recipe_reaches_the_workers_with_its_secret(texts):
     assert keyed.fingerprint(TEXT) != fpdb.recipe("web").fingerprint(TEXT)
 
 
-def test_a_column_tells_what_it_is_through_parquet(spark, texts, tmp_path):
-    recipe = fpdb.recipe("web").with_bits(32)
-    on_spark.fingerprint(texts, text="body", key="url", recipe=recipe).write.parquet(
-        str(tmp_path / "made")
-    )
-    assert fingerprint_type(spark.read.parquet(str(tmp_path / "made"))) == (32, recipe.id, 0.8, 3)
-
-
 def test_fingerprints_are_loaded_into_a_database(texts, tmp_path):
     bad, path = [], tmp_path / "made"
     on_spark.fingerprint(texts, text="body", key="url").write.parquet(str(path))
@@ -129,19 +119,6 @@ def test_questions_by_another_recipe_are_refused(spark, texts):
             fpdb.InputError,
             "found similarity 2",
         ),
-        (on_spark.pairs, fpdb.InputError, "'key'"),
-        (
-            lambda df: on_spark.pairs(df.selectExpr("url as key", "true as fingerprint")),
-            fpdb.InputError,
-            "boolean",
-        ),
-        (
-            lambda df: on_spark.pairs(
-                df.selectExpr("url as key", "1L as fingerprint"), similarity=0.8
-            ),
-            fpdb.InputError,
-            "sketches",
-        ),
         (
             lambda df: on_spark.pairs(
                 df.selectExpr("url as key", "1L as fingerprint"),
@@ -151,38 +128,8 @@ def test_questions_by_another_recipe_are_refused(spark, texts):
             fpdb.PlanError,
             "k=3",
         ),
-        (
-            lambda df: on_spark.pairs(
-                df.selectExpr("url as key", "1L as fingerprint"),
-                plan=on_spark.BandPlan(0.8, fpdb.Bands(9, 6), 1, None, 1, ()),
-            ),
-            fpdb.PlanError,
-            "similarity=0.8, expected one for k=3",
-        ),
-        (
-            lambda df: on_spark.pairs(
-                df.selectExpr("url as key", "1L as fingerprint"), k=3, similarity=0.8
-            ),
-            fpdb.InputError,
-            "one of them",
-        ),
     ],
 )
 def test_bad_use_is_told_before_anything_runs(texts, call, error, message):
     with pytest.raises(error, match=message):
         call(texts)
-
-
-def test_what_spark_itself_lacks_is_told():
-    code = (
-        "import sys; sys.modules['pyspark'] = None\n"
-        "import fpdb\n"
-        "try:\n"
-        "    import fpdb.integrations.spark\n"
-        "except fpdb.MissingExtraError as error:\n"
-        "    import json; print(json.dumps([str(error), error.hint]))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    message, hint = json.loads(done.stdout)
-    assert "Apache Spark" in message
-    assert "fpdb-store[spark]" in hint

@@ -136,10 +136,3 @@ def test_a_long_path_is_one_cluster_after_few_rounds(spark, monkeypatch):
     # Handing the smallest key on from neighbour to neighbour would take as many rounds as the path
     # is long.
     assert len(rounds) <= 20
-
-
-def test_no_pairs_are_no_clusters(spark):
-    pairs = spark.createDataFrame([], "key string, other string")
-    assert on_spark.clusters(pairs).collect() == []
-    same = spark.createDataFrame([("a", "a")], "key string, other string")
-    assert on_spark.clusters(same).collect() == []
