@@ -90,20 +90,6 @@ def semantic(content: str, notice: list[str]) -> str:
     )
 
 
-def article(content: str, notice: list[str]) -> str:
-    return (
-        f"<div><ul>{links(MENU)}</ul></div><article>{content}</article>"
-        f"<div>{tagged(notice, 'p')}</div>"
-    )
-
-
-def roles(content: str, notice: list[str]) -> str:
-    return (
-        f"<div role=navigation>{links(MENU, 'span')}</div><div role=main><div>{content}</div></div>"
-        f"<div role=contentinfo>{tagged(notice, 'div')}</div>"
-    )
-
-
 def named(content: str, notice: list[str]) -> str:
     return (
         f"<div class=page><div class=top-menu><ul>{links(MENU)}</ul></div>"
@@ -134,7 +120,7 @@ def table(content: str, notice: list[str]) -> str:
 
 
 DESIGNS: dict[str, Callable[[str, list[str]], str]] = {
-    each.__name__: each for each in (semantic, article, roles, named, banner, divs, table)
+    each.__name__: each for each in (semantic, named, banner, divs, table)
 }
 # Those in which no element says what is the content, or what is not.
 SILENT = ("divs", "table")

@@ -3,8 +3,6 @@
 import csv
 import io
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -102,17 +100,6 @@ def test_the_letters_of_languages_tell_encodings_of_latin_apart():
         assert likely(text.encode(name, "ignore")) == []
     # Chinese with a stray byte fits none but those of single bytes.
     assert likely(CHINESE.encode("gb18030") + b"\xff\xff" + CHINESE.encode("gb18030")) == []
-
-
-@pytest.mark.process
-def test_detection_loads_no_chardet():
-    # With one of its recent versions, requests warns whenever it is imported.
-    code = (
-        "import sys\nfrom fpdb.io.encodings import likely\n"
-        f"assert likely({CHINESE.encode('gb18030')!r}) == ['gb18030']\n"
-        "assert 'chardet' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 def test_a_mark_of_utf16_and_a_stray_nul(tmp_path):

@@ -283,18 +283,6 @@ def test_a_page_that_a_script_draws_is_what_describes_it():
         assert extract(page, True)[0] == "Nothing here"
 
 
-def test_pages_of_contents_hold_their_links():
-    def contents(names):
-        items = "".join(f"<li><a href=/{name}>{name}</a></li>" for name in names)
-        return read(f"<nav><ul>{MENU}</ul></nav><div><h1>Contents</h1><ul>{items}</ul></div>")
-
-    first = contents(f"Chapter {number} of the guide" for number in range(20))
-    other = contents(f"Part {number} of the manual" for number in range(20))
-    assert "Chapter 7 of the guide" in first
-    assert "Section" not in first
-    assert first != other
-
-
 @pytest.mark.parametrize("mark", ["main", "div role=main"])
 def test_a_main_that_holds_title_and_date_is_not_the_content(mark):
     end = mark.split()[0]

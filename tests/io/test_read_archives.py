@@ -16,8 +16,6 @@ from hypothesis import strategies as st
 from tiers import examples
 from warcs import chunked, http, packed, page, record
 
-from fpdb.errors import MissingExtraError
-from fpdb.io import files as module
 from fpdb.io import warc
 from fpdb.io.files import read_parts, read_records
 from fpdb.io.records import BadRecord, Reading, Record, UnfitError
@@ -491,17 +489,3 @@ def test_html_files_and_fields(tmp_path):
     (tmp_path / "e.csv").write_text("key,text\n1,<p>some <b>words</b>\n")
     [row] = read_records(str(tmp_path / "e.csv"), Reading(**options))
     assert row.text == "some words"
-
-
-def test_the_extra_is_asked_for_at_once(tmp_path, monkeypatch):
-    def absent():
-        raise MissingExtraError("no resiliparse")
-
-    monkeypatch.setattr(module, "require_html", absent)
-    for name in ("a.warc", "a.html"):
-        (tmp_path / name).write_bytes(b"")
-        with pytest.raises(MissingExtraError):
-            read_records(str(tmp_path / name))
-        with pytest.raises(MissingExtraError):
-            list(read_records(str(tmp_path)))
-    list(read_records(str(tmp_path / "a.html"), Reading(format="text")))

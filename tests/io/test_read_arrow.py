@@ -155,12 +155,6 @@ def test_files_of_arrow_are_refused_with_their_cure(tmp_path, name):
     assert raised.value.hint == "save it as Parquet"
 
 
-def test_in_a_directory_they_are_records(write, tmp_path):
-    write("a.parquet", {"key": ["a"], "text": ["x"]})
-    write("b.parquet", {"key": ["b"], "text": ["y"]})
-    assert sorted(each.key for each in read_records(str(tmp_path))) == ["a", "b"]
-
-
 def test_without_pyarrow_the_error_names_the_extra(write, monkeypatch):
     path = write("a.parquet", {"key": ["a"], "text": ["x"]})
     monkeypatch.setitem(sys.modules, "pyarrow", None)

@@ -14,9 +14,8 @@ import zlib
 import pytest
 import zstandard
 
-from fpdb.errors import InputError, MissingExtraError
 from fpdb.io import streams
-from fpdb.io.files import read_records, read_texts
+from fpdb.io.files import read_records
 from fpdb.io.records import BadRecord, Record
 
 pytestmark = pytest.mark.slow("its cases unpack bombs, 11 s together")
@@ -121,22 +120,6 @@ def test_standard_input_tells_by_its_first_bytes(monkeypatch, suffix):
     for data in (PACK[suffix](b"".join(LINES)), b"".join(LINES)):
         monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=io.BytesIO(data)))
         assert [record.key for record in read_records("-")] == list(range(500))
-
-
-def test_without_the_extra(tmp_path, monkeypatch):
-    path = tmp_path / "a.jsonl.zst"
-    path.write_bytes(b"")
-    monkeypatch.setitem(sys.modules, "zstandard", None)
-    for act in (
-        lambda: read_records(str(path)),
-        lambda: list(read_records(str(tmp_path))),
-        lambda: next(read_texts(str(path))),
-    ):
-        with pytest.raises(MissingExtraError) as caught:
-            act()
-        assert caught.value.hint == "pip install 'fpdb-store[zstd]'"
-        assert isinstance(caught.value, ImportError)
-        assert not isinstance(caught.value, InputError)
 
 
 def skipped(size):
