@@ -87,9 +87,3 @@ def test_segments_and_features_are_explained_as_well():
     web = fpdb.recipe("web")
     assert web.explain(weights).short
     assert votes_of(web.explain(weights)) == list(weights.items())
-
-
-@pytest.mark.parametrize("source", [["有"], [("a", "n", "x")], {"a": -1.0}, {"a": 2.0**50}])
-def test_what_can_t_be_explained(source):
-    with pytest.raises(fpdb.InputError):
-        fpdb.recipe("tagged-title").explain(source)

@@ -62,14 +62,6 @@ def test_many_fingerprints_name_the_short_text():
         fpdb.recipe("web").fingerprint_many([ENOUGH, ENOUGH, "short", "also"])
 
 
-def test_segments_and_features_are_guarded_too():
-    recipe = fpdb.recipe("web")
-    with pytest.raises(ShortTextError, match="has 3 distinct features"):
-        recipe.fingerprint_segments(["a", "b", "c", "a"])
-    with pytest.raises(ShortTextError, match="has 1 distinct features"):
-        recipe.fingerprint_features({"a": 3.0})
-
-
 def test_ready_segments_give_what_the_recipe_s_own_cut_gives():
     words = ENOUGH.split()
     for name, segments in (
@@ -103,14 +95,6 @@ def test_segments_of_another_kind_are_refused(name, segments):
     assert "(word, tag)" in caught.value.hint
 
 
-@pytest.mark.parametrize("text", [None, 3, b"bytes", ["list"]])
-def test_what_is_no_text_is_refused_with_a_hint(text):
-    recipe = fpdb.recipe("web")
-    for take in (recipe.fingerprint, recipe.features, lambda text: recipe.batch(["fine", text])):
-        with pytest.raises(InputError, match=f"found {type(text).__name__}, expected a text"):
-            take(text)
-
-
 def test_one_string_is_not_many_texts():
     for take in (fpdb.recipe("web").batch, fpdb.recipe("web").fingerprint_many):
         with pytest.raises(InputError, match="found 'a text', expected several texts"):
@@ -128,10 +112,3 @@ def test_weights_whose_sum_is_not_exact_are_refused():
     assert Recipe("own").fingerprint_features({"a": most, "b": 1.0})
     with pytest.raises(InputError, match="the weights add up to more than"):
         Recipe("own").fingerprint_features({"a": most, "b": most})
-
-
-def test_ascii_mt_refuses_other_characters_and_names_them():
-    for text in ("naïve", "中", "\x80", "a\ud800"):
-        with pytest.raises(InputError, match="isn't an ASCII character") as caught:
-            fpdb.recipe("ascii-mt").fingerprint(text)
-        assert "another recipe" in caught.value.hint
