@@ -58,19 +58,6 @@ def test_only_so_many_items_are_in_flight(ahead):
     assert next(results, None) is None
 
 
-def test_items_are_worked_on_by_as_many_threads_as_there_are_jobs():
-    seen = set()
-
-    def work(number):
-        seen.add(threading.get_ident())
-        return os.getpid(), number
-
-    found = list(mapped(work, range(100), 2))
-    assert found == [(number, (os.getpid(), number)) for number in range(100)]
-    assert len(seen) <= 2
-    assert threading.get_ident() not in seen
-
-
 def test_an_exception_of_the_caller_drops_what_waits_and_awaits_what_is_at_work():
     done = []
     gate = threading.Event()

@@ -94,16 +94,6 @@ def test_the_nearest_are_found_whatever_their_distance(tmp_path, bits, keys):
             assert len(hits.ids) == 5 * min(limit, len(stored))
 
 
-@EVERY_KIND
-def test_an_empty_database_has_nothing_near(tmp_path, bits, keys):
-    with create(tmp_path / "db", bits, keys) as db:
-        for k in (0, 1, bits // 2, bits):
-            assert entries(db.query_fingerprint(1, k=k)) == []
-            hits = db.query_fingerprints(to_array([1, 2], bits), k=k, limit=1)
-            assert (len(hits.ids), hits.complete.tolist()) == (0, [True, True])
-            assert len(db.query_fingerprints(to_array([], bits), k=k).complete) == 0
-
-
 @settings(max_examples=examples(100))
 @given(
     stored=st.lists(st.integers(0, 15) | st.integers(0, 2**32 - 1), max_size=40),

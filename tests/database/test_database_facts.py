@@ -1,6 +1,5 @@
 """What the database's methods promise, one fact at a time."""
 
-import dataclasses
 import hashlib
 import os
 import pickle
@@ -15,7 +14,6 @@ import pytest
 import fpdb
 from fpdb import Database, Document, Grams, Hash, Recipe, Secret
 from fpdb.errors import (
-    DocumentNotFoundError,
     InputError,
     RecipeError,
     RecipeMismatchError,
@@ -82,16 +80,6 @@ def test_add_many_yields_what_is_durable_already(db: Database, path: Path) -> No
         assert len(other) == 1000
     results.close()
     assert len(db) == 1000
-
-
-def test_no_documents_are_no_trouble(db: Database) -> None:
-    assert list(db.add_many([])) == []
-    assert db.add_fingerprints([], []) == 0
-    assert db.add_fingerprints(np.array([], np.int64), np.array([], np.uint64)) == 0
-    assert db.delete_many([]) == 0
-    assert list(db.query_many([])) == []
-    assert list(db) == []
-    assert len(db) == 0
 
 
 # Fingerprints
@@ -203,20 +191,6 @@ def test_a_million_copies_are_one_entry_in_every_further_table(numbered: Databas
 # Reading
 
 
-def test_documents_are_got_by_key(db: Database) -> None:
-    db.add("a", TEXT)
-    missing = object()
-    assert db.get("b") is None
-    assert db.get("b", missing) is missing
-    assert db.get("a", missing) is not missing
-    assert "a" in db
-    assert "b" not in db
-    with pytest.raises(DocumentNotFoundError, match="found no document with the key 'b'") as caught:
-        db["b"]
-    assert isinstance(caught.value, KeyError)
-    assert caught.value.hint
-
-
 def test_a_scan_takes_a_prefix(db: Database) -> None:
     long = "https://ü.example/" + "ü" * 250
     keys = ["a", "ab", "abc", "b", "ü", "üb", "https://ü.example/1", long + "1", long + "2", long]
@@ -266,25 +240,6 @@ def test_a_scan_goes_on_while_the_database_changes(db: Database) -> None:
     assert seen[-1] == "99999"
     assert len(seen) == len(set(seen))
     assert {f"{n:05d}" for n in range(2500, 3000)} <= set(seen)
-
-
-def test_the_stats_tell_what_there_is(db: Database, path: Path) -> None:
-    db.add("a", TEXT)
-    db.add("b", "short")
-    stats = db.stats()
-    assert (stats.documents, stats.short) == (2, 1)
-    assert (stats.path, stats.recipe, stats.recipe_id) == (str(path), "tiny", db.recipe.id)
-    assert (stats.bits, stats.k, stats.keys, stats.capacity) == (64, 3, "text", 1_000_000)
-    assert stats.plan == db.plan.name
-    assert [table.name for table in stats.tables][:2] == ["table-00", "table-01"]
-    *tables, bands = stats.tables
-    assert [table.prefix for table in tables] == [t.prefix for t in db.plan.tables]
-    assert (bands.name, bands.prefix, bands.pages) == ("bands", 24, 1)
-    assert {table.pages for table in stats.tables} == {1}
-    assert 0 < stats.bytes_used <= stats.bytes == (path / "data.mdb").stat().st_size
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        stats.documents = 3  # type: ignore[misc]
-    assert fpdb.describe(path) == stats
 
 
 def test_the_stats_tell_of_open_snapshots(

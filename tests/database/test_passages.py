@@ -1,10 +1,8 @@
 """Copied parts: what is found, against all texts read one by one, and how it is kept."""
 
-import contextlib
 import gzip
 import itertools
 import random
-import warnings
 from pathlib import Path
 
 import pytest
@@ -152,16 +150,6 @@ def test_they_outlive_all_ways_to_make_a_database_anew(filled, texts, tmp_path):
             assert not list(other.check())
 
 
-def test_a_database_without_passages_is_no_place_for_them(filled, texts, tmp_path):
-    with fpdb.create(tmp_path / "plain") as plain:
-        with pytest.raises(fpdb.InputError, match="keeps no passages"):
-            plain.passages("a text")
-        with pytest.raises(fpdb.InputError, match="keeps no passages"):
-            plain.passage_pairs()
-    with pytest.raises(fpdb.RecipeMismatchError, match="passages"):
-        fpdb.load(tmp_path / "copied", [filled.path, tmp_path / "plain"])
-
-
 def test_a_database_gets_passages_when_its_texts_are_added_again(filled, texts, tmp_path):
     documents = [Document(key, text, {"size": len(text)}) for key, text in texts.items()]
     with fpdb.create(tmp_path / "plain") as plain:
@@ -265,12 +253,6 @@ def test_pairs_of_boilerplate_are_left_out_with_a_warning(filled, monkeypatch):
         assert not list(filled.passage_pairs())
 
 
-def test_pairs_become_a_table(filled):
-    table = filled.passage_pairs().to_arrow()
-    assert table.column_names == ["key", "other", "words", "share", "other_share"]
-    assert table.num_rows > 10
-
-
 def test_integer_keys(tmp_path, texts):
     with fpdb.create(tmp_path / "numbered", passages=True, keys="integer") as db:
         list(db.add_many([Document(n, text) for n, text in enumerate(texts.values())]))
@@ -282,10 +264,3 @@ def test_integer_keys(tmp_path, texts):
         # The largest key is in the last range of ids.
         db.add(2**64 - 1, next(iter(texts.values())))
         assert (0, 2**64 - 1, 1.0) in [(p.key, p.other, p.share) for p in db.passage_pairs()]
-
-
-def test_a_text_of_all_kinds_has_an_answer(filled):
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(warnings.catch_warnings())
-        for text in ("", " ", "word", "\ud800", "漢" * 50, "a b " * 500):
-            assert not filled.passages(text)
