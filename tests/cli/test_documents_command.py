@@ -114,10 +114,3 @@ def test_delete_by_age(run, path, monkeypatch):
     assert run("delete", path, "--older-than", "1d").err == "deleted: 2\n"
     assert keys_in(path) == ["new"]
     assert run("check", path).code == 0
-
-
-def test_dry_run_of_keys_prints_those_that_are_there(run, path):
-    done = run("delete", path, KEYS[1], "nope", "--dry-run")
-    assert done.rows == [[KEYS[1]]]
-    assert done.err == "would be deleted: 1, not found: 1\n"
-    assert keys_in(path) == KEYS

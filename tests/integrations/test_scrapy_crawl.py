@@ -128,34 +128,6 @@ def require_sound(path, articles):
     return stored
 
 
-COPIES = 2 * site.ARTICLES + 6
-
-
-def test_near_duplicates_are_tagged_and_counted(crawl, path):
-    with site.Site() as served:
-        found = crawl(served.url, path)
-        assert found.finish() == 0, found.log
-    items = {item["url"]: item for item in found.items}
-    assert len(items) == len(served.links)
-    assert found.stats == {
-        "fpdb/added": site.ARTICLES + 1,  # and the huge page
-        "fpdb/duplicate": COPIES + 1,  # and the second tiny page, which is equal to the first
-        "fpdb/short": 1,
-        "fpdb/unusable": 1,
-    }
-    tagged = {url: item["near_duplicate_of"] for url, item in items.items() if len(item) > 2}
-    assert len(tagged) == COPIES + 1
-    assert all(other not in tagged for other in tagged.values())
-    assert all(
-        text_number(url) == text_number(other)
-        for url, other in tagged.items()
-        if text_number(url).isdigit()
-    )
-    assert "ERROR" not in found.log
-    assert "Warning" not in found.log
-    require_sound(path, site.ARTICLES)
-
-
 def test_an_interrupted_crawl_closes_the_database(crawl, path):
     with site.Site(articles=40, delay=0.05) as served:
         found = crawl(served.url, path)
