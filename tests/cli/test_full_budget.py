@@ -62,12 +62,3 @@ def test_each_line_of_follow_says_if_its_answer_is_incomplete(run, path, pages, 
         ("other", "added", True),
     ]
     assert ", incomplete 2\n" in done.err
-
-
-def test_a_query_says_what_was_incomplete(run, path, pages):
-    done = run("query", path, pages)
-    assert done.rows == [["reprint", "original", "2"]]
-    assert "queries 3, with a match 1 (33.3%), matches 1, incomplete 2; " in done.err
-    assert "new: incomplete, because too many documents are that near" in done.err
-    done = run("query", path, pages, "--json")
-    assert [json.loads(line)["complete"] for line in done.out.splitlines()] == [False, False, True]

@@ -172,22 +172,6 @@ def test_a_first_attempt_that_fails_leaves_no_database(run, path, source, first)
     assert (len(keys_in(path)), keys_in(path.parent / "empty.fpdb")) == (5, [])
 
 
-def test_files_that_cannot_be_read_are_counted_by_themselves(run, tmp_path):
-    (tmp_path / "a.csv").write_bytes("clé,texte\n1,Café crème, naïve\n".encode("cp1252"))
-    (tmp_path / "b.csv").write_text("1,a text\n2,another\n")
-    done = run("ingest", tmp_path / "x.fpdb", tmp_path / "a.csv", tmp_path / "b.csv")
-    assert done.code == 3
-    assert "error: none of 2 files can be used" in done.err
-    assert "a.csv: isn't UTF-8, but fits " in done.err
-    assert "--encoding names one" in done.err
-    (tmp_path / "c.txt").write_text("a text")
-    done = run("ingest", tmp_path / "x.fpdb", tmp_path / "b.csv", tmp_path / "c.txt")
-    assert done.code == 4
-    assert "read 1, short 1; " in done.err
-    assert "files that can't be read, or not to their ends: 1" in done.err
-    assert "--key-field names another, or its number if this is no header" in done.err
-
-
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])
 def test_no_database_is_made_before_a_key_is_known(run, path, suffix):
     file = path.parent / f"news.{suffix}"

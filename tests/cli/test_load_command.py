@@ -147,21 +147,6 @@ def test_compact_writes_another_database(run, tmp_path, path, prints):
     assert run("compact", path, "--output", tmp_path / "new").code == 3
 
 
-def test_compact_replaces_a_database(run, path, prints):
-    load(run, path, prints[0], "--key-type", "integer", "--quiet")
-    with fpdb.open(path) as db:
-        size = db.stats().bytes
-        db.delete_many(range(0, 3000, 2))
-        before = stored(path)
-        done = run("compact", path, "--replace")
-        assert (done.code, done.out) == (0, "")
-        assert done.err.startswith(f"{path}: 1,500 documents, ")
-        assert stored(path) == before
-        db.reopen()
-        assert len(db) == 1500
-        assert db.stats().bytes < size
-
-
 @pytest.fixture
 def pair(tmp_path):
     for name, keys in (("a", "xy"), ("b", "yz")):

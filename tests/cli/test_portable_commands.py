@@ -3,7 +3,6 @@
 import codecs
 import gzip
 import io
-import json
 import random
 import subprocess
 import time
@@ -56,16 +55,6 @@ def unzstd(data):
     return zstandard.ZstdDecompressor().stream_reader(io.BytesIO(data)).read()
 
 
-def test_json_is_plain(run, path, tmp_path):
-    assert [json.loads(line)["key"] for line in run("export", path, "--json").out.splitlines()] == [
-        "b",
-        "c",
-        "https://a.example/1",
-    ]
-    assert run("export", path).out.encode() == dumped(path)
-    assert run("export", path, "--json", "-o", tmp_path / "plain.fpdb.jsonl").code == 2
-
-
 @pytest.mark.parametrize("packed", [True, pytest.param(False, marks=pytest.mark.full)])
 def test_through_a_pipe_of_real_processes(start, path, tmp_path, packed):
     copy = tmp_path / "copy.fpdb"
@@ -114,14 +103,6 @@ def test_options_that_the_file_decides_are_refused(run, path, tmp_path, options)
     assert done.code == 3
     assert "a database, or its portable form, says how it was created" in done.err
     assert not (tmp_path / "copy.fpdb").exists()
-
-
-def test_where_documents_are_expected_it_is_named(run, path, tmp_path):
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    (folder / "a.jsonl").write_bytes(dumped(path))
-    done = run("ingest", tmp_path / "copy.fpdb", folder)
-    assert "a.jsonl:1: is the portable form of a database" in done.err
 
 
 @pytest.fixture

@@ -128,37 +128,11 @@ def test_all_kinds_of_questions_at_once_in_order(run, path, tmp_path):
     ]
 
 
-def test_json_gives_one_object_for_each_question(run, path):
-    done = run("query", path, "--json", "-t", text_of(3), "-t", text_of(77))
-    first, second = map(json.loads, done.out.splitlines())
-    assert first == {
-        "query": "text",
-        "complete": True,
-        "matches": [{"key": "u3", "id": 3, "distance": 0, "similarity": 1.0, "meta": {"n": 3}}],
-    }
-    assert second == {"query": "text:2", "complete": True, "matches": []}
-
-
 def test_exit_code_says_whether_anything_matched(run, path):
     assert run("query", path, "-t", text_of(3)).code == 0
     assert run("query", path, "-t", text_of(3), "--exit-code").code == 0
     nothing = run("query", path, "-t", text_of(77), "--exit-code")
     assert (nothing.code, nothing.out) == (1, "")
-
-
-def test_a_text_is_fingerprinted_once(run, path, monkeypatch):
-    taken, batch = [], fpdb.Recipe.batch
-
-    def counted(recipe, texts, **options):
-        taken.extend(texts)
-        return batch(recipe, texts, **options)
-
-    monkeypatch.setattr(fpdb.Recipe, "batch", counted)
-    for options in ([], ["-k", "3"], ["--similarity", "0.9"]):
-        done = run("query", path, "-t", text_of(3), "-t", "brief", *options)
-        assert done.rows[0][:2] == ["text", "u3"]
-        assert "short texts: 1 " in done.err
-    assert taken == [text_of(3), "brief"] * 3
 
 
 def test_short_texts_find_equal_ones_only_and_that_is_said(run, path):

@@ -73,15 +73,3 @@ def test_copied_parts(run, source, tmp_path):
     done = run("report", source, "--passages", "--db", tmp_path / "plain.fpdb", "-o", output)
     assert done.code == 3
     assert "keeps no passages" in done.err
-
-
-def test_bad_records_are_counted(run, source, tmp_path):
-    source.write_text(source.read_text() + "no json\n")
-    done = run("report", source, "-o", tmp_path / "out.html")
-    assert done.code == 4
-    assert f"{source}:5: " in done.err
-    assert "edited 1, bad 1\n" in done.err
-    found = json.loads(run("report", source, "-o", tmp_path / "out.html", "--json", "-q").out)
-    assert (found["path"], found["groups"], found["bad"]) == (f"{tmp_path}/out.html", 1, 1)
-    assert "1 record couldn&#x27;t be read" in (tmp_path / "out.html").read_text()
-    assert run("report", source, "--bad", "fail", "-o", tmp_path / "out.html").code == 3

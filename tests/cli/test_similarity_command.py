@@ -6,7 +6,6 @@ import random
 import pytest
 
 import fpdb
-from fpdb.joins import pairs
 
 WORDS = [f"word{number}" for number in range(300)]
 
@@ -45,11 +44,6 @@ def stored(tmp_path, records, run):
 def answers(path, ask):
     with fpdb.open(path, readonly=True) as database:
         return ask(database)
-
-
-def near(matches):
-    """What `fpdb query` prints of the matches of one text."""
-    return [["text", match.key, f"{match.similarity:.2f}"] for match in matches]
 
 
 def test_query_by_bits_prints_the_distance(run, stored, texts):
@@ -101,41 +95,6 @@ def test_pairs_and_clusters_are_those_of_the_library(run, stored):
     assert [row[2] for row in shown if row[1] == "duplicate"] == [
         key for cluster in clusters for key in cluster.duplicates
     ]
-
-
-@pytest.mark.parametrize("command", ["pairs", "clusters"])
-def test_pairs_that_a_crowd_leaves_out_are_said(run, stored, command, monkeypatch):
-    """Three texts of a family agree in a band; they are a crowd if one meets only the next one."""
-    whole = run(command, stored)
-    assert "warning" not in whole.err
-    monkeypatch.setattr(pairs, "MOST_MET", 1)
-    done = run(command, stored, "--quiet")
-    assert done.code == 0
-    [line] = done.err.splitlines()
-    assert line.startswith("warning: some pairs may be missing: 3 documents agree in a band")
-    with pytest.warns(fpdb.IncompleteWarning):
-        assert answers(stored, lambda db: list(getattr(db, command)()))
-
-
-@pytest.mark.parametrize(
-    "ask", [["pairs"], ["clusters"], ["query", "--text", "a b c d", "--text", "b c d e"], ["query"]]
-)
-def test_what_bands_for_a_higher_similarity_miss_is_said_once(run, stored, records, ask):
-    """The share is that of the bands; of the similarity of the database, they find enough."""
-    [command, *more] = ask
-    given = [stored, *([records] if ask == ["query"] else more)]
-    for similarity in ("0.7", "0.9"):
-        assert "warning" not in run(command, *given, "--similarity", similarity).err
-    done = run(command, *given, "--similarity", "0.3", "--json", "--quiet")
-    share = answers(stored, lambda db: f"{db.plan.bands.recall(0.3):.0%}")
-    assert done.code == 0
-    assert done.err == (
-        f"warning: the database finds what is similar from 0.7, and {share} of what is similar "
-        "from 0.3; compact it with that similarity to find all of it\n"
-    )
-    if command == "query":
-        rows = [json.loads(line) for line in done.out.splitlines()]
-        assert {row["complete"] for row in rows} == {False}
 
 
 def shuffled(dice, words):

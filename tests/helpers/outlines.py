@@ -86,17 +86,12 @@ def groups_of(path):
         found.append(
             {
                 "title": next(box.all(of="title")).text,
-                "size": next(box.all(of="size")).text,
                 "kind": box.attributes["class"].split()[1],
                 "low": float(box.attributes["data-low"]),
                 "documents": int(box.attributes["data-size"]),
                 "saved": json.loads(box.attributes["data-keys"]),
                 "keys": [[key.text for key in each.all(of="name")] for each in names.children],
                 "rows": [each and [row.text for row in each.all(of="text")] for each in texts],
-                "changes": [
-                    each and [mark.text for tag in ("del", "ins") for mark in each.all(tag)]
-                    for each in texts
-                ],
                 "text": box.text,
             }
         )

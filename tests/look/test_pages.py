@@ -255,20 +255,6 @@ def test_words_are_searched_in_keys_metadata_and_texts(reader, words, key):
     assert ("No document has it." in reader.seen) == (key is None)
 
 
-def test_a_search_goes_on_from_page_to_page(visitor, database, monkeypatch):
-    monkeypatch.setattr("fpdb.look.visit._SEARCH_SECONDS", 0)
-    place, keys = "documents?search=news.example", []
-    for _ in range(50):
-        visitor.get(place)
-        keys += visitor.links("document")
-        if "Refresh" not in visitor.page.headers and "Search on" not in visitor.seen:
-            break
-        place = html.unescape(re.search('<a href="([^"]*)">Search on', visitor.seen)[1])
-        refresh = visitor.page.headers.get("Refresh", f"0; url={place}")
-        assert refresh == f"0; url={place}"
-    assert [key.rpartition("F")[2] for key in keys] == ["1", "2"]
-
-
 def test_groups_are_saved_as_filtered(reader):
     """The table has the documents of the groups that the page lists, and no formulas."""
     reader.get("groups?least_size=2&order=large")
@@ -489,26 +475,6 @@ def test_groups_are_looked_for_again(visitor, database):
     visitor.post("again", 303)
     wait_for(visitor.explorer)
     assert "<b>5</b> <span>groups</span>" in visitor.get("")
-
-
-def test_the_search_for_groups_ends_with_an_error_that_pages_show(tmp_path, source):
-    with fpdb.create(tmp_path / "empty.fpdb") as database:
-        explorer = explored(database)
-        visitor = Visitor(explorer)
-        for page in ("", "groups", "documents"):
-            assert f"<code>fpdb ingest {database.path} FILE</code>" in visitor.get(page)
-        missing = str(tmp_path / "missing.jsonl")
-        with pytest.raises(fpdb.InputError, match=r"missing\.jsonl"):
-            fpdb.Explorer(database, texts=[missing])
-        # It was there when the explorer was made.
-        work = explorer._work
-        work.texts.files, work.texts.packed = [missing], False
-        visitor.post("again", 303)
-        limit = time.monotonic() + 60
-        while work.stage and time.monotonic() < limit:
-            time.sleep(0.02)
-        assert "Groups can&#x27;t be found" in visitor.get("")
-        explorer.close()
 
 
 def test_who_serves_the_pages_hears_that_the_database_was_replaced(visitor, database):
