@@ -237,15 +237,11 @@ WRONG = {
     "a step of clean is 'upper', expected unicode": {"clean": ("upper",)},
     "segment is 'word', expected whitespace, words": {"segment": "word"},
     "tie is 2, expected 0, 1": {"tie": 2},
-    "n is 0, expected a whole number from 1": {"grams": Grams(n=0)},
-    "min_length is 0": {"grams": Grams(min_length=0)},
-    "minimum is -1": {"grams": Grams(minimum=-1)},
     "stop_words is no sequence of texts": {"grams": Grams(stop_words=(1,))},
     "stop_words is no sequence of texts, expected texts": {"grams": Grams(stop_words="the")},
     "keep_empty is 1, expected False, True": {"grams": Grams(keep_empty=1)},
     "grams of tagged segments, expected n = 1": {"segment": "jieba-tags", "grams": Grams(n=2)},
     "weights.by is 'tfidf', expected count, binary, log, sqrt": {"weights": Weights(by="tfidf")},
-    "cap is -1": {"weights": Weights(cap=-1)},
     "idf is 'mine', expected jieba, an idf table": {"weights": Weights(idf="mine")},
     "tags with segments that have none": {"weights": Weights(tags=(("n", 1.0),))},
     "tags is {'n': -1.0}": {"segment": "jieba-tags", "weights": Weights(tags=(("n", -1.0),))},
@@ -266,8 +262,6 @@ WRONG = {
         "bits": 128,
         "hash": Hash(by="md5", offset=8),
     },
-    "pad is -3": {"hash": Hash(by="multiply-xor", pad=-3)},
-    "seed is 4294967296": {"bits": 32, "hash": Hash(by="mersenne", seed=1 << 32)},
     "mersenne with 64 bits, expected 32": {"hash": Hash(by="mersenne")},
 }
 
@@ -305,13 +299,25 @@ def test_plain_data_that_describes_no_recipe_is_refused(plain):
     assert caught.value.hint
 
 
-def test_the_limits_of_parts():
-    for part in (Grams(n=1), Grams(n=100), Grams(minimum=0)):
-        assert Recipe("own", grams=part).grams == part
-    for k, similarity in ((0, 1.0), (64, 1e-9), (64, None)):
-        assert Recipe("own", k=k, similarity=similarity).k == k
-    with pytest.raises(RecipeError, match="n is 101, expected a whole number from 1 to 100"):
-        Recipe("own", grams=Grams(n=101))
+LIMITS = {
+    "n": (lambda n: {"grams": Grams(n=n)}, 1, 100),
+    "min_length": (lambda n: {"grams": Grams(min_length=n)}, 1, (1 << 31) - 1),
+    "minimum": (lambda n: {"grams": Grams(minimum=n)}, 0, (1 << 31) - 1),
+    "cap": (lambda n: {"weights": Weights(cap=n)}, 0, (1 << 31) - 1),
+    "pad": (lambda n: {"hash": Hash(by="multiply-xor", pad=n)}, 0, 32),
+    "seed": (lambda n: {"bits": 32, "hash": Hash(by="mersenne", seed=n)}, 0, (1 << 32) - 1),
+    "largest": (lambda n: {"largest": n}, 1, 1 << 40),
+    "k": (lambda n: {"k": n}, 0, 64),
+}
+
+
+@pytest.mark.parametrize(("parts", "least", "most"), LIMITS.values(), ids=LIMITS)
+def test_the_limits_of_parts(parts, least, most):
+    for number in (least, most):
+        assert Recipe("own", **parts(number))
+    for number in (least - 1, most + 1):
+        with pytest.raises(RecipeError, match=f"is {number}, .* number from {least} to {most}"):
+            Recipe("own", **parts(number))
 
 
 # Idf tables
