@@ -333,7 +333,7 @@ def find_part_pairs(view: View, least: float) -> Iterator[PartPair]:
             f"some pairs may be missing: {skipped:,} passages are in more than "
             f"{MOST_OF_A_PASSAGE:,} documents each, and lead to none",
             IncompleteWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     for some in portions(pairs_of, _HELD_PARTS):
         bounds = some.start * width, some.stop * width - 1

@@ -247,12 +247,6 @@ def test_pairs_are_all_that_share_numbers(filled, texts, monkeypatch, held, leas
     assert len(pairs) == len(wanted)
 
 
-def test_pairs_of_boilerplate_are_left_out_with_a_warning(filled, monkeypatch):
-    monkeypatch.setattr(pairs_of_parts, "MOST_OF_A_PASSAGE", 1)
-    with pytest.warns(fpdb.IncompleteWarning, match="passages are in more than"):
-        assert not list(filled.passage_pairs())
-
-
 def test_integer_keys(tmp_path, texts):
     with fpdb.create(tmp_path / "numbered", passages=True, keys="integer") as db:
         list(db.add_many([Document(n, text) for n, text in enumerate(texts.values())]))

@@ -1,5 +1,7 @@
 """By which number a pair is found, and in which part of the numbers."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -80,3 +82,16 @@ def test_each_pair_comes_once_however_few_are_held(tmp_path, monkeypatch):
         expected = [("0", "1"), ("0", "2"), ("0", "3"), ("1", "2"), ("1", "3"), ("2", "3")]
         assert sorted(pair[:2] for pair in db.pairs()) == expected
         assert [pair[:2] for pair in db.passage_pairs(least=0.5)] == expected
+
+
+def test_what_is_in_too_many_documents_leads_to_none_which_is_said_where_it_is_asked(
+    tmp_path, monkeypatch
+):
+    with fpdb.create(tmp_path / "db", passages=True) as db:
+        for number in range(3):
+            db.add(f"{number}", " ".join(f"word{place}" for place in range(100)))
+        for most, found in ((3, 3), (2, 0)):
+            monkeypatch.setattr(pairs, "MOST_OF_A_PASSAGE", most)
+            with warnings.catch_warnings(record=True, action="always") as said:
+                assert len(list(db.passage_pairs())) == found
+            assert [each.filename for each in said] == [__file__] * (most == 2)

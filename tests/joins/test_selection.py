@@ -352,9 +352,21 @@ def test_more_documents_than_rows_can_name_are_refused(monkeypatch):
     documents = documents_of([" ".join(WORDS[at : at + 9]) for at in range(0, 60, 15)], preparer)
     with selection_of(preparer.index, Search(3, None, 0.8), documents) as (selected, choose):
         assert choose(0, 2).kept.all()
+        assert choose(2, 3).kept.all()
         with pytest.raises(fpdb.InputError, match="more than 3 records"):
-            choose(2, 4)
-        assert selected.kept.tolist() == [0, 1]
+            choose(3, 4)
+        assert selected.kept.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_who_is_left_out_is_open_only_if_the_nearest_one_is_wanted(told):
+    """The second one may resemble the first, and so may stay; the third resembles both."""
+    own, other, sure = np.array([1, 2, 2]), np.array([0, 0, 1]), np.array([False, True, True])
+    pairs = selection._Alike(own, other, np.ones(3), np.zeros(3, np.uint8), sure)
+    choice = selection._Choice(None, own, sure, told, np.ones(3, np.bool_))
+    selection._choose_in_order([pairs], choice)
+    assert choice.kept.tolist() == [True, True, False]
+    assert choice.is_open.tolist() == [False, True, told]
 
 
 def test_a_crowd_is_compared_with_some_of_it_and_says_so(monkeypatch):
