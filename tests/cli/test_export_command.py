@@ -9,7 +9,6 @@ from numbered import text_of
 import fpdb
 
 HOSTILE = "\x1b]0;owned\x07\u202e\n\t[/],\"'"
-FORMULAS = ["=1+1", "+1", "-1", "@x", "\tx", "\rx"]
 
 
 @pytest.fixture
@@ -20,14 +19,6 @@ def path(tmp_path):
             database.add(f"u{number}", text_of(number), {"n": number, "标题": HOSTILE})
         database.add("brief", "too short")
         database.add(HOSTILE, text_of(9))
-    return where
-
-
-@pytest.fixture
-def formulas(tmp_path):
-    where = tmp_path / "formulas.fpdb"
-    with fpdb.create(where) as database:
-        database.add_fingerprints(FORMULAS, range(len(FORMULAS)))
     return where
 
 
@@ -95,15 +86,6 @@ def test_an_export_over_its_database_costs_it_nothing(run, path, tmp_path, form)
     done = run("load", copy, file)
     assert "5 fingerprints came without sketches" in done.err
     assert "read 6, added 5, bad 1;" in done.err
-
-
-def test_csv_guards_formulas(run, formulas, tmp_path):
-    table, lines = tmp_path / "out.csv", tmp_path / "out.tsv"
-    for path in (table, lines):
-        run("export", formulas, "-o", path)
-    keys = [row[0] for row in csv.reader(table.read_text().splitlines()[1:])]
-    assert sorted(keys) == sorted(["'=1+1", "'+1", "'-1", "'@x", r"'\tx", r"'\rx"])
-    assert "'" not in lines.read_text()
 
 
 def test_integer_keys_and_wide_fingerprints(run, tmp_path):

@@ -102,27 +102,3 @@ def test_an_explanation_shows_features_hashes_votes_and_the_sign(run):
     first = found.weakest[0]
     assert lines[-1].startswith(f"weakest bits  {first} ({found.votes[first]:+g}), ")
     assert max(map(len, lines)) <= 100
-
-
-def test_explanations_as_json_of_several_texts(run):
-    done = run("fingerprint", "--explain", "--json", "-r", "charikar", "-t", "a b", "-t", "")
-    first, second = map(json.loads, done.out.splitlines())
-    found = fpdb.recipe("charikar").explain("a b")
-    assert first == {
-        "source": "a b",
-        "fingerprint": f"{found.fingerprint:032x}",
-        "short": False,
-        "features": [
-            {"feature": name, "weight": 1.0, "hash": f"{number:032x}"}
-            for name, _, number in found.features
-        ],
-        "votes": list(found.votes),
-        "weakest": list(found.weakest[:8]),
-    }
-    assert (second["features"], second["fingerprint"]) == ([], "f" * 32)
-    shown = run("fingerprint", "--explain", "-t", "a b", "-t", "c")
-    assert shown.out.count("\n\ntext    c\n") == 1
-    assert shown.out.count("\nfingerprint   short\n") == 2
-    plain = json.loads(run("fingerprint", "--explain", "--json", "-t", "a b").out)
-    assert (plain["short"], plain["fingerprint"]) == (True, None)
-    assert shown.err == "short: fewer than 6 distinct features\n" * 2

@@ -40,12 +40,6 @@ def test_pairs_are_lines_of_two_keys_and_a_distance(run, path):
     assert done.err.startswith("pairs 6; ")
 
 
-@pytest.mark.process
-def test_jobs_change_nothing(run, path):
-    for command in ("pairs", "clusters"):
-        assert run(command, path, "--jobs", 2).out == run(command, path).out != ""
-
-
 def test_clusters_are_lines_that_awk_can_cut(run, path):
     done = run("clusters", path)
     assert done.rows == [

@@ -63,6 +63,8 @@ def test_a_duplicate_is_named_and_not_stored(db: Database) -> None:
     assert added.matches.complete
     assert "c" not in db
     assert len(db) == 2
+    itself = db.add("a", f"{TEXT} again", skip_duplicates=True)
+    assert (itself.status, keys_of(itself.matches)) == ("replaced", ["b"])
 
 
 def test_ids_arent_given_twice(db: Database) -> None:

@@ -8,7 +8,7 @@ import pytest
 from pyarrow import parquet
 
 import fpdb
-from fpdb.dedupe import files
+from fpdb.dedupe import decide, files
 
 GOOD = " ".join(f"word{number}" for number in range(40))
 BAD_LINES = [b"no JSON", b"[]", b'{"id": 1}', b'{"id": [], "text": "x y z"}', b'{"text": 5}']
@@ -212,3 +212,23 @@ def test_what_a_run_notes_is_read_as_it_was_written(tmp_path, mixed):
         other.write_text("".join(json.dumps({"text": row}) + "\n" for row in rows))
         fpdb.dedupe(other, tmp_path / "new.jsonl", database=db, on_removed=removed.append)
     assert [each[2:4] for each in removed] == [("good", f"{mixed}:2"), ("copy", None)]
+
+
+@pytest.mark.parametrize(("most", "least"), [(10_000, 0), (1, 2)])
+def test_kept_records_that_a_crowd_may_resemble_are_counted(
+    tmp_path, jsonl, monkeypatch, most, least
+):
+    """Two texts have half of their shingles in common or more: bands agree, none is similar."""
+    monkeypatch.setattr("fpdb.joins.selection.MOST_OF_A_BAND", most)
+    monkeypatch.setattr(decide, "_together", lambda _: 1)
+    texts = []
+    for number in range(24):
+        words = [f"word{place}" for place in range(200)]
+        for place in range(0, 200, 22):
+            words[(place + 3 * number) % 200] = f"own{number}x{place}"
+        texts.append(" ".join(words))
+    texts.append(texts[3])
+    files = [jsonl(f"{number}.jsonl", [{"text": text}]) for number, text in enumerate(texts)]
+    counts = fpdb.dedupe(files, tmp_path / "out.jsonl")
+    assert (counts.kept, counts.removed) == (24, 1)
+    assert least <= counts.incomplete <= 11 * least
