@@ -65,6 +65,7 @@ def test_a_duplicate_is_named_and_not_stored(db: Database) -> None:
     assert len(db) == 2
     itself = db.add("a", f"{TEXT} again", skip_duplicates=True)
     assert (itself.status, keys_of(itself.matches)) == ("replaced", ["b"])
+    assert keys_of(db.query(TEXT, similarity=1.0)) == ["b"]
 
 
 def test_ids_arent_given_twice(db: Database) -> None:

@@ -99,3 +99,15 @@ def test_ingest_stores_empty_pages(db, tmp_path):
     (tmp_path / "in.jsonl").write_text("\n".join(lines), "utf-8")
     done = fpdb.ingest(db, str(tmp_path / "in.jsonl"), skip_duplicates=True)
     assert (done.short, done.duplicates) == (len(EMPTY) + len(EQUAL), len(EQUAL))
+
+
+def test_a_run_finds_each_stored_text_without_shingles(tmp_path):
+    """It is found by its digest alone, and so by one number of all that are looked up together."""
+    texts = [f"red kite{number}" for number in range(30)]
+    recipe, removed = fpdb.Recipe("own", segment="words", similarity=0.8), []
+    with fpdb.create(tmp_path / "db", recipe=recipe) as database:
+        list(database.add_many(Document(text, text) for text in texts))
+    records = [{"id": text, "text": text} for text in [*texts, "red kite"]]
+    options = {"database": tmp_path / "db", "on_removed": removed.append}
+    assert list(fpdb.dedupe(records, **options)) == records[-1:]
+    assert [row.kept_key for row in removed] == texts

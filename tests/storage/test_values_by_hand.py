@@ -55,9 +55,9 @@ def test_a_run_comes_back() -> None:
 
 def test_metadata_take_at_most_65536_bytes() -> None:
     longest = "x" * 65_533  # after a byte for the kind and two for the length
-    assert len(pack(longest, "meta", 65_536)) == 65_536
+    assert len(pack(longest, "meta", layout.LARGEST_META)) == 65_536
     with pytest.raises(InputError, match="65,537 bytes"):
-        pack(longest + "x", "meta", 65_536)
+        pack(longest + "x", "meta", layout.LARGEST_META)
     with pytest.raises(InputError, match="bytes is not JSON"):
         pack(longest.encode(), "meta", 65_536)
 
