@@ -3,12 +3,15 @@
 import errno
 import gzip
 import json
+from collections import Counter
 
 import pytest
 from pyarrow import parquet
 
 import fpdb
 from fpdb.dedupe import decide, files
+from fpdb.tables import choose_bands
+from fpdb.tables.bands import BandTable
 
 GOOD = " ".join(f"word{number}" for number in range(40))
 BAD_LINES = [b"no JSON", b"[]", b'{"id": 1}', b'{"id": [], "text": "x y z"}', b'{"text": 5}']
@@ -214,21 +217,35 @@ def test_what_a_run_notes_is_read_as_it_was_written(tmp_path, mixed):
     assert [each[2:4] for each in removed] == [("good", f"{mixed}:2"), ("copy", None)]
 
 
-@pytest.mark.parametrize(("most", "least"), [(10_000, 0), (1, 2)])
-def test_kept_records_that_a_crowd_may_resemble_are_counted(
-    tmp_path, jsonl, monkeypatch, most, least
-):
-    """Two texts have half of their shingles in common or more: bands agree, none is similar."""
+@pytest.mark.parametrize("most", [10_000, 1])
+def test_kept_records_that_a_crowd_may_resemble_are_counted(tmp_path, jsonl, monkeypatch, most):
+    """Two texts have half of their shingles in common: some bands agree, and no text is similar."""
     monkeypatch.setattr("fpdb.joins.selection.MOST_OF_A_BAND", most)
     monkeypatch.setattr(decide, "_together", lambda _: 1)
     texts = []
-    for number in range(24):
+    for number in range(40):
         words = [f"word{place}" for place in range(200)]
-        for place in range(0, 200, 22):
-            words[(place + 3 * number) % 200] = f"own{number}x{place}"
+        for place in range(0, 200, 16):
+            words[(place + 5 * number) % 200] = f"own{number}x{place}"
         texts.append(" ".join(words))
-    texts.append(texts[3])
-    files = [jsonl(f"{number}.jsonl", [{"text": text}]) for number, text in enumerate(texts)]
+    table, met, incomplete = BandTable(choose_bands(0.8, 1_000_000)), Counter(), 0
+    for sketch in fpdb.recipe("web").batch(texts, sketches=True).sketches:
+        numbers = set(table.numbers(sketch.tobytes(), b""))
+        incomplete += any(met[number] > most for number in numbers)
+        met.update(numbers)
+    files = [
+        jsonl(f"{number}.jsonl", [{"text": text}]) for number, text in enumerate([*texts, texts[3]])
+    ]
     counts = fpdb.dedupe(files, tmp_path / "out.jsonl")
-    assert (counts.kept, counts.removed) == (24, 1)
-    assert least <= counts.incomplete <= 11 * least
+    assert (counts.kept, counts.removed, counts.incomplete) == (40, 1, incomplete)
+    assert bool(incomplete) == (most == 1)
+
+
+def test_an_answer_of_the_database_that_is_cut_is_counted(tmp_path, jsonl, monkeypatch):
+    with fpdb.create(tmp_path / "db") as database:
+        list(database.add_many(fpdb.Document(f"{number}", "too short") for number in range(4)))
+    for most, incomplete in ((4, 0), (3, 1)):
+        monkeypatch.setattr("fpdb.documents.lookup.DOCUMENTS", most)
+        source = jsonl("in.jsonl", [{"id": most, "text": "too short"}])
+        counts = fpdb.dedupe(source, tmp_path / f"{most}.jsonl", database=tmp_path / "db")
+        assert (counts.removed, counts.incomplete) == (1, incomplete)
