@@ -328,6 +328,19 @@ def test_the_nearest_kept_one_by_hand(monkeypatch, size, most, rows, expected):
     assert (kept, nearest) == ([0, 1, 2], {3: ((0.0, apart), 1 + place)})
 
 
+@pytest.mark.parametrize(("changed", "kept"), [(10, [0]), (11, [0, 1])])
+@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("read_once", [False, True])
+def test_shingles_decide_at_the_limit(size, changed, kept, read_once):
+    """Of 98 shingles each, 88 of 108 are the same, which are 81 percent, or 87 of 109, which 79."""
+    preparer = preparer_of(similarity=0.8, k=3)
+    texts = [" ".join(WORDS[:100]), " ".join(WORDS[: 100 - changed] + WORDS[-changed:])]
+    documents, sets = documents_of(texts, preparer), shingles_of(texts, preparer)
+    search = Search(3, None, 0.8)
+    found, _ = by_join(preparer.index, search, documents, size, 1 << 30, sets, read_once)
+    assert found == kept
+
+
 def test_equal_texts_in_a_block_that_is_halved(monkeypatch):
     monkeypatch.setattr(selection, "_MOST_PAIRS", 1)
     preparer = preparer_of(similarity=0.8, k=3)
