@@ -361,14 +361,6 @@ def test_damage_is_not_healthy_and_no_fault_of_a_client(db, tmp_path, caplog):
     assert (restored.status, metric(metrics, "fpdb_damaged ")) == (200, 0)
 
 
-def test_a_database_that_was_moved_away_has_metrics(db, tmp_path):
-    db.path.rename(tmp_path / "away.fpdb")
-    time.sleep(NOTICED_SECONDS)
-    [metrics] = talk(db, ("GET", "/metrics"))
-    assert metrics.status == 200
-    assert {"fpdb_documents NaN", "fpdb_file_bytes NaN"} <= {*metrics.body.decode().splitlines()}
-
-
 def test_documents_are_read_and_deleted(db):
     url = "/v1/documents?key=https%3A%2F%2Fa.example%2F%3Fn%3D1"
     _, found, deleted, gone = talk(

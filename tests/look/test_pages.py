@@ -475,12 +475,3 @@ def test_groups_are_looked_for_again(visitor, database):
     visitor.post("again", 303)
     wait_for(visitor.explorer)
     assert "<b>5</b> <span>groups</span>" in visitor.get("")
-
-
-def test_who_serves_the_pages_hears_that_the_database_was_replaced(visitor, database):
-    with fpdb.open(database.path) as other:
-        other.compact()
-    with pytest.raises(fpdb.MovedError):
-        visitor.get("")
-    database.reopen()
-    visitor.get("")
