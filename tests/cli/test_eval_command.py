@@ -52,17 +52,3 @@ def test_a_table_of_all_k(run, documents):
     assert "6 documents, true pairs 2 (similarity from 0.8" in outcome.err
     assert "left out: pairs of equal texts 1" in outcome.err
     assert "web: texts too short: 2\nweb: texts without a sketch: 2\n" in outcome.err
-
-
-def test_pairs_and_several_recipes(run, documents, tmp_path):
-    pairs = tmp_path / "pairs.tsv"
-    pairs.write_text("key\tother\tsame\na\tb\t1\nc\td\t0\n")
-    outcome = run("eval", documents, pairs, "-r", "web", "-r", "char-4", "-k", "64", "--json")
-    found = json.loads(outcome.out)
-    assert (found["documents"], found["true"], found["exact"]) == (6, 1, False)
-    assert [each["recipe"] for each in found["recipes"]] == ["web", "char-4"]
-    for each in found["recipes"]:
-        [rating] = each["ratings"]
-        assert rating["found"] == rating["right"] == 1
-        assert rating["recall"] == 1.0
-    assert sum(found["recipes"][0]["true_distances"]) == 1

@@ -8,7 +8,7 @@ import unicodedata
 import pytest
 
 import fpdb
-from fpdb.cli import main, render
+from fpdb.cli import main
 
 STORY = "老茶馆开在运河边上门口有两棵槐树每天清晨店主先把炉火生好再把昨夜的茶具一件件洗净摆齐"
 TITLE = "老茶馆开在运河边上，门口有两棵槐树，每天清晨店主先把炉火生好"
@@ -109,34 +109,3 @@ def test_a_text_may_be_typed(show, path, monkeypatch, command):
     assert lines[1].split()[0 if command == "query" else -1] == "-"
     monkeypatch.setattr(sys, "stdin", Terminal(io.BytesIO(b'{"text": "a"}')))
     assert "paste jsonl;" in show(command, *[path] * (command == "query"), "--format", "jsonl")[1]
-
-
-@pytest.mark.process
-def test_long_steps_show_how_far_they_are_and_leave_no_trace_in_the_output(
-    show, path, tmp_path, monkeypatch
-):
-    for name in ("_QUICK", "_PAUSE"):
-        monkeypatch.setattr(render, name, 0)
-    monkeypatch.setattr("fpdb.progress._PAUSE", 0)
-    pages = tmp_path / "pages.jsonl"
-    lines = (json.dumps({"key": key, "text": STORY + key}) + "\n" for key in "ab")
-    pages.write_text("".join(lines), "utf-8")
-    prints = tmp_path / "prints.csv"
-    for command, step in (
-        (["pairs", path], "compare pairs: 0 pairs, 0%"),
-        (["query", path, pages], f"query: {pages.stat().st_size} B, 100%, "),
-        (["fingerprint", pages], "read: "),
-        (["check", path, "--deep"], "follow all pages: "),
-        (["compact", path, "-o", tmp_path / "b"], "copy documents: 0 entries, 0%"),
-        (["repair", path, "-o", tmp_path / "e"], "copy documents: 0 documents, 0%"),
-        (["export", path, "-o", tmp_path / "a.fpdb.jsonl"], "0 documents, 0%"),
-        (["export", path, "-o", prints], "0 documents, 0%"),
-        (["load", tmp_path / "f", prints], "3 fingerprints, 100%, "),
-        (["dedupe", pages, "-o", tmp_path / "b.jsonl", "--db", tmp_path / "g"], "2 records, 100%"),
-    ):
-        lines, err = show(*command)
-        assert step in err
-        assert "\r" not in "".join(lines)
-        assert err.endswith(("\n", " \r"))
-    assert show("fingerprint", pages, piped=True)[1].endswith(" \r")
-    assert "\r" not in show("check", path, "-q")[1]

@@ -150,6 +150,16 @@ def test_they_outlive_all_ways_to_make_a_database_anew(filled, texts, tmp_path):
             assert not list(other.check())
 
 
+def test_a_database_without_passages_is_no_place_for_them(filled, texts, tmp_path):
+    with fpdb.create(tmp_path / "plain") as plain:
+        with pytest.raises(fpdb.InputError, match="keeps no passages"):
+            plain.passages("a text")
+        with pytest.raises(fpdb.InputError, match="keeps no passages"):
+            plain.passage_pairs()
+    with pytest.raises(fpdb.RecipeMismatchError, match="passages"):
+        fpdb.load(tmp_path / "copied", [filled.path, tmp_path / "plain"])
+
+
 def test_a_database_gets_passages_when_its_texts_are_added_again(filled, texts, tmp_path):
     documents = [Document(key, text, {"size": len(text)}) for key, text in texts.items()]
     with fpdb.create(tmp_path / "plain") as plain:

@@ -7,7 +7,8 @@ import os
 import pytest
 
 import fpdb
-from fpdb.io.files import read_records, size_of
+from fpdb.errors import InputError
+from fpdb.io.files import read_records, read_texts, size_of
 from fpdb.io.records import BadRecord, Reading
 from fpdb.io.streams import Watch
 
@@ -92,6 +93,15 @@ def test_what_holds_no_documents_is_left_out_and_counted(tmp_path, caplog):
         f"{tmp_path}/store/y.zip: is an archive: Word's are read as .docx, tables of Excel as CSV",
         f"{tmp_path}/z.pdf: isn't text: pdftotext a.pdf a.txt makes text of it",
     ]
+
+
+@pytest.mark.parametrize("content", [b"%PDF-1.7 x", b"x" * 4000 + b"\0 x"])
+def test_what_is_no_text_is_refused_by_name(tmp_path, content):
+    (tmp_path / "named.txt").write_bytes(content)
+    [bad] = read_records(str(tmp_path / "named.txt"))
+    assert bad.reason.startswith("isn't text: ")
+    with pytest.raises(InputError, match="isn't text"):
+        list(read_texts(str(tmp_path / "named.txt")))
 
 
 def test_a_format_for_all(tmp_path):

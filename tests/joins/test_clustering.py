@@ -68,6 +68,13 @@ def test_clusters_copies_and_pairs(tmp_path, monkeypatch, keys, held):
     assert least == found.least.tolist()
 
 
+def test_at_a_similarity_of_one_clusters_have_equal_shingles(tmp_path):
+    with fpdb.create(tmp_path / "db") as db:
+        for key, end in (("a", ""), ("b", "!"), ("c", " more")):
+            db.add(key, " ".join(WORDS[:60]) + end)
+        assert [tuple(each.keys) for each in db.clusters(similarity=1.0)] == [("a", "b")]
+
+
 def test_no_clusters(tmp_path):
     with fpdb.create(tmp_path / "db") as db:
         found = db.clustering()

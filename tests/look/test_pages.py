@@ -255,6 +255,20 @@ def test_words_are_searched_in_keys_metadata_and_texts(reader, words, key):
     assert ("No document has it." in reader.seen) == (key is None)
 
 
+def test_a_search_goes_on_from_page_to_page(visitor, database, monkeypatch):
+    monkeypatch.setattr("fpdb.look.visit._SEARCH_SECONDS", 0)
+    place, keys = "documents?search=news.example", []
+    for _ in range(50):
+        visitor.get(place)
+        keys += visitor.links("document")
+        if "Refresh" not in visitor.page.headers and "Search on" not in visitor.seen:
+            break
+        place = html.unescape(re.search('<a href="([^"]*)">Search on', visitor.seen)[1])
+        refresh = visitor.page.headers.get("Refresh", f"0; url={place}")
+        assert refresh == f"0; url={place}"
+    assert [key.rpartition("F")[2] for key in keys] == ["1", "2"]
+
+
 def test_groups_are_saved_as_filtered(reader):
     """The table has the documents of the groups that the page lists, and no formulas."""
     reader.get("groups?least_size=2&order=large")
@@ -279,6 +293,30 @@ def test_no_cell_of_a_saved_table_is_a_formula(tmp_path, sign):
     rows = list(csv.DictReader(io.StringIO(table.removeprefix("\ufeff"), newline="")))
     assert [row["title"][0] for row in rows] == ["'", "'"]
     assert json.dumps(sign)[1:-1] in program_of("page.js")  # by which a report saves its table
+
+
+def test_the_parts_of_a_text_are_coloured(tmp_path):
+    """The sources of a text come with the largest part first, and each part has a colour."""
+    texts = {
+        "a": " ".join(WORDS[:90]),
+        "b": " ".join(WORDS[200:260]),
+        "c": " ".join(WORDS[300:340]),
+    }
+    source = tmp_path / "texts.jsonl"
+    source.write_text("".join(json.dumps({"id": key, "text": texts[key]}) + "\n" for key in "abc"))
+    asked = " ".join([*WORDS[200:250], *WORDS[600:620], *WORDS[10:80]])
+    with fpdb.create(tmp_path / "a.fpdb", passages=True) as database:
+        fpdb.ingest(database, source)
+        for given in ([], [str(source)]):
+            with explored(database, texts=given) as explorer:
+                visitor = Visitor(explorer)
+                page = Tree(visitor.post("near", text=asked, kind="text")).root
+                assert re.findall(r'href="document\?key=(.)"', visitor.seen) == ["a", "b"]
+                marks = [each.text for box in page.all(of="coloured") for each in box.all("mark")]
+                parts = [" ".join(WORDS[200:250]), " ".join(WORDS[10:80])]
+                assert marks == (parts if given else [])
+                visitor.get("document?key=a")
+                assert ("No document has a passage of it." in visitor.seen) == bool(given)
 
 
 def test_what_is_near_a_text_html_or_a_fingerprint(reader):
