@@ -34,16 +34,6 @@ def path(tmp_path):
     return where
 
 
-def test_create_with_everything(run, tmp_path):
-    options = ["-r", "web-128", "-k", 5, "--capacity", "1e8", "--key-type", "integer"]
-    shown = json.loads(run("create", tmp_path / "db", *options, "--similarity", 0.9, "--json").out)
-    stored = (shown[name] for name in ("recipe", "bits", "similarity", "k", "capacity", "keys"))
-    assert [*stored] == ["web-128", 128, 0.9, 5, 100_000_000, "integer"]
-    assert shown["uuid"]
-    bits = json.loads(run("create", tmp_path / "bits", "--similarity", "off", "--json").out)
-    assert (bits["k"], bits["similarity"], bits["plan"]) == (7, None, "4 tables, p=16")
-
-
 def test_stats_as_json(run, path):
     shown = json.loads(run("stats", path, "--json").out)
     with fpdb.open(path, readonly=True) as database:

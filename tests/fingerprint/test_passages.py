@@ -125,6 +125,10 @@ def test_the_text_itself_is_shown_if_cleaning_keeps_its_words(recipe, first, kep
 def test_texts_without_a_shingle_share_nothing():
     found = fpdb.overlap("two words", "")
     assert (found.share, found.other_share, found.passages) == (None, None, ())
+    # Where features are compared, their share counts.
+    recipe = fpdb.recipe("words").replace(sketch="features")
+    found = fpdb.overlap("a b c d", "d c x a e", recipe=recipe)
+    assert (found.share, found.other_share, found.passages) == (3 / 4, 3 / 5, ())
 
 
 @pytest.mark.parametrize("words", [["a"], ["a", "b"], ["a", "b", "c", "d"]])
