@@ -33,11 +33,7 @@ def test_a_table_of_all_k(run, documents):
     assert outcome.code == 0
     header, *rows = outcome.rows
     assert header[:3] == ["recipe", "similarity", "k"]
-    assert header[-3:] == [
-        "precision",
-        "recall",
-        "f1",
-    ]
+    assert header[-3:] == ["precision", "recall", "f1"]
     assert [row[:3] for row in rows] == [
         ["web", "0.8", "-"],
         *(["web", "-", k] for k in ("3", "8", "9")),

@@ -51,10 +51,7 @@ def test_check_of_a_sound_database(run, path):
 
 
 def test_check_prints_problems_and_exits_with_1(run, path, monkeypatch):
-    problems = [
-        Problem("table-01", "a row\x1b is missing"),
-        Problem("counters", "no"),
-    ]
+    problems = [Problem("table-01", "a row\x1b is missing"), Problem("counters", "no")]
     monkeypatch.setattr(fpdb, "check", lambda path, deep: iter(problems))
     done = run("check", path)
     assert (done.code, done.err) == (1, "")

@@ -18,7 +18,7 @@ from fpdb.errors import (
     RecipeError,
     RecipeMismatchError,
 )
-from fpdb.storage.format import LARGEST_KEY
+from fpdb.storage.format import LARGEST_KEY, Counters
 
 TEXT = "the quick brown fox jumps over the lazy dog and runs away from it"
 OTHER = "completely different words stand here so that nothing looks alike at all"
@@ -74,6 +74,14 @@ def test_ids_arent_given_twice(db: Database) -> None:
     assert ids == [0, 1, 2]
     assert db.add("d", TEXT).id == 3
     assert db.add("b", TEXT).id == 4
+
+
+def test_each_transaction_is_one_write(db: Database) -> None:
+    for count, write in enumerate((lambda: db.add("a", TEXT), lambda: db.delete("a")), 1):
+        write()
+        with db._environment.read() as txn:
+            counters = Counters.unpack(bytes(txn.get("counters", b"counters") or b""))
+        assert counters.writes == count
 
 
 def test_add_many_yields_what_is_durable_already(db: Database, path: Path) -> None:

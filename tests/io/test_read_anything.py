@@ -114,10 +114,7 @@ def opens_a_quote(fields):
 @settings_here
 @given(data=st.binary(max_size=300) | alike, limit=st.sampled_from([1, 7, 40, 10_000]))
 def test_no_bytes_make_a_reader_fail(form, head, data, limit):
-    for fields in (
-        {"meta_field": ("*",)},
-        {"key_field": "1", "text_field": ("2",)},
-    ):
+    for fields in ({"meta_field": ("*",)}, {"key_field": "1", "text_field": ("2",)}):
         has_fields = form not in {"lines", "text"}
         options = fields if has_fields else {}
         found = read(head + data, form, max_bytes=max(limit, len(head)), **options)

@@ -80,7 +80,7 @@ def test_in_directories_and_by_their_names(tmp_path):
     told = []
     found = list(read_records(str(tmp_path), watch=Watch(told.append)))
     assert [(each.key, each.text) for each in found] == [
-        *(("a.docx", "one"), ("b.ODT", "two"), ("c.txt", "three")),
+        *(("a.docx", "one"), ("b.ODT", "two"), ("c.txt", "three"))
     ]
     assert [each for part in read_parts(str(tmp_path)) for each in part()] == found
     assert sum(told) == size_of(str(tmp_path))

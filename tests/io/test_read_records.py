@@ -237,7 +237,7 @@ def test_standard_input(monkeypatch):
     assert list(read_records("-")) == []
     monkeypatch.setattr(sys, "stdin", None)
     assert list(read_records("-")) == [
-        BadRecord("-", "can't be read: standard input is closed", is_file=True),
+        BadRecord("-", "can't be read: standard input is closed", is_file=True)
     ]
 
 
