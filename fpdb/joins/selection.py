@@ -39,8 +39,9 @@ from fpdb.tables.bits import Distances, as_words, distances
 
 # Pairs that are compared at once: their sketches fit into a cache.
 _PAIRS = 1 << 15
-# Pairs of a block that are compared with each other; with more it is halved.
-_MOST_PAIRS = 1 << 22
+# Pairs of documents that are decided together and compared with each other. With more, half as many
+# documents are decided together; with few, later on twice as many.
+_MOST_PAIRS, _FEW_PAIRS = 1 << 22, 1 << 19
 # Pairs that the kernel has room for, for each row that asks.
 _MOST_MET = 2
 # Documents that are decided again together.
@@ -254,6 +255,7 @@ class Selection:
         self._prints = _KeptRows(room, CANDIDATES) if self._least is None else None
         self._kept = GrowingColumn(room, np.int64, searched=True)
         self._gone: Marks | None = None
+        self._together = int(PLACE)
         # Of each kept document, whether its shingles may remove it.
         self._open = GrowingColumn(room, np.bool_, searched=True)
         self._doubtful = GrowingColumn(room, np.bool_, searched=True)
@@ -287,6 +289,22 @@ class Selection:
         do. With `key_of`, each is compared with all kept ones, to tell the nearest one; of several
         equally near ones it is that with the first key.
         """
+        if certain is None:
+            certain = np.zeros(len(numbers), np.bool_)
+        decided: list[Chosen] = []
+        start = 0
+        while start < len(numbers) or not decided:
+            part = slice(start, start + self._together)
+            chosen = self._choose_together(numbers[part], known[part], certain[part], key_of)
+            if chosen is not None:
+                decided.append(chosen)
+                start += len(chosen.kept)
+        return Chosen(*joined(decided))
+
+    def _choose_together(
+        self, numbers: Places, known: Marks, certain: Marks, key_of: Callable[[int], Key] | None
+    ) -> Chosen | None:
+        """Choose among documents; return None if too many pairs of them would be compared."""
         if len(self._kept) + len(numbers) > PLACE:
             raise InputError(
                 f"more than {PLACE:,} records stay, which is the most that are compared at once",
@@ -294,8 +312,7 @@ class Selection:
             )
         block = self._block(numbers)
         size, tables = len(block), self._tables(block, numbers)
-        wanted = np.ones(size, np.bool_) if certain is None else ~certain
-        choice = _Choice(block, numbers, wanted, key_of is not None, ~known)
+        choice = _Choice(block, numbers, ~certain, key_of is not None, ~known)
         before = list(self._compare_with_kept(choice, tables))
         sought = []
         for _, asked, held in tables:
@@ -304,12 +321,12 @@ class Selection:
                 asked = held = both[repeated(both)]  # noqa: PLW2901
             sought.append((only(asked, choice.asking), only(held, choice.kept)))
         meetings = [_meeting(asked, held, held[::_HEAD_ROWS].copy()) for asked, held in sought]
-        if sum(int(counts.sum()) for _, counts in meetings) > _MOST_PAIRS and size > 1:
-            parts = [slice(0, size // 2), slice(size // 2, size)]
-            halves = [
-                self.choose(numbers[part], known[part], key_of, ~wanted[part]) for part in parts
-            ]
-            return Chosen(*joined(halves))
+        pairs = sum(int(counts.sum()) for _, counts in meetings)
+        if pairs > _MOST_PAIRS and size > 1:
+            self._together = size // 2
+            return None
+        if pairs < _FEW_PAIRS:
+            self._together = max(self._together, 2 * size)
         within = [
             self._compared(pairs, numbers, numbers)
             for rows, found in zip(sought, meetings, strict=True)
