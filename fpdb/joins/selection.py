@@ -37,13 +37,16 @@ from fpdb.tables import Index
 from fpdb.tables.bands import MOST_COMPARED, MOST_OF_A_BAND
 from fpdb.tables.bits import Distances, as_words, distances
 
-# Pairs that are compared at once: their sketches fit into a cache.
-_PAIRS = 1 << 15
+# Pairs that are compared at once: their sketches fit into a cache. The first are fewer, since a
+# document isn't compared with all others once it is decided.
+_PAIRS, _FIRST_PAIRS = 1 << 15, 1 << 9
 # Pairs of documents that are decided together and compared with each other. With more, half as many
 # documents are decided together; with few, later on twice as many.
 _MOST_PAIRS, _FEW_PAIRS = 1 << 22, 1 << 19
 # Pairs that the kernel has room for, for each row that asks.
 _MOST_MET = 2
+# Rows that a document meets, from which on each document among them is compared only once.
+_MANY_MET = 1 << 10
 # Documents that are decided again together.
 _TOGETHER = 1 << 18
 # Rows that are merged at once.
@@ -174,13 +177,13 @@ class _KeptRows:
             crowded[owners[counts > left]] = True
             np.minimum(counts, left, out=counts)
             left -= counts
-        if self._most_compared is not None and found:
-            every = np.bincount(owners, self._most - left, len(crowded))
-            for place in (every > self._most_compared).nonzero()[0].tolist():
-                yield self._chosen(place, owners == place, found, crowded)
-            usual = every[owners] <= self._most_compared
-            found = [(starts, counts * usual) for starts, counts in found]
+        many = min(_MANY_MET, self._most_compared or _MANY_MET)
+        [rows] = (np.bincount(owners, self._most - left, len(crowded)) > many)[owners].nonzero()
+        rows = rows[owners[rows].argsort(kind="stable")]
+        for own in np.split(rows, differs(owners[rows]).nonzero()[0][1:]) if len(rows) else ():
+            yield self._chosen(int(owners[own[0]]), own, found, crowded)
         for part, (starts, counts) in zip(self._parts, found, strict=True):
+            counts[rows] = 0
             for some in portions(counts, _PAIRS):
                 yield _pairs(part.values, owners[some], starts[some], counts[some], low)
 
@@ -202,17 +205,20 @@ class _KeptRows:
         return pairs
 
     def _chosen(
-        self, place: int, own: Marks, found: Sequence[tuple[Places, Places]], crowded: Marks
+        self, place: int, own: Places, found: Sequence[tuple[Places, Places]], crowded: Marks
     ) -> tuple[Places, Places]:
-        """Return the pairs of a document with many: those that have most numbers in common."""
-        every = [
-            row_places(part.values[spans(starts[own], counts[own])])
+        """Return the pairs of a document with many, each once: those that agree most often."""
+        runs = [
+            part.values[start : start + count]
             for part, (starts, counts) in zip(self._parts, found, strict=True)
+            for start, count in zip(starts[own].tolist(), counts[own].tolist(), strict=True)
         ]
-        ids, often = np.unique_counts(np.concatenate(every))
-        if len(ids) > (self._most_compared or 0):
+        often = np.bincount(row_places(np.concatenate(runs)))
+        [ids] = often.nonzero()
+        if self._most_compared is not None and len(ids) > self._most_compared:
             crowded[place] = True
-            ids = ids[np.argsort(-often, kind="stable")[: self._most_compared]]
+            seldom = -often[ids].astype(np.int16)  # which are sorted by counting
+            ids = ids[seldom.argsort(kind="stable")[: self._most_compared]]
         return np.full(len(ids), place), ids
 
 
@@ -321,11 +327,11 @@ class Selection:
                 asked = held = both[repeated(both)]  # noqa: PLW2901
             sought.append((only(asked, choice.asking), only(held, choice.kept)))
         meetings = [_meeting(asked, held, held[::_HEAD_ROWS].copy()) for asked, held in sought]
-        pairs = sum(int(counts.sum()) for _, counts in meetings)
-        if pairs > _MOST_PAIRS and size > 1:
+        met = sum(int(counts.sum()) for _, counts in meetings)
+        if met > _MOST_PAIRS and size > 1:
             self._together = size // 2
             return None
-        if pairs < _FEW_PAIRS:
+        if met < _FEW_PAIRS:
             self._together = max(self._together, 2 * size)
         within = [
             self._compared(pairs, numbers, numbers)
@@ -367,6 +373,8 @@ class Selection:
                 if self._sets is None:  # an open document is compared when it is decided again
                     compared &= ~choice.is_open[askers]
                     doubtful[earlier[candidates[choice.is_open[askers]]]] = True
+                if not compared.any():
+                    continue
                 askers, candidates = askers[compared], candidates[compared]  # noqa: PLW2901
                 self._corpus.expect(choice.numbers[askers], earlier[candidates])
                 alike = self._similar(choice.texts, askers, every, candidates, earlier)
@@ -555,17 +563,19 @@ class Selection:
         if self._sets is None or not len(places):
             return pairs
         numbers = own[pairs.own[places]], other[pairs.other[places]]
-        shares = self._sets.shares(*numbers)
+        shares = self._sets.shares(*numbers, self._similarity)
         pairs.shares[places], alike = shares, pairs.sure.copy()
         alike[places] = (shares >= self._similarity) & self._rule.lets_go(*numbers, shares)
         return pairs._replace(sure=np.ones_like(alike)).only(alike)
 
 
 def _cut(pairs: Iterable[tuple[Places, Places]]) -> Iterator[tuple[Places, Places]]:
-    """Yield as many pairs at a time as fit into a cache."""
+    """Yield as many pairs at a time as fit into a cache; first few, which may decide already."""
     for askers, candidates in pairs:
-        for start in range(0, len(askers), _PAIRS):
-            yield askers[start : start + _PAIRS], candidates[start : start + _PAIRS]
+        start, size = 0, min(_FIRST_PAIRS, _PAIRS)
+        while start < len(askers):
+            yield askers[start : start + size], candidates[start : start + size]
+            start, size = start + size, min(4 * size, _PAIRS)
 
 
 def _meeting(asked: Column, rows: Column, heads: Column) -> tuple[Places, Places]:

@@ -2,6 +2,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fpdb.arrays import Column, Places
 
@@ -35,7 +36,13 @@ def bins_apart(
     first: Column, own: Places, second: Column, other: Places, found: Places
 ) -> None: ...
 def common(
-    hashes: Column, starts: Places, ends: Places, own: Places, other: Places, found: Places
+    hashes: Column,
+    ends: Places,
+    signatures: Column,
+    own: NDArray[np.int32],
+    other: NDArray[np.int32],
+    least: float,
+    found: Places,
 ) -> None: ...
 def meeting(
     rows: Column, heads: Column, asked: Column, rest: np.uint64, starts: Places, counts: Places

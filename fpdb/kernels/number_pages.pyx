@@ -12,7 +12,7 @@ from cpython.buffer cimport (
 from cpython.bytearray cimport PyByteArray_AsString, PyByteArray_FromStringAndSize
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.exc cimport PyErr_CheckSignals
-from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy, memmove, memset
 
@@ -27,6 +27,8 @@ cdef enum:
     MOST_COLUMNS = 4
     SKETCH_WORDS = 16
     LOW_WORDS = 4
+    SIGNATURE_WORDS = 8
+    SIGNATURE_BITS = 64 * SIGNATURE_WORDS
     # Rows that are put into a page at once.
     MOST_ROWS = 256
     # A copy that has one of as many rows is searched first.
@@ -604,32 +606,67 @@ def bins_apart(
 
 
 def common(
-    const uint64_t[::1] hashes not None, const int64_t[::1] starts not None,
-    const int64_t[::1] ends not None, const int64_t[::1] own not None,
-    const int64_t[::1] other not None, int64_t[::1] found not None,
+    const uint64_t[::1] hashes not None, const int64_t[::1] ends not None,
+    uint64_t[:, ::1] signatures not None, const int32_t[::1] own not None,
+    const int32_t[::1] other not None, double least, int64_t[::1] found not None,
 ):
-    """Count the hashes that each two sets have in common, given where sorted sets start and end."""
-    cdef Py_ssize_t pair, place, count = own.shape[0], sets = ends.shape[0]
-    cdef int64_t one, two, one_end, two_end, total
+    """Count the hashes that each two sets have in common, given where these sorted sets end.
+
+    Fewer may be counted where the Jaccard similarity is below the least. Signatures are filled in.
+    """
+    cdef Py_ssize_t pair, place, count = own.shape[0], sets = signatures.shape[0]
+    cdef int64_t one, two, one_end, two_end, total, apart
     cdef uint64_t first, second
-    cdef bint there = starts.shape[0] == sets and other.shape[0] == found.shape[0] == count
+    cdef bint there = other.shape[0] == found.shape[0] == count and ends.shape[0] == sets + 1
+    there = there and signatures.shape[1] == SIGNATURE_WORDS
     for pair in range(count if there else 0):
         there &= 0 <= own[pair] < sets and 0 <= other[pair] < sets
-    for place in range(sets if there else 0):
-        there &= 0 <= starts[place] <= ends[place] <= hashes.shape[0]
+        for place in range(2 if there else 0):
+            one = other[pair] if place else own[pair]
+            there &= 0 <= ends[one] <= ends[one + 1] <= hashes.shape[0]
     if not there:
         raise ValueError("a set isn't there")
     with nogil:
         for pair in range(count):
-            one, one_end = starts[own[pair]], ends[own[pair]]
-            two, two_end = starts[other[pair]], ends[other[pair]]
+            one, one_end = ends[own[pair]], ends[own[pair] + 1]
+            two, two_end = ends[other[pair]], ends[other[pair] + 1]
+            # Hashes that only one set has, at most.
+            apart = one_end - one + two_end - two
+            apart -= 2 * <int64_t>(least * apart / (1 + least))
             total = 0
-            while one < one_end and two < two_end:
+            if apart < SIGNATURE_BITS // 2:
+                sign(&signatures[own[pair], 0], hashes, one, one_end)
+                sign(&signatures[other[pair], 0], hashes, two, two_end)
+                if bits_apart(&signatures[own[pair], 0], &signatures[other[pair], 0]) > apart:
+                    apart = -1
+            while one < one_end and two < two_end and apart >= 0:
                 first, second = hashes[one], hashes[two]
                 total += first == second
+                apart -= first != second
                 one += first <= second
                 two += second <= first
             found[pair] = total
+
+
+cdef inline void sign(
+    uint64_t *signature, const uint64_t[::1] hashes, int64_t start, int64_t end
+) noexcept nogil:
+    """Change a bit for each hash of a set in its signature, unless that has been done."""
+    cdef int word
+    for word in range(SIGNATURE_WORDS):
+        if signature[word]:
+            return
+    for start in range(start, end):
+        signature[hashes[start] >> 6 & SIGNATURE_WORDS - 1] ^= <uint64_t>1 << (hashes[start] & 63)
+
+
+cdef inline int64_t bits_apart(const uint64_t *one, const uint64_t *two) noexcept nogil:
+    """Count the bits in which two signatures differ."""
+    cdef int word
+    cdef int64_t apart = 0
+    for word in range(SIGNATURE_WORDS):
+        apart += bits_of(one[word] ^ two[word])
+    return apart
 
 
 cdef inline Py_ssize_t head_before(
