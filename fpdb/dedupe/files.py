@@ -4,6 +4,7 @@ They are read twice: first all of their records are decided, then those that sta
 """
 
 import contextlib
+import copy
 import dataclasses
 import os
 import stat
@@ -272,11 +273,12 @@ class Corpus:
     ) -> Iterator[list[Column]]:
         """Yield the shingles of those records of the files that are marked, some at a time.
 
-        They are copied to a path, as what stays is, and read as all are.
+        They are copied to a path, as what stays is but not packed, and read as all are.
         """
-        for header, (source, rows, marks) in zip(headers, parts, strict=True):
+        for header, (source, rows, marks) in zip(map(copy.copy, headers), parts, strict=True):
             if not marks.any():
                 continue
+            header.codec = "NONE"
             unwatched = dataclasses.replace(source, watch=Watch(tell=streams.ignore))
             with path.open("wb") as file:
                 write_rows(file, str(path), header, [(unwatched, rows, marks)])
