@@ -23,11 +23,11 @@ __version__ = "0.1.0"
 _NAMES = {
     "fpdb": "models",
     "fpdb.database": "Database build create describe open",
-    "fpdb.dedupe": "Deduplicated Removed dedupe",
+    "fpdb.dedupe": "Deduplicated SourceLoss Removed dedupe",
     "fpdb.errors": (
         "AccessError ClosedError DamagedError DatabaseExistsError DatabaseNotFoundError "
         "DeadlineError DiskFullError DocumentNotFoundError FormatError FpdbError HtmlError "
-        "IncompleteWarning InputError LockTimeoutError MissingExtraError MovedError "
+        "IncompleteWarning InputError LockTimeoutError LossError MissingExtraError MovedError "
         "NotADatabaseError OpenError PlanError ReadOnlyError RecipeError RecipeMismatchError "
         "ShortTextError StorageError TagsWarning WorkerError"
     ),

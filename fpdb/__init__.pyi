@@ -8,6 +8,7 @@ from fpdb.database import describe as describe
 from fpdb.database import open as open
 from fpdb.dedupe import Deduplicated as Deduplicated
 from fpdb.dedupe import Removed as Removed
+from fpdb.dedupe import SourceLoss as SourceLoss
 from fpdb.dedupe import dedupe as dedupe
 from fpdb.errors import AccessError as AccessError
 from fpdb.errors import ClosedError as ClosedError
@@ -23,6 +24,7 @@ from fpdb.errors import HtmlError as HtmlError
 from fpdb.errors import IncompleteWarning as IncompleteWarning
 from fpdb.errors import InputError as InputError
 from fpdb.errors import LockTimeoutError as LockTimeoutError
+from fpdb.errors import LossError as LossError
 from fpdb.errors import MissingExtraError as MissingExtraError
 from fpdb.errors import MovedError as MovedError
 from fpdb.errors import NotADatabaseError as NotADatabaseError

@@ -31,6 +31,10 @@ class InputError(FpdbError, ValueError):
     """A text, a line or a value that can't be used as it is."""
 
 
+class LossError(InputError):
+    """More of a source would be removed than is allowed."""
+
+
 class ShortTextError(InputError):
     """A text with fewer distinct features than its recipe's minimum."""
 

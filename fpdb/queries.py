@@ -39,6 +39,7 @@ from fpdb.models import (
     Pair,
     PartMatches,
     PartPair,
+    require_share,
     require_similarity,
     require_whole,
 )
@@ -440,8 +441,7 @@ class Queries(ABC):
         return Results(self._reading(find_part_pairs, least), PART_PAIRS, self.key_type)
 
     def _require_passages(self, least: float) -> None:
-        if not 0 <= least <= 1:
-            raise InputError(f"found least {least!r}, expected a share from 0 to 1")
+        require_share("least", least)
         if not self._catalog.passaged:
             raise InputError(
                 "the database keeps no passages, by which copied ones are found",

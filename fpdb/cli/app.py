@@ -15,7 +15,7 @@ import typer
 import fpdb
 from fpdb import progress
 from fpdb.cli import render, values
-from fpdb.errors import FpdbError, IncompleteWarning
+from fpdb.errors import FpdbError, IncompleteWarning, LossError
 
 if not hasattr(fpdb, "kernels_available"):
     sys.exit(
@@ -191,7 +191,8 @@ def _run() -> int:
         if said is None:
             raise
         render.fail(said)
-        code = render.ExitCode.ERROR
+        refused = isinstance(error, LossError)
+        code = render.ExitCode.NOT_FINE if refused else render.ExitCode.ERROR
     return code
 
 

@@ -16,6 +16,7 @@ from fpdb.cli import end_by_sigterm, options, render
 from fpdb.cli.inputs import BadRecords, ProgressLine, is_terminal
 from fpdb.cli.options import argument, option, require, takes
 from fpdb.dedupe.files import record_files
+from fpdb.dedupe.run import worst_losses
 from fpdb.io.streams import SUFFIXES, suffix_of
 from fpdb.joins.preference import Preference
 from fpdb.scratch import require_output, scratch_folder
@@ -30,6 +31,8 @@ from fpdb.scratch import require_output, scratch_folder
     output_dir=option("--output-dir DIR", "A folder, with a file for each input."),
     removed=option("--removed FILE", "JSON lines about what was left out."),
     k=options.NEW_K,
+    source_field=option("--source-field F", "Field of a record's source; else its file."),
+    most=option("--most SHARE", "Stop if more of a source would go.", min=0, max=1),
     database=option("--db DB", "Compare with earlier files, and remember these."),
     same_key=option("--same-key keep|replace", "For keys that DB has with another text; see --db."),
     abandon=option("--abandon", "Forget a run that didn't finish; see --db.", rare=True),
@@ -57,6 +60,8 @@ def dedupe(
     keep: str = "first",
     lose: float | None = None,
     within: str | None = None,
+    source_field: str | None = None,
+    most: float | None = None,
     database: Path | None = None,
     same_key: Literal["keep", "replace"] | None = None,
     abandon: bool = False,
@@ -97,11 +102,11 @@ def dedupe(
         counts = fpdb.dedupe(
             files, place, reading, output_dir=output_dir, database=database, abandon=abandon,
             similarity=similarity, k=k, recipe=recipe, keep=keep, lose=lose, within=within,
-            same_key=same_key, bad=bad, removed=removed, tmp=tmp, memory=memory, jobs=jobs,
-            on_bad=bad_records, on_progress=progress,
+            same_key=same_key, source_field=source_field, most=most, bad=bad, removed=removed,
+            tmp=tmp, memory=memory, jobs=jobs, on_bad=bad_records, on_progress=progress,
             command=f"cd {shlex.quote(os.getcwd())} && {shlex.join(['fpdb', *sys.argv[1:]])}",
         )  # fmt: skip
-    progress.summarise(_saved(counts))
+    progress.summarise(_saved(counts), *worst_losses(counts.losses))
     if report:
         date = reading.date_field or Preference.of(keep).dated or None
         read_again = dataclasses.replace(reading, date_field=date)

@@ -6,7 +6,7 @@ import re
 import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
@@ -58,12 +58,16 @@ class ProgressLine:
         step = WorkStep(own.get("stage", ""), counts.read, 0, self._unit)
         self._progress.show(step, own.get("done", share), removed)
 
-    def summarise(self, more: str = "", *, listed: bool = False) -> None:
+    def summarise(self, more: str = "", *lines: str, listed: bool = False) -> None:
         """Print the counts of all outcomes; not as an object where records were `listed`."""
         counts = self.counts
         fields = vars(counts)
-        plain = {name: value for name, value in fields.items() if isinstance(value, int | dict)}
+        plain: dict[str, Any] = {
+            name: value for name, value in fields.items() if isinstance(value, int | dict)
+        }
         plain |= {name: fields[name] for name in ("own_share",) if name in fields}
+        if "losses" in fields:
+            plain["losses"] = [loss._asdict() for loss in fields["losses"]]
         skipped = fields.get("skipped", {})
         reasons = (
             f"{n:,} {_SKIPPED.get(why, f'of type {why}')}" for why, n in sorted(skipped.items())
@@ -72,6 +76,7 @@ class ProgressLine:
         render.summarise(
             None if listed else plain | {"seconds": round(counts.seconds, 3)},
             f"{outcomes(counts)}{more}; {pace}",
+            *lines,
             f"records of archives that hold no page: {', '.join(reasons)}" if skipped else "",
             render.counted("texts with tags, which --html main would read", counts.markup),
             render.counted(

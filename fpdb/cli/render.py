@@ -60,7 +60,7 @@ class ExitCode(enum.IntEnum):
     """How a command ends; FINE too where a text is short, a pair different, a result empty."""
 
     FINE = 0
-    NOT_FINE = 1  # a check found problems, or a query nothing where its exit code says that
+    NOT_FINE = 1  # a check found problems, a source would lose too much, or a query found nothing
     USAGE = 2
     ERROR = 3
     BAD_RECORDS = 4  # all is done, but some records couldn't be used

@@ -8,13 +8,13 @@ from typing import Any
 
 from fpdb.dedupe.files import Corpus, record_files
 from fpdb.dedupe.records import kept_records, kept_rows
-from fpdb.dedupe.run import Deduplicated, Deduplication, Removed, Where
+from fpdb.dedupe.run import Deduplicated, Deduplication, Removed, SourceLoss, Where
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe
 from fpdb.io.arrow import is_split, is_table
 from fpdb.io.records import BadRecord, Reading
 
-__all__ = ["Deduplicated", "Removed", "dedupe"]
+__all__ = ["Deduplicated", "Removed", "SourceLoss", "dedupe"]
 
 
 def dedupe(
@@ -32,6 +32,8 @@ def dedupe(
     same_key: str | None = None,
     lose: float | None = None,
     within: str | None = None,
+    source_field: str | None = None,
+    most: float | None = None,
     bad: str = "keep",
     removed: str | os.PathLike[str] | None = None,
     jobs: int = 0,
@@ -84,6 +86,11 @@ def dedupe(
         within: A field; only records with an equal value in it are compared. Values are equal as in
             JSON: 1 is 1.0, and differs from "1". A missing value, or an empty one, is a value of
             its own. It isn't for a database, which keeps no such field.
+        source_field: The field that names the source of a record, in place of its file or split.
+            The counts name the sources of which more than half goes.
+        most: The largest share of a source that may go. If more of any would go, this raises
+            LossError, and nothing is written. Records are yielded before all are decided, so it is
+            for files and tables.
         bad: Whether records that can't be compared stay ("keep"), are left out ("drop"), or are an
             InputError ("fail").
         removed: A file for a line of JSON about each record that was removed.
@@ -108,6 +115,7 @@ def dedupe(
         The counts, a table, or an iterator of records, by the source.
 
     Raises:
+        LossError: More of a source would go than `most`.
         InputError: The source, the output or the options don't fit, or with `bad="fail"` a record.
         MissingExtraError: A format needs a package that isn't installed.
     """
@@ -116,7 +124,8 @@ def dedupe(
         reading = dataclasses.replace(reading, text_field=text_field)
     run = Deduplication(
         *(reading, similarity, k, recipe, keep, bad, jobs, memory, tmp),
-        *(abandon, same_key, lose, within, command, on_removed, on_bad, on_progress),
+        *(abandon, same_key, lose, within, source_field, most),
+        *(command, on_removed, on_bad, on_progress),
     )
     if output is not None or output_dir is not None or _is_path(source):
         if (output is None) == (output_dir is None):

@@ -13,7 +13,17 @@ import xxhash
 from fpdb.arrays import Column, Marks, Places, among, unique
 from fpdb.database import Database
 from fpdb.dedupe.prepare import NUMBER, RecordBlock, RecordColumns, unpack_key
-from fpdb.dedupe.run import BAD, KEPT, OPEN, REMOVED, SHORT, Codes, Deduplication, Removed
+from fpdb.dedupe.run import (
+    BAD,
+    KEPT,
+    OPEN,
+    REMOVED,
+    SHORT,
+    Codes,
+    Deduplication,
+    Removed,
+    SourceLoss,
+)
 from fpdb.documents.lookup import Search
 from fpdb.documents.new_documents import NewDocuments
 from fpdb.documents.prepare import GATHERED
@@ -88,6 +98,8 @@ class Decider:
         # Of each record, the number of a document of the database that it resembles.
         self._matched = GrowingColumn(room, np.int64)
         self._matches = GrowingStrings(room)
+        self._sources = GrowingColumn(room, np.int64)
+        self._named: dict[str, int] = {}  # sources, and their numbers
         self._shown: list[str] = []  # how the places of records begin,
         self._firsts: list[int] = []  # from these ones on
         self.sizes: Counter[int] = Counter()  # of the inputs, in records
@@ -212,6 +224,8 @@ class Decider:
         self._groups.add(columns.groups)
         self._keys.add(columns.keys, columns.key_sizes)
         self._passages.add(columns.passages, columns.passage_sizes)
+        named = [self._named.setdefault(name, len(self._named)) for name in columns.named]
+        self._sources.add(np.array(named, np.int64)[columns.sources])
         self._content += columns.content
 
     def _look_up(self) -> None:
@@ -388,11 +402,16 @@ class Decider:
 
     # With a database
 
-    def require_next(self) -> None:
-        """Raise InputError if the database has these records already, or awaits another run.
+    def require_fit(self, marks: Marks) -> None:
+        """Raise InputError if what stays mustn't be written, given all marks.
 
-        Else a thread begins to pack the kept ones, while the outputs are written.
+        That is if a source loses too much, or the database has these records already, or awaits
+        another run. Else a thread begins to pack the kept ones, while the outputs are written.
         """
+        sources, count = self._sources.values, len(self._named)
+        every = np.bincount(sources, minlength=count).tolist()
+        gone = np.bincount(sources[~marks], minlength=count).tolist()
+        self._run.weigh(list(map(SourceLoss, self._named, every, gone)))
         if self._database is None:
             return
         require_next(self._database, self._stored_run())

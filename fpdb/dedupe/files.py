@@ -183,7 +183,7 @@ class Corpus:
                 lambda marks: self._shingles(decider.recipe, room.file(), headers, parts(marks)),
             )
             kept = run.kept(codes)
-            decider.require_next()
+            decider.require_fit(kept)
             with Drafts() as drafts:
                 self._write(drafts, inputs, headers, parts(kept), decider.lines())
                 # The outputs move to their places when this block ends.
@@ -221,7 +221,7 @@ class Corpus:
             watch = Watch(self.run.progress, partial(self._tell, each.name))
             source = dataclasses.replace(each, watch=watch)
             for part in read_batches(source):
-                yield RecordBlock(part, f"{each.name}:", number)
+                yield RecordBlock(part, f"{each.name}:", each.name, number)
 
     def _tell(self, shown: str, path: str, names: Sequence[str]) -> None:
         if not self.encodings.get(path):

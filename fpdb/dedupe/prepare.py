@@ -2,9 +2,10 @@
 
 import dataclasses
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +39,7 @@ class RecordBlock(NamedTuple):
 
     read: BatchPart
     shown: str
+    source: str
     number: int = 0
     records: Sequence[Any] = ()
 
@@ -47,9 +49,9 @@ class RecordColumns(NamedTuple):
 
     They have the numbers of their lines or rows, packed keys and passages with their sizes if these
     are wanted, values by which they are preferred, counts of their distinct shingles, and numbers
-    of the groups within which they are compared: 0 where the field of these is missing.
-    `content` is a digest of the good ones that doesn't depend on their order, and adds up. `damage`
-    says why the rest of the file can't be read.
+    of the groups within which they are compared: 0 where the field of these is missing. Their
+    sources are numbers of the `named` ones. `content` is a digest of the good ones that doesn't
+    depend on their order, and adds up. `damage` says why the rest of the file can't be read.
     """
 
     texts: TextColumns
@@ -65,6 +67,8 @@ class RecordColumns(NamedTuple):
     groups: Column
     characters: Places
     values: NDArray[np.float64]
+    sources: Places
+    named: Sequence[str]
     content: int
     invalid_utf8: int
     markup: int
@@ -77,7 +81,8 @@ class Prepare:
 
     With `keyed`, `passaged` and `shingled`, keys, passages and shingles are kept; of records for a
     database (`stored`), the content is summed up. Others have digests that only this run compares,
-    by a fast hash whose seed nobody can know.
+    by a fast hash whose seed nobody can know. The source of a record is in the `source_field`, or
+    else that of its block.
     """
 
     preparer: Preparer
@@ -87,6 +92,7 @@ class Prepare:
     passaged: bool = False
     shingled: bool = False
     within: str | None = None
+    source_field: str | None = None
     hashed: Callable[[bytes], bytes] = dataclasses.field(default_factory=_run_hash)
 
     def __call__(self, block: RecordBlock) -> RecordColumns:
@@ -105,6 +111,10 @@ class Prepare:
         is_bad[list(batch.bad)] = True
         characters = np.fromiter(map(len, batch.texts), np.int64, len(batch.texts))
         keys = list(map(_packed, batch.keys)) if self.keyed else []
+        named: dict[str, int] = {}
+        sources = [
+            named.setdefault(source, len(named)) for source in self._sources(batch, block.source)
+        ]
         return RecordColumns(
             texts,
             is_bad,
@@ -122,11 +132,20 @@ class Prepare:
             self._groups(batch),
             characters,
             values if self.preference.field else characters.astype(np.float64),
+            np.array(sources, np.int64),
+            list(named),
             _content(texts, keys, ~is_bad) if self.stored else 0,
             batch.replaced,
             sum(map(has_tags, batch.texts)),
             batch.damage,
         )
+
+    def _sources(self, batch: RecordBatch, source: str) -> Iterable[str]:
+        name = self.source_field
+        if name is None:
+            return repeat(source, len(batch.texts))
+        values = batch.values[name]
+        return (f"no {name}" if value is None else str(value) for value in values)
 
     def _compared(
         self, batch: RecordBatch, shown: str

@@ -25,7 +25,7 @@ def kept_rows(run: Deduplication, table: Any, given: Where | None) -> Any:
     splits = dict(table) if is_split(table) else {"": table}
     several = {name: selectable(each) for name, each in splits.items()}
     blocks = (
-        RecordBlock(part, f"{name} row ".lstrip(), number)
+        RecordBlock(part, f"{name} row ".lstrip(), name or "the table", number)
         for number, (name, (each, _)) in enumerate(several.items())
         for part in read_table(each, run.reading)
     )
@@ -46,7 +46,7 @@ def kept_rows(run: Deduplication, table: Any, given: Where | None) -> Any:
             codes = np.concatenate([np.empty(0, np.uint8), *(x for _, x in decider.each(blocks))])
             decider.settle(codes, shingles)
             marks = run.kept(codes)
-            decider.require_next()
+            decider.require_fit(marks)
             decider.finish(marks)
     if not is_split(table):
         return several[""][1](marks)
@@ -59,6 +59,13 @@ def kept_records(run: Deduplication, records: Iterable[Any], given: Where | None
 
     When all were taken, they are added to the database.
     """
+    if run.most is not None:
+        raise InputError(
+            "found the most that a source may lose, and records, which are yielded before all are "
+            "decided",
+            hint="give files or a table",
+            parameter="most",
+        )
     marks = [np.empty(0, np.bool_)]
     with run.opened(given) as database, run.room() as room:
         if database is not None:
@@ -66,10 +73,11 @@ def kept_records(run: Deduplication, records: Iterable[Any], given: Where | None
         with Decider(run, database, room, read_once=True) as decider:
             for blocks, codes in decider.each(_record_blocks(run.reading, records)):
                 marks.append(run.kept(codes))
-                every = chain.from_iterable(block.records for block in blocks)
-                yield from compress(every, marks[-1].tolist())
-            decider.require_next()
-            decider.finish(np.concatenate(marks))
+                records_of = chain.from_iterable(block.records for block in blocks)
+                yield from compress(records_of, marks[-1].tolist())
+            every = np.concatenate(marks)
+            decider.require_fit(every)
+            decider.finish(every)
 
 
 def _record_blocks(reading: Reading, records: Iterable[Any]) -> Iterator[RecordBlock]:
@@ -81,5 +89,7 @@ def _record_blocks(reading: Reading, records: Iterable[Any]) -> Iterator[RecordB
                     f"found {each!r:.40}, expected a record",
                     hint="pass the whole table, or dictionaries such as {'text': …}",
                 )
-        yield RecordBlock(partial(batch_of, some, first, reading), "record ", records=some)
+        yield RecordBlock(
+            partial(batch_of, some, first, reading), "record ", "the records", records=some
+        )
         first += len(some)

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from fpdb.database import Database
 from fpdb.dedupe.prepare import Prepare, RecordBlock, RecordColumns
 from fpdb.documents import layout
 from fpdb.documents.prepare import Preparer
-from fpdb.errors import InputError
+from fpdb.errors import InputError, LossError
 from fpdb.fingerprint import Recipe, preset
 from fpdb.flow import RecordCounts
 from fpdb.io.records import BadRecord, Reading
@@ -48,6 +48,11 @@ _RECIPE = "web"
 SIZE, _SECONDS, _BYTES = 840, 22e-6, 350
 # Blocks that are prepared while others are compared with each other, or with a database.
 AHEAD, _AHEAD_OF_LOOKUP = 32, 256
+# A source with fewer records isn't named for what it loses: where a quarter of all records goes,
+# one of 20 loses more than half by chance in 1 of 250 cases, and one of 10 in 1 of 50.
+_LEAST_SOURCE = 20
+# Sources that are named one by one.
+_NAMED = 10
 
 
 class Work(NamedTuple):
@@ -84,6 +89,18 @@ class Removed(NamedTuple):
     own_share: float | None = None
 
 
+class SourceLoss(NamedTuple):
+    """A source, how many records it has, and how many of these go."""
+
+    source: str
+    records: int
+    removed: int
+
+    def __str__(self) -> str:
+        share = int(100 * self.removed / self.records)  # 100 % are all of them
+        return f"{self.source}: {self.removed:,} of {self.records:,} records go ({share} %)"
+
+
 @dataclass
 class Deduplicated(RecordCounts):
     """What became of the records so far.
@@ -100,7 +117,8 @@ class Deduplicated(RecordCounts):
     on_progress comes too early for it. `bad` ones were kept or dropped, as the policy says; `short`
     ones are kept. `stage` is "reading", "comparing" or "writing", of which the share `done` is
     known, or None. At the end `marks` says of each record, in the order of reading, whether it
-    stays.
+    stays; and `losses` names the sources of which more than half goes, those that lose most records
+    first, unless they have fewer than 20.
     """
 
     kept: int = 0
@@ -114,6 +132,7 @@ class Deduplicated(RecordCounts):
     bytes_saved: int | None = None
     stage: str = "reading"
     done: float | None = None
+    losses: list[SourceLoss] = field(default_factory=list)
     marks: Marks | None = field(default=None, repr=False, compare=False)
 
 
@@ -134,6 +153,8 @@ class Deduplication:
     same_key: str | None = None
     lose: float | None = None
     within: str | None = None
+    source_field: str | None = None
+    most: float | None = None
     command: str = ""
     on_removed: Callable[[Removed], object] | None = None
     on_bad: Callable[[BadRecord], object] | None = None
@@ -160,7 +181,9 @@ class Deduplication:
             )
         require_similarity(self.similarity, self.k)
         require_share("lose", self.lose)
-        fields = [name for name in dict.fromkeys([self.preference.field, self.within]) if name]
+        require_share("most", self.most)
+        wanted = dict.fromkeys([self.preference.field, self.within, self.source_field])
+        fields = [name for name in wanted if name]
         self.reading = dataclasses.replace(self.reading, keyed=False, meta_field=fields)
 
     @contextlib.contextmanager
@@ -194,6 +217,22 @@ class Deduplication:
         """Mark what stays."""
         dropped = [REMOVED, BAD] if self.bad == "drop" else [REMOVED]
         return np.isin(codes, dropped, invert=True)
+
+    def weigh(self, losses: list[SourceLoss]) -> None:
+        """Name the sources that lose most; raise LossError if one loses more than it may."""
+        losses = sorted(losses, key=lambda loss: -loss.removed)
+        self.counts.losses = [
+            loss for loss in losses if 2 * loss.removed > loss.records >= _LEAST_SOURCE
+        ]
+        most = 1.0 if self.most is None else self.most
+        if excessive := [loss for loss in losses if loss.removed / loss.records > most]:
+            raise LossError(
+                f"expected that at most {most:.4g} of a source goes: "
+                + "; ".join(worst_losses(excessive)),
+                hint="look at what is removed without this limit; then raise it, or leave these "
+                "sources out",
+                parameter="most",
+            )
 
     def finish(self, marks: Marks) -> None:
         """Count what stays, given all marks."""
@@ -313,7 +352,7 @@ class Deduplication:
         adapted = preparer.adapted(self.reading.max_bytes)
         passaged = preparer.catalog.passaged
         wanted = keyed, stored, passaged, shingled
-        prepare = Prepare(adapted, self.preference, *wanted, self.within)
+        prepare = Prepare(adapted, self.preference, *wanted, self.within, self.source_field)
         ahead = _AHEAD_OF_LOOKUP if stored else AHEAD
         for block, found in mapped(prepare, blocks, self.jobs, ahead):
             counts.read += len(found.is_bad) - len(found.bad)
@@ -343,6 +382,12 @@ class Deduplication:
         self.counts.refuse(bad)
         if self.on_bad:
             self.on_bad(bad)
+
+
+def worst_losses(losses: Sequence[SourceLoss]) -> list[str]:
+    """Say what the first sources lose, and how many more there are."""
+    more = [f"{len(losses) - _NAMED:,} more sources"] * (len(losses) > _NAMED)
+    return [*map(str, losses[:_NAMED]), *more]
 
 
 def _remove_empty(database: Database, kind: type[BaseException] | None, *_: object) -> None:

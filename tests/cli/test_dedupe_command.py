@@ -72,7 +72,7 @@ def test_json_has_the_counts_and_quiet_none(run, tmp_path, source):
     expected |= {"copies": 3, "bytes_saved": saved, "own_share": 0.0}
     expected |= {"delivered": 0, "estimated": 0, "replaced": 0, "meanwhile": 0}
     expected |= {"invalid_utf8": 0, "markup": 0, "bytes_read": size, "bytes_total": size}
-    expected |= {"encodings": {}, "unreadable": 0, "refused": 0, "left_out": {}}
+    expected |= {"encodings": {}, "unreadable": 0, "refused": 0, "left_out": {}, "losses": []}
     assert found == expected
     done = run("dedupe", source, "-o", tmp_path / "out.jsonl", "--quiet")
     assert (done.code, done.out, done.err) == (0, "", "")
