@@ -29,10 +29,13 @@ from fpdb.scratch import require_output, scratch_folder
     format=option("--format FORMAT", "jsonl, tsv, csv, parquet or lines; by suffix."),
     output=option("--output -o FILE|-", "One file for what stays."),
     output_dir=option("--output-dir DIR", "A folder, with a file for each input."),
+    annotate=option("--annotate", "Keep all records, and add which one stays for each."),
     removed=option("--removed FILE", "JSON lines about what was left out."),
     k=options.NEW_K,
-    source_field=option("--source-field F", "Field of a record's source; else its file."),
-    most=option("--most SHARE", "Stop if more of a source would go.", min=0, max=1),
+    source_field=option(
+        "--source-field F", "Field of a record's source; else its file.", rare=True
+    ),
+    most=option("--most SHARE", "Stop if more of a source would go.", rare=True, min=0, max=1),
     database=option("--db DB", "Compare with earlier files, and remember these."),
     same_key=option("--same-key keep|replace", "For keys that DB has with another text; see --db."),
     abandon=option("--abandon", "Forget a run that didn't finish; see --db.", rare=True),
@@ -52,6 +55,7 @@ def dedupe(
     reading: fpdb.Reading,
     output: str | None = None,
     output_dir: str | None = None,
+    annotate: bool = False,
     removed: str | None = None,
     report: Path | None = None,
     similarity: float | None = None,
@@ -102,8 +106,8 @@ def dedupe(
         counts = fpdb.dedupe(
             files, place, reading, output_dir=output_dir, database=database, abandon=abandon,
             similarity=similarity, k=k, recipe=recipe, keep=keep, lose=lose, within=within,
-            same_key=same_key, source_field=source_field, most=most, bad=bad, removed=removed,
-            tmp=tmp, memory=memory, jobs=jobs, on_bad=bad_records, on_progress=progress,
+            same_key=same_key, source_field=source_field, most=most, annotate=annotate, bad=bad,
+            removed=removed, tmp=tmp, memory=memory, jobs=jobs, on_bad=bad_records, on_progress=progress,
             command=f"cd {shlex.quote(os.getcwd())} && {shlex.join(['fpdb', *sys.argv[1:]])}",
         )  # fmt: skip
     progress.summarise(_saved(counts), *worst_losses(counts.losses))
@@ -130,9 +134,9 @@ def _placed(output: str | None, tmp: str | None) -> Iterator[str | None]:
 def _saved(counts: fpdb.Deduplicated) -> str:
     parts = ""
     if counts.removed:
-        saved = render.size(max(counts.bytes_saved or 0, 0))
-        edited = counts.removed - counts.copies
-        parts = f"; exact copies {counts.copies:,}, edited {edited:,}, {saved} saved"
+        edited, saved = counts.removed - counts.copies, counts.bytes_saved
+        parts = f"; exact copies {counts.copies:,}, edited {edited:,}"
+        parts += ", annotated" if saved is None else f", {render.size(max(saved, 0))} saved"
     if counts.own_share is not None:
         parts += f"; {counts.own_share:.1%} of what was removed isn't in the record it resembles"
     if counts.estimated:

@@ -34,6 +34,7 @@ def dedupe(
     within: str | None = None,
     source_field: str | None = None,
     most: float | None = None,
+    annotate: bool = False,
     bad: str = "keep",
     removed: str | os.PathLike[str] | None = None,
     jobs: int = 0,
@@ -91,6 +92,11 @@ def dedupe(
         most: The largest share of a source that may go. If more of any would go, this raises
             LossError, and nothing is written. Records are yielded before all are decided, so it is
             for files and tables.
+        annotate: Leave nothing out, but add three fields to each record, or to the metadata of a
+            document: `kept_key`, the key of the record that stays in its place, which is its own
+            unless it resembles another one, or the place of a record without a key; and the
+            `similarity` and `own_share` of `Removed`, which are None for a record that stays. The
+            counts are those of a run that leaves records out.
         bad: Whether records that can't be compared stay ("keep"), are left out ("drop"), or are an
             InputError ("fail").
         removed: A file for a line of JSON about each record that was removed.
@@ -124,7 +130,7 @@ def dedupe(
         reading = dataclasses.replace(reading, text_field=text_field)
     run = Deduplication(
         *(reading, similarity, k, recipe, keep, bad, jobs, memory, tmp),
-        *(abandon, same_key, lose, within, source_field, most),
+        *(abandon, same_key, lose, within, source_field, most, annotate),
         *(command, on_removed, on_bad, on_progress),
     )
     if output is not None or output_dir is not None or _is_path(source):
@@ -146,6 +152,10 @@ def dedupe(
             "found a file for what is removed, but no output that is a file",
             hint="on_removed is called for each removed record",
         )
+    return _in_memory(run, source, database)
+
+
+def _in_memory(run: Deduplication, source: Any, database: Where | None) -> Any:
     if is_table(source) or is_split(source):
         return kept_rows(run, source, database)
     if not isinstance(source, Iterable):

@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
-from itertools import chain, islice
+from itertools import chain, islice, repeat
 from typing import Any, Self
 
 import numpy as np
@@ -12,6 +12,7 @@ import xxhash
 
 from fpdb.arrays import Column, Marks, Places, among, unique
 from fpdb.database import Database
+from fpdb.dedupe.lines import RemovedLines
 from fpdb.dedupe.prepare import NUMBER, RecordBlock, RecordColumns, unpack_key
 from fpdb.dedupe.run import (
     BAD,
@@ -23,6 +24,7 @@ from fpdb.dedupe.run import (
     Deduplication,
     Removed,
     SourceLoss,
+    require_next,
 )
 from fpdb.documents.lookup import Search
 from fpdb.documents.new_documents import NewDocuments
@@ -32,6 +34,7 @@ from fpdb.documents.similarity import Shares, equal_texts
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe
 from fpdb.fingerprint.sketches import doubtful_estimates
+from fpdb.io.annotations import FIELDS, Annotation
 from fpdb.io.batches import RecordBatch
 from fpdb.joins.columns import GrowingColumn, GrowingStrings, GrowingTexts, Room, TextColumns
 from fpdb.joins.rules import Rule, own_shares
@@ -66,15 +69,14 @@ class Decider:
         lined: bool = False,
         read_once: bool = False,
     ) -> None:
-        """Begin; if wanted, there is a line about each record that is removed.
+        """Begin; for annotations, or if wanted, there is a line about each record that is removed.
 
         The shingles of records that are read once are held from the beginning, while those of
         others are asked for once it is known whose are needed.
         """
         self._run, self._database, self._room = run, database, room
-        self._lines = GrowingStrings(room) if lined else None
-        self._lined = GrowingColumn(room, np.int64)
-        self._told = lined or run.on_removed is not None
+        self.lines = RemovedLines(room) if lined or run.annotate else None
+        self._told = self.lines is not None or run.on_removed is not None
         self._preparer = run.preparer(database)
         index = self._preparer.index
         similarity = run.least_similarity(self._preparer)
@@ -215,6 +217,8 @@ class Decider:
             numbers = np.arange(len(self._texts), len(self._texts) + len(columns.texts))
             self._sets.add(numbers, columns.shingles)
         self._texts.add(columns.texts)
+        if self.lines is not None:
+            self.lines.expect(len(columns.is_bad))
         self.sizes[block.number] += len(columns.is_bad)
         self._is_bad.add(columns.is_bad)
         self._numbers.add(columns.numbers)
@@ -366,22 +370,27 @@ class Decider:
             _, *rest = min(found, key=lambda each: (-(each[3] or 0.0), each[4], each[0]))
             own = int(numbers[place])
             told = Removed(self._shown_key(own), self._place(own), *rest)
-            if self._lines is not None:
+            if self.lines is not None:
                 plain = told._asdict()
                 for name in ("similarity", "own_share"):
                     plain[name] = plain[name] and round(plain[name], 4)
-                line = json.dumps(plain).encode() + b"\n"
-                self._lines.add(line, np.array([len(line)]))
-                self._lined.add(numbers[place : place + 1])
+                self.lines.add(own, json.dumps(plain).encode() + b"\n")
             if self._run.on_removed:
                 self._run.on_removed(told)
 
-    def lines(self) -> Iterator[bytes]:
-        """Yield the lines about removed records, in the order of these, some together."""
-        order = self._lined.values.argsort()
-        for start in range(0, len(order), GATHERED):
-            if self._lines is not None:
-                yield b"".join(self._lines.some(order[start : start + GATHERED]))
+    def annotations(self, numbers: Places) -> Iterator[Annotation]:
+        """Yield which record stays in the place of each record, itself unless it is removed."""
+        for start in range(0, len(numbers), GATHERED):
+            part = numbers[start : start + GATHERED]
+            lines = self.lines.some(part) if self.lines is not None else repeat(None, len(part))
+            columns = lines, self._keys.some(part), self._places(part)
+            for line, packed, place in zip(*columns, strict=True):
+                if line is None:
+                    key = unpack_key(packed)
+                    yield Annotation(place if key is None else key)
+                else:
+                    told = json.loads(line)
+                    yield Annotation(*(told[name] for name in FIELDS))
 
     def _place(self, number: int) -> str:
         return self._places(np.array([number]))[0]
@@ -535,27 +544,3 @@ def _together(decided: int) -> int:
 def _version(document: Stored) -> int:
     """Return a number that another text or time of adding would change."""
     return hash((document.added, document.digest, document.fingerprint))
-
-
-def require_next(database: Database, own: StoredRun | None = None) -> None:
-    """Raise InputError unless a run may be the next one of a database."""
-    known = database.runs.known()
-    for run in known:
-        if run.finished and own and run.content == own.content:
-            raise InputError(
-                f"the very same records were added to {database.path} on {run.begun}: each would "
-                "be removed for itself",
-                hint="keep the output of that run; to make it again, take the database as it was "
-                "before, from a backup",
-            )
-    unfinished = [run for run in known if not run.finished]
-    if unfinished and not any(
-        own and (run.content, run.options) == (own.content, own.options) for run in unfinished
-    ):
-        command = f", by {unfinished[0].command:.1000}," * bool(unfinished[0].command)
-        raise InputError(
-            f"a run that began to write its outputs on {unfinished[0].begun} hasn't added them to "
-            f"{database.path}",
-            hint=f"run it again{command or ', with the same records and options,'} or abandon it: "
-            "its outputs then stay where they are, and later ones aren't compared with them",
-        )

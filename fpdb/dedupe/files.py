@@ -8,25 +8,27 @@ import copy
 import dataclasses
 import os
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePath
 
 import numpy as np
 
-from fpdb.arrays import Column, Marks, Places
+from fpdb.arrays import Column, Marks
 from fpdb.database import Database
 from fpdb.dedupe.decide import Decider
+from fpdb.dedupe.lines import RemovedLines
 from fpdb.dedupe.prepare import RecordBlock
 from fpdb.dedupe.run import AHEAD, Deduplication, Where
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe
 from fpdb.io import streams
+from fpdb.io.annotations import have_numbered_keys, require_free
 from fpdb.io.batches import read_batches
 from fpdb.io.encodings import UTF8
 from fpdb.io.files import FORMATS, LeftOut, Paths, Source, check_path, path_names, sources_of
-from fpdb.io.raw import COPIED, TableHead, changed, write_rows
+from fpdb.io.raw import COPIED, MarkedRows, TableHead, changed, write_rows
 from fpdb.io.records import Reading
 from fpdb.io.streams import Watch
 from fpdb.joins.columns import Room
@@ -34,9 +36,6 @@ from fpdb.progress import announce
 from fpdb.scratch import Drafts, require_output, scratch_folder
 from fpdb.storage.open_checks import disk_named
 from fpdb.threads import made_ahead, mapped
-
-# Files with the numbers of the rows that were read of each, and marks of some of these.
-MarkedRows = Sequence[tuple[Source, Places, Marks]]
 
 
 def record_files(paths: Paths, reading: Reading) -> list[str]:
@@ -125,6 +124,12 @@ class Corpus:
                     f"{path} is {form}, and {self.output} would be {own}",
                     hint="records are copied as they are: give the output the suffix of the input",
                 )
+            if self.run.annotate and form == "lines":
+                raise InputError(
+                    f"{path} has lines of text, which have no fields to annotate",
+                    hint="make JSON lines of it",
+                    parameter="annotate",
+                )
             unpacked = streams.unpacked_name(str(self.output))
             if FORMATS[form].by_path and not self.into_folder and unpacked != str(self.output):
                 raise InputError(
@@ -151,6 +156,8 @@ class Corpus:
             for each in inputs
         ]
         for header, each in zip(headers, inputs, strict=True):
+            if self.run.annotate:
+                require_free(header.names, each.name)
             if not self.into_folder and not header.fits(headers[0]):
                 raise InputError(
                     f"{each.name} has other columns than {inputs[0].name}",
@@ -172,24 +179,38 @@ class Corpus:
             decided = [codes for _, codes in decider.each(self._blocks(inputs))]
             codes = np.concatenate([np.empty(0, np.uint8), *decided])
             ends = np.cumsum([decider.sizes[number] for number in range(len(inputs))])
-            sources = self._decoded(inputs)
+            sources = self._decoded(inputs, headers)
 
-            def parts(marks: Marks) -> MarkedRows:
-                columns = (np.split(column, ends[:-1]) for column in (decider.numbers, marks))
-                return list(zip(sources, *columns, strict=True))
+            def parts(marks: Marks, *, annotated: bool = False) -> list[MarkedRows]:
+                columns = decider.numbers, marks, np.arange(len(marks))
+                divided = (np.split(column, ends[:-1]) for column in columns)
+                return [
+                    MarkedRows(source, firsts, chosen, decider.annotations(numbers[chosen]))
+                    if annotated
+                    else MarkedRows(source, firsts, chosen)
+                    for source, firsts, chosen, numbers in zip(sources, *divided, strict=True)
+                ]
 
             decider.settle(
                 codes,
                 lambda marks: self._shingles(decider.recipe, room.file(), headers, parts(marks)),
             )
-            kept = run.kept(codes)
+            kept, written = run.kept(codes), run.written(codes)
             decider.require_fit(kept)
+            if run.annotate:
+                has_schema = any(header.schema is not None for header in headers)
+                numbered = has_schema and have_numbered_keys(
+                    decider.annotations(written.nonzero()[0])
+                )
+                headers = [header.annotated(numbered_keys=numbered) for header in headers]
             with Drafts() as drafts:
-                self._write(drafts, inputs, headers, parts(kept), decider.lines())
+                rows = parts(written, annotated=run.annotate)
+                self._write(drafts, inputs, headers, rows, decider.lines)
                 # The outputs move to their places when this block ends.
                 decider.begin()
-            before = sum(os.path.getsize(each.path) for each in inputs)
-            run.counts.bytes_saved = before - sum(map(os.path.getsize, self._targets()))
+            if not run.annotate:
+                before = sum(os.path.getsize(each.path) for each in inputs)
+                run.counts.bytes_saved = before - sum(map(os.path.getsize, self._targets()))
             # A file that can't be read to its end has a bad record there.
             decider.finish(np.insert(kept, ends[sorted(run.damaged)], False))
 
@@ -233,15 +254,15 @@ class Corpus:
         drafts: Drafts,
         inputs: list[Source],
         headers: list[TableHead],
-        parts: MarkedRows,
-        lines: Iterable[bytes],
+        parts: list[MarkedRows],
+        lines: RemovedLines | None,
     ) -> None:
-        """Write the kept records, and the lines about the removed ones."""
+        """Write the marked records, and the lines about the removed ones."""
         run = self.run
         run.expect(sum(os.path.getsize(each.path) for each in inputs), "writing")
-        if self.removed:
+        if self.removed and lines:
             with drafts.file(self.removed) as file, streams.packed(file, self.removed) as packed:
-                for line in lines:
+                for line in lines.all():
                     packed.write(line)
         together = [parts] if not self.into_folder else [[part] for part in parts]
         for number, (target, some) in enumerate(zip(self._targets(), together, strict=True)):
@@ -253,35 +274,36 @@ class Corpus:
                     continue
             raise changed(each.name)
 
-    def _decoded(self, inputs: list[Source]) -> list[Source]:
-        """Return the inputs, to be read again, with the encodings that were found."""
+    def _decoded(self, inputs: list[Source], headers: list[TableHead]) -> list[Source]:
+        """Return the inputs, to be read again with the encodings and separators that were found."""
         return [
             dataclasses.replace(
                 source,
                 reading=dataclasses.replace(
                     source.reading,
                     encoding=self.run.reading.encoding or self.encodings.get(source.path, UTF8),
+                    delimiter=header.delimiter or None,
                 ),
                 watch=Watch(self.run.progress),
                 problem=self.run.damaged.get(number, ""),
             )
-            for number, source in enumerate(inputs)
+            for number, (source, header) in enumerate(zip(inputs, headers, strict=True))
         ]
 
     def _shingles(
-        self, recipe: Recipe, path: Path, headers: list[TableHead], parts: MarkedRows
+        self, recipe: Recipe, path: Path, headers: list[TableHead], parts: list[MarkedRows]
     ) -> Iterator[list[Column]]:
         """Yield the shingles of those records of the files that are marked, some at a time.
 
         They are copied to a path, as what stays is but not packed, and read as all are.
         """
-        for header, (source, rows, marks) in zip(map(copy.copy, headers), parts, strict=True):
-            if not marks.any():
+        for header, part in zip(map(copy.copy, headers), parts, strict=True):
+            if not part.marks.any():
                 continue
             header.codec = "NONE"
-            unwatched = dataclasses.replace(source, watch=Watch(tell=streams.ignore))
+            unwatched = dataclasses.replace(part.source, watch=Watch(tell=streams.ignore))
             with path.open("wb") as file:
-                write_rows(file, str(path), header, [(unwatched, rows, marks)])
+                write_rows(file, str(path), header, [part._replace(source=unwatched)])
             batches = read_batches(dataclasses.replace(unwatched, path=str(path), problem=""))
             count = 0
             for _, sets in mapped(
@@ -289,8 +311,8 @@ class Corpus:
             ):
                 count += len(sets)
                 yield sets
-            if count != np.count_nonzero(marks):
-                raise changed(source.name)
+            if count != np.count_nonzero(part.marks):
+                raise changed(part.source.name)
 
     def _targets(self) -> list[Path]:
         if not self.into_folder:

@@ -1,5 +1,6 @@
 """Records and tables in memory, without their near-duplicates."""
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain, compress, islice
@@ -8,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from fpdb.arrays import Column, Marks
-from fpdb.dedupe.decide import Decider, require_next
+from fpdb.dedupe.decide import Decider
 from fpdb.dedupe.prepare import RecordBlock
-from fpdb.dedupe.run import Deduplication, Where
+from fpdb.dedupe.run import Deduplication, Where, require_next
 from fpdb.errors import InputError
-from fpdb.io.arrow import is_split, selectable
+from fpdb.io.annotations import Annotation, have_numbered_keys, require_free
+from fpdb.io.arrow import annotation_batch, is_split, selectable, widened
 from fpdb.io.batches import batch_of, read_table
-from fpdb.io.records import Reading
 from fpdb.models import Document
 
 _TOGETHER = 1000
@@ -27,7 +28,7 @@ def kept_rows(run: Deduplication, table: Any, given: Where | None) -> Any:
     blocks = (
         RecordBlock(part, f"{name} row ".lstrip(), name or "the table", number)
         for number, (name, (each, _)) in enumerate(several.items())
-        for part in read_table(each, run.reading)
+        for part in read_table(each, run.reading, annotated=run.annotate)
     )
 
     def split(marks: Marks) -> list[Marks]:
@@ -35,8 +36,8 @@ def kept_rows(run: Deduplication, table: Any, given: Where | None) -> Any:
         return np.split(marks, ends[:-1])
 
     def shingles(marks: Marks) -> Iterator[list[Column]]:
-        for (_, select), some in zip(several.values(), split(marks), strict=True):
-            for part in read_table(selectable(select(some))[0], run.reading):
+        for (rows, select), some in zip(several.values(), split(marks), strict=True):
+            for part in read_table(selectable(select(rows, some))[0], run.reading):
                 yield decider.recipe.shingles_many(part().texts)
 
     with run.opened(given) as database, run.room() as room:
@@ -47,11 +48,19 @@ def kept_rows(run: Deduplication, table: Any, given: Where | None) -> Any:
             decider.settle(codes, shingles)
             marks = run.kept(codes)
             decider.require_fit(marks)
+            if run.annotate:
+                every = np.arange(len(codes))
+                numbered = have_numbered_keys(decider.annotations(every))
+                added = annotation_batch(decider.annotations(every), numbered_keys=numbered)
             decider.finish(marks)
-    if not is_split(table):
-        return several[""][1](marks)
-    chosen = zip(several.items(), split(marks), strict=True)
-    return type(table)({name: select(part) for (name, (_, select)), part in chosen})
+    chosen, first = {}, 0
+    for (name, (rows, select)), part in zip(
+        several.items(), split(run.written(codes)), strict=True
+    ):
+        whole = widened(rows, added.slice(first, len(part))) if run.annotate else rows
+        chosen[name] = select(whole, part)
+        first += len(part)
+    return type(table)(chosen) if is_split(table) else chosen[""]
 
 
 def kept_records(run: Deduplication, records: Iterable[Any], given: Where | None) -> Iterator[Any]:
@@ -66,30 +75,46 @@ def kept_records(run: Deduplication, records: Iterable[Any], given: Where | None
             hint="give files or a table",
             parameter="most",
         )
-    marks = [np.empty(0, np.bool_)]
+    marks, decided = [np.empty(0, np.bool_)], 0
     with run.opened(given) as database, run.room() as room:
         if database is not None:
             require_next(database)
         with Decider(run, database, room, read_once=True) as decider:
-            for blocks, codes in decider.each(_record_blocks(run.reading, records)):
+            for blocks, codes in decider.each(_record_blocks(run, records)):
                 marks.append(run.kept(codes))
-                records_of = chain.from_iterable(block.records for block in blocks)
-                yield from compress(records_of, marks[-1].tolist())
+                written = run.written(codes)
+                chosen: Iterator[Any] = compress(
+                    chain.from_iterable(block.records for block in blocks), written.tolist()
+                )
+                if run.annotate:
+                    added = decider.annotations(decided + written.nonzero()[0])
+                    chosen = map(_annotated, chosen, added)
+                yield from chosen
+                decided += len(codes)
             every = np.concatenate(marks)
             decider.require_fit(every)
             decider.finish(every)
 
 
-def _record_blocks(reading: Reading, records: Iterable[Any]) -> Iterator[RecordBlock]:
+def _annotated(record: Any, added: Annotation) -> Any:
+    if isinstance(record, Document):
+        return dataclasses.replace(record, meta={**(record.meta or {}), **added._asdict()})
+    return {**record, **added._asdict()}
+
+
+def _record_blocks(run: Deduplication, records: Iterable[Any]) -> Iterator[RecordBlock]:
     source, first = iter(records), 1
     while some := list(islice(source, _TOGETHER)):
-        for each in some:
+        for number, each in enumerate(some, first):
             if not isinstance(each, Document | Mapping):
                 raise InputError(
                     f"found {each!r:.40}, expected a record",
                     hint="pass the whole table, or dictionaries such as {'text': …}",
                 )
+            if run.annotate:
+                fields = each.meta or {} if isinstance(each, Document) else each
+                require_free(fields, f"record {number}")
         yield RecordBlock(
-            partial(batch_of, some, first, reading), "record ", "the records", records=some
+            partial(batch_of, some, first, run.reading), "record ", "the records", records=some
         )
         first += len(some)

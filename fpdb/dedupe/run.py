@@ -33,6 +33,7 @@ from fpdb.models import (
     require_whole,
 )
 from fpdb.scratch import scratch_folder
+from fpdb.storage.format import StoredRun
 from fpdb.storage.open_checks import is_vacant
 from fpdb.threads import count_jobs, mapped
 
@@ -155,6 +156,7 @@ class Deduplication:
     within: str | None = None
     source_field: str | None = None
     most: float | None = None
+    annotate: bool = False
     command: str = ""
     on_removed: Callable[[Removed], object] | None = None
     on_bad: Callable[[BadRecord], object] | None = None
@@ -217,6 +219,11 @@ class Deduplication:
         """Mark what stays."""
         dropped = [REMOVED, BAD] if self.bad == "drop" else [REMOVED]
         return np.isin(codes, dropped, invert=True)
+
+    def written(self, codes: Codes) -> Marks:
+        """Mark what is written: what stays, or, if it is annotated, all that isn't dropped."""
+        stays = codes == REMOVED if self.annotate else np.zeros(len(codes), np.bool_)
+        return self.kept(codes) | stays
 
     def weigh(self, losses: list[SourceLoss]) -> None:
         """Name the sources that lose most; raise LossError if one loses more than it may."""
@@ -388,6 +395,30 @@ def worst_losses(losses: Sequence[SourceLoss]) -> list[str]:
     """Say what the first sources lose, and how many more there are."""
     more = [f"{len(losses) - _NAMED:,} more sources"] * (len(losses) > _NAMED)
     return [*map(str, losses[:_NAMED]), *more]
+
+
+def require_next(database: Database, own: StoredRun | None = None) -> None:
+    """Raise InputError unless a run may be the next one of a database."""
+    known = database.runs.known()
+    for run in known:
+        if run.finished and own and run.content == own.content:
+            raise InputError(
+                f"the very same records were added to {database.path} on {run.begun}: each would "
+                "be removed for itself",
+                hint="keep the output of that run; to make it again, take the database as it was "
+                "before, from a backup",
+            )
+    unfinished = [run for run in known if not run.finished]
+    if unfinished and not any(
+        own and (run.content, run.options) == (own.content, own.options) for run in unfinished
+    ):
+        command = f", by {unfinished[0].command:.1000}," * bool(unfinished[0].command)
+        raise InputError(
+            f"a run that began to write its outputs on {unfinished[0].begun} hasn't added them to "
+            f"{database.path}",
+            hint=f"run it again{command or ', with the same records and options,'} or abandon it: "
+            "its outputs then stay where they are, and later ones aren't compared with them",
+        )
 
 
 def _remove_empty(database: Database, kind: type[BaseException] | None, *_: object) -> None:

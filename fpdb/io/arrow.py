@@ -4,6 +4,7 @@ import importlib.util
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Self, cast
 
@@ -12,6 +13,7 @@ import numpy as np
 from fpdb.arrays import Marks
 from fpdb.errors import InputError, MissingExtraError
 from fpdb.io import decoding
+from fpdb.io.annotations import FIELDS, Annotation, require_free
 from fpdb.io.decoding import ColumnFile, FingerprintBlock, SparkSchema
 from fpdb.io.records import Reading
 from fpdb.io.streams import Watch, named
@@ -116,16 +118,16 @@ def _is_dataset(source: Any) -> bool:
     return all(hasattr(source, name) for name in ("with_format", "column_names", "select"))
 
 
-def selectable(table: Any) -> tuple[Any, Callable[[Marks], Any]]:
-    """Return a table that can be read several times, and what selects rows of it by marks.
+def selectable(table: Any) -> tuple[Any, Callable[[Any, Marks], Any]]:
+    """Return a table that can be read several times, and what selects rows of one like it by marks.
 
     One of pandas or polars, of pyarrow, a relation of DuckDB, or a Dataset of Hugging Face becomes
     one of its kind, any other a table of pyarrow.
     """
     if hasattr(table, "iloc"):
-        return table, lambda marks: table.iloc[marks.nonzero()[0]]
+        return table, lambda rows, marks: rows.iloc[marks.nonzero()[0]]
     if _is_dataset(table):
-        return table, lambda marks: table.select(marks.nonzero()[0])
+        return table, lambda rows, marks: rows.select(marks.nonzero()[0])
     library = type(table).__module__.partition(".")[0].removeprefix("_")
     if not (library in ("polars", "pyarrow") and hasattr(table, "filter")):
         require()
@@ -133,22 +135,72 @@ def selectable(table: Any) -> tuple[Any, Callable[[Marks], Any]]:
 
         given, table = table, pyarrow.table(table)
         if library == "duckdb" and hasattr(given, "query"):
-            return table, lambda marks: _related(given, table.filter(marks))
-    return table, table.filter
+            return table, lambda rows, marks: _related(given, rows.filter(marks))
+    return table, lambda rows, marks: rows.filter(marks)
 
 
-def _related(relation: Any, fpdb_rows: Any) -> Any:  # noqa: ARG001 - the query has its name
+def widened(rows: Any, added: Any) -> Any:
+    """Return a table of `selectable`, or a batch, with the columns of a batch of as many rows."""
+    import pyarrow
+
+    columns = {name: added[name] for name in added.schema.names}
+    if hasattr(rows, "iloc"):
+        arrays = {name: column.to_numpy(zero_copy_only=False) for name, column in columns.items()}
+        return rows.assign(**arrays)
+    if hasattr(rows, "hstack"):  # of polars
+        return rows.hstack(type(rows)(added))
+    if _is_dataset(rows):
+        for name, column in columns.items():
+            rows = rows.add_column(name, column)
+        return rows
+    schema = pyarrow.schema([*rows.schema, *added.schema], metadata=rows.schema.metadata)
+    return type(rows).from_arrays([*rows.columns, *added.columns], schema=schema)
+
+
+def annotated_schema(schema: Any, *, numbered_keys: bool) -> Any:
+    added = annotation_batch([], numbered_keys=numbered_keys)
+    return widened(schema.empty_table(), added).schema
+
+
+def annotated_batch(batch: Any, annotations: Iterator[Annotation], schema: Any) -> Any:
+    """Return a batch with columns of the next annotations, which the schema of a copy has too."""
+    numbered_keys = schema.field(FIELDS[0]).type == "int64"
+    added = islice(annotations, batch.num_rows)
+    return widened(batch, annotation_batch(added, numbered_keys=numbered_keys))
+
+
+def annotation_batch(annotations: Iterable[Annotation], *, numbered_keys: bool) -> Any:
+    """Return annotations as columns of pyarrow: keys are numbers, or all of them texts."""
+    require()
+    import pyarrow
+
+    keys, *shares = list(zip(*annotations, strict=True)) or [()] * len(FIELDS)
+    texts = keys if numbered_keys else list(map(str, keys))
+    columns = [
+        pyarrow.array(texts, pyarrow.int64() if numbered_keys else pyarrow.string()),
+        *(pyarrow.array(column, pyarrow.float64()) for column in shares),
+    ]
+    return pyarrow.RecordBatch.from_arrays(columns, names=list(FIELDS))
+
+
+def _related(relation: Any, fpdb_rows: Any) -> Any:
     """Return rows as a relation of DuckDB, with the connection and the types of another."""
     columns = []
     for name, kind in zip(relation.columns, relation.types, strict=True):
         quoted = '"' + name.replace('"', '""') + '"'
         columns.append(f"CAST({quoted} AS {kind}) AS {quoted}")
+    columns += fpdb_rows.schema.names[len(columns) :]
     # DuckDB finds the rows by the name of the variable.
     return relation.query("fpdb_relation", f"SELECT {', '.join(columns)} FROM fpdb_rows")  # noqa: S608
 
 
-def table_columns(table: Any, reading: Reading) -> Iterator[FieldColumns]:
-    """Read a table in memory, of any library with the Arrow interface, some rows at a time."""
+def table_columns(
+    table: Any, reading: Reading, *, annotated: bool = False
+) -> Iterator[FieldColumns]:
+    """Read a table in memory, of any library with the Arrow interface, some rows at a time.
+
+    If it will be annotated, it may have no column of these fields.
+    """
     require()
     import pyarrow
 
@@ -174,6 +226,8 @@ def table_columns(table: Any, reading: Reading) -> Iterator[FieldColumns]:
         raise InputError(
             f"the table {reason}", hint='name the column: reading=fpdb.Reading(text_field="…")'
         )
+    if annotated:
+        require_free(names, "the table")
     yield from decoding.column_blocks(batches, reading)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from fpdb.io import arrow
 from fpdb.io.files import Source, json_rows, line_parts, parts_of, read_columns
-from fpdb.io.records import BadRecord, Reading, Record, json_object, picker
+from fpdb.io.records import BadRecord, Reading, Record, UnfitError, check_key, json_object, picker
 from fpdb.io.streams import StreamError, decoded, line_ends, raw_lines
 from fpdb.io.tables import FieldColumns
 from fpdb.models import Document, Key
@@ -68,9 +68,13 @@ class RecordBatch:
         )
 
     def refuse(self, place: int, bad: BadRecord) -> None:
-        """Take the record in a place for a bad one."""
+        """Take the record in a place for a bad one, which has its key if it is good."""
         self.bad[place] = bad
-        self.keys[place], self.texts[place] = bad.key, ""
+        try:
+            check_key("", self.keys[place])
+        except UnfitError:
+            self.keys[place] = bad.key
+        self.texts[place] = ""
         for column in self.values.values():
             column[place] = None
         self.fingerprints.pop(place, None)
@@ -99,9 +103,10 @@ def read_batches(source: Source) -> Iterator[BatchPart]:
         yield partial(_batch_of_part, part, source)
 
 
-def read_table(table: Any, reading: Reading) -> Iterator[BatchPart]:
+def read_table(table: Any, reading: Reading, *, annotated: bool = False) -> Iterator[BatchPart]:
     """Cut a table in memory, of any library with the Arrow interface."""
-    return (partial(picked, found, reading) for found in arrow.table_columns(table, reading))
+    blocks = arrow.table_columns(table, reading, annotated=annotated)
+    return (partial(picked, block, reading) for block in blocks)
 
 
 def batch_of(

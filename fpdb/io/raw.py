@@ -1,26 +1,33 @@
-"""Records as the bytes that they are in a file, of which those that stay are copied unchanged.
+"""Records as the bytes that they are in a file, of which those that are wanted are copied.
 
-A record of text is the lines from its first one on, whose number its reader has found.
+They are unchanged, but for fields that may be added at the end of each. A record of text is the
+lines from its first one on, whose number its reader has found.
 """
 
 import contextlib
+import copy
+import dataclasses
 from collections.abc import Iterator, Sequence
-from itertools import chain
-from typing import IO, Any
+from itertools import chain, groupby
+from operator import itemgetter
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
 from fpdb.arrays import Marks, Places
 from fpdb.errors import InputError
 from fpdb.io import arrow, streams
+from fpdb.io.annotations import FIELDS, Annotation, annotated_object, annotated_row
 from fpdb.io.encodings import UTF8, few_replaced, restored
 from fpdb.io.files import Source
 from fpdb.io.streams import Line, StreamError
-from fpdb.io.tables import header_reason, numbered, rows_of
+from fpdb.io.tables import header_reason, numbered, rows_of, separator_of
 from fpdb.threads import overlapped
 
 _MARK = b"\xef\xbb\xbf"  # the byte order mark
 [_RETURN] = b"\r"
+# Annotated records that are written at once.
+_TOGETHER = 1000
 # The formats whose records can be copied.
 COPIED = ("jsonl", "tsv", "lines", "csv", "parquet")
 
@@ -31,17 +38,23 @@ class TableHead:
     def __init__(self, source: Source) -> None:
         """Read it; raise InputError if the columns can't be used."""
         self.line = b""
+        self.delimiter = ""
         self.schema: Any = None
         self.codec = ""
+        self.names: tuple[str, ...] = ()
         reason = ""
         with streams.named(source.path):
             if source.format.by_path:
                 self.schema, self.codec = arrow.file_schema(source.path)
-                reason = header_reason(tuple(self.schema.names), source.reading)
-            elif source.format.is_table and not numbered(source.reading):
-                self.line, row = _first_row(source)
-                names = () if isinstance(row, str) else tuple(name.strip() for name in row)
-                reason = row if isinstance(row, str) else header_reason(names, source.reading)
+                self.names = tuple(self.schema.names)
+                reason = header_reason(self.names, source.reading)
+            elif source.format.is_table:
+                line, row, self.delimiter = _first_row(source)
+                if not numbered(source.reading):
+                    self.line = line
+                    self.names = () if isinstance(row, str) else tuple(map(str.strip, row))
+                    reason = row if isinstance(row, str) else ""
+                    reason = reason or header_reason(self.names, source.reading)
         if reason:
             raise InputError(
                 f"{source.path}: the header {reason}",
@@ -55,9 +68,30 @@ class TableHead:
         one, another = (each.removeprefix(_MARK).rstrip() for each in (self.line, other.line))
         return one == another
 
+    def annotated(self, *, numbered_keys: bool) -> "TableHead":
+        """Return the header of a copy whose records have the fields of an annotation too."""
+        head = copy.copy(self)
+        if self.schema is not None:
+            head.schema = arrow.annotated_schema(self.schema, numbered_keys=numbered_keys)
+        elif self.line:
+            head.line = annotated_row(self.line, FIELDS, self.delimiter, quoted=False)
+        return head
 
-def _first_row(source: Source) -> tuple[bytes, list[str] | str]:
-    """Return the bytes of the first row, and its fields, or why it has none."""
+
+class MarkedRows(NamedTuple):
+    """A file with the numbers of the lines or rows where its records begin, and marks of some.
+
+    Each of these is annotated, if there is something to add.
+    """
+
+    source: Source
+    firsts: Places
+    marks: Marks
+    added: Iterator[Annotation] | None = None
+
+
+def _first_row(source: Source) -> tuple[bytes, list[str] | str, str]:
+    """Return the bytes of the first row, its fields, or why it has none, and its separator."""
     held: list[bytes] = []
 
     def lines() -> Iterator[Line]:
@@ -67,59 +101,103 @@ def _first_row(source: Source) -> tuple[bytes, list[str] | str]:
                 plain = line if len(held) > 1 else line.removeprefix(_MARK)
                 yield len(held), *streams.decode_line(plain.removesuffix(b"\n"))
 
-    for number, row, damaged in rows_of(source.form, lines(), source.reading):
+    mark, every = separator_of(source.form, lines(), source.reading)
+    reading = dataclasses.replace(source.reading, delimiter=mark)
+    for number, row, damaged in rows_of(source.form, every, reading):
         broken = damaged and not (isinstance(row, str) or few_replaced("".join(row)))
         # Empty lines before the row belong to none.
-        return b"".join(held[number - 1 :]), streams.NOT_DECODED if broken else row
-    return b"", []
+        return b"".join(held[number - 1 :]), streams.NOT_DECODED if broken else row, mark
+    return b"", [], mark
 
 
-def write_rows(
-    file: IO[bytes], path: str, header: TableHead, parts: Sequence[tuple[Source, Places, Marks]]
-) -> None:
+def write_rows(file: IO[bytes], path: str, header: TableHead, parts: Sequence[MarkedRows]) -> None:
     """Write those rows of files that are marked, packed as the suffix of the path says.
 
-    The rows of a file begin in the lines with some numbers. A source with a problem ends where that
-    is. They are in the encoding of the sources, or in UTF-8 if these have several. Raise InputError
-    if one has too few lines.
+    A source with a problem ends where that is. Rows are in the encoding of the sources, or in UTF-8
+    if these have several. Raise InputError if one has too few lines.
     """
     if header.schema is not None:
 
         def batches() -> Iterator[Any]:
-            for source, _, marks in parts:
+            for source, _, marks, added in parts:
                 with streams.named(source.path), _tolerant(source):
-                    yield from arrow.marked_batches(source.path, marks, source.watch)
+                    for batch in arrow.marked_batches(source.path, marks, source.watch):
+                        whole = (
+                            arrow.annotated_batch(batch, added, header.schema) if added else batch
+                        )
+                        yield whole
 
         arrow.write_batches(file, header.schema, header.codec, batches())
         return
-    names = {source.reading.encoding or UTF8 for source, _, _ in parts}
+    names = {part.source.reading.encoding or UTF8 for part in parts}
     name = names.pop() if len(names) == 1 else UTF8
     with streams.packed(file, path) as target:
 
         def write(pieces: Sequence[bytes | memoryview]) -> None:
-            target.write(restored(b"".join(pieces), name))
+            try:
+                target.write(restored(b"".join(pieces), name))
+            except UnicodeEncodeError as error:  # of what was added
+                raise InputError(
+                    f"{path} is in {name}, which lacks {error.object[error.start]!r} of a key",
+                    hint="convert all files to UTF-8",
+                ) from None
 
         overlapped(write, _marked_pieces(header, parts))
 
 
 def _marked_pieces(
-    header: TableHead, parts: Sequence[tuple[Source, Places, Marks]]
+    header: TableHead, parts: Sequence[MarkedRows]
 ) -> Iterator[Sequence[bytes | memoryview]]:
     """Yield a header, and the lines of the marked rows of files, some pieces at a time."""
     last: bytes | memoryview = header.line
     yield [last]
-    for source, firsts, marks in parts:
-        for pieces in _marked_lines(source, firsts, marks):
+    for part in parts:
+        blocks: Iterator[Sequence[bytes | memoryview]] = _marked_lines(part)
+        if part.added is not None:
+            blocks = _annotated(part, part.added)
+        for pieces in blocks:
             # Only the last line of a file may have no end.
             yield [b"\n", *pieces] if last and last[-1:] != b"\n" else pieces
             last = pieces[-1]
 
 
-def _marked_lines(source: Source, firsts: Places, marks: Marks) -> Iterator[list[memoryview]]:
-    """Yield the lines of the marked rows, those of a chunk together.
+def _marked_lines(part: MarkedRows) -> Iterator[list[memoryview]]:
+    """Yield the lines of the marked rows, those of a chunk together."""
+    for view, starts, ends, _ in _lines_of(part):
+        [cuts] = (starts[1:] != ends[:-1]).nonzero()
+        firsts, lasts = starts[np.append(0, cuts + 1)], ends[np.append(cuts, -1)]
+        slices = zip(firsts.tolist(), lasts.tolist(), strict=True)
+        yield [view[start:end] for start, end in slices]
+
+
+def _annotated(part: MarkedRows, added: Iterator[Annotation]) -> Iterator[list[bytes]]:
+    """Yield the marked rows with what is added to each, some together."""
+    source, held = part.source, list[bytes]()
+    form, delimiter = source.form, source.reading.delimiter or ""
+    lines = (
+        (row, view[start:end])
+        for view, *columns in _lines_of(part)
+        for start, end, row in zip(*(column.tolist() for column in columns), strict=True)
+    )
+    for row, pieces in groupby(lines, itemgetter(0)):
+        record, more = b"".join(line for _, line in pieces), next(added)
+        if form == "jsonl":
+            held.append(annotated_object(record, more, f"{source.name}:{part.firsts[row]}"))
+        else:
+            held.append(annotated_row(record, more, delimiter, quoted=form == "csv"))
+        if len(held) == _TOGETHER:
+            yield held
+            held = []
+    if held:
+        yield held
+
+
+def _lines_of(part: MarkedRows) -> Iterator[tuple[memoryview, Places, Places, Places]]:
+    """Yield bytes, where those of their lines start and end that are of marked rows, and these.
 
     A row of CSV goes on to the next one; empty lines between the two belong to none.
     """
+    source, firsts, marks, _ = part
     several = source.form == "csv"
     before = 0
     # What is before the first row, at -1, belongs to none.
@@ -138,12 +216,8 @@ def _marked_lines(source: Source, firsts: Places, marks: Marks) -> Iterator[list
             if not before and data.startswith(_MARK):
                 starts[0] = len(_MARK)
             before += len(starts)
-            edges = np.diff(kept.astype(np.int8), prepend=0, append=0)
-            [runs], [stops] = (edges == 1).nonzero(), (edges == -1).nonzero()
-            slices = zip(starts[runs].tolist(), ends[stops - 1].tolist(), strict=True)
-            view = memoryview(data)
-            if pieces := [view[start:end] for start, end in slices]:
-                yield pieces
+            if kept.any():
+                yield memoryview(data), starts[kept], ends[kept], rows[kept]
     if len(firsts) and before < firsts[-1]:
         raise changed(source.path)
 

@@ -163,16 +163,22 @@ def tsv_rows(lines: Iterator[Line], largest: int, delimiter: str = "\t") -> Iter
 
 def rows_of(form: str, lines: Iterator[Line], reading: Reading) -> Iterator[Cells]:
     """Read the rows of TSV, CSV or lines; those of CSV by the separator that is given or found."""
-    if form != "csv":
-        return tsv_rows(lines, reading.max_bytes, reading.delimiter or "\t")
+    mark, lines = separator_of(form, lines, reading)
+    return (csv_rows if form == "csv" else tsv_rows)(lines, reading.max_bytes, mark)
+
+
+def separator_of(form: str, lines: Iterator[Line], reading: Reading) -> tuple[str, Iterator[Line]]:
+    """Return the separator that is given or found, and the lines with those that show it."""
+    if form != "csv" or reading.delimiter:
+        return reading.delimiter or ("," if form == "csv" else "\t"), lines
     held: list[Line] = []
     for each in lines:
         held.append(each)
         if isinstance(each[1], TooLong) or each[1].strip():
             break
     head = held[-1][1] if held else ""
-    mark = reading.delimiter or ("," if isinstance(head, TooLong) else _separator(head, reading))
-    return csv_rows(chain(held, lines), reading.max_bytes, mark)
+    mark = "," if isinstance(head, TooLong) else _separator(head, reading)
+    return mark, chain(held, lines)
 
 
 def _separator(head: str, reading: Reading) -> str:

@@ -25,7 +25,7 @@ def files(tmp_path):
     paths = []
     for name, records in {"forms": forms, "pages": pages, "small": small}.items():
         paths.append(tmp_path / f"{name}.jsonl")
-        paths[-1].write_text("".join(json.dumps(each) + "\n" for each in records))
+        paths[-1].write_text("".join(json.dumps(record) + "\n" for record in records))
     return paths
 
 

@@ -38,6 +38,9 @@ class Dataset:
     def select(self, indices):
         return Dataset(self.table, [self.indices[place] for place in indices], self.form)
 
+    def add_column(self, name, column):
+        return Dataset(self.table.take(self.indices).append_column(name, column))
+
 
 class ArrowOnly:
     """A table of a library that has nothing but the Arrow interface."""
@@ -107,6 +110,70 @@ def becomes_one_of_its_kind(name, given, table, expected):
     assert rows_of(found) == table.take(expected).to_pylist()
     assert len(removed) == 2500 - len(expected)
     assert removed[0].source == f"row {int(removed[0].key.removeprefix('doc-')) + 1}"
+
+
+FIELDS = ["kept_key", "similarity", "own_share"]
+
+
+@pytest.mark.slow("seven kinds of tables of 2,500 rows")
+def test_an_annotated_table_has_three_more_columns(table):
+    for name, kind in KINDS.items():
+        is_annotated(name, kind(table), table)
+
+
+@pytest.mark.full
+def test_an_annotated_relation_of_duckdb_has_three_more_columns(table):
+    import duckdb
+
+    is_annotated("duckdb", duckdb.from_arrow(table), table)
+
+
+def is_annotated(name, given, table):
+    removed = []
+    found = fpdb.dedupe(given, annotate=True, on_removed=removed.append)
+    assert type(found) is (pa.Table if name in ("arrow", "reader") else type(given))
+    rows = [
+        {name: None if row[name] != row[name] else row[name] for name in row}
+        for row in rows_of(found)
+    ]
+    assert [list(row) for row in rows] == [[*table.column_names, *FIELDS]] * len(rows)
+    said = [[row.pop(name) for name in FIELDS] for row in rows]
+    assert rows == table.to_pylist()
+    expected = {row["id"]: [row["id"], None, None] for row in rows}
+    for each in removed:
+        shares = [round(share, 4) for share in (each.similarity, each.own_share)]
+        expected[each.key] = [each.kept_key, *shares]
+    assert said == list(expected.values())
+
+
+def test_annotated_splits_have_their_rows(table):
+    small = table.slice(0, 60)
+    whole = rows_of(fpdb.dedupe(small, annotate=True, bad="drop"))
+    splits = DatasetDict(train=Dataset(small.slice(0, 40)), test=Dataset(small.slice(40)))
+    found = fpdb.dedupe(splits, annotate=True)
+    assert [len(each) for each in found.values()] == [40, 20]
+    assert [row for each in found.values() for row in rows_of(each)] == whole
+
+
+def test_annotated_types_are_the_same_without_a_copy(table):
+    small = table.slice(0, 1)
+    kinds = [pa.string(), pa.float64(), pa.float64()]
+    found = fpdb.dedupe(small, annotate=True)
+    assert [found.schema.field(name).type for name in FIELDS] == kinds
+    assert fpdb.dedupe(pl.from_arrow(small), annotate=True).schema.dtypes()[-3:] == [
+        pl.String,
+        pl.Float64,
+        pl.Float64,
+    ]
+    frame = pd.DataFrame({"id": [7], "text": ["a b c"]}, index=[5])
+    found = fpdb.dedupe(frame, annotate=True)
+    assert found.index.tolist() == [5]
+    assert found.dtypes[FIELDS].tolist() == ["int64", "float64", "float64"]
+    assert found["kept_key"].tolist() == [7]
+    # An empty table has no keys, so nothing says that these are numbers.
+    empty = fpdb.dedupe(small.slice(0, 0), annotate=True)
+    assert [empty.schema.field(name).type for name in FIELDS] == kinds
+    assert frame.columns.tolist() == ["id", "text"]
 
 
 class DatasetDict(dict):

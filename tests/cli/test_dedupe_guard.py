@@ -1,4 +1,4 @@
-"""fpdb dedupe names the sources that lose most, and ends where one would lose too much."""
+"""fpdb dedupe names the sources that lose most, ends before one does, and annotates."""
 
 import json
 
@@ -16,7 +16,7 @@ def source(tmp_path):
         for site, text in enumerate(TEXTS)
         for _ in range(30 + site)
     ]
-    path.write_text("".join(json.dumps(each) + "\n" for each in records))
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
     return path
 
 
@@ -24,8 +24,8 @@ def test_the_summary_names_a_source(run, tmp_path, source):
     out = tmp_path / "out.jsonl"
     done = run("dedupe", source, "-o", out)
     assert done.err.splitlines()[1:] == [f"{source}: 540 of 555 records go (97 %)"]
-    found = json.loads(run("dedupe", source, "-o", out, "--json").out)
-    assert found["losses"] == [{"source": str(source), "records": 555, "removed": 540}]
+    counts = json.loads(run("dedupe", source, "-o", out, "--json").out)
+    assert counts["losses"] == [{"source": str(source), "records": 555, "removed": 540}]
     assert run("dedupe", source, "-o", out, "--quiet").err == ""
 
 
@@ -49,3 +49,21 @@ def test_many_sources_take_a_few_lines(run, tmp_path, source):
     assert lines[0] == "s14: 43 of 44 records go (97 %)"
     assert [line[:4] for line in lines[:10]] == [f"s{site:02}:" for site in range(14, 4, -1)]
     assert lines[10:] == ["5 more sources"]
+
+
+def test_an_annotated_copy_has_all_records(run, tmp_path, source):
+    done = run("dedupe", source, "-o", "-", "--annotate")
+    rows = [json.loads(line) for line in done.out.splitlines()]
+    assert [row["site"] for row in rows] == [
+        json.loads(line)["site"] for line in source.read_text().splitlines()
+    ]
+    assert [list(row) for row in rows[:1]] == [
+        ["site", "text", "kept_key", "similarity", "own_share"]
+    ]
+    assert len({row["kept_key"] for row in rows}) == 15
+    assert done.err.startswith(
+        "read 555, kept 15, removed 540 (97.3%); exact copies 540, edited 0, annotated; "
+    )
+    done = run("dedupe", source, "-o", tmp_path / "out.jsonl", "--annotate", "--json")
+    assert json.loads(done.out)["removed"] == 540
+    assert "bytes_saved" not in json.loads(done.out)
