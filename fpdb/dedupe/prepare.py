@@ -145,7 +145,7 @@ class Prepare:
         if name is None:
             return repeat(source, len(batch.texts))
         values = batch.values[name]
-        return (f"no {name}" if value is None else str(value) for value in values)
+        return (f"no {name}" if value in (None, "") else str(value) for value in values)
 
     def _compared(
         self, batch: RecordBatch, shown: str

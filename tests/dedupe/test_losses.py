@@ -52,6 +52,11 @@ def test_a_field_names_the_sources(files, tmp_path):
     files[1].write_text('{"text": "a record without a site"}\n')
     counts = fpdb.dedupe([*files[1:]] * 2, tmp_path / "out.jsonl", source_field="site")
     assert counts.losses == [("no site", 40, 38)]
+    table = tmp_path / "in.csv"
+    table.write_text("text,site\n" + f"{form(0, 0)},\n" * 20)
+    assert fpdb.dedupe(table, tmp_path / "out.csv", source_field="site").losses == [
+        ("no site", 20, 19)
+    ]
     records = records_of(files[:1])
     seen = []
     list(fpdb.dedupe(records, on_progress=seen.append))
