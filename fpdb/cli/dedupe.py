@@ -87,17 +87,12 @@ def dedupe(
     they take its place, and with --keep newest:FIELD if they are newer.
     """
     require((output is None) != (output_dir is None), "give --output or --output-dir")
-    suffix = suffix_of(removed or "") or ".jsonl"
-    require(SUFFIXES.get(suffix) == "jsonl", f"--removed gets JSON lines, found {removed}")
     require("-" not in files or not is_terminal(), "standard input is a terminal")
-    files = record_files(files, reading)
     require(database is not None or not abandon, "--abandon is about a run with --db")
     require(database is not None or not same_key, "--same-key is about a run with --db")
-    alone = output != "-" or not (database or render.now.json)
-    require(alone, "-o - gets the records: --db needs a file, and --json another one")
+    _require_outputs(output, removed, report, alone=bool(database or render.now.json))
+    files = record_files(files, reading)
     if report:
-        outputs = {os.path.realpath(path) for path in (output, removed) if path}
-        require(os.path.realpath(report) not in outputs, "--report gets a file of its own")
         used_recipe, least = _compared_by(files, report, recipe, similarity, database, k)
     render.now.left = "run it again" if database else "nothing was written"
     end_by_sigterm(KeyboardInterrupt)
@@ -113,9 +108,21 @@ def dedupe(
     progress.summarise(_saved(counts), *worst_losses(counts.losses))
     if report:
         date = reading.date_field or Preference.of(keep).dated or None
-        read_again = dataclasses.replace(reading, date_field=date)
-        _write_report(files, report, read_again, used_recipe, least, jobs, counts.marks)
+        reading = dataclasses.replace(reading, date_field=date)
+        _write_report(files, report, reading, used_recipe, least, jobs, counts.marks)
     bad_records.settle(counts.read - counts.bad)
+
+
+def _require_outputs(
+    output: str | None, removed: str | None, report: Path | None, *, alone: bool
+) -> None:
+    suffix = suffix_of(removed or "") or ".jsonl"
+    require(SUFFIXES.get(suffix) == "jsonl", f"--removed gets JSON lines, found {removed}")
+    printed = output == "-" and alone
+    require(not printed, "-o - gets the records: --db needs a file, and --json another one")
+    outputs = {os.path.realpath(path) for path in (output, removed) if path}
+    is_own = report is None or os.path.realpath(report) not in outputs
+    require(is_own, "--report gets a file of its own")
 
 
 @contextlib.contextmanager
