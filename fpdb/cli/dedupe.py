@@ -37,7 +37,9 @@ from fpdb.scratch import require_output, scratch_folder
     ),
     most=option("--most SHARE", "Stop if more of a source would go.", rare=True, min=0, max=1),
     database=option("--db DB", "Compare with earlier files, and remember these."),
-    same_key=option("--same-key keep|replace", "For keys that DB has with another text; see --db."),
+    same_key=option(
+        "--same-key keep|replace", "For keys that DB has with another text; see --db.", rare=True
+    ),
     abandon=option("--abandon", "Forget a run that didn't finish; see --db.", rare=True),
     bad=option("--bad keep|drop|fail", "Records that can't be compared."),
     memory=option(
@@ -62,10 +64,10 @@ def dedupe(
     k: int | None = None,
     recipe: fpdb.Recipe | None = None,
     keep: str = "first",
-    lose: float | None = None,
-    within: str | None = None,
     source_field: str | None = None,
     most: float | None = None,
+    lose: float | None = None,
+    within: str | None = None,
     database: Path | None = None,
     same_key: Literal["keep", "replace"] | None = None,
     abandon: bool = False,
@@ -102,7 +104,8 @@ def dedupe(
             files, place, reading, output_dir=output_dir, database=database, abandon=abandon,
             similarity=similarity, k=k, recipe=recipe, keep=keep, lose=lose, within=within,
             same_key=same_key, source_field=source_field, most=most, annotate=annotate, bad=bad,
-            removed=removed, tmp=tmp, memory=memory, jobs=jobs, on_bad=bad_records, on_progress=progress,
+            removed=removed, tmp=tmp, memory=memory, jobs=jobs, on_bad=bad_records,
+            on_progress=progress,
             command=f"cd {shlex.quote(os.getcwd())} && {shlex.join(['fpdb', *sys.argv[1:]])}",
         )  # fmt: skip
     progress.summarise(_saved(counts), *worst_losses(counts.losses))

@@ -123,7 +123,11 @@ _SHARED: dict[str, Any] = {
     "jobs": option("--jobs -j N", "Number of threads; 0: as many as processors.", min=0, max=MOST),
     "bad": option("--bad drop|fail", "Records that can't be used: leave them out, or stop."),
     "limit": option("--limit -n N", "Print at most N.", min=1),
-    "keep": option("--keep WHICH", "first, longest, newest:FIELD or source:FIELD=A,B,*."),
+    "keep": option(
+        "--keep WHICH",
+        "first (default), longest, newest:F or source:F=A,B,*.",
+        show_default=False,
+    ),
     "lose": option(
         "--lose SHARE",
         "Remove what loses at most this share of its own words.",
