@@ -10,7 +10,7 @@ from typing import IO, Any, Literal, Self
 
 from fpdb.arrays import each
 from fpdb.documents import layout
-from fpdb.documents.lookup import Search
+from fpdb.documents.lookup import Search, answers
 from fpdb.documents.prepare import BATCH, LOAD, Preparer, as_rows, take, transactions
 from fpdb.documents.runs import Runs
 from fpdb.documents.writer import Writer, without_collector
@@ -26,17 +26,22 @@ from fpdb.models import (
     Problem,
     Stats,
     TableStats,
+    TextsByKey,
     now,
     require_whole,
 )
 from fpdb.progress import log, tracked
 from fpdb.queries import Queries, Snapshot, finder_of_clusters
+from fpdb.scratch import scratch_folder
 from fpdb.storage import LOCK_SECONDS, Environment, ReadTransaction, WriteTransaction, drafts
 from fpdb.storage.format import Stored
 from fpdb.storage.lmdb_file import DATA_FILE
 from fpdb.tables import Plan
 from fpdb.tables.bulk_load import LEAST_MEMORY, MEMORY
 from fpdb.threads import mapped
+
+# Shingles of the texts that are compared exactly within one transaction: 128 MiB.
+_MOST_SHINGLES = 1 << 24
 
 
 class Database(Queries):
@@ -202,6 +207,7 @@ class Database(Queries):
         *,
         skip_duplicates: bool = False,
         similarity: float | None = None,
+        texts: TextsByKey | None = None,
     ) -> Added:
         """Add one document, or replace the one with its key; durable when it returns.
 
@@ -216,6 +222,10 @@ class Database(Queries):
             skip_duplicates: Don't add a document with a new key that resembles a stored one.
             similarity: The least similarity of a duplicate; by default that of the database. Only
                 with `skip_duplicates`.
+            texts: The texts of stored documents, if you have them elsewhere, as in `query`: then
+                near-duplicates are found exactly. They are asked for before the transaction, and
+                documents that others add meanwhile are compared by estimates. Only with
+                `skip_duplicates`.
 
         Returns:
             What became of it: `status` is "added", "replaced", "unchanged", "duplicate" or "short".
@@ -227,9 +237,13 @@ class Database(Queries):
             DiskFullError: The disk is full; like all errors, it changes nothing that was stored.
             ReadOnlyError, ClosedError: The handle was opened for reading, or is closed.
         """
-        duplicates = self._duplicates(similarity, skip_duplicates=skip_duplicates)
+        duplicates = self._duplicates(similarity, texts, skip_duplicates=skip_duplicates)
         documents = self._preparer.watched([Document(key, text, meta)])
-        [added] = self._add(self._preparer.prepare(documents), duplicates)
+        if texts is None:
+            [added] = self._add(self._preparer.prepare(documents), duplicates)
+        else:
+            prepared = self._preparer.prepare(documents, keep_texts=True)
+            [added] = self._add_exactly(prepared, duplicates, texts)
         return added
 
     def add_many(
@@ -238,6 +252,7 @@ class Database(Queries):
         *,
         skip_duplicates: bool = False,
         similarity: float | None = None,
+        texts: TextsByKey | None = None,
         jobs: int = 1,
         transaction: int = BATCH,
     ) -> Iterator[Added]:
@@ -249,6 +264,7 @@ class Database(Queries):
             documents: Any iterable of `fpdb.Document`.
             skip_duplicates: As in `add`; documents of one call are compared with each other too.
             similarity: As in `add`.
+            texts: As in `add`. The documents of a transaction are compared by their own texts.
             jobs: The number of threads that make the fingerprints; 0 for one a processor. What is
                 stored and yielded, and in which order, doesn't depend on it.
             transaction: The number of documents in a transaction. A larger one is faster, but other
@@ -262,11 +278,15 @@ class Database(Queries):
             LockTimeoutError, DiskFullError, ReadOnlyError, ClosedError: As in `add`.
         """
         require_whole("transaction", transaction, 1)
-        duplicates = self._duplicates(similarity, skip_duplicates=skip_duplicates)
+        duplicates = self._duplicates(similarity, texts, skip_duplicates=skip_duplicates)
         parts = map(self._preparer.watched, take(iter(documents), transaction))
-        prepared = (found for _, found in mapped(self._preparer.prepare, parts, jobs))
+        prepare = partial(self._preparer.prepare, keep_texts=texts is not None)
+        prepared = (found for _, found in mapped(prepare, parts, jobs))
         for together in transactions(prepared, transaction):
-            yield from self._add(together, duplicates)
+            if texts is None:
+                yield from self._add(together, duplicates)
+            else:
+                yield from self._add_exactly(together, duplicates, texts)
 
     def _add(
         self, documents: Sequence[Stored], duplicates: Search | None, *, newer: bool = False
@@ -274,24 +294,62 @@ class Database(Queries):
         with self._environment.write(self._timeout) as txn:
             return self._writer(txn).add(documents, duplicates, newer=newer)
 
+    def _add_exactly(
+        self,
+        documents: Sequence[Stored],
+        duplicates: Search | None,
+        texts: TextsByKey,
+        *,
+        newer: bool = False,
+    ) -> Iterator[Added]:
+        """Add documents that are compared by their texts, which are fetched before the lock.
+
+        Within the transaction, all that was fetched is compared exactly once more, among what is
+        stored then. There are several transactions if one would need too much memory for texts.
+        """
+        while documents and duplicates:
+            known = self._fetched(texts, duplicates)
+            known.hold(documents, [getattr(each, "text", None) for each in documents])
+            search, count = duplicates._replace(known=known), len(documents)
+            with self._transaction() as txn:
+                stored = self._catalog.find_many(txn, [each.key for each in documents])
+                places = [
+                    place
+                    for place, own in enumerate(documents)
+                    if not ((old := stored[own.key]) and old.holds_what(own))
+                ]
+                compared = answers(self._view(txn), [documents[at] for at in places], search)
+                for place, _ in zip(places, compared, strict=True):
+                    if known.size > _MOST_SHINGLES:
+                        count = place + 1
+                        break
+            known.ask_no_more()
+            yield from self._add(documents[:count], search, newer=newer)
+            documents = documents[count:]
+
     def add_prepared(
         self,
         documents: Sequence[Stored],
         *,
         skip_duplicates: bool = False,
         similarity: float | None = None,
+        texts: TextsByKey | None = None,
         newer: bool = False,
     ) -> list[Added]:
         """Add what the `preparer` of this database prepared, in one transaction.
 
         Metadata of many megabytes take several transactions. A document replaces the one with its
-        key, unless only `newer` ones do.
+        key, unless only `newer` ones do. With `texts`, those that were prepared with their own
+        texts are compared exactly.
         """
-        duplicates = self._duplicates(similarity, skip_duplicates=skip_duplicates)
+        duplicates = self._duplicates(similarity, texts, skip_duplicates=skip_duplicates)
         added: list[Added] = []
         with without_collector():
             for portion in transactions([documents], len(documents) + BATCH):
-                added += self._add(portion, duplicates, newer=newer)
+                if texts is None:
+                    added += self._add(portion, duplicates, newer=newer)
+                else:
+                    added += self._add_exactly(portion, duplicates, texts, newer=newer)
         return added
 
     @property
@@ -299,12 +357,15 @@ class Database(Queries):
         """The runs that add all that they keep of a delivery in one step, as `dedupe` does."""
         return Runs(self._environment, self._index, self._catalog, self._timeout)
 
-    def _duplicates(self, similarity: float | None, *, skip_duplicates: bool) -> Search | None:
+    def _duplicates(
+        self, similarity: float | None, texts: TextsByKey | None, *, skip_duplicates: bool
+    ) -> Search | None:
         if skip_duplicates:
             return self._search(None, None, similarity)
-        if similarity is not None:
+        if similarity is not None or texts is not None:
+            named = "texts" if similarity is None else "a similarity"
             raise InputError(
-                "found a similarity without skip_duplicates",
+                f"found {named} without skip_duplicates",
                 hint="it says what counts as a duplicate that isn't added",
             )
         return None
@@ -382,19 +443,29 @@ class Database(Queries):
         similarity: float | None = None,
         k: int | None = None,
         keep: str = "first",
+        texts: TextsByKey | None = None,
         jobs: int = 1,
     ) -> list[Cluster]:
         """Delete all documents of each cluster but its representative; return the clusters.
 
         Each that is deleted matches the one that stays. It is one transaction: other writers wait
-        until the clusters are found and deleted. The arguments are those of `clusters`.
+        until the clusters are found and deleted. The arguments are those of `clusters`; texts are
+        asked for before, and what others add meanwhile is compared by estimates.
 
         Raises:
             InputError, PlanError: As in `clusters`.
             LockTimeoutError, DiskFullError, ReadOnlyError, ClosedError: As in `add`.
         """
         search, find = self._search(k, None, similarity), finder_of_clusters(keep)
-        with self._environment.write(self._timeout) as txn:
+        with contextlib.ExitStack() as stack:
+            if texts is not None:
+                scratch = stack.enter_context(scratch_folder())
+                known = self._fetched(texts, search, scratch)
+                search = search._replace(known=known)
+                for _ in self._reading(find, search, jobs):
+                    pass  # all texts are fetched
+                known.ask_no_more()
+            txn = stack.enter_context(self._environment.write(self._timeout))
             clusters = list(find(self._view(txn), search, jobs))
             keys = [key for cluster in clusters for key in cluster.duplicates]
             self._writer(txn).remove(tracked(keys, "delete", "document", len(keys)))

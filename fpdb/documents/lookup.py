@@ -10,9 +10,9 @@ import numpy as np
 
 from fpdb.arrays import Column, Marks, Places, differs, portions, ranked, run_starts, spans
 from fpdb.documents.catalog import View
-from fpdb.documents.similarity import Shares, Side, equal_texts, jaccard
+from fpdb.documents.similarity import KnownTexts, Shares, Side, decided, equal_texts, jaccard
 from fpdb.errors import DamagedError
-from fpdb.fingerprint.sketches import least_estimate, one_jaccard
+from fpdb.fingerprint.sketches import doubtful_estimates, least_estimate, one_jaccard
 from fpdb.models import Document, Match, Matches
 from fpdb.progress import log
 from fpdb.storage.format import Stored
@@ -36,16 +36,26 @@ _PAIRS = 1 << 18
 
 
 class Search(NamedTuple):
-    """The rule of a match: a least similarity, or without one a largest distance k."""
+    """The rule of a match: a least similarity, or without one a largest distance k.
+
+    Texts that are known are compared exactly.
+    """
 
     k: int
     limit: int | None = None
     similarity: float | None = None
+    known: KnownTexts | None = None
 
     @property
     def most(self) -> int:
         """The number of documents that are read: to the limit, and more that are as near."""
         return DOCUMENTS + (self.limit or 0)
+
+    @property
+    def least(self) -> float:
+        """The least estimate of a match, or of one that may be a match by its text."""
+        similarity = self.similarity or 0.0
+        return doubtful_estimates(similarity)[0] if self.known else least_estimate(similarity)
 
 
 def answer(view: View, question: Stored, search: Search) -> Matches:
@@ -278,7 +288,8 @@ def _compared(
     Those of a short text, which are found by its digest, are equal to it.
     """
     matches: list[Match] = []
-    least = least_estimate(search.similarity or 0.0)
+    compared: list[Stored] = []
+    least = search.least
     sketch, digest, fingerprint = question.sketch, question.digest, question.fingerprint or 0
     for _, ids in found.runs:
         for number in ids:
@@ -289,8 +300,31 @@ def _compared(
             share = 1.0 if same else one_jaccard(sketch, stored.sketch)
             if share >= least:
                 apart = (fingerprint ^ (stored.fingerprint or 0)).bit_count()
-                matches.append(to_match(stored, number, apart, share))
+                matches.append(to_match(stored, number, apart, share, exact=same))
+                compared.append(stored)
+    if search.known and matches:
+        matches = _decided(question, compared, matches, search.similarity or 0.0, search.known)
     return _ranked(matches, search.limit, complete=found.complete)
+
+
+def _decided(
+    question: Stored,
+    compared: Sequence[Stored],
+    estimated: Sequence[Match],
+    similarity: float,
+    known: KnownTexts,
+) -> list[Match]:
+    """Return the matches among those that are estimated, with the similarity of their texts."""
+    own, *others = known.places([question, *compared]).tolist()
+    exact = known.shares(np.full(len(others), own), np.array(others))
+    estimates = np.array([match.similarity for match in estimated])
+    equal = np.array([match.exact for match in estimated])
+    columns = (column.tolist() for column in decided(estimates, equal, exact, similarity))
+    return [
+        match._replace(similarity=share, exact=is_exact)
+        for match, alike, share, is_exact in zip(estimated, *columns, strict=True)
+        if alike
+    ]
 
 
 def _nearest(found: Candidates, search: Search, read: Callable[[int], Stored]) -> Matches:
@@ -310,9 +344,16 @@ def _nearest(found: Candidates, search: Search, read: Callable[[int], Stored]) -
     return _ranked(matches, limit, complete=complete)
 
 
-def to_match(stored: Stored, number: int, apart: int, share: float | None = None) -> Match:
+def to_match(
+    stored: Stored,
+    number: int,
+    apart: int,
+    share: float | None = None,
+    *,
+    exact: bool | None = None,
+) -> Match:
     """Return a document with an id as a match."""
-    return Match(stored.key, number, apart, share, unpack_meta(stored.meta))
+    return Match(stored.key, number, apart, share, unpack_meta(stored.meta), exact)
 
 
 def _ranked(matches: list[Match], limit: int | None, *, complete: bool) -> Matches:

@@ -47,6 +47,12 @@ class Question(Stored):
         return self.make_digest()
 
 
+class WithText(Stored):
+    """A document with the text that it was made of, which isn't stored."""
+
+    text: str | None = None
+
+
 class Preparer:
     """Prepares documents for one database, without touching it; threads may share it."""
 
@@ -97,23 +103,26 @@ class Preparer:
         return documents
 
     def sift(
-        self, documents: Sequence[Document]
+        self, documents: Sequence[Document], *, keep_texts: bool = False
     ) -> tuple[list[Stored], list[tuple[int, InputError]]]:
         """Prepare the good documents; return the places of the bad ones and what is wrong there."""
         try:
-            return self.prepare(documents), []
+            return self.prepare(documents, keep_texts=keep_texts), []
         except InputError:
             good: list[Stored] = []
             bad: list[tuple[int, InputError]] = []
         for place, document in enumerate(documents):
             try:
-                good += self.prepare([document])
+                good += self.prepare([document], keep_texts=keep_texts)
             except InputError as error:
                 bad.append((place, error))
         return good, bad
 
-    def prepare(self, documents: Sequence[Document]) -> list[Stored]:
-        """Check documents and fingerprint their texts; a bad one is an `InputError`."""
+    def prepare(self, documents: Sequence[Document], *, keep_texts: bool = False) -> list[Stored]:
+        """Check documents and fingerprint their texts; a bad one is an `InputError`.
+
+        With `keep_texts`, each has its text until it is stored, so that it is compared exactly.
+        """
         # What is checked quickly comes first: a bad document shouldn't cost its batch twice.
         carrying = [self._check(document) for document in documents]
         metas = [
@@ -140,7 +149,11 @@ class Preparer:
             added = present if document.added is None else document.added
             own, length = int(key) if numbered else 0, 0 if text is None else len(text)
             stored = Stored(own, key, number, added, digest, meta, length, sketch, passages)
-            prepared.append(self._carried(document, stored) if carries else stored)
+            stored = self._carried(document, stored) if carries else stored
+            if keep_texts and document.fingerprint is None:
+                stored = WithText(*stored)
+                stored.text = text
+            prepared.append(stored)
         return prepared
 
     def questions(self, texts: Sequence[str], *, sketched: bool) -> list[Stored]:

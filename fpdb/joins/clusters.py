@@ -13,9 +13,9 @@ import numpy as np
 from fpdb.arrays import Column, Marks, Places, Rows, among, joined, ranked, run_starts
 from fpdb.documents.catalog import View
 from fpdb.documents.lookup import Search
-from fpdb.documents.similarity import Shares, Side, jaccard
+from fpdb.documents.similarity import KnownTexts, Shares, Side, decided, equal_texts, jaccard
 from fpdb.errors import InputError
-from fpdb.fingerprint.sketches import has_sketch, least_estimate, mix
+from fpdb.fingerprint.sketches import doubtful_estimates, has_sketch, least_estimate, mix
 from fpdb.joins.join import near_pairs
 from fpdb.joins.pairs import (
     NO_IDS,
@@ -111,10 +111,11 @@ def find_clusters(
     all that pairs connect are one cluster.
     """
     field, dated = newest_field(keep), False
+    texts, known = StoredTexts(view) if search.similarity else None, search.known
     ids, labels, prints = (
         _near(view, search.k, jobs)
-        if search.similarity is None
-        else _similar(StoredTexts(view), search.similarity, jobs)
+        if texts is None
+        else _similar(texts, search.similarity or 0.0, jobs, known=known)
     )
     for rows in tracked(_whole_groups(labels), "list", "document", len(ids), len):
         numbers, values = ids[rows], np.zeros(len(rows))
@@ -124,11 +125,12 @@ def find_clusters(
             dated = dated or bool(values.max(initial=-math.inf) > -math.inf)
         near = None
         if not chains:
-            near = (
-                _by_bits(prints[rows], search.k)
-                if search.similarity is None
-                else _by_texts(side_of_stored(view, numbers), search.similarity)
-            )
+            if texts is None:
+                near = _by_bits(prints[rows], search.k)
+            else:
+                places = None if known is None else _places(texts, numbers, known)
+                side = side_of_stored(view, numbers)
+                near = _ComparedGroup(side, search.similarity or 0.0, known, places).near
         firsts = _divided(labels[rows], values, near)
         order = np.lexsort((firsts != np.arange(len(rows)), firsts))
         for start, stop in pairwise([*run_starts(firsts[order]).tolist(), len(rows)]):
@@ -158,11 +160,41 @@ def _by_bits(prints: Fingerprints, k: int) -> _Matcher:
     return lambda one, other: distances(prints[one], prints[other], bits) <= k
 
 
-def _by_texts(side: Side, similarity: float, stay: Marks | None = None) -> _Matcher:
-    """Compare texts; those that are marked to stay match none before them."""
-    least = least_estimate(similarity)
-    free = np.ones(len(side.sketches), np.bool_) if stay is None else ~stay
-    return lambda one, other: (jaccard(side, one, side, other) >= least) & free[other]
+def _places(texts: JoinedTexts, ids: Column, known: KnownTexts) -> Places:
+    """Return where the texts of documents are among the known ones."""
+    parts = (ids[start : start + _READ] for start in range(0, len(ids), _READ))
+    return np.concatenate([known.places(texts.documents(part)) for part in parts])
+
+
+@dataclass(frozen=True, eq=False)
+class _ComparedGroup:
+    """The texts of a group, in places among the known ones if there are any.
+
+    Those that are marked to stay match none before them.
+    """
+
+    side: Side
+    similarity: float
+    known: KnownTexts | None = None
+    places: Places | None = None
+    stay: Marks | None = None
+
+    def near(self, one: Places, other: Places) -> Marks:
+        alike, _ = self.compared(one, other)
+        return alike if self.stay is None else alike & ~self.stay[other]
+
+    def compared(self, one: Places, other: Places) -> tuple[Marks, Shares]:
+        """Mark the pairs that are similar, and return how similar all are."""
+        side, similarity, known, places = self.side, self.similarity, self.known, self.places
+        shares = jaccard(side, one, side, other)
+        if known is None or places is None:
+            return shares >= least_estimate(similarity), shares
+        alike = np.zeros(len(shares), np.bool_)
+        [left] = (shares >= doubtful_estimates(similarity)[0]).nonzero()
+        one, other = one[left], other[left]
+        equal, exact = equal_texts(side, one, side, other), known.shares(places[one], places[other])
+        alike[left], shares[left], _ = decided(shares[left], equal, exact, similarity)
+        return alike, shares
 
 
 def _divided(labels: Places, values: Shares, near: _Matcher | None) -> Places:
@@ -208,7 +240,7 @@ def _near(view: View, k: int, jobs: int) -> tuple[Column, Places, Fingerprints]:
 def find_clustering(view: View, search: Search, jobs: int = 1) -> Iterator[Clustering]:
     """Yield the clusters, as columns: all at once."""
     if search.similarity is not None:
-        yield clustering_of(StoredTexts(view), search.similarity, jobs)
+        yield clustering_of(StoredTexts(view), search.similarity, jobs, known=search.known)
         return
     ids, labels, prints = _near(view, search.k, jobs)
     firsts = _divided(labels, np.zeros(len(ids)), _by_bits(prints, search.k))
@@ -218,7 +250,11 @@ def find_clustering(view: View, search: Search, jobs: int = 1) -> Iterator[Clust
 
 
 def clustering_of(
-    texts: JoinedTexts, similarity: float, jobs: int = 1, stays: Marks | None = None
+    texts: JoinedTexts,
+    similarity: float,
+    jobs: int = 1,
+    stays: Marks | None = None,
+    known: KnownTexts | None = None,
 ) -> Clustering:
     """Return the clusters of texts, with the texts that their documents share.
 
@@ -230,19 +266,19 @@ def clustering_of(
         percents = np.floor(shares * 100 + 1e-9).astype(np.int64)
         counts[:] += np.bincount(percents, minlength=101)
 
-    ids, labels, copies = _similar(texts, similarity, jobs, count)
+    ids, labels, copies = _similar(texts, similarity, jobs, count, known)
     firsts, least = np.arange(len(ids)), np.ones(len(ids))
     digests = np.zeros((len(ids), 2), np.uint64)
     for rows in map(np.sort, _whole_groups(labels)):
         side, places = texts.side(ids[rows]), np.arange(len(rows))
         stay = places < 0 if stays is None else stays[ids[rows].astype(np.int64)]
-        near = _by_texts(side, similarity, stay)
-        best = _divided(labels[rows], stay.astype(np.float64), near)
+        at = None if known is None else _places(texts, ids[rows], known)
+        group = _ComparedGroup(side, similarity, known, at, stay)
+        best = _divided(labels[rows], stay.astype(np.float64), group.near)
         firsts[rows], digests[rows] = rows[best], side.digests
-        least[rows] = np.where(best == places, 1.0, jaccard(side, best, side, places))
+        least[rows] = np.where(best == places, 1.0, group.compared(best, places)[1])
     ids, firsts, least, digests = _several(ids, firsts, least, digests)
-    same = _first_of_each([firsts.astype(np.uint64), *digests.T])
-    originals = np.where(digests.any(axis=1), same, np.arange(len(ids)))
+    originals = _first_of_digest(digests, firsts.astype(np.uint64))
     edited = originals == np.arange(len(ids))
     counts[-1] += np.count_nonzero(edited & among(ids, copies))
     return Clustering(ids, firsts, originals, least, counts)
@@ -272,6 +308,12 @@ def _first_equal(side: Side) -> Places:
     return np.where(same & (sketched | unsketched.any(axis=1)), first, np.arange(len(first)))
 
 
+def _first_of_digest(digests: Column, *columns: Column) -> Places:
+    """Return for each document the first one with its text, and with equal columns."""
+    first = _first_of_each([*columns, *digests.T])
+    return np.where(digests.any(axis=1), first, np.arange(len(first)))
+
+
 def _first_of_each(rows: Rows) -> Places:
     """Return for each row the first one that equals it."""
     distinct, names = ranked(rows)
@@ -285,21 +327,22 @@ def _similar(
     similarity: float,
     jobs: int,
     on_pairs: Callable[[Column, Column, Shares], object] = lambda *_: None,
+    known: KnownTexts | None = None,
 ) -> tuple[Column, Places, Column]:
     """Return what `_near` does, of the documents that similar pairs connect, and the copies.
 
     Copies have the same fingerprint and sketch as an earlier document, and so are near the same
-    documents: they aren't compared.
+    documents: they aren't compared. If texts are known, only equal ones are copies.
     """
     forest = _Forest(1)
     copies = [NO_IDS]
     for ids, side in texts.sharing():
-        originals = ids[_first_equal(side)]
+        originals = ids[_first_equal(side) if known is None else _first_of_digest(side.digests)]
         copied = originals != ids
         forest.connect([originals[copied]], [ids[copied]])
         copies.append(ids[copied])
     copied_ids = np.sort(np.concatenate(copies))
-    for found in similar_pairs(texts, similarity, jobs, copied_ids):
+    for found in similar_pairs(texts, similarity, jobs, copied_ids, known):
         forest.connect([found.first], [found.second])
         on_pairs(found.first, found.second, found.shares)
     [ids], trees = forest.trees()

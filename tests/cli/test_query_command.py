@@ -177,7 +177,16 @@ def test_json_gives_one_object_for_each_question(run, path):
     assert first == {
         "query": "text",
         "complete": True,
-        "matches": [{"key": "u3", "id": 3, "distance": 0, "similarity": 1.0, "meta": {"n": 3}}],
+        "matches": [
+            {
+                "key": "u3",
+                "id": 3,
+                "distance": 0,
+                "similarity": 1.0,
+                "meta": {"n": 3},
+                "exact": True,
+            }
+        ],
     }
     assert second == {"query": "text:2", "complete": True, "matches": []}
 
