@@ -132,13 +132,12 @@ def selected(batches, bands, known, stored=()):
     """
     stored = dict(stored)
     for batch in batches:
-        own = set()
+        own = {text for _, text in batch}
         for key, text in batch:
             texts = {stored[key] for key in known & stored.keys()}
-            matches = matched(text, stored, texts | own | {text}, bands)
+            matches = matched(text, stored, texts | own, bands)
             if not matches:
                 stored[key] = text
-                own.add(text)
             yield key, "duplicate" if matches else "added", matches
 
 
