@@ -263,7 +263,7 @@ class NearDuplicatesPipeline:
         """Return the text of a stored document, or None if it isn't known or the project fails."""
         try:
             text: str | None = self._settings["FPDB_TEXTS"](key)
-        except Exception:  # noqa: BLE001 - of the project's own function
+        except Exception:
             message = "FPDB_TEXTS fails, so the similarity of such documents is estimated: %s"
             self._report(logging.ERROR, message, key)
             return None

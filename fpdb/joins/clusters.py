@@ -20,6 +20,7 @@ from fpdb.joins.join import near_pairs
 from fpdb.joins.pairs import (
     NO_IDS,
     JoinedTexts,
+    SimilarPairs,
     StoredTexts,
     keys_of,
     shared_rows,
@@ -87,10 +88,11 @@ class Clustering:
 
     `ids` are sorted. `firsts` has the place of the document of the cluster that all resemble, and
     `originals` that of the first one with the same text. `least` is how similar a document is to
-    that of `firsts`, estimated. Documents with the same text, or the same sketch and fingerprint,
-    are compared once. `shares` counts the pairs of different texts by their similarity in percent,
-    rounded down. Where bits are compared, no document has the text of another one, and nothing is
-    counted.
+    that of `firsts`, estimated unless both texts are known. Documents with the same text, or the
+    same sketch and fingerprint, are compared once. `shares` counts the pairs of different texts by
+    their similarity in percent, rounded down; that of some is `estimated` although texts are known,
+    which is None if none are. Where bits are compared, no document has the text of another one, and
+    nothing is counted.
     """
 
     ids: Column
@@ -98,6 +100,7 @@ class Clustering:
     originals: Places
     least: Shares
     shares: Places
+    estimated: int | None = None
 
 
 def find_clusters(
@@ -162,8 +165,9 @@ def _by_bits(prints: Fingerprints, k: int) -> _Matcher:
 
 def _places(texts: JoinedTexts, ids: Column, known: KnownTexts) -> Places:
     """Return where the texts of documents are among the known ones."""
-    parts = (ids[start : start + _READ] for start in range(0, len(ids), _READ))
-    return np.concatenate([known.places(texts.documents(part)) for part in parts])
+    starts = range(0, max(len(ids), 1), _READ)
+    parts = (texts.documents(ids[start : start + _READ]) for start in starts)
+    return np.concatenate([known.places(part) for part in parts])
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,11 +264,13 @@ def clustering_of(
 
     Those that stay, if any are marked by their ids, are each the first of a cluster.
     """
-    counts = np.zeros(101, np.int64)
+    counts, estimated = np.zeros(101, np.int64), 0
 
-    def count(_first: Column, _second: Column, shares: Shares) -> None:
-        percents = np.floor(shares * 100 + 1e-9).astype(np.int64)
+    def count(found: SimilarPairs) -> None:
+        nonlocal estimated
+        percents = np.floor(found.shares * 100 + 1e-9).astype(np.int64)
         counts[:] += np.bincount(percents, minlength=101)
+        estimated += int(np.count_nonzero(~found.exact))
 
     ids, labels, copies = _similar(texts, similarity, jobs, count, known)
     firsts, least = np.arange(len(ids)), np.ones(len(ids))
@@ -281,7 +287,7 @@ def clustering_of(
     originals = _first_of_digest(digests, firsts.astype(np.uint64))
     edited = originals == np.arange(len(ids))
     counts[-1] += np.count_nonzero(edited & among(ids, copies))
-    return Clustering(ids, firsts, originals, least, counts)
+    return Clustering(ids, firsts, originals, least, counts, None if known is None else estimated)
 
 
 def _several(ids: Column, firsts: Places, *columns: Any) -> list[Any]:
@@ -326,25 +332,26 @@ def _similar(
     texts: JoinedTexts,
     similarity: float,
     jobs: int,
-    on_pairs: Callable[[Column, Column, Shares], object] = lambda *_: None,
+    on_pairs: Callable[[SimilarPairs], object] = lambda _: None,
     known: KnownTexts | None = None,
 ) -> tuple[Column, Places, Column]:
     """Return what `_near` does, of the documents that similar pairs connect, and the copies.
 
     Copies have the same fingerprint and sketch as an earlier document, and so are near the same
-    documents: they aren't compared. If texts are known, only equal ones are copies.
+    documents: they aren't compared. Where equal sketches don't show that, known texts have to.
     """
     forest = _Forest(1)
+    by_digest = known is not None and doubtful_estimates(similarity)[1] >= 1
     copies = [NO_IDS]
     for ids, side in texts.sharing():
-        originals = ids[_first_equal(side) if known is None else _first_of_digest(side.digests)]
+        originals = ids[_first_of_digest(side.digests) if by_digest else _first_equal(side)]
         copied = originals != ids
         forest.connect([originals[copied]], [ids[copied]])
         copies.append(ids[copied])
     copied_ids = np.sort(np.concatenate(copies))
     for found in similar_pairs(texts, similarity, jobs, copied_ids, known):
         forest.connect([found.first], [found.second])
-        on_pairs(found.first, found.second, found.shares)
+        on_pairs(found)
     [ids], trees = forest.trees()
     return ids, trees, copied_ids
 

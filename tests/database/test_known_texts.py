@@ -260,7 +260,8 @@ def test_pairs_clusters_and_deletions_are_exact(tmp_path_factory, keys, seed, sh
 
 
 def columns_of(clustering):
-    return {name: column.tolist() for name, column in vars(clustering).items()}
+    names = ("ids", "firsts", "originals", "least", "shares")
+    return [getattr(clustering, name).tolist() for name in names]
 
 
 @pytest.fixture
@@ -279,7 +280,10 @@ def test_a_clustering_says_how_similar_texts_are_exactly(versions):
     assert len(keys) > 20
     for row, first in enumerate(found.firsts.tolist()):
         assert found.least[row] == jaccard(texts[keys[row]], texts[keys[first]]) >= LIMIT
-    assert columns_of(db.clustering()) == columns_of(db.clustering(texts=lambda key: None))
+    assert found.estimated == 0
+    unknown = db.clustering(texts=lambda key: None)
+    assert columns_of(unknown) == columns_of(db.clustering())
+    assert unknown.estimated == unknown.shares.sum() > 20
 
 
 @pytest.mark.parametrize("ask", ["add", "add_many", "add_prepared", "delete", "query", "pairs"])
