@@ -32,7 +32,6 @@ from fpdb.models import (
 )
 from fpdb.progress import log, tracked
 from fpdb.queries import Queries, Snapshot, finder_of_clusters
-from fpdb.scratch import scratch_folder
 from fpdb.storage import LOCK_SECONDS, Environment, ReadTransaction, WriteTransaction, drafts
 from fpdb.storage.format import Stored
 from fpdb.storage.lmdb_file import DATA_FILE
@@ -239,11 +238,8 @@ class Database(Queries):
         """
         duplicates = self._duplicates(similarity, texts, skip_duplicates=skip_duplicates)
         documents = self._preparer.watched([Document(key, text, meta)])
-        if texts is None:
-            [added] = self._add(self._preparer.prepare(documents), duplicates)
-        else:
-            prepared = self._preparer.prepare(documents, keep_texts=True)
-            [added] = self._add_exactly(prepared, duplicates, texts)
+        prepared = self._preparer.prepare(documents, keep_texts=texts is not None)
+        [added] = self._add(prepared, duplicates, texts)
         return added
 
     def add_many(
@@ -283,49 +279,50 @@ class Database(Queries):
         prepare = partial(self._preparer.prepare, keep_texts=texts is not None)
         prepared = (found for _, found in mapped(prepare, parts, jobs))
         for together in transactions(prepared, transaction):
-            if texts is None:
-                yield from self._add(together, duplicates)
-            else:
-                yield from self._add_exactly(together, duplicates, texts)
+            yield from self._add(together, duplicates, texts)
 
     def _add(
-        self, documents: Sequence[Stored], duplicates: Search | None, *, newer: bool = False
-    ) -> list[Added]:
-        with self._environment.write(self._timeout) as txn:
-            return self._writer(txn).add(documents, duplicates, newer=newer)
-
-    def _add_exactly(
         self,
         documents: Sequence[Stored],
         duplicates: Search | None,
-        texts: TextsByKey,
+        texts: TextsByKey | None,
         *,
         newer: bool = False,
     ) -> Iterator[Added]:
-        """Add documents that are compared by their texts, which are fetched before the lock.
-
-        Within the transaction, all that was fetched is compared exactly once more, among what is
-        stored then. There are several transactions if one would need too much memory for texts.
-        """
-        while documents and duplicates:
-            known = self._fetched(texts, duplicates)
-            known.hold(documents, [getattr(each, "text", None) for each in documents])
-            search, count = duplicates._replace(known=known), len(documents)
-            with self._transaction() as txn:
-                stored = self._catalog.find_many(txn, [each.key for each in documents])
-                places = [
-                    place
-                    for place, own in enumerate(documents)
-                    if not ((old := stored[own.key]) and old.holds_what(own))
-                ]
-                compared = answers(self._view(txn), [documents[at] for at in places], search)
-                for place, _ in zip(places, compared, strict=True):
-                    if known.size > _MOST_SHINGLES:
-                        count = place + 1
-                        break
-            known.ask_no_more()
-            yield from self._add(documents[:count], search, newer=newer)
+        """Add documents in one transaction, or in several if texts need too much memory for one."""
+        while documents:
+            search, count = duplicates, len(documents)
+            if texts is not None and duplicates:
+                search, count = self._with_texts(documents, duplicates, texts)
+            with self._environment.write(self._timeout) as txn:
+                added = self._writer(txn).add(documents[:count], search, newer=newer)
+            yield from added
             documents = documents[count:]
+
+    def _with_texts(
+        self, documents: Sequence[Stored], duplicates: Search, texts: TextsByKey
+    ) -> tuple[Search, int]:
+        """Fetch, before the lock, the texts of what the first documents may resemble.
+
+        Return how many documents these are, and a search that asks for no further text.
+        """
+        known, count = self._fetched(texts, duplicates), len(documents)
+        known.hold(documents, [getattr(each, "text", None) for each in documents])
+        search = duplicates._replace(known=known)
+        with self._transaction() as txn:
+            stored = self._catalog.find_many(txn, [each.key for each in documents])
+            changed = [
+                place
+                for place, own in enumerate(documents)
+                if not ((old := stored[own.key]) and old.holds_what(own))
+            ]
+            found = answers(self._view(txn), [documents[place] for place in changed], search)
+            for place, _ in zip(changed, found, strict=True):
+                if known.size > _MOST_SHINGLES:
+                    count = place + 1
+                    break
+        known.ask_no_more()
+        return search, count
 
     def add_prepared(
         self,
@@ -346,10 +343,7 @@ class Database(Queries):
         added: list[Added] = []
         with without_collector():
             for portion in transactions([documents], len(documents) + BATCH):
-                if texts is None:
-                    added += self._add(portion, duplicates, newer=newer)
-                else:
-                    added += self._add_exactly(portion, duplicates, texts, newer=newer)
+                added += self._add(portion, duplicates, texts, newer=newer)
         return added
 
     @property
@@ -457,18 +451,14 @@ class Database(Queries):
             LockTimeoutError, DiskFullError, ReadOnlyError, ClosedError: As in `add`.
         """
         search, find = self._search(k, None, similarity), finder_of_clusters(keep)
-        with contextlib.ExitStack() as stack:
-            if texts is not None:
-                scratch = stack.enter_context(scratch_folder())
-                known = self._fetched(texts, search, scratch)
-                search = search._replace(known=known)
-                for _ in self._reading(find, search, jobs):
-                    pass  # all texts are fetched
-                known.ask_no_more()
-            txn = stack.enter_context(self._environment.write(self._timeout))
-            clusters = list(find(self._view(txn), search, jobs))
-            keys = [key for cluster in clusters for key in cluster.duplicates]
-            self._writer(txn).remove(tracked(keys, "delete", "document", len(keys)))
+        with self._comparing(search, texts) as comparing:
+            if comparing.known:
+                list(self._reading(find, comparing, jobs))  # which fetches all texts
+                comparing.known.ask_no_more()
+            with self._environment.write(self._timeout) as txn:
+                clusters = list(find(self._view(txn), comparing, jobs))
+                keys = [key for cluster in clusters for key in cluster.duplicates]
+                self._writer(txn).remove(tracked(keys, "delete", "document", len(keys)))
         return clusters
 
     def _writer(self, txn: WriteTransaction) -> Writer:

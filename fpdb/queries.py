@@ -6,8 +6,8 @@ Results come one after the other, or all of them as a table.
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from functools import partial
+from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property, partial
 from itertools import chain, islice, starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
@@ -32,6 +32,7 @@ from fpdb.documents.similarity import Side
 from fpdb.errors import DocumentNotFoundError, IncompleteWarning, InputError, MissingExtraError
 from fpdb.fingerprint import Recipe
 from fpdb.models import (
+    MOST_BYTES,
     Cluster,
     Document,
     Key,
@@ -173,6 +174,11 @@ class Queries(ABC):
     def recipe(self) -> Recipe:
         """The recipe that the database was created with."""
         return self._preparer.recipe
+
+    @cached_property
+    def _unlimited(self) -> Recipe:
+        """The recipe for texts of any size, as documents of any size can be stored."""
+        return self.recipe.replace(largest=MOST_BYTES)
 
     @property
     def k(self) -> int:
@@ -533,17 +539,28 @@ class Queries(ABC):
     ) -> Generator[Any]:
         if search.similarity is None:
             self.plan.probes(search.k)  # which raises an error before the first result is wanted
-        if texts is None:
-            return self._reading(find, search, jobs)
-        self._fetched(texts, search)  # which does so, too
-        return self._joined_exactly(find, search, jobs, texts)
+        if texts is not None:
+            self._fetched(texts, search)  # which does so, too
+        return self._found(find, search, jobs, texts)
 
-    def _joined_exactly(
-        self, find: Callable[..., Iterator[Any]], search: Search, jobs: int, texts: TextsByKey
+    def _found(
+        self,
+        find: Callable[..., Iterator[Any]],
+        search: Search,
+        jobs: int,
+        texts: TextsByKey | None,
     ) -> Generator[Any]:
+        with self._comparing(search, texts) as comparing:
+            yield from self._reading(find, comparing, jobs)
+
+    @contextmanager
+    def _comparing(self, search: Search, texts: TextsByKey | None) -> Iterator[Search]:
+        """Compare texts for a block, in which their shingles may be in temporary files."""
+        if texts is None:
+            yield search
+            return
         with scratch_folder() as scratch:
-            known = self._fetched(texts, search, scratch)
-            yield from self._reading(find, search._replace(known=known), jobs)
+            yield search._replace(known=self._fetched(texts, search, scratch))
 
     def _fetched(
         self, texts: TextsByKey, search: Search, scratch: Path | None = None
@@ -557,7 +574,7 @@ class Queries(ABC):
                 "found texts where bits are compared, expected a similarity",
                 hint="leave the texts out, or create the database with a similarity",
             )
-        return FetchedTexts(self.recipe, texts, None if scratch is None else Room(scratch))
+        return FetchedTexts(self._unlimited, texts, None if scratch is None else Room(scratch))
 
     def _reading(self, find: Callable[..., Iterator[Any]], *options: Any) -> Generator[Any]:
         with self._transaction() as txn:

@@ -26,6 +26,9 @@ class KnownTexts(Protocol):
     def shares(self, first: Places, second: Places) -> Shares:
         """Return the exact similarity of each two texts; nan where one of them isn't known."""
 
+    def ask_no_more(self) -> None:
+        """Take all further texts for unknown."""
+
 
 class Side(NamedTuple):
     """Some texts by their fingerprints, digests and sketches; a missing one is all zeros."""

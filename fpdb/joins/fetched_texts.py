@@ -12,7 +12,7 @@ from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe
 from fpdb.joins.columns import Room
 from fpdb.joins.shingle_sets import ShingleSets
-from fpdb.models import MOST_BYTES, Key, TextsByKey
+from fpdb.models import Key, TextsByKey
 from fpdb.storage.format import Stored
 
 # Texts that are held at once.
@@ -32,8 +32,7 @@ class FetchedTexts:
                 f"found texts={texts!r:.40}, expected a function that returns the text of a key",
                 hint="or a mapping from keys to texts, such as a dict",
             )
-        # What could be stored can be compared.
-        self._recipe = recipe.replace(largest=MOST_BYTES)
+        self._recipe = recipe
         self._text_of = texts.get if isinstance(texts, Mapping) else texts
         self._asked: set[Key] = set()
         self._held: dict[bytes | Key, str] = {}
@@ -51,7 +50,7 @@ class FetchedTexts:
         self._held.update((_name(own), text) for own, text in pairs if text is not None)
 
     def ask_no_more(self) -> None:
-        """Take all texts for unknown that weren't fetched or held before."""
+        """Take all further texts for unknown, unless they are held."""
         self._text_of = _unknown
 
     def places(self, documents: Sequence[Stored]) -> Places:

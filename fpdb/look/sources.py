@@ -32,7 +32,7 @@ from fpdb.look.fields import ShownFields
 from fpdb.look.groups import Origins
 from fpdb.look.listing import ListedDocument, ListedText
 from fpdb.look.page import first_line
-from fpdb.models import Document, Key
+from fpdb.models import MOST_BYTES, Document, Key
 from fpdb.storage.format import Stored
 from fpdb.tables.bits import to_ints
 from fpdb.threads import mapped
@@ -88,7 +88,8 @@ class ComparedFiles:
         [usable] = (~every.short | every.side.digests.any(axis=1)).nonzero()
         stays = None if self._kept is None else self._kept[numbers]
         compared = TextsInColumns(every.side, bands.shape, usable)
-        known = FetchedTexts(self.recipe, lambda at: texts(int(numbers[at])), self._room)
+        recipe = self.recipe.replace(largest=MOST_BYTES)
+        known = FetchedTexts(recipe, lambda at: texts(int(numbers[at])), self._room)
         found = clustering_of(compared, least, stays=stays, known=known)
         return replace(found, ids=numbers[found.ids.astype(np.int64)].astype(np.uint64))
 
