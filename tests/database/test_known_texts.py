@@ -121,8 +121,16 @@ def test_texts_change_decisions_in_both_directions(tmp_path):
         list(db.add_many(Document(key, text) for key, text in stored.items()))
         exact = {(pair.key, pair.other) for pair in db.pairs(texts=stored)}
         estimated = {(pair.key, pair.other) for pair in db.pairs()}
-    assert len(exact - estimated) >= 5
-    assert len(estimated - exact) >= 5
+        assert len(exact - estimated) >= 5
+        assert len(estimated - exact) >= 5
+        for one, other in exact - estimated:
+            assert other in [match.key for match in db.query(stored[one], texts=stored)]
+            assert other not in [match.key for match in db.query(stored[one])]
+    one, other = min(exact - estimated)
+    with fpdb.create(tmp_path / "two") as db:
+        list(db.add_many(Document(key, stored[key]) for key in (one, other)))
+        assert [cluster.keys for cluster in db.clusters(texts=stored)] == [(one, other)]
+        assert list(db.clusters()) == []
 
 
 def selected(batches, bands, known, stored=()):
@@ -145,7 +153,7 @@ def selected(batches, bands, known, stored=()):
     seed=st.integers(0, 2**32 - 1),
     transaction=st.sampled_from([1, 7, 1000]),
     share=st.sampled_from([0, 0.6, 1]),
-    memory=st.sampled_from([300, 1 << 24]),
+    memory=st.sampled_from([0, 300, 1 << 24]),
 )
 @settings(max_examples=examples(40), deadline=None)
 def test_what_is_added_is_selected_exactly(tmp_path_factory, seed, transaction, share, memory):
@@ -382,6 +390,9 @@ def test_each_text_is_asked_for_once_and_only_those_that_may_be_similar(versions
     assert all(pair.exact for pair in db.pairs(texts=text_of))
     assert len(asked) == len(set(asked)) < len(paired)  # copies have one text
     asked.clear()
+    list(db.clusters(texts=asked.append))
+    assert len(asked) == len(set(asked)) > 20
+    asked.clear()
     db.query(" ".join(WORDS[:50]) + " " + WORDS[99], texts=text_of)
     assert asked == ["alone"]
     asked.clear()
@@ -453,3 +464,15 @@ def test_what_the_texts_cant_do_is_refused(versions, tmp_path):
         with pytest.raises(fpdb.InputError, match="found texts where bits are compared"):
             bits.add("a", texts["001"], skip_duplicates=True, texts=texts)
         assert len(bits) == 0
+
+
+def test_a_transaction_that_is_divided_fetches_all_texts(tmp_path, monkeypatch):
+    texts = {str(number): " ".join(WORDS[60 * number :][:60]) for number in range(5)}
+    monkeypatch.setattr(database, "_MOST_SHINGLES", 0)
+    with fpdb.create(tmp_path / "db") as db:
+        list(db.add_many(Document(key, text) for key, text in texts.items()))
+        edited = [Document(f"edited {key}", text + " more") for key, text in texts.items()]
+        added = list(db.add_many(edited, skip_duplicates=True, texts=texts))
+        assert [(match.key, match.exact) for one in added for match in one.matches] == [
+            (key, True) for key in texts
+        ]
