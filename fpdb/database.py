@@ -360,7 +360,7 @@ class Database(Queries):
             named = "texts" if similarity is None else "a similarity"
             raise InputError(
                 f"found {named} without skip_duplicates",
-                hint="it says what counts as a duplicate that isn't added",
+                hint="without it, no duplicates are looked for",
             )
         return None
 
