@@ -251,8 +251,10 @@ def test_pairs_clusters_and_deletions_are_exact(tmp_path_factory, keys, seed, sh
             assert chained == {tree for tree in trees.values() if len(tree) > 1}
 
         clusters = list(db.clusters(texts=given_texts.get, jobs=2))
-        gone = [key for cluster in clusters for key in cluster.duplicates]
-        for cluster in clusters:
+        deleted = db.delete_duplicates(texts=given_texts)
+        # The text of a copy may become known after its original was compared.
+        assert deleted == clusters or share < 1
+        for cluster in clusters + deleted:
             for key in cluster.duplicates:
                 one, other = stored[cluster.representative], stored[key]
                 both = cluster.representative in known and key in known
@@ -260,10 +262,9 @@ def test_pairs_clusters_and_deletions_are_exact(tmp_path_factory, keys, seed, sh
                     assert jaccard(one, other) >= LIMIT
                 else:
                     assert estimate(one, other) >= LIMIT - 1.5 * standard_error(LIMIT)
+        gone = {key for cluster in deleted for key in cluster.duplicates}
         left = [key for key in ordered if key not in gone]
         assert not any(pair in expected for pair in ((a, b) for a in left for b in left))
-        deleted = db.delete_duplicates(texts=given_texts)
-        assert deleted == clusters
         assert sorted(db) == sorted(left)
 
 
