@@ -10,7 +10,7 @@ from typing import IO, Any, Literal, Self
 
 from fpdb.arrays import each
 from fpdb.documents import layout
-from fpdb.documents.lookup import Search
+from fpdb.documents.lookup import Search, answers
 from fpdb.documents.prepare import BATCH, LOAD, Preparer, as_rows, take, transactions
 from fpdb.documents.runs import Runs
 from fpdb.documents.writer import Writer, without_collector
@@ -26,6 +26,7 @@ from fpdb.models import (
     Problem,
     Stats,
     TableStats,
+    TextsByKey,
     now,
     require_whole,
 )
@@ -37,6 +38,9 @@ from fpdb.storage.lmdb_file import DATA_FILE
 from fpdb.tables import Plan
 from fpdb.tables.bulk_load import LEAST_MEMORY, MEMORY
 from fpdb.threads import mapped
+
+# Shingles of the texts that are compared exactly within one transaction: 128 MiB.
+_MOST_SHINGLES = 1 << 24
 
 
 class Database(Queries):
@@ -202,6 +206,7 @@ class Database(Queries):
         *,
         skip_duplicates: bool = False,
         similarity: float | None = None,
+        texts: TextsByKey | None = None,
     ) -> Added:
         """Add one document, or replace the one with its key; durable when it returns.
 
@@ -216,6 +221,10 @@ class Database(Queries):
             skip_duplicates: Don't add a document with a new key that resembles a stored one.
             similarity: The least similarity of a duplicate; by default that of the database. Only
                 with `skip_duplicates`.
+            texts: The texts of stored documents, if you have them elsewhere, as in `query`: then
+                near-duplicates are found exactly. They are asked for before the transaction, and
+                documents that others add meanwhile are compared by estimates. Only with
+                `skip_duplicates`.
 
         Returns:
             What became of it: `status` is "added", "replaced", "unchanged", "duplicate" or "short".
@@ -227,9 +236,10 @@ class Database(Queries):
             DiskFullError: The disk is full; like all errors, it changes nothing that was stored.
             ReadOnlyError, ClosedError: The handle was opened for reading, or is closed.
         """
-        duplicates = self._duplicates(similarity, skip_duplicates=skip_duplicates)
+        duplicates = self._duplicates(similarity, texts, skip_duplicates=skip_duplicates)
         documents = self._preparer.watched([Document(key, text, meta)])
-        [added] = self._add(self._preparer.prepare(documents), duplicates)
+        prepared = self._preparer.prepare(documents, keep_texts=texts is not None)
+        [added] = self._add(prepared, duplicates, texts)
         return added
 
     def add_many(
@@ -238,6 +248,7 @@ class Database(Queries):
         *,
         skip_duplicates: bool = False,
         similarity: float | None = None,
+        texts: TextsByKey | None = None,
         jobs: int = 1,
         transaction: int = BATCH,
     ) -> Iterator[Added]:
@@ -249,6 +260,7 @@ class Database(Queries):
             documents: Any iterable of `fpdb.Document`.
             skip_duplicates: As in `add`; documents of one call are compared with each other too.
             similarity: As in `add`.
+            texts: As in `add`. The documents of a transaction are compared by their own texts.
             jobs: The number of threads that make the fingerprints; 0 for one a processor. What is
                 stored and yielded, and in which order, doesn't depend on it.
             transaction: The number of documents in a transaction. A larger one is faster, but other
@@ -262,17 +274,56 @@ class Database(Queries):
             LockTimeoutError, DiskFullError, ReadOnlyError, ClosedError: As in `add`.
         """
         require_whole("transaction", transaction, 1)
-        duplicates = self._duplicates(similarity, skip_duplicates=skip_duplicates)
+        duplicates = self._duplicates(similarity, texts, skip_duplicates=skip_duplicates)
         parts = map(self._preparer.watched, take(iter(documents), transaction))
-        prepared = (found for _, found in mapped(self._preparer.prepare, parts, jobs))
+        prepare = partial(self._preparer.prepare, keep_texts=texts is not None)
+        prepared = (found for _, found in mapped(prepare, parts, jobs))
         for together in transactions(prepared, transaction):
-            yield from self._add(together, duplicates)
+            yield from self._add(together, duplicates, texts)
 
     def _add(
-        self, documents: Block, duplicates: Search | None, *, newer: bool = False
-    ) -> list[Added]:
-        with self._environment.write(self._timeout) as txn:
-            return self._writer(txn).add(documents, duplicates, newer=newer)
+        self,
+        documents: Block,
+        duplicates: Search | None,
+        texts: TextsByKey | None,
+        *,
+        newer: bool = False,
+    ) -> Iterator[Added]:
+        """Add documents in one transaction, or in several if texts need too much memory for one."""
+        while len(documents):
+            search, count = duplicates, len(documents)
+            if texts is not None and duplicates:
+                search, count = self._with_texts(documents, duplicates, texts)
+            with self._environment.write(self._timeout) as txn:
+                added = self._writer(txn).add(documents[:count], search, newer=newer)
+            yield from added
+            documents = documents[count:]
+
+    def _with_texts(
+        self, documents: Block, duplicates: Search, texts: TextsByKey
+    ) -> tuple[Search, int]:
+        """Fetch, before the lock, the texts of what the first documents may resemble.
+
+        Return how many documents these are, and a search that asks for no further text.
+        """
+        known, count = self._fetched(texts, duplicates), len(documents)
+        rows = list(documents.rows())
+        known.hold(rows, documents.texts or [None] * count)
+        search = duplicates._replace(known=known)
+        with self._transaction() as txn:
+            stored = self._catalog.find_many(txn, documents.keys)
+            changed = [
+                place
+                for place, row in enumerate(rows)
+                if not ((old := stored[row.key]) and old.holds_what(row))
+            ]
+            found = answers(self._view(txn), documents[changed], search)
+            for place, _ in zip(changed, found, strict=True):
+                if known.size > _MOST_SHINGLES:
+                    count = place + 1
+                    break
+        known.ask_no_more()
+        return search, count
 
     def add_prepared(
         self,
@@ -280,18 +331,20 @@ class Database(Queries):
         *,
         skip_duplicates: bool = False,
         similarity: float | None = None,
+        texts: TextsByKey | None = None,
         newer: bool = False,
     ) -> list[Added]:
         """Add what the `preparer` of this database prepared, in one transaction.
 
         Metadata of many megabytes take several transactions. A document replaces the one with its
-        key, unless only `newer` ones do.
+        key, unless only `newer` ones do. With `texts`, those that were prepared with their own
+        texts are compared exactly.
         """
-        duplicates = self._duplicates(similarity, skip_duplicates=skip_duplicates)
+        duplicates = self._duplicates(similarity, texts, skip_duplicates=skip_duplicates)
         added: list[Added] = []
         with without_collector():
             for portion in transactions([documents], len(documents) + BATCH):
-                added += self._add(portion, duplicates, newer=newer)
+                added += self._add(portion, duplicates, texts, newer=newer)
         return added
 
     @property
@@ -299,13 +352,16 @@ class Database(Queries):
         """The runs that add all that they keep of a delivery in one step, as `dedupe` does."""
         return Runs(self._environment, self._index, self._catalog, self._timeout)
 
-    def _duplicates(self, similarity: float | None, *, skip_duplicates: bool) -> Search | None:
+    def _duplicates(
+        self, similarity: float | None, texts: TextsByKey | None, *, skip_duplicates: bool
+    ) -> Search | None:
         if skip_duplicates:
             return self._search(None, None, similarity)
-        if similarity is not None:
+        if similarity is not None or texts is not None:
+            named = "texts" if similarity is None else "a similarity"
             raise InputError(
-                "found a similarity without skip_duplicates",
-                hint="it says what counts as a duplicate that isn't added",
+                f"found {named} without skip_duplicates",
+                hint="without it, no duplicates are looked for",
             )
         return None
 
@@ -382,22 +438,28 @@ class Database(Queries):
         similarity: float | None = None,
         k: int | None = None,
         keep: str = "first",
+        texts: TextsByKey | None = None,
         jobs: int = 1,
     ) -> list[Cluster]:
         """Delete all documents of each cluster but its representative; return the clusters.
 
         Each that is deleted matches the one that stays. It is one transaction: other writers wait
-        until the clusters are found and deleted. The arguments are those of `clusters`.
+        until the clusters are found and deleted. The arguments are those of `clusters`; texts are
+        asked for before, and what others add meanwhile is compared by estimates.
 
         Raises:
             InputError, PlanError: As in `clusters`.
             LockTimeoutError, DiskFullError, ReadOnlyError, ClosedError: As in `add`.
         """
         search, find = self._search(k, None, similarity), finder_of_clusters(keep)
-        with self._environment.write(self._timeout) as txn:
-            clusters = list(find(self._view(txn), search, jobs))
-            keys = [key for cluster in clusters for key in cluster.duplicates]
-            self._writer(txn).remove(tracked(keys, "delete", "document", len(keys)))
+        with self._comparing(search, texts) as comparing:
+            if comparing.known:
+                list(self._reading(find, comparing, jobs))  # which fetches all texts
+                comparing.known.ask_no_more()
+            with self._environment.write(self._timeout) as txn:
+                clusters = list(find(self._view(txn), comparing, jobs))
+                keys = [key for cluster in clusters for key in cluster.duplicates]
+                self._writer(txn).remove(tracked(keys, "delete", "document", len(keys)))
         return clusters
 
     def _writer(self, txn: WriteTransaction) -> Writer:

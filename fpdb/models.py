@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
@@ -14,6 +14,8 @@ from fpdb.errors import InputError
 from fpdb.markup import element
 
 Key = str | int
+# The texts that documents were fingerprinted from, by their keys; None is one that isn't known.
+TextsByKey = Callable[[Any], str | None] | Mapping[Any, str | None]
 
 # The most bytes of UTF-8 of a text, a line or a record, unless the caller allows more: no text of
 # this size takes more than two seconds or 256 MiB.
@@ -367,7 +369,8 @@ class Match(NamedTuple):
     """A stored document near a query.
 
     `distance` is that of the fingerprints, `similarity` the Jaccard similarity of the texts'
-    shingles, estimated by their sketches; None if the question was one of bits.
+    shingles. It is `exact` if both texts were at hand or are equal, and estimated by their sketches
+    otherwise; both are None if the question was one of bits.
     """
 
     key: Key
@@ -375,6 +378,7 @@ class Match(NamedTuple):
     distance: int
     similarity: float | None
     meta: Any
+    exact: bool | None = None
 
 
 class Matches(list[Match]):
@@ -444,13 +448,14 @@ class Asked(NamedTuple):
 class Pair(NamedTuple):
     """Two stored documents near each other; `key` is the one with the smaller id.
 
-    `distance` and `similarity` are what they are in a `Match`.
+    `distance`, `similarity` and `exact` are what they are in a `Match`.
     """
 
     key: Key
     other: Key
     distance: int
     similarity: float | None
+    exact: bool | None = None
 
 
 class ExactPair(NamedTuple):

@@ -6,9 +6,10 @@ Results come one after the other, or all of them as a table.
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import AbstractContextManager
-from functools import partial
+from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property, partial
 from itertools import chain, islice, starmap
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
@@ -31,6 +32,7 @@ from fpdb.documents.similarity import Side
 from fpdb.errors import DocumentNotFoundError, IncompleteWarning, InputError, MissingExtraError
 from fpdb.fingerprint import Recipe
 from fpdb.models import (
+    MOST_BYTES,
     Cluster,
     Document,
     Key,
@@ -39,10 +41,12 @@ from fpdb.models import (
     Pair,
     PartMatches,
     PartPair,
+    TextsByKey,
     require_share,
     require_similarity,
     require_whole,
 )
+from fpdb.scratch import scratch_folder
 from fpdb.storage import Ongoing, ReadTransaction
 from fpdb.storage.block import Block
 from fpdb.storage.format import Counters
@@ -51,6 +55,7 @@ from fpdb.threads import mapped
 
 if TYPE_CHECKING:
     from fpdb.joins.clusters import Clustering
+    from fpdb.joins.fetched_texts import FetchedTexts
 
 # Joins are imported by the methods that need them, since most programs call none.
 
@@ -72,14 +77,16 @@ class Columns(NamedTuple, Generic[_T]):
 
 # The columns of pairs and clusters are those that the command line writes.
 _NEAR = {"distance": "int32", "similarity": "double"}
-PAIRS: Columns[Pair] = Columns({"key": "key", "other": "key", **_NEAR}, lambda _, pair: [pair])
+PAIRS: Columns[Pair] = Columns(
+    {"key": "key", "other": "key", **_NEAR, "exact": "bool"}, lambda _, pair: [pair]
+)
 PART_PAIRS: Columns[PartPair] = Columns(
     {"key": "key", "other": "key", "words": "int64", "share": "double", "other_share": "double"},
     lambda _, pair: [pair],
 )
 MATCHES: Columns[Matches] = Columns(
     {"query": "int64", "key": "key", "id": "uint64", **_NEAR},
-    lambda number, matches: ((number, *match[:-1]) for match in matches),
+    lambda number, matches: ((number, *match[:4]) for match in matches),
 )
 CLUSTERS: Columns[Cluster] = Columns(
     {"cluster": "int64", "role": "string", "key": "key"},
@@ -170,6 +177,11 @@ class Queries(ABC):
         """The recipe that the database was created with."""
         return self._preparer.recipe
 
+    @cached_property
+    def _unlimited(self) -> Recipe:
+        """The recipe for texts of any size, as documents of any size can be stored."""
+        return self.recipe.replace(largest=MOST_BYTES)
+
     @property
     def k(self) -> int:
         """The largest distance that counts as a match where bits are compared."""
@@ -202,6 +214,7 @@ class Queries(ABC):
         similarity: float | None = None,
         k: int | None = None,
         limit: int | None = None,
+        texts: TextsByKey | None = None,
     ) -> Matches:
         """Find the stored documents that resemble a text, the nearest first.
 
@@ -216,14 +229,19 @@ class Queries(ABC):
                 for any k.
             limit: Return the nearest documents only, at most this number. With `k=db.plan.bits`,
                 they are the nearest ones whatever their distance.
+            texts: The texts of stored documents, if you have them elsewhere: a function or a
+                mapping that has the text of a key, or None. Documents whose text it has, as it was
+                fingerprinted, match if their exact similarity is high enough, and all others by its
+                estimate.
 
         Returns:
-            A list of `Match`: key, similarity, distance and metadata. Its `complete` is False if
-            a budget ended the search, or if the database finds too few of that similarity.
+            A list of `Match`: key, similarity, distance, metadata, and whether the similarity is
+            exact. Its `complete` is False if a budget ended the search, or if the database finds
+            too few of that similarity.
 
         Raises:
             InputError: The text is too large, both similarity and k are given, or a similarity in a
-                database of bits.
+                database of bits, or texts where bits are compared.
             PlanError: The k is below 0 or above `plan.bits`.
             DamagedError, ClosedError: The database is damaged; the handle is closed.
 
@@ -232,6 +250,10 @@ class Queries(ABC):
         """
         search = self._search(k, limit, similarity)
         question = self._preparer.question(text, sketched=search.similarity is not None)
+        if texts is not None:
+            known = self._fetched(texts, search)
+            known.hold([question], [text])
+            search = search._replace(known=known)
         with self._transaction() as txn:
             return self._marked(answer(self._view(txn), question, search), search)
 
@@ -310,7 +332,7 @@ class Queries(ABC):
             columns = (each[alike].tolist() for each in nearest[:3])
             for place, number, share, apart in zip(alike.tolist(), *columns, strict=True):
                 document = view.catalog.named(txn, number)
-                matches[place] = to_match(document.key, document.meta, number, apart, share)
+                matches[place] = to_match(document, number, apart, share)
         copies = nearest.copies & ~nearest.crowded
         return matches, set(copies.nonzero()[0].tolist()), nearest.crowded
 
@@ -390,7 +412,12 @@ class Queries(ABC):
             return hits(self._view(txn), array, search)
 
     def pairs(
-        self, *, similarity: float | None = None, k: int | None = None, jobs: int = 1
+        self,
+        *,
+        similarity: float | None = None,
+        k: int | None = None,
+        texts: TextsByKey | None = None,
+        jobs: int = 1,
     ) -> Results[Pair]:
         """Find all pairs of stored documents that match, in no particular order.
 
@@ -401,6 +428,8 @@ class Queries(ABC):
         Args:
             similarity: The least similarity of a pair; by default that of the database.
             k: Compare fingerprints instead, at most this distance.
+            texts: As in `query`. Each text is asked for once, in this thread; what is kept of them
+                is in temporary files if it doesn't fit into memory.
             jobs: The number of threads that compare; 0 for one a processor. The pairs and their
                 order don't depend on it.
 
@@ -408,7 +437,8 @@ class Queries(ABC):
             `Results` of `Pair`, which read one snapshot.
 
         Raises:
-            InputError: Both similarity and k are given, or a similarity in a database of bits.
+            InputError: Both similarity and k are given, or a similarity in a database of bits, or
+                texts where bits are compared.
             PlanError: The k takes too many probes on these tables.
 
         Warns:
@@ -417,7 +447,7 @@ class Queries(ABC):
         """
         from fpdb.joins.pairs import find_pairs
 
-        found = self._joined(find_pairs, self._search(k, None, similarity), jobs)
+        found = self._joined(find_pairs, self._search(k, None, similarity), jobs, texts)
         return Results(found, PAIRS, self.key_type)
 
     def passage_pairs(self, *, least: float = 0.1) -> Results[PartPair]:
@@ -455,6 +485,7 @@ class Queries(ABC):
         k: int | None = None,
         keep: str = "first",
         chains: bool = False,
+        texts: TextsByKey | None = None,
         jobs: int = 1,
     ) -> Results[Cluster]:
         """Find near-duplicates, each with the document that represents it.
@@ -471,6 +502,7 @@ class Queries(ABC):
                 the one whose field has the first of some values, as in `dedupe`.
             chains: Put all documents into one cluster that pairs connect, though duplicates then
                 may differ from their representative as much as any two texts.
+            texts: As in `pairs`.
             jobs: As in `pairs`.
 
         Returns:
@@ -480,10 +512,16 @@ class Queries(ABC):
             InputError, PlanError: As in `pairs`.
         """
         find = finder_of_clusters(keep, chains=chains)
-        found = self._joined(find, self._search(k, None, similarity), jobs)
+        found = self._joined(find, self._search(k, None, similarity), jobs, texts)
         return Results(found, CLUSTERS, self.key_type)
 
-    def clustering(self, *, similarity: float | None = None, jobs: int = 1) -> "Clustering":
+    def clustering(
+        self,
+        *,
+        similarity: float | None = None,
+        texts: TextsByKey | None = None,
+        jobs: int = 1,
+    ) -> "Clustering":
         """Find all clusters at once, as columns, with the copies among them.
 
         They are those of `clusters`, in memory that grows with the documents that are in one.
@@ -491,15 +529,54 @@ class Queries(ABC):
         from fpdb.joins.clusters import find_clustering
 
         search = self._search(None, None, similarity)
-        [found] = self._joined(find_clustering, search, jobs)
+        [found] = self._joined(find_clustering, search, jobs, texts)
         return cast("Clustering", found)
 
     def _joined(
-        self, find: Callable[..., Iterator[Any]], search: Search, jobs: int
+        self,
+        find: Callable[..., Iterator[Any]],
+        search: Search,
+        jobs: int,
+        texts: TextsByKey | None,
     ) -> Generator[Any]:
         if search.similarity is None:
             self.plan.probes(search.k)  # which raises an error before the first result is wanted
-        return self._reading(find, search, jobs)
+        if texts is not None:
+            self._fetched(texts, search)  # which does so, too
+        return self._found(find, search, jobs, texts)
+
+    def _found(
+        self,
+        find: Callable[..., Iterator[Any]],
+        search: Search,
+        jobs: int,
+        texts: TextsByKey | None,
+    ) -> Generator[Any]:
+        with self._comparing(search, texts) as comparing:
+            yield from self._reading(find, comparing, jobs)
+
+    @contextmanager
+    def _comparing(self, search: Search, texts: TextsByKey | None) -> Iterator[Search]:
+        """Compare texts for a block, in which their shingles may be in temporary files."""
+        if texts is None:
+            yield search
+            return
+        with scratch_folder() as scratch:
+            yield search._replace(known=self._fetched(texts, search, scratch))
+
+    def _fetched(
+        self, texts: TextsByKey, search: Search, scratch: Path | None = None
+    ) -> "FetchedTexts":
+        """Return what fetches texts; their shingles are in memory, or if need be in a folder."""
+        from fpdb.joins.columns import Room
+        from fpdb.joins.fetched_texts import FetchedTexts
+
+        if search.similarity is None:
+            raise InputError(
+                "found texts where bits are compared, expected a similarity",
+                hint="leave the texts out, or create the database with a similarity",
+            )
+        return FetchedTexts(self._unlimited, texts, None if scratch is None else Room(scratch))
 
     def _reading(self, find: Callable[..., Iterator[Any]], *options: Any) -> Generator[Any]:
         with self._transaction() as txn:

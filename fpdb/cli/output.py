@@ -171,7 +171,7 @@ def near_dict(near: fpdb.Match | fpdb.Pair) -> dict[str, Any]:
     """Return a match or a pair as plain data; its similarity only if texts were compared."""
     plain = near._asdict()
     if near.similarity is None:
-        del plain["similarity"]
+        del plain["similarity"], plain["exact"]
     return plain
 
 

@@ -20,12 +20,13 @@ from fpdb.documents.lookup import (
     Search,
     are_of_bits,
     candidates_each,
+    decided_matches,
+    is_of_bits,
     ranked_matches,
     require_text,
     to_match,
 )
 from fpdb.documents.similarity import Shares, Side, jaccard
-from fpdb.fingerprint.sketches import least_estimate
 from fpdb.models import Key, Match, Matches
 from fpdb.storage.block import Block
 from fpdb.storage.format import Stored
@@ -87,7 +88,7 @@ class BatchLookup:
         self._found: dict[int, Candidates] = {}
         self._earlier: dict[int, list[_Earlier]] = {}
         self._crowded: set[int] = set()
-        asked = documents[np.array(asking, np.int64)]
+        asked = documents[asking]
         while (pairs := _pairs(view, asked, search)) is None:
             asked = asked[: min(len(asked) // 2, _FEW)]
         compared, similar = pairs
@@ -124,24 +125,27 @@ class BatchLookup:
             return Matches()
         found = found or _NONE
         known = [
-            (number, apart)
+            (number, apart, found.shares.get(number))
             for apart, ids in found.runs
             for number in ids
             if number not in self._gone
         ]
-        if len(known) + len(saved) > self._most:
+        known += [(number, link.distance, link.share) for number, link in saved.items()]
+        if len(known) > self._most:
             return None
-        documents, short = self._documents, bool(self._documents.short[place])
-        similar: list[Match] = []
-        for number, apart in known:
-            stored = self._stored(number)
-            if short:
-                require_text(stored, documents.digests[place].tobytes())
-            share = 1.0 if short else found.shares.get(number)
-            similar.append(to_match(stored.key, stored.meta, number, apart, share))
-        for number, link in saved.items():
-            key, meta = documents.keys[link.place], documents.metas[link.place]
-            similar.append(to_match(key, meta, number, link.distance, link.share))
+        own, compared, similar = self._documents.row(place), list[Stored](), list[Match]()
+        for number, apart, estimate in known:
+            link = saved.get(number)
+            stored = self._documents.row(link.place) if link else self._stored(number)
+            same, share = stored.digest == own.digest and any(own.digest), estimate
+            if own.fingerprint is None:
+                require_text(stored, own.digest)
+                share = 1.0
+            compared.append(stored)
+            exact = None if share is None else same
+            similar.append(to_match(stored, number, apart, share, exact=exact))
+        if not is_of_bits(own, self._search):
+            similar = decided_matches(own, compared, similar, self._search)
         return ranked_matches(similar, None, complete=True)
 
     def save(self, place: int, number: int, old: Stored | None) -> None:
@@ -203,7 +207,7 @@ def _similar(side: Side, later: Places, earlier: Places, search: Search, bits: i
     count = len(side.digests)
     later, earlier = np.divmod(unique(later * count + earlier), count)
     shares = jaccard(side, later, side, earlier)
-    [near] = (shares >= least_estimate(search.similarity or 1.0)).nonzero()
+    [near] = (shares >= (search.least if search.similarity else 1.0)).nonzero()
     later, earlier = later[near], earlier[near]
     apart = distances(side.fingerprints[later], side.fingerprints[earlier], bits)
     return _Pairs(later, earlier, apart, shares[near])

@@ -11,10 +11,10 @@ import numpy as np
 
 from fpdb.arrays import Column, Marks, Places, differs, portions, ranked, run_starts, spans
 from fpdb.documents.catalog import View
-from fpdb.documents.similarity import Shares, Side, equal_texts, jaccard
+from fpdb.documents.similarity import KnownTexts, Shares, Side, decided, equal_texts, jaccard
 from fpdb.errors import DamagedError
-from fpdb.fingerprint.sketches import least_estimate, one_jaccard
-from fpdb.models import Document, Key, Match, Matches
+from fpdb.fingerprint.sketches import doubtful_estimates, least_estimate, one_jaccard
+from fpdb.models import Document, Match, Matches
 from fpdb.progress import log
 from fpdb.storage.block import Block
 from fpdb.storage.format import Stored
@@ -39,16 +39,26 @@ _HELD = 1 << 20
 
 
 class Search(NamedTuple):
-    """The rule of a match: a least similarity, or without one a largest distance k."""
+    """The rule of a match: a least similarity, or without one a largest distance k.
+
+    Texts that are known are compared exactly.
+    """
 
     k: int
     limit: int | None = None
     similarity: float | None = None
+    known: KnownTexts | None = None
 
     @property
     def most(self) -> int:
         """The number of documents that are read: to the limit, and more that are as near."""
         return DOCUMENTS + (self.limit or 0)
+
+    @property
+    def least(self) -> float:
+        """The least estimate of a match, or of one that may be a match by its text."""
+        similarity = self.similarity or 0.0
+        return doubtful_estimates(similarity)[0] if self.known else least_estimate(similarity)
 
 
 def answer(view: View, question: Stored, search: Search) -> Matches:
@@ -111,7 +121,7 @@ def nearest_each(view: View, texts: Side, similarity: float) -> Nearest:
     """Find the most similar document of each of many texts, as columns."""
     nearest = Nearest.none(len(texts.digests))
     candidates = np.zeros(len(nearest.ids), np.int64)
-    for pairs in alike_each(view, texts, similarity, candidates):
+    for pairs in alike_each(view, texts, least_estimate(similarity), candidates):
         nearest.copies[pairs.texts[pairs.same]] = True
         nearest.update(*pairs[:4])
     nearest.crowded[:] = candidates > most_compared()
@@ -137,14 +147,14 @@ def most_compared() -> int:
     return min(bands.MOST_OF_A_BAND, bands.MOST_COMPARED)
 
 
-def alike_each(view: View, texts: Side, similarity: float, candidates: Places) -> Iterator[Alike]:
-    """Yield the documents that resemble many texts, of those that agree with one in a band.
+def alike_each(view: View, texts: Side, least: float, candidates: Places) -> Iterator[Alike]:
+    """Yield the documents whose estimate is at least so, of those that agree with a text in a band.
 
     A text without a sketch is found by its digest. The candidates of each text are counted; one
     with too many has to be looked up alone.
     """
     [table] = filter(None, [view.index.bands])
-    least, most = least_estimate(similarity), most_compared()
+    most = most_compared()
     numbers, marks = table.shape.columns(texts.sketches, texts.digests)
     numbers, owners = numbers[marks], marks.nonzero()[0]
     sequence = np.argsort(numbers)
@@ -242,7 +252,7 @@ def _similar_each(view: View, texts: Block, search: Search) -> Iterator[Candidat
     side = Side.of(texts)
     similar: dict[int, dict[int, tuple[int, float]]] = {}
     held = 0
-    for pairs in alike_each(view, side, search.similarity, candidates):
+    for pairs in alike_each(view, side, search.least, candidates):
         held += len(pairs.ids)
         if held > _HELD and len(texts) > 1:
             half = len(texts) // 2
@@ -357,7 +367,8 @@ def _compared(
     Those of a short text, which are found by its digest, are equal to it.
     """
     matches: list[Match] = []
-    least = least_estimate(search.similarity or 0.0)
+    compared: list[Stored] = []
+    least = search.least
     sketch, digest, fingerprint = question.sketch, question.digest, question.fingerprint or 0
     for _, ids in found.runs:
         for number in ids:
@@ -370,8 +381,29 @@ def _compared(
                 share = one_jaccard(sketch, stored.sketch)
             if share >= least:
                 apart = (fingerprint ^ (stored.fingerprint or 0)).bit_count()
-                matches.append(to_match(stored.key, stored.meta, number, apart, share))
+                matches.append(to_match(stored, number, apart, share, exact=same))
+                compared.append(stored)
+    matches = decided_matches(question, compared, matches, search)
     return ranked_matches(matches, search.limit, complete=found.complete)
+
+
+def decided_matches(
+    question: Stored, compared: Sequence[Stored], estimated: Sequence[Match], search: Search
+) -> list[Match]:
+    """Return the matches among those that are estimated, with the similarity of their texts."""
+    if search.known is None or not estimated:
+        return list(estimated)
+    own, *others = search.known.places([question, *compared]).tolist()
+    exact = search.known.shares(np.full(len(others), own), np.array(others))
+    estimates = np.array([match.similarity for match in estimated])
+    equal = np.array([match.exact for match in estimated])
+    decision = decided(estimates, equal, exact, search.similarity or 0.0)
+    columns = (column.tolist() for column in decision)
+    return [
+        match._replace(similarity=share, exact=is_exact)
+        for match, alike, share, is_exact in zip(estimated, *columns, strict=True)
+        if alike
+    ]
 
 
 def _nearest(found: Candidates, search: Search, read: Callable[[int], Stored]) -> Matches:
@@ -387,8 +419,7 @@ def _nearest(found: Candidates, search: Search, read: Callable[[int], Stored]) -
             if len(matches) == search.most:
                 complete = False
                 break
-            stored = read(number)
-            matches.append(to_match(stored.key, stored.meta, number, apart))
+            matches.append(to_match(read(number), number, apart))
     return ranked_matches(matches, limit, complete=complete)
 
 
@@ -398,9 +429,16 @@ def require_text(stored: Stored, digest: bytes) -> None:
         raise DamagedError(f"the document {stored.id} isn't the text that led to it")
 
 
-def to_match(key: Key, meta: bytes, number: int, apart: int, share: float | None = None) -> Match:
+def to_match(
+    stored: Stored,
+    number: int,
+    apart: int,
+    share: float | None = None,
+    *,
+    exact: bool | None = None,
+) -> Match:
     """Return a document with an id as a match."""
-    return Match(key, number, apart, share, unpack_meta(meta))
+    return Match(stored.key, number, apart, share, unpack_meta(stored.meta), exact)
 
 
 def ranked_matches(matches: list[Match], limit: int | None, *, complete: bool) -> Matches:

@@ -6,9 +6,9 @@ That is nearly all of the work of adding, and threads can do it side by side.
 import contextlib
 import operator
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from itertools import compress
 from typing import Any
 
@@ -46,6 +46,32 @@ TRANSACTION_BYTES = 1 << 23
 OF_TEXT = "digest", "characters", "sketch", "passages"
 _given = operator.attrgetter("added", *(field.name for field in CARRIED))
 _NOTHING = _given(Document(""))
+
+
+class Question(Stored):
+    """A text that is looked up; most have no candidate, and so their digests are never made."""
+
+    make_digest: Callable[[], bytes] = bytes
+
+    @property
+    def digest(self) -> bytes:
+        return self.make_digest()
+
+
+@dataclass(frozen=True, eq=False)
+class Questions(Block):
+    """Texts that are looked up, as columns without digests of texts with a sketch."""
+
+    digest_of: Callable[[str], bytes] | None = None
+
+    def row(self, place: int) -> Stored:
+        question = Question(*super().row(place))
+        digest = question[Stored._fields.index("digest")]
+        if self.digest_of and not digest:
+            question.make_digest = partial(self.digest_of, self.texts[place] or "")
+        else:
+            question.make_digest = partial(bytes, digest)
+        return question
 
 
 class Preparer:
@@ -97,22 +123,27 @@ class Preparer:
                     break
         return documents
 
-    def sift(self, documents: Sequence[Document]) -> tuple[Block, list[tuple[int, InputError]]]:
+    def sift(
+        self, documents: Sequence[Document], *, keep_texts: bool = False
+    ) -> tuple[Block, list[tuple[int, InputError]]]:
         """Prepare the good documents; return the places of the bad ones and what is wrong there."""
         try:
-            return self.prepare(documents), []
+            return self.prepare(documents, keep_texts=keep_texts), []
         except InputError:
             good = [self.prepare([])]
             bad: list[tuple[int, InputError]] = []
         for place, document in enumerate(documents):
             try:
-                good.append(self.prepare([document]))
+                good.append(self.prepare([document], keep_texts=keep_texts))
             except InputError as error:
                 bad.append((place, error))
         return Block.joined(good), bad
 
-    def prepare(self, documents: Sequence[Document]) -> Block:
-        """Check documents and fingerprint their texts; a bad one is an `InputError`."""
+    def prepare(self, documents: Sequence[Document], *, keep_texts: bool = False) -> Block:
+        """Check documents and fingerprint their texts; a bad one is an `InputError`.
+
+        With `keep_texts`, each has its text until it is stored, so that it is compared exactly.
+        """
         # What is checked quickly comes first: a bad document shouldn't cost its batch twice.
         carrying = [self._check(document) for document in documents]
         metas = [
@@ -140,6 +171,9 @@ class Preparer:
             if documents[place].text is None:  # else a short one seems to have a digest
                 row = row._replace(digest=b"")
             rows[place] = self._carried(documents[place], row)
+        if keep_texts:
+            made = [each.text if each.fingerprint is None else None for each in documents]
+            block = replace(block, texts=made)
         return block.with_rows(rows, self.index.plan.bits) if rows else block
 
     def question(self, text: str, *, sketched: bool) -> Stored:
@@ -148,18 +182,18 @@ class Preparer:
         sketch, short = b"", bool(signed.short[0])
         if signed.sketches is not None and signed.sketches.any():
             sketch = signed.sketches.tobytes()
-        digest = b""
-        if short or (sketched and not sketch):
-            digest = self.recipe.digest(text, short=short)
         [number] = to_ints(signed.fingerprints)
-        return Stored(0, "", None if short else number, 0, digest, sketch=sketch)
+        question = Question(0, "", None if short else number, 0, sketch=sketch)
+        if short or sketched:
+            question.make_digest = partial(self.recipe.digest, text, short=short)
+        return question
 
     def questions(self, texts: Sequence[str], *, sketched: bool) -> Block:
         """Fingerprint texts, and sketch them if asked to, as documents that are looked up."""
         key: Key = 0 if self.catalog.kind == "integer" else ""
-        block = Block.bare([key] * len(texts), self.index.plan.bits)
+        block = Questions.bare([key] * len(texts), self.index.plan.bits)
         self._sign(block, range(len(texts)), texts, sketched=sketched)
-        return block
+        return replace(block, texts=texts, digest_of=self.recipe.digest) if sketched else block
 
     def _sign(
         self,

@@ -1,18 +1,32 @@
-"""How similar texts are, by the Jaccard similarity of their sketches."""
+"""How similar texts are, by the Jaccard similarity of their sketches, or of their shingles."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fpdb.arrays import Column, Marks, Places
-from fpdb.fingerprint.sketches import jaccard_of_rows
+from fpdb.fingerprint.sketches import jaccard_of_rows, least_estimate
 from fpdb.models import DIGEST_BYTES
 from fpdb.storage.block import Block
+from fpdb.storage.format import Stored
 from fpdb.tables.bits import Fingerprints
 
 Shares = NDArray[np.float64]
+
+
+class KnownTexts(Protocol):
+    """Texts that are at hand, in places, so that they can be compared exactly."""
+
+    def places(self, documents: Sequence[Stored]) -> Places:
+        """Return where the texts of documents are, and -1 for those that aren't known."""
+
+    def shares(self, first: Places, second: Places) -> Shares:
+        """Return the exact similarity of each two texts; nan where one of them isn't known."""
+
+    def ask_no_more(self) -> None:
+        """Take all further texts for unknown."""
 
 
 class Side(NamedTuple):
@@ -35,6 +49,25 @@ def jaccard(first: Side, own: Places, second: Side, other: Places) -> Shares:
     shares = jaccard_of_rows(first.sketches, own, second.sketches, other)
     shares[equal_texts(first, own, second, other)] = 1.0
     return shares
+
+
+def decided(
+    shares: Shares, equal: Marks, exact: Shares, similarity: float
+) -> tuple[Marks, Shares, Marks]:
+    """Decide which pairs are similar: exactly where that is known, and by estimates elsewhere.
+
+    Args:
+        shares: How similar they are by their sketches.
+        equal: Marks of equal texts.
+        exact: How similar they are by their texts; nan where one of these isn't known.
+        similarity: The limit.
+
+    Returns:
+        Marks of the similar pairs; how similar all are; and marks of those where that is exact.
+    """
+    known = ~np.isnan(exact)
+    shares, known = np.where(known, exact, shares), known | equal
+    return shares >= np.where(known, similarity, least_estimate(similarity)), shares, known
 
 
 def equal_texts(first: Side, own: Places, second: Side, other: Places) -> Marks:

@@ -155,20 +155,27 @@ def again_if_moved(database: fpdb.Database, work: Callable[[], Result]) -> Resul
 
 
 def added_to(
-    database: fpdb.Database, similarity: float | None = None
+    database: fpdb.Database,
+    similarity: float | None = None,
+    texts: fpdb.models.TextsByKey | None = None,
 ) -> Callable[[Sequence[fpdb.Document]], list[Outcome]]:
     """Return a function that adds documents to a database, except near-duplicates.
 
     A document that can't be used gets an error in place of an outcome, and all do if the database
-    fails. One that was replaced by a copy, as `compact` does, is opened again.
+    fails. One that was replaced by a copy, as `compact` does, is opened again. The similarity and
+    the texts are those of `Database.add`.
     """
 
     def add(documents: Sequence[fpdb.Document]) -> list[Outcome]:
-        prepared, refused = database.preparer.sift(documents)
+        prepared, refused = database.preparer.sift(documents, keep_texts=texts is not None)
         found: list[Outcome] = []
         try:
             add_all = partial(
-                database.add_prepared, prepared, skip_duplicates=True, similarity=similarity
+                database.add_prepared,
+                prepared,
+                skip_duplicates=True,
+                similarity=similarity,
+                texts=texts,
             )
             found += again_if_moved(database, add_all)
         except fpdb.DeadlineError:

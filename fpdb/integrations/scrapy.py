@@ -17,6 +17,7 @@ try:
     from itemadapter import ItemAdapter
     from scrapy.exceptions import DropItem, NotConfigured
     from scrapy.http import Response
+    from scrapy.utils.misc import load_object
 except ImportError:
     raise fpdb.MissingExtraError(
         "the pipeline is for Scrapy, which isn't installed", hint="pip install 'fpdb-store[scrapy]'"
@@ -78,6 +79,14 @@ def _truth(value: Any) -> bool:
     return known[str(value).lower()]
 
 
+def _function(value: Any) -> Any:
+    with contextlib.suppress(ImportError, NameError):
+        found = load_object(value) if isinstance(value, str) else value
+        if callable(found):
+            return found
+    raise ValueError
+
+
 def _recipe(value: Any) -> fpdb.Recipe:
     if isinstance(value, fpdb.Recipe):
         return value
@@ -99,6 +108,9 @@ SETTINGS = {
     "FPDB_RECIPE": Setting(None, "the name of a recipe, or a file that ends in .toml", _recipe),
     "FPDB_K": Setting(None, "a whole number", lambda value: int(str(value))),
     "FPDB_SIMILARITY": Setting(None, "a number above 0 and up to 1, or off", _similarity),
+    "FPDB_TEXTS": Setting(
+        None, "a function that returns the text of a key, or its dotted path", _function
+    ),
     "FPDB_ACTION": _one_of("tag", "drop"),
     "FPDB_TAG_FIELD": Setting("near_duplicate_of", "the field for the stored key", _name),
     "FPDB_PASSAGES_FIELD": Setting(None, "the field for the sources of its passages", _name),
@@ -174,7 +186,11 @@ class NearDuplicatesPipeline:
         self._batcher = Batcher(
             self._database.add
             if isinstance(self._database, Remote)
-            else added_to(self._database, self._settings["FPDB_SIMILARITY"] or None)
+            else added_to(
+                self._database,
+                self._settings["FPDB_SIMILARITY"] or None,
+                self._text_of if self._settings["FPDB_TEXTS"] else None,
+            )
         )
         self._pages = ThreadPoolExecutor(2, "fpdb-pages")
         self._asking = ThreadPoolExecutor(1, "fpdb-passages")
@@ -242,6 +258,16 @@ class NearDuplicatesPipeline:
             raise DropItem(f"Near-duplicate of {nearest.key} ({near})")
         self._write(adapter, item, self._settings["FPDB_TAG_FIELD"], nearest.key)
         return item
+
+    def _text_of(self, key: fpdb.models.Key) -> str | None:
+        """Return the text of a stored document, or None if it isn't known or the project fails."""
+        try:
+            text: str | None = self._settings["FPDB_TEXTS"](key)
+        except Exception:
+            message = "FPDB_TEXTS fails, so the similarity of such documents is estimated: %s"
+            self._report(logging.ERROR, message, key)
+            return None
+        return text
 
     async def _parts(self, document: fpdb.Document) -> list[dict[str, Any]]:
         """Return the documents with passages of one that was added, but not itself."""
@@ -317,12 +343,13 @@ class NearDuplicatesPipeline:
 def _open(settings: dict[str, Any]) -> fpdb.Database | Remote:
     """Create the database, or open the existing one, or reach the server."""
     path, recipe, k = (settings[f"FPDB_{name}"] for name in ("DATABASE", "RECIPE", "K"))
-    similarity = settings["FPDB_SIMILARITY"]
+    similarity, texts = settings["FPDB_SIMILARITY"], settings["FPDB_TEXTS"]
     if path.startswith(("http://", "https://", "unix:")):
-        if not (recipe is k is similarity is None):
+        if not (recipe is k is similarity is texts is None):
             raise fpdb.InputError(
-                "found FPDB_RECIPE, FPDB_K or FPDB_SIMILARITY, expected none of them with a server",
-                hint="the database of the server has a recipe and a similarity",
+                "found FPDB_RECIPE, FPDB_K, FPDB_SIMILARITY or FPDB_TEXTS, expected none of them "
+                "with a server",
+                hint="the database of the server has a recipe and a similarity, and no texts",
             )
         if settings["FPDB_RESET"]:
             raise fpdb.InputError(

@@ -10,12 +10,13 @@ import numpy as np
 from fpdb.arrays import Column, Marks, Places, Rows, among, joined, ranked, run_starts
 from fpdb.documents.catalog import View
 from fpdb.documents.lookup import Search
-from fpdb.documents.similarity import Shares, Side, jaccard
-from fpdb.fingerprint.sketches import has_sketch, least_estimate, mix
+from fpdb.documents.similarity import KnownTexts, Shares, Side, decided, equal_texts, jaccard
+from fpdb.fingerprint.sketches import doubtful_estimates, has_sketch, least_estimate, mix
 from fpdb.joins.join import near_pairs
 from fpdb.joins.pairs import (
     NO_IDS,
     JoinedTexts,
+    SimilarPairs,
     StoredTexts,
     keys_of,
     shared_rows,
@@ -43,10 +44,11 @@ class Clustering:
 
     `ids` are sorted. `firsts` has the place of the document of the cluster that all resemble, and
     `originals` that of the first one with the same text. `least` is how similar a document is to
-    that of `firsts`, estimated. Documents with the same text, or the same sketch and fingerprint,
-    are compared once. `shares` counts the pairs of different texts by their similarity in percent,
-    rounded down. Where bits are compared, no document has the text of another one, and nothing is
-    counted.
+    that of `firsts`, estimated unless both texts are known. Documents with the same text, or the
+    same sketch and fingerprint, are compared once. `shares` counts the pairs of different texts by
+    their similarity in percent, rounded down; that of some is `estimated` although texts are known,
+    which is None if none are. Where bits are compared, no document has the text of another one, and
+    nothing is counted.
     """
 
     ids: Column
@@ -54,6 +56,7 @@ class Clustering:
     originals: Places
     least: Shares
     shares: Places
+    estimated: int | None = None
 
 
 def find_clusters(
@@ -66,10 +69,11 @@ def find_clusters(
     cluster. With `chains`, all that pairs connect are one cluster.
     """
     preference, has_field = Preference.of(keep), False
+    texts, known = StoredTexts(view) if search.similarity else None, search.known
     ids, labels, prints = (
         _near(view, search.k, jobs)
-        if search.similarity is None
-        else _similar(StoredTexts(view), search.similarity, jobs)
+        if texts is None
+        else _similar(texts, search.similarity or 0.0, jobs, known=known)
     )
     for rows in tracked(_whole_groups(labels), "list", "document", len(ids), len):
         numbers, values = ids[rows], np.zeros(len(rows))
@@ -79,11 +83,12 @@ def find_clusters(
             has_field = has_field or preference.has_field(values)
         near = None
         if not chains:
-            near = (
-                _by_bits(prints[rows], search.k)
-                if search.similarity is None
-                else _by_texts(side_of_stored(view, numbers), search.similarity)
-            )
+            if texts is None:
+                near = _by_bits(prints[rows], search.k)
+            else:
+                places = None if known is None else _places(texts, numbers, known)
+                side = side_of_stored(view, numbers)
+                near = _ComparedGroup(side, search.similarity or 0.0, known, places).near
         firsts = _divided(labels[rows], values, near)
         order = np.lexsort((firsts != np.arange(len(rows)), firsts))
         for start, stop in pairwise([*run_starts(firsts[order]).tolist(), len(rows)]):
@@ -113,11 +118,42 @@ def _by_bits(prints: Fingerprints, k: int) -> _Matcher:
     return lambda one, other: distances(prints[one], prints[other], bits) <= k
 
 
-def _by_texts(side: Side, similarity: float, stay: Marks | None = None) -> _Matcher:
-    """Compare texts; those that are marked to stay match none before them."""
-    least = least_estimate(similarity)
-    free = np.ones(len(side.sketches), np.bool_) if stay is None else ~stay
-    return lambda one, other: (jaccard(side, one, side, other) >= least) & free[other]
+def _places(texts: JoinedTexts, ids: Column, known: KnownTexts) -> Places:
+    """Return where the texts of documents are among the known ones."""
+    starts = range(0, max(len(ids), 1), _READ)
+    parts = (texts.documents(ids[start : start + _READ]) for start in starts)
+    return np.concatenate([known.places(part) for part in parts])
+
+
+@dataclass(frozen=True, eq=False)
+class _ComparedGroup:
+    """The texts of a group, in places among the known ones if there are any.
+
+    Those that are marked to stay match none before them.
+    """
+
+    side: Side
+    similarity: float
+    known: KnownTexts | None = None
+    places: Places | None = None
+    stay: Marks | None = None
+
+    def near(self, one: Places, other: Places) -> Marks:
+        alike, _ = self.compared(one, other)
+        return alike if self.stay is None else alike & ~self.stay[other]
+
+    def compared(self, one: Places, other: Places) -> tuple[Marks, Shares]:
+        """Mark the pairs that are similar, and return how similar all are."""
+        side, similarity, known, places = self.side, self.similarity, self.known, self.places
+        shares = jaccard(side, one, side, other)
+        if known is None or places is None:
+            return shares >= least_estimate(similarity), shares
+        alike = np.zeros(len(shares), np.bool_)
+        [left] = (shares >= doubtful_estimates(similarity)[0]).nonzero()
+        one, other = one[left], other[left]
+        equal, exact = equal_texts(side, one, side, other), known.shares(places[one], places[other])
+        alike[left], shares[left], _ = decided(shares[left], equal, exact, similarity)
+        return alike, shares
 
 
 def _divided(labels: Places, values: Shares, near: _Matcher | None) -> Places:
@@ -163,7 +199,7 @@ def _near(view: View, k: int, jobs: int) -> tuple[Column, Places, Fingerprints]:
 def find_clustering(view: View, search: Search, jobs: int = 1) -> Iterator[Clustering]:
     """Yield the clusters, as columns: all at once."""
     if search.similarity is not None:
-        yield clustering_of(StoredTexts(view), search.similarity, jobs)
+        yield clustering_of(StoredTexts(view), search.similarity, jobs, known=search.known)
         return
     ids, labels, prints = _near(view, search.k, jobs)
     firsts = _divided(labels, np.zeros(len(ids)), _by_bits(prints, search.k))
@@ -173,34 +209,40 @@ def find_clustering(view: View, search: Search, jobs: int = 1) -> Iterator[Clust
 
 
 def clustering_of(
-    texts: JoinedTexts, similarity: float, jobs: int = 1, stays: Marks | None = None
+    texts: JoinedTexts,
+    similarity: float,
+    jobs: int = 1,
+    stays: Marks | None = None,
+    known: KnownTexts | None = None,
 ) -> Clustering:
     """Return the clusters of texts, with the texts that their documents share.
 
     Those that stay, if any are marked by their ids, are each the first of a cluster.
     """
-    counts = np.zeros(101, np.int64)
+    counts, estimated = np.zeros(101, np.int64), 0
 
-    def count(_first: Column, _second: Column, shares: Shares) -> None:
-        percents = np.floor(shares * 100 + 1e-9).astype(np.int64)
+    def count(found: SimilarPairs) -> None:
+        nonlocal estimated
+        percents = np.floor(found.shares * 100 + 1e-9).astype(np.int64)
         counts[:] += np.bincount(percents, minlength=101)
+        estimated += int(np.count_nonzero(~found.exact))
 
-    ids, labels, copies = _similar(texts, similarity, jobs, count)
+    ids, labels, copies = _similar(texts, similarity, jobs, count, known)
     firsts, least = np.arange(len(ids)), np.ones(len(ids))
     digests = np.zeros((len(ids), 2), np.uint64)
     for rows in map(np.sort, _whole_groups(labels)):
         side, places = texts.side(ids[rows]), np.arange(len(rows))
         stay = places < 0 if stays is None else stays[ids[rows].astype(np.int64)]
-        near = _by_texts(side, similarity, stay)
-        best = _divided(labels[rows], stay.astype(np.float64), near)
+        at = None if known is None else _places(texts, ids[rows], known)
+        group = _ComparedGroup(side, similarity, known, at, stay)
+        best = _divided(labels[rows], stay.astype(np.float64), group.near)
         firsts[rows], digests[rows] = rows[best], side.digests
-        least[rows] = np.where(best == places, 1.0, jaccard(side, best, side, places))
+        least[rows] = np.where(best == places, 1.0, group.compared(best, places)[1])
     ids, firsts, least, digests = _several(ids, firsts, least, digests)
-    same = _first_of_each([firsts.astype(np.uint64), *digests.T])
-    originals = np.where(digests.any(axis=1), same, np.arange(len(ids)))
+    originals = _first_of_digest(digests, firsts.astype(np.uint64))
     edited = originals == np.arange(len(ids))
     counts[-1] += np.count_nonzero(edited & among(ids, copies))
-    return Clustering(ids, firsts, originals, least, counts)
+    return Clustering(ids, firsts, originals, least, counts, None if known is None else estimated)
 
 
 def _several(ids: Column, firsts: Places, *columns: Any) -> list[Any]:
@@ -227,6 +269,12 @@ def _first_equal(side: Side) -> Places:
     return np.where(same & (sketched | unsketched.any(axis=1)), first, np.arange(len(first)))
 
 
+def _first_of_digest(digests: Column, *columns: Column) -> Places:
+    """Return for each document the first one with its text, and with equal columns."""
+    first = _first_of_each([*columns, *digests.T])
+    return np.where(digests.any(axis=1), first, np.arange(len(first)))
+
+
 def _first_of_each(rows: Rows) -> Places:
     """Return for each row the first one that equals it."""
     distinct, names = ranked(rows)
@@ -239,24 +287,26 @@ def _similar(
     texts: JoinedTexts,
     similarity: float,
     jobs: int,
-    on_pairs: Callable[[Column, Column, Shares], object] = lambda *_: None,
+    on_pairs: Callable[[SimilarPairs], object] = lambda _: None,
+    known: KnownTexts | None = None,
 ) -> tuple[Column, Places, Column]:
     """Return what `_near` does, of the documents that similar pairs connect, and the copies.
 
     Copies have the same fingerprint and sketch as an earlier document, and so are near the same
-    documents: they aren't compared.
+    documents: they aren't compared. Where equal sketches don't show that, known texts have to.
     """
     forest = _Forest(1)
+    by_digest = known is not None and doubtful_estimates(similarity)[1] >= 1
     copies = [NO_IDS]
     for ids, side in texts.sharing():
-        originals = ids[_first_equal(side)]
+        originals = ids[_first_of_digest(side.digests) if by_digest else _first_equal(side)]
         copied = originals != ids
         forest.connect([originals[copied]], [ids[copied]])
         copies.append(ids[copied])
     copied_ids = np.sort(np.concatenate(copies))
-    for found in similar_pairs(texts, similarity, jobs, copied_ids):
+    for found in similar_pairs(texts, similarity, jobs, copied_ids, known):
         forest.connect([found.first], [found.second])
-        on_pairs(found.first, found.second, found.shares)
+        on_pairs(found)
     [ids], trees = forest.trees()
     return ids, trees, copied_ids
 

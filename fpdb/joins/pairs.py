@@ -23,9 +23,9 @@ from fpdb.arrays import (
 )
 from fpdb.documents.catalog import View
 from fpdb.documents.lookup import Search
-from fpdb.documents.similarity import Shares, Side, jaccard
+from fpdb.documents.similarity import KnownTexts, Shares, Side, decided, equal_texts, jaccard
 from fpdb.errors import DamagedError, IncompleteWarning
-from fpdb.fingerprint.sketches import WINDOW, least_estimate, unpack_passages
+from fpdb.fingerprint.sketches import WINDOW, doubtful_estimates, least_estimate, unpack_passages
 from fpdb.joins.join import NearPairs, complete_buckets, near_pairs
 from fpdb.models import Key, Pair, PartPair
 from fpdb.progress import tracked
@@ -77,6 +77,9 @@ class StoredTexts:
         """Return the columns of texts, given their sorted ids."""
         return self._view.catalog.sides(self._view.txn, ids)
 
+    def documents(self, ids: Column) -> list[Stored]:
+        return stored_of(self._view, ids)
+
 
 class TextsInColumns:
     """Texts in columns, by their places."""
@@ -100,17 +103,35 @@ class TextsInColumns:
         places = ids.astype(np.int64)
         return Side(fingerprints[places], digests[places], sketches[places])
 
+    def documents(self, ids: Column) -> list[Stored]:
+        """Return texts as documents that go by their places and digests."""
+        digests = map(bytes, self.side(ids).digests)
+        return [Stored(at, at, 0, 0, own) for at, own in zip(ids.tolist(), digests, strict=True)]
+
 
 JoinedTexts = StoredTexts | TextsInColumns
 
 
 class SimilarPairs(NamedTuple):
-    """Pairs of documents that are similar enough: their ids, and how near they are."""
+    """Pairs of documents that are similar enough: their ids, and how near they are.
+
+    A share is exact where both texts are known or equal.
+    """
 
     first: Column
     second: Column
     distances: NDArray[np.uint8]
     shares: Shares
+    exact: Marks
+
+    def decided(self, texts: JoinedTexts, similarity: float, known: KnownTexts) -> "SimilarPairs":
+        """Return the pairs that are similar by their texts, as far as these are known."""
+        [ids], names = ranked([np.concatenate([self.first, self.second])])
+        places = known.places(texts.documents(ids))
+        exact = known.shares(*np.split(places[names], 2))
+        alike, shares, is_exact = decided(self.shares, self.exact, exact, similarity)
+        first, second, apart = self.first[alike], self.second[alike], self.distances[alike]
+        return SimilarPairs(first, second, apart, shares[alike], is_exact[alike])
 
 
 class _Meeting(NamedTuple):
@@ -132,27 +153,31 @@ def find_pairs(view: View, search: Search, jobs: int = 1) -> Iterator[Pair]:
     found: Iterator[Sequence[NDArray[Any]]] = (
         _near_documents(view, search.k, jobs)
         if search.similarity is None
-        else similar_pairs(StoredTexts(view), search.similarity, jobs)
+        else similar_pairs(StoredTexts(view), search.similarity, jobs, known=search.known)
     )
-    for first, second, apart, *shares in found:
+    for first, second, apart, *columns in found:
         [ids], names = ranked([np.concatenate([first, second])])
         keys = keys_of(view, ids)
         own, other = (half.tolist() for half in np.split(names, 2))
-        values = shares[0].tolist() if shares else [None] * len(own)
-        for a, b, distance, share in zip(own, other, apart.tolist(), values, strict=True):
-            yield Pair(keys[a], keys[b], distance, share)
+        values = [column.tolist() for column in columns] or [[None] * len(own)] * 2
+        for a, b, distance, *near in zip(own, other, apart.tolist(), *values, strict=True):
+            yield Pair(keys[a], keys[b], distance, *near)
 
 
 def similar_pairs(
-    texts: JoinedTexts, similarity: float, jobs: int = 1, copies: Column = NO_IDS
+    texts: JoinedTexts,
+    similarity: float,
+    jobs: int = 1,
+    copies: Column = NO_IDS,
+    known: KnownTexts | None = None,
 ) -> Iterator[SimilarPairs]:
     """Yield the pairs of similar texts, but no pairs of `copies`, which are sorted ids.
 
     Texts that agree in a band are compared, each pair once: in the first of its bands that isn't
     crowded, or else in the first of all. With several `jobs`, this thread reads, and others
-    compare, so that all is of one moment.
+    compare, so that all is of one moment; this one compares the texts that are known.
     """
-    least = least_estimate(similarity)
+    least = doubtful_estimates(similarity)[0] if known else least_estimate(similarity)
     crowds = np.concatenate([NO_IDS, *(_crowded(numbers) for numbers, _ in texts.rows())])
 
     def compare(met: _Meeting) -> SimilarPairs:
@@ -163,9 +188,13 @@ def similar_pairs(
         kept = (chosen >= met.low) & (chosen <= met.high) & (shares >= least)
         own, other = met.own[kept], met.other[kept]
         apart = distances(side.fingerprints[own], side.fingerprints[other], texts.bits)
-        return SimilarPairs(met.ids[own], met.ids[other], apart, shares[kept])
+        equal = equal_texts(side, own, side, other)
+        return SimilarPairs(met.ids[own], met.ids[other], apart, shares[kept], equal)
 
-    return (found for _, found in mapped(compare, _meetings_of(texts, copies), jobs))
+    compared = (found for _, found in mapped(compare, _meetings_of(texts, copies), jobs))
+    if known is None:
+        return compared
+    return (found.decided(texts, similarity, known) for found in compared)
 
 
 def _meetings_of(texts: JoinedTexts, copies: Column) -> Iterator[_Meeting]:

@@ -26,6 +26,11 @@ class ShingleSets:
     def __len__(self) -> int:
         return len(self._signatures)
 
+    @property
+    def size(self) -> int:
+        """The number of all shingles."""
+        return len(self._hashes)
+
     def add(self, numbers: Places, sets: Sequence[Column]) -> None:
         """Add sets, each sorted and without repeated hashes."""
         if not len(numbers):

@@ -9,6 +9,7 @@ and not with the texts.
 import contextlib
 import dataclasses
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,11 +21,12 @@ import numpy as np
 
 from fpdb.arrays import Marks
 from fpdb.database import Database
-from fpdb.errors import InputError
+from fpdb.errors import IncompleteWarning, InputError
 from fpdb.fingerprint import Recipe
 from fpdb.flow import Flow, Ingested
 from fpdb.io.files import Paths, files_of, path_names
 from fpdb.io.records import BadRecord, Reading
+from fpdb.joins.clusters import Clustering
 from fpdb.joins.columns import Room
 from fpdb.look.fields import date_origin
 from fpdb.look.figures import bars, by_day, by_host, overview
@@ -34,7 +36,7 @@ from fpdb.look.page import cards, folded, percent, plural
 from fpdb.look.pair import ColouredText, ComparedTexts, SharedTexts
 from fpdb.look.sources import MOST_NAMED, ComparedFiles, Sources, Texts, numbered_texts
 from fpdb.markup import Markup, element
-from fpdb.models import require_similarity, require_whole
+from fpdb.models import Key, require_similarity, require_whole
 from fpdb.scratch import require_output, scratch_folder
 
 # Of a group, the different texts that are compared.
@@ -176,7 +178,7 @@ def report(
             found = Parts(store.passage_pairs(least=least), Room(scratch))
             shown = _ChosenParts(found, texts, limit)
         else:
-            groups = Groups(store.clustering(similarity=similarity), threshold)
+            groups = Groups(_clustering(texts, similarity, jobs), threshold)
             shown = _ChosenGroups(groups, texts, kept, limit)
         shown.sources.read(jobs)
         return _written(shown, store, flow.counts, paths, path)
@@ -230,6 +232,26 @@ def _compared(
     files = ComparedFiles(Room(scratch), recipe, similarity, kept)
     files.fill(flow, paths)
     return files
+
+
+def _clustering(
+    texts: Texts[Database | ComparedFiles], similarity: float | None, jobs: int
+) -> Clustering:
+    """Find the groups, by the texts of those documents that a first search finds to be near."""
+    store, wanted = texts.database, set[Key]()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IncompleteWarning)  # the second one says so as well
+        found = store.clustering(similarity=similarity, texts=wanted.add)
+    if not wanted:
+        return found
+    with texts.written() as add:
+        for key, record in texts.records(texts.reading, jobs):
+            if key in wanted:
+                add(key, record.text or "")
+    with texts.opened() as stored:
+        return store.clustering(
+            similarity=similarity, texts=lambda key: next(iter(stored(key)), None)
+        )
 
 
 def _written(
@@ -341,6 +363,7 @@ class _ChosenGroups:
                 text.pair = ComparedTexts(recipe, first, other)
                 lowest = min(lowest, text.pair.share)
         compared = sum(each.pair is not None for each in found)
+        exact = self.groups.estimated == 0 or compared == every - 1
         least = lowest if compared == every - 1 else min(lowest, float(groups.weakest[group]))
         size = int(groups.sizes[group])
         return ListedGroup(
@@ -350,7 +373,7 @@ class _ChosenGroups:
             documents=size,
             least=least,
             texts=found,
-            exact=compared == every - 1,
+            exact=exact,
             more=every - len(found),
             copied=first if every == 1 else None,
         )

@@ -47,10 +47,8 @@ def overview(
     )
     if groups.similarity is not None:
         said = (
-            "Two documents count as near-duplicates from an estimated similarity of "
-            f"{percent(least_estimate(groups.similarity))} on, so that few pairs of "
-            f"{percent(groups.similarity)} are missed. It is the share of their shingles, "
-            "runs of three words or five Chinese characters, that is in both."
+            f"{_limit_said(groups.similarity, groups.estimated)} It is the share of their "
+            "shingles, runs of three words or five Chinese characters, that is in both."
         )
         yield element("p", said, class_="soft")
     found = [_by_nearness(groups), _by_size(groups.sizes), *more]
@@ -63,6 +61,18 @@ def overview(
     yield from by_host(groups.by_host(sources, copied), said)
 
 
+def _limit_said(limit: float, estimated: int | None) -> str:
+    """Say from which similarity two documents are near-duplicates, if that of some is estimated."""
+    least, begin = percent(least_estimate(limit)), "Two documents count as near-duplicates from"
+    if estimated is None:
+        return (
+            f"{begin} an estimated similarity of {least} on, so that few pairs of {percent(limit)} "
+            "are missed."
+        )
+    missing = f" Where a text is missing, an estimate of {least} counts." if estimated else ""
+    return f"{begin} a similarity of {percent(limit)} on.{missing}"
+
+
 def _by_nearness(groups: Groups) -> Markup:
     if groups.similarity is None:
         rows = [(f"{bits}", count) for bits, count in enumerate(groups.shares.tolist())]
@@ -72,12 +82,11 @@ def _by_nearness(groups: Groups) -> Markup:
     least = min(int(groups.similarity * 100), 99)
     first = min(next((share for share, count in enumerate(shares) if count), least), least)
     rows = [(f"{share}", count) for share, count in enumerate(shares)][first:]
-    said = (
-        f"{plural(sum(shares), 'pair')} of different texts by how similar they are. It is "
-        "estimated, within a few percent; so pairs from "
-        f"{percent(least_estimate(groups.similarity))} on are taken. A text that is there several "
-        "times is counted once."
-    )
+    said = f"{plural(sum(shares), 'pair')} of different texts by how similar they are. "
+    if groups.estimated != 0:
+        taken = percent(least_estimate(groups.similarity))
+        said += f"It is estimated, within a few percent; so pairs from {taken} on are taken. "
+    said += "A text that is there several times is counted once."
     return bars("Pairs by similarity, in percent", said, rows, "pairs")
 
 

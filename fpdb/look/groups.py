@@ -94,7 +94,8 @@ class Groups(Origins):
 
     `firsts` has the row of the document that all of the group resemble: the first one, or the one
     that is kept. `originals` has that of the first one with the same text. `least` is how similar a
-    document is to that of `firsts`, and `shares` counts pairs by their similarity in percent. Where
+    document is to that of `firsts`, and `shares` counts pairs by their similarity in percent, of
+    which some are `estimated`; if that is None, all are. Where
     bits are compared, `similarity` is None, `least` the share of bits that are the same, and
     `shares` counts documents by their distance from that of `firsts`.
     """
@@ -103,7 +104,7 @@ class Groups(Origins):
         super().__init__(len(found.ids))
         self.similarity = similarity
         self.ids, self.firsts, self.originals = found.ids, found.firsts, found.originals
-        self.least, self.shares = found.least, found.shares
+        self.least, self.shares, self.estimated = found.least, found.shares, found.estimated
         # The rows of a group are together in the order, from one of the starts on.
         self.order: Places = np.argsort(self.firsts, kind="stable")
         self.starts: Places = run_starts(self.firsts[self.order])

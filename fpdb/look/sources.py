@@ -26,12 +26,13 @@ from fpdb.io.records import Reading, Record
 from fpdb.io.streams import Watch, ignore
 from fpdb.joins.clusters import Clustering, clustering_of
 from fpdb.joins.columns import GrowingColumn, GrowingTexts, Room, TextColumns
+from fpdb.joins.fetched_texts import FetchedTexts
 from fpdb.joins.pairs import TextsInColumns
 from fpdb.look.fields import ShownFields
 from fpdb.look.groups import Origins
 from fpdb.look.listing import ListedDocument, ListedText
 from fpdb.look.page import first_line
-from fpdb.models import Document, Key
+from fpdb.models import MOST_BYTES, Document, Key
 from fpdb.storage.block import Block
 from fpdb.tables.bits import to_ints
 from fpdb.threads import mapped
@@ -52,6 +53,7 @@ class ComparedFiles:
         self, room: Room, recipe: str | Recipe, similarity: float | None, kept: Marks | None = None
     ) -> None:
         self._kept = kept
+        self._room = room
         self.recipe, header = layout.header_for(
             recipe, similarity=similarity or "recipe", keys=self.key_type
         )
@@ -71,19 +73,22 @@ class ComparedFiles:
     def __len__(self) -> int:
         return len(self._numbers)
 
-    def clustering(self, *, similarity: float | None = None) -> Clustering:
+    def clustering(
+        self, *, similarity: float | None = None, texts: Callable[[Key], str | None]
+    ) -> Clustering:
+        """Find the groups, in which documents are compared by the texts of their numbers."""
         bands = self._preparer.index.bands
         least = similarity or self.similarity
         if bands is None or least is None:
             raise ValueError("clusters of texts have a similarity")
-        texts = self._texts.all
-        [usable] = (~texts.short | texts.side.digests.any(axis=1)).nonzero()
-        stays = None if self._kept is None else self._kept[self._numbers.values]
-        compared = TextsInColumns(texts.side, bands.shape, usable)
-        found = clustering_of(compared, least, stays=stays)
-        return replace(
-            found, ids=self._numbers.values[found.ids.astype(np.int64)].astype(np.uint64)
-        )
+        every, numbers = self._texts.all, self._numbers.values
+        [usable] = (~every.short | every.side.digests.any(axis=1)).nonzero()
+        stays = None if self._kept is None else self._kept[numbers]
+        compared = TextsInColumns(every.side, bands.shape, usable)
+        recipe = self.recipe.replace(largest=MOST_BYTES)
+        known = FetchedTexts(recipe, lambda at: texts(int(numbers[at])), self._room)
+        found = clustering_of(compared, least, stays=stays, known=known)
+        return replace(found, ids=numbers[found.ids.astype(np.int64)].astype(np.uint64))
 
     def keys_of(self, ids: Column) -> list[Key | None]:
         return list(ids.tolist())
@@ -157,6 +162,18 @@ class Texts(Generic[D]):
                 if isinstance(record, Record) and (key := self.key_of(record)) is not None:
                     add(key, record.text or "")
 
+    def records(self, reading: Reading, jobs: int) -> Iterator[tuple[Key, Record]]:
+        """Read the files again; yield the records with their keys, or else their numbers."""
+        meter = meter_of("read the texts again", self.files)
+        watch = Watch(meter.add, ignore)
+        found = (read_parts(path, reading, watch) for path in self.files)
+        parts = mapped(lambda part: list(part()), chain.from_iterable(found), jobs)
+        for number, record in enumerate(chain.from_iterable(part for _, part in parts)):
+            if isinstance(record, Record):
+                key = self.key_of(record) if self.reading.keyed else number
+                if key is not None:
+                    yield key, record
+
     def key_of(self, record: Record) -> Key | None:
         """Return the key of a document that a record would be, if it has one."""
         with contextlib.suppress(InputError):
@@ -215,23 +232,18 @@ class Sources:
 
     def read(self, jobs: int) -> None:
         """Read the sources, whose documents go by their keys, or else by their numbers."""
-        paths, origins, fields = self.texts.files, self.origins, ShownFields(self.texts.reading)
+        reading, origins = self.texts.reading, self.origins
+        fields = ShownFields(reading)
         rows = {key: row for row, key in enumerate(self.keys) if key is not None}
-        meter = meter_of("read the texts again", paths)
-        watch, reading = Watch(meter.add, ignore), self.texts.reading
         reading = replace(reading, meta_field=(*reading.kept, "*"))
-        found = (read_parts(path, reading, watch) for path in paths)
-        parts = mapped(lambda part: list(part()), chain.from_iterable(found), jobs)
         names: set[str] = set()
         with self.texts.written() as add:
-            for number, record in enumerate(chain.from_iterable(part for _, part in parts)):
-                if isinstance(record, Record):
-                    key = self.texts.key_of(record) if self.texts.reading.keyed else number
-                    if key is not None and key in rows:
-                        names.update(record.meta or {})
-                        self._note(rows[key], record, fields)
-                        if rows[key] in self.wanted:
-                            add(key, record.text or "")
+            for key, record in self.texts.records(reading, jobs):
+                if key in rows:
+                    names.update(record.meta or {})
+                    self._note(rows[key], record, fields)
+                    if rows[key] in self.wanted:
+                        add(key, record.text or "")
         for kind, there in (("date", origins.dated), ("host", origins.hosts >= 0)):
             if (name := fields.name(kind)) and rows and not there.any():
                 raise InputError(

@@ -23,7 +23,7 @@ class Block:
 
     Fingerprints of short texts are any numbers, and missing digests and sketches are zeros. Further
     fields are there by their names, unless all documents lack them. The ids of documents with text
-    keys are zeros until they are written.
+    keys are zeros until they are written. Texts, which aren't stored, are there if all are kept.
     """
 
     ids: Column
@@ -36,6 +36,7 @@ class Block:
     characters: Places
     sketches: NDArray[np.uint8]
     further: dict[str, Sequence[bytes]] = field(default_factory=dict)
+    texts: Sequence[str | None] = ()
 
     @classmethod
     def bare(cls, keys: Sequence[Key], bits: int) -> Self:
@@ -78,12 +79,15 @@ class Block:
     def __len__(self) -> int:
         return len(self.short)
 
-    def __getitem__(self, places: slice | Places) -> Self:
+    def __getitem__(self, places: slice | Places | Sequence[int]) -> Self:
         """Return some of the documents; a slice isn't copied."""
+        if not isinstance(places, slice):
+            places = np.asarray(places, np.int64)
         return replace(
             self,
             keys=_chosen(self.keys, places),
             metas=_chosen(self.metas, places),
+            texts=_chosen(self.texts, places) if self.texts else (),
             further={name: _chosen(values, places) for name, values in self.further.items()},
             **{name: getattr(self, name)[places] for name in _ARRAYS},
         )
@@ -97,6 +101,7 @@ class Block:
         return cls(
             keys=[key for block in blocks for key in block.keys],
             metas=[meta for block in blocks for meta in block.metas],
+            texts=[text for block in blocks for text in block.texts],
             further={
                 name: [value for block in blocks for value in block.values(name)] for name in names
             },

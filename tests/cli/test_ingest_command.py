@@ -81,6 +81,7 @@ def test_duplicates_are_skipped_and_said(run, path, source):
         "distance": 0,
         "similarity": 1.0,
         "meta": None,
+        "exact": True,
     }
 
 

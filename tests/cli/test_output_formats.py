@@ -83,7 +83,7 @@ def test_a_file_is_packed_as_its_suffix_says_and_has_the_mode_of_the_umask(run, 
         os.umask(mask)
     assert (tmp_path / "out.csv.gz").stat().st_mode & 0o777 == 0o640
     with gzip.open(tmp_path / "out.csv.gz", "rt") as file:
-        assert file.readline() == "key,other,distance,similarity\n"
+        assert file.readline() == "key,other,distance,similarity,exact\n"
 
 
 def test_types_are_those_of_the_values(run, path, tmp_path):
@@ -93,9 +93,10 @@ def test_types_are_those_of_the_values(run, path, tmp_path):
         documents = list(database.scan())
         similar = database.similarity is not None
     call(run, path, "pairs", "-o", file)
-    assert pq.read_schema(file).types == [key, key, pa.int32(), pa.float64()]
-    shares = pq.read_table(file).column("similarity")
-    assert shares.null_count == (0 if similar else len(shares))
+    assert pq.read_schema(file).types == [key, key, pa.int32(), pa.float64(), pa.bool_()]
+    for name in ("similarity", "exact"):
+        column = pq.read_table(file).column(name)
+        assert column.null_count == (0 if similar else len(column))
     call(run, path, "query", "-o", file)
     assert pq.read_schema(file).field("key").type == key
     assert pq.read_schema(file).field("complete").type == pa.bool_()

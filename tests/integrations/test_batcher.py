@@ -231,3 +231,18 @@ def test_a_deadline_reaches_only_those_whose_own_it_was(db):
     assert isinstance(outcomes[1], fpdb.DeadlineError)
     assert [outcomes[place][0].status for place in (0, 2, 3)] == ["added"] * 3
     assert sorted(stored) == sorted(db) == ["0", "2", "3"]
+
+
+def test_documents_of_one_transaction_are_compared_exactly(db):
+    words = [f"word{place}" for place in range(100)]
+    texts = [" ".join(words), " ".join([*words[:97], "other", "words", "here"])]
+    texts += ["too " + texts[1]]
+    near = [fpdb.Document(str(number), text) for number, text in enumerate(texts)]
+    asked = []
+    found = added_to(db, similarity=0.97, texts=asked.append)([near[0], 7, *near[1:]])
+    assert isinstance(found.pop(1), fpdb.InputError)
+    assert [each.status for each in found] == ["added", "added", "duplicate"]
+    [match] = found[2].matches
+    assert (match.key, match.exact) == ("1", True)
+    assert match.similarity == pytest.approx(98 / 99)
+    assert asked == []

@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import logging
+import random
 
 import pytest
 from tiers import of_gate
@@ -229,6 +230,53 @@ def test_the_similarity_of_a_crawl_may_differ_from_that_of_the_database(path):
     assert again["near_duplicate_of"] == "1"
 
 
+WORDS = [f"word{place}" for place in range(130)]
+STORED = {"a": " ".join(WORDS)}
+
+
+def text_of(key):
+    """Return the text of a stored item, as a project would; FPDB_TEXTS names this function."""
+    return STORED.get(key)
+
+
+def broken(key):
+    raise OSError("the archive is away")
+
+
+@pytest.mark.parametrize("texts", [text_of, f"{__name__}.text_of", None])
+def test_items_are_compared_with_the_texts_of_a_project(path, texts):
+    """Of many texts that seem to be similar enough, those that aren't are stored."""
+    dice = random.Random(2)
+    edited = []
+    for number in range(40):
+        words = list(WORDS)
+        for place in dice.sample(range(130), 5):
+            words[place] = f"changed{number}x{place}"
+        edited.append({"url": str(number), "text": " ".join(words)})
+    sets = [
+        set(zip(words, words[1:], words[2:], strict=False))
+        for words in (each["text"].split() for each in [{"text": STORED["a"]}, *edited])
+    ]
+    exact = [len(sets[0] & each) / len(sets[0] | each) >= 0.8 for each in sets[1:]]
+    found = []
+    for number, item in enumerate(edited):
+        settings = {} if texts is None else {"FPDB_TEXTS": texts}
+        place = path.with_name(f"{number}.fpdb")
+        (_, second), _ = process(place, [{"url": "a", "text": STORED["a"]}, item], **settings)
+        found.append(second.get("near_duplicate_of") == "a")
+    assert (found == exact) == (texts is not None)
+
+
+def test_items_are_estimated_if_the_texts_of_a_project_fail(path, caplog):
+    items = [{"url": "a", "text": STORED["a"]}, {"url": "b", "text": STORED["a"] + " more"}]
+    (_, second), stats = process(path, items, FPDB_TEXTS=broken)
+    assert second["near_duplicate_of"] == "a"
+    assert stats == {"fpdb/added": 1, "fpdb/duplicate": 1}
+    [said] = [each for each in said_by_pipeline(caplog) if each.levelno == logging.ERROR]
+    assert "FPDB_TEXTS fails" in said.getMessage()
+    assert "the archive is away" in said.exc_text
+
+
 def test_an_item_names_the_sources_of_its_parts(path):
     words = [f"word{place}" for place in range(300)]
     texts = [words[:200], [*words[100:200], *(f"new{n}" for n in range(100))], words[:199]]
@@ -292,6 +340,14 @@ def test_integer_keys(path):
         ({"FPDB_K": "many"}, fpdb.InputError, "FPDB_K = 'many'"),
         ({"FPDB_SIMILARITY": "much"}, fpdb.InputError, "FPDB_SIMILARITY = 'much'"),
         ({"FPDB_FIELD": [7]}, fpdb.InputError, "FPDB_FIELD"),
+        ({"FPDB_TEXTS": "nothing.there"}, fpdb.InputError, "FPDB_TEXTS = 'nothing.there'"),
+        ({"FPDB_TEXTS": "fpdb.nothing"}, fpdb.InputError, "or its dotted path"),
+        ({"FPDB_TEXTS": 7}, fpdb.InputError, "FPDB_TEXTS = 7"),
+        (
+            {"FPDB_DATABASE": "http://a.example", "FPDB_TEXTS": text_of},
+            fpdb.InputError,
+            "FPDB_TEXTS, expected none of them with a server",
+        ),
         ({"FPDB_RECIPE": "wbe"}, fpdb.RecipeError, "'wbe'"),
         ({"FPDB_DATABASE": __file__}, fpdb.FpdbError, "test_scrapy_pipeline"),
     ],

@@ -17,6 +17,7 @@ from fpdb.fingerprint.sketches import one_jaccard, standard_error
 from fpdb.joins import selection
 from fpdb.joins.clusters import clustering_of
 from fpdb.joins.columns import GrowingColumn, GrowingTexts, Room, TextColumns
+from fpdb.joins.fetched_texts import FetchedTexts
 from fpdb.joins.pairs import TextsInColumns
 from fpdb.joins.rules import Rule
 from fpdb.joins.selection import Selection
@@ -411,20 +412,23 @@ def test_a_crowd_is_compared_with_some_of_it_and_says_so(monkeypatch):
     assert choice.kept.tolist() == [True, False]
 
 
-@given(texts=corpora(), similarity=st.sampled_from([0.5, 0.8, 0.95]))
+@given(texts=corpora(), similarity=st.sampled_from([0.5, 0.8, 0.95]), known=st.booleans())
 @settings(max_examples=examples(100), deadline=None)
-def test_clusters_of_columns_are_those_of_a_database(tmp_path_factory, texts, similarity):
+def test_clusters_of_columns_are_those_of_a_database(tmp_path_factory, texts, similarity, known):
     texts = [text for text in texts if isinstance(text, str)]
     preparer = preparer_of(similarity=similarity, k=3)
     documents = documents_of(texts, preparer)
     columns = TextColumns.of(documents, 64)
     compared = (~columns.short).nonzero()[0]
     texts_in_columns = TextsInColumns(columns.side, preparer.index.bands.shape, compared)
-    found = clustering_of(texts_in_columns, similarity)
+    by_number = texts.__getitem__ if known else None
     path = tmp_path_factory.mktemp("clusters") / "a.fpdb"
     with fpdb.create(path, similarity=similarity, keys="integer") as db:
         numbered = [each._replace(id=n, key=n) for n, each in enumerate(documents)]
         db.add_prepared(Block.of(numbered, db.plan.bits))
-        expected = db.clustering()
-    for column in vars(expected):
+        expected = db.clustering(texts=by_number)
+    at_hand = FetchedTexts(preparer.recipe, by_number) if by_number else None
+    found = clustering_of(texts_in_columns, similarity, known=at_hand)
+    assert found.estimated == expected.estimated == (0 if known else None)
+    for column in ("ids", "firsts", "originals", "least", "shares"):
         assert getattr(found, column).tolist() == getattr(expected, column).tolist()

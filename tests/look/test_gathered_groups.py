@@ -1,6 +1,7 @@
 """A report shows the groups that brute force finds, with their texts, dates and hosts."""
 
 import json
+import random
 from datetime import date, datetime
 from itertools import combinations
 
@@ -330,3 +331,60 @@ def test_equal_short_texts_are_groups_and_empty_ones_are_none(tmp_path):
         for group in groups_of(tmp_path / "page.html")
     }
     assert groups == {frozenset(["n0", "n1"]), frozenset(["n4", "n6"]), frozenset(["n5", "last"])}
+
+
+def near_the_limit(count):
+    """Return texts of one kind, many of which only seem to have a similarity of .8 to others."""
+    dice = random.Random(4)
+    texts = []
+    for number in range(count):
+        words = text_of(number % 3).split()
+        for place in dice.sample(range(150), dice.choice([1, 2, 3, 4])):
+            words[place] = f"changed{number}x{place}"
+        texts.append(" ".join(words))
+    return texts
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_no_pair_is_shown_that_is_less_similar_than_the_limit(tmp_path, stored):
+    texts = {f"key {number}": text for number, text in enumerate(near_the_limit(60))}
+    path, database = tmp_path / "news.jsonl", None
+    records = [json.dumps({"id": key, "text": text}) for key, text in texts.items()]
+    path.write_text("\n".join(["no record", *records]))
+    with fpdb.create(tmp_path / "a.fpdb") as db:
+        list(db.add_many(fpdb.Document(key, text) for key, text in texts.items()))
+        estimated = list(db.clusters())
+        if stored:
+            database = db
+        _, groups = report(path, database=database)
+    shown = [[key for keys in group["keys"] for key in keys] for group in groups]
+    least = [
+        min(similarity(texts[first], texts[key]) for key in others) for first, *others in shown
+    ]
+    assert min(least) >= 0.8
+    assert [group["low"] for group in groups] == [round(low, 4) for low in least]
+    assert any(
+        similarity(texts[cluster.representative], texts[key]) < 0.8
+        for cluster in estimated
+        for key in cluster.duplicates
+    )
+    sizes = dict[str, int]()
+    for text in texts.values():
+        first = next((it for it in sizes if similarity(text, it) >= 0.8), text)
+        sizes[first] = sizes.get(first, 0) + 1
+    assert sorted(group["documents"] for group in groups) == sorted(
+        size for size in sizes.values() if size > 1
+    )
+    page = (tmp_path / "report.html").read_text()
+    assert "near-duplicates from a similarity of 80\u00a0% on." in page
+
+
+def test_where_a_text_is_missing_its_similarity_is_estimated(tmp_path):
+    texts = {f"key {number}": text for number, text in enumerate(near_the_limit(60))}
+    path = tmp_path / "news.jsonl"
+    records = [json.dumps({"id": key, "text": text}) for key, text in texts.items()]
+    path.write_text("\n".join(records[:40]))
+    with fpdb.create(tmp_path / "a.fpdb") as db:
+        list(db.add_many(fpdb.Document(key, text) for key, text in texts.items()))
+        report(path, database=db)
+    assert "Where a text is missing, an estimate of 76" in (tmp_path / "report.html").read_text()

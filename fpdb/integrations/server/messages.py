@@ -193,7 +193,8 @@ def checked(key: str | int, status: str, matches: fpdb.Matches) -> CheckAnswer:
 def found(matches: fpdb.Matches | fpdb.models.PartMatches, short: str = "") -> QueryAnswer:
     """Return the answer to a query, and why the database may miss some, if it is `short`."""
     rows = [match._asdict() for match in matches]
-    near = [Near(**{name: row[name] for name in row if name != "id"}) for row in rows]
+    left_out = {"id", "exact"}
+    near = [Near(**{name: row[name] for name in row if name not in left_out}) for row in rows]
     hint = f"the database {short}" if short else None
     answer = QueryAnswer(matches=near, complete=matches.complete, hint=hint)
     if isinstance(matches, fpdb.models.PartMatches):

@@ -73,7 +73,7 @@ def _same(found, wanted):
 
 
 def _wanted(pairs):
-    return {(min(pair[:2]), max(pair[:2]), *pair[2:]) for pair in pairs}
+    return {(min(pair[:2]), max(pair[:2]), *pair[2:4]) for pair in pairs}
 
 
 def test_pairs_of_other_widths(both, monkeypatch):
