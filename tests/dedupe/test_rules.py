@@ -3,6 +3,7 @@
 import json
 import random
 
+import numpy as np
 import pyarrow
 import pytest
 from hypothesis import given, settings
@@ -12,6 +13,7 @@ from tiers import examples
 import fpdb
 from fpdb import kernels
 from fpdb.joins.preference import Preference
+from fpdb.joins.rules import own_shares
 
 WORDS = [f"word{number}" for number in range(400)]
 WEB = fpdb.recipe("web")
@@ -295,3 +297,10 @@ def test_a_preference_that_is_none_is_refused(keep):
     with pytest.raises(fpdb.InputError, match=r"newest:FIELD or source:FIELD=A,B,\*") as caught:
         Preference.of(keep)
     assert "source:site=a,b" in caught.value.hint
+
+
+def test_own_shares_follow_from_a_similarity_and_two_sizes():
+    """Of 50 and 60 shingles with 44 in common, 6 and 16 are their own; no estimate says less."""
+    shares = np.array([44 / 66, 44 / 66, 0.95, 1.0, 0.0])
+    sizes, others = np.array([50, 60, 50, 9, 4], np.int32), np.array([60, 50, 60, 9, 5], np.int32)
+    assert own_shares(shares, sizes, others).tolist() == [6 / 50, 16 / 60, 0.0, 0.0, 1.0]
