@@ -329,6 +329,14 @@ def test_the_nearest_kept_one_by_hand(monkeypatch, size, most, rows, expected):
     assert (kept, nearest) == ([0, 1, 2], {3: ((0.0, apart), 1 + place)})
 
 
+@pytest.mark.parametrize("size", [1, 3])
+def test_the_nearest_one_that_is_left_out_is_nobodys_nearest(size):
+    index, search = preparer_of(similarity=None, k=3).index, Search(3, None, None)
+    documents = [Stored(0, str(bits), bits, 1000) for bits in (0, 0b111, 0b110)]
+    kept, nearest = by_join(index, search, documents, size, 1 << 30, [])
+    assert (kept, nearest) == ([0], {1: ((0.0, 3), 0), 2: ((0.0, 2), 0)})
+
+
 @pytest.mark.parametrize(("changed", "kept"), [(10, [0]), (11, [0, 1])])
 @pytest.mark.parametrize("size", [1, 2])
 @pytest.mark.parametrize("read_once", [False, True])
@@ -402,14 +410,15 @@ def test_a_crowd_is_compared_with_some_of_it_and_says_so(monkeypatch):
             crowds += choice.crowded.tolist()
     assert crowds == [False] * 30 + [True] * 70
     monkeypatch.setattr(selection, "MOST_OF_A_BAND", 10_000)
-    monkeypatch.setattr(selection, "MOST_COMPARED", 20)
     documents[31] = documents[0]
-    with selection_of(index, search, documents) as (_, choose):
-        assert not choose(0, 30).crowded.any()
-        # The copy shares most bands with the first one, and so is still found.
-        choice = choose(30, 32)
-    assert choice.crowded.tolist() == [True, True]
-    assert choice.kept.tolist() == [True, False]
+    for most, crowded in ((29, True), (30, False)):
+        monkeypatch.setattr(selection, "MOST_COMPARED", most)
+        with selection_of(index, search, documents) as (_, choose):
+            assert not choose(0, 30).crowded.any()
+            # The copy shares most bands with the first one, and so is still found.
+            choice = choose(30, 32)
+        assert choice.crowded.tolist() == [crowded, crowded]
+        assert choice.kept.tolist() == [True, False]
 
 
 @given(texts=corpora(), similarity=st.sampled_from([0.5, 0.8, 0.95]), known=st.booleans())
