@@ -127,6 +127,7 @@ def test_texts_are_queried_with_any_k(tmp_path):
 
 
 def test_a_larger_k_reads_all_rows_where_probes_would_exceed_their_budget(tmp_path, monkeypatch):
+    assert lookup.CANDIDATES == 1_000_000
     monkeypatch.setattr(lookup, "CANDIDATES", 100)
     dice = random.Random(7)
     stored = {f"document {at:04d}": dice.getrandbits(64) for at in range(2000)}

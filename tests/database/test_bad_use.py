@@ -228,10 +228,7 @@ def wrong_uses(db: Database) -> list[tuple[type[FpdbError], Callable[[], Any]]]:
             (PlanError, lambda k=k: db.query_fingerprints([1], k=k)),
         ]
     for k in (-1, 65, 40):  # a join needs the tables, which a query doesn't
-        uses += [
-            (PlanError, lambda k=k: db.pairs(k=k)),
-            (PlanError, lambda k=k: db.clusters(k=k)),
-        ]
+        uses += [(PlanError, lambda k=k: db.pairs(k=k)), (PlanError, lambda k=k: db.clusters(k=k))]
     for limit in (0, -1):
         uses += [
             (InputError, lambda n=limit: db.query(TEXT, limit=n)),

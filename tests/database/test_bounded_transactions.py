@@ -98,10 +98,7 @@ def test_a_larger_transaction_takes_more_documents(
 
 
 def test_an_ingest_gathers_what_it_reads_within_a_second(
-    db: Database,
-    tmp_path: Path,
-    transactions: Callable[[], int],
-    monkeypatch: pytest.MonkeyPatch,
+    db: Database, tmp_path: Path, transactions: Callable[[], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = importlib.import_module("fpdb.ingest")
     monkeypatch.setattr(module, "_SECONDS", 1000.0)

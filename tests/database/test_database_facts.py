@@ -13,11 +13,7 @@ import pytest
 
 import fpdb
 from fpdb import Database, Document, Grams, Hash, Recipe, Secret
-from fpdb.errors import (
-    InputError,
-    RecipeError,
-    RecipeMismatchError,
-)
+from fpdb.errors import InputError, RecipeError, RecipeMismatchError
 from fpdb.storage.format import LARGEST_KEY, Counters
 
 TEXT = "the quick brown fox jumps over the lazy dog and runs away from it"

@@ -382,11 +382,7 @@ class Machine(RuleBasedStateMachine):
 @pytest.mark.hypothesis  # it isn't marked by itself, as @given isn't used
 @pytest.mark.parametrize(("name", "keys", "small", "similarity"), CASES)
 def test_any_history_agrees_with_brute_force(
-    name: str,
-    keys: str,
-    small: bool,
-    similarity: float | None,
-    monkeypatch: pytest.MonkeyPatch,
+    name: str, keys: str, small: bool, similarity: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if small:
         # Pages of a dozen rows split and merge all the time.
