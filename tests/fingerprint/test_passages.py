@@ -11,7 +11,6 @@ from tiers import examples
 import fpdb
 from fpdb.fingerprint import passages
 
-WEB = fpdb.recipe("web")
 WORDS = ["the", "Ferry", "at", "Carrow", "runs", "every", "hour"]
 # Few words repeat their windows, many don't.
 LISTS = st.sampled_from([2, 3, 7]).flatmap(
