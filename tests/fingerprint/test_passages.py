@@ -145,3 +145,4 @@ def test_a_shingle_that_comes_again_is_the_next_one_or_else_the_first():
     assert counterparts([7, 5], [5, 5, 9, 7]) == [3, 0]
     assert counterparts([7, 5, 5, 5], [5, 7, 9, 5, 9, 5]) == [1, 3, 5, 0]
     assert counterparts([1, 5, 6], [5, 9, 5, 6]) == [-1, 2, 3]
+    assert counterparts([8, 5, 7], [5, 7, 8, 5]) == [2, 0, 1]
