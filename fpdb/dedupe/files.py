@@ -4,7 +4,6 @@ They are read twice: first all of their records are decided, then those that sta
 """
 
 import contextlib
-import copy
 import dataclasses
 import os
 import stat
@@ -295,19 +294,23 @@ class Corpus:
     ) -> Iterator[list[Column]]:
         """Yield the shingles of those records of the files that are marked, some at a time.
 
-        They are copied to a path, as what stays is but not packed, and read as all are.
+        Lines are copied to a path, as what stays is, and read as all are.
         """
-        for header, part in zip(map(copy.copy, headers), parts, strict=True):
+        for header, part in zip(headers, parts, strict=True):
             if not part.marks.any():
                 continue
-            header.codec = "NONE"
-            unwatched = dataclasses.replace(part.source, watch=Watch(tell=streams.ignore))
-            with path.open("wb") as file:
-                write_rows(file, str(path), header, [part._replace(source=unwatched)])
-            batches = read_batches(dataclasses.replace(unwatched, path=str(path), problem=""))
+            read = dataclasses.replace(
+                part.source, watch=Watch(tell=streams.ignore), marked=part.marks
+            )
+            if not read.format.by_path:
+                with path.open("wb") as file:
+                    write_rows(file, str(path), header, [part._replace(source=read)])
+                read = dataclasses.replace(read, path=str(path), problem="", marked=None)
             count = 0
             for _, sets in mapped(
-                lambda batch: recipe.shingles_many(batch().texts), batches, self.run.jobs
+                lambda batch: recipe.shingles_many(batch().texts),
+                read_batches(read),
+                self.run.jobs,
             ):
                 count += len(sets)
                 yield sets

@@ -37,9 +37,13 @@ def require() -> None:
         )
 
 
-def blocks_of_columns(path: str, reading: Reading, watch: Watch) -> Iterator[FieldColumns]:
-    """Read the columns of a file that are needed, some rows at a time."""
-    return _shared(ColumnFile(os.path.abspath(path), decoding.columns, reading), watch)
+def blocks_of_columns(
+    path: str, reading: Reading, watch: Watch, marks: Marks | None = None
+) -> Iterator[FieldColumns]:
+    """Read the columns of a file that are needed, some rows at a time; of those that are marked."""
+    bits = None if marks is None else np.packbits(marks).tobytes()
+    read = partial(decoding.columns, marks=bits)
+    return _shared(ColumnFile(os.path.abspath(path), read, reading), watch)
 
 
 def _shared(file: ColumnFile, watch: Watch) -> Iterator[Any]:

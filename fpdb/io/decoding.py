@@ -122,8 +122,10 @@ def _load() -> None:
     pyarrow.set_io_thread_count(1)
 
 
-def columns(file: ColumnFile) -> Iterator[tuple[FieldColumns, float]]:
-    """Yield the rows of a file as the columns that are needed to make records.
+def columns(
+    file: ColumnFile, *, marks: bytes | None = None
+) -> Iterator[tuple[FieldColumns, float]]:
+    """Yield the rows of a file, or those whose bits are set, as the columns that records need.
 
     With each block comes the share of the file that was read, or 0 where it isn't known.
     """
@@ -133,7 +135,10 @@ def columns(file: ColumnFile) -> Iterator[tuple[FieldColumns, float]]:
         raise StreamError(reason)
     chosen = names if "*" in needed else [name for name in names if name in needed]
     read, rows = 0, reader.metadata.num_rows
-    for block in column_blocks(_batches(file, reader, chosen, _ROWS), file.reading):
+    batches: Batches = _batches(file, reader, chosen, _ROWS)
+    if marks is not None:
+        batches = (batch for batch, _ in _only(batches, marks))
+    for block in column_blocks(batches, file.reading):
         read += len(block.numbers)
         yield block, read / rows if rows else 0.0
         del block  # before the next one is decoded
@@ -364,18 +369,27 @@ def marked(
 
     With each batch comes the share of the file that was read.
     """
+    reader, read = _opened(file), 0
+    every = _batches(file, reader, reader.schema_arrow.names, _COPIED)
+    cut = (batch for some in every for batch in _cut(some, _COPIED, _COPIED_BYTES))
+    for batch, read in _only(cut, marks):
+        if batch.num_rows and read <= count:
+            yield batch, read / count
+    if read != count:
+        raise StreamError(f"has {read:,} rows, and had {count:,} when it was read first")
+
+
+def _only(batches: Batches, marks: bytes) -> Iterator[tuple["pyarrow.RecordBatch", int]]:
+    """Yield of each batch the rows whose bits are set, and how many rows were read."""
     import pyarrow
 
-    wanted = np.unpackbits(np.frombuffer(marks, np.uint8), count=count).astype(bool)
-    first, reader = 0, _opened(file)
-    for together in _batches(file, reader, reader.schema_arrow.names, _COPIED):
-        for batch in _cut(together, _COPIED, _COPIED_BYTES):
-            some = wanted[first : first + batch.num_rows]
-            first += batch.num_rows
-            if len(some) == batch.num_rows and some.any():
-                yield batch.filter(pyarrow.array(some)), first / count
-    if first != count:
-        raise StreamError(f"has {first:,} rows, and had {count:,} when it was read first")
+    wanted = np.unpackbits(np.frombuffer(marks, np.uint8)).astype(bool)
+    read = 0
+    for batch in batches:
+        some = wanted[read : read + batch.num_rows]
+        some = np.pad(some, (0, batch.num_rows - len(some)))
+        read += batch.num_rows
+        yield batch.filter(pyarrow.array(some)) if some.any() else batch.slice(0, 0), read
 
 
 def fingerprints(file: ColumnFile, *, sketched: bool) -> Iterator[FingerprintBlock]:

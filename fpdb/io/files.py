@@ -19,6 +19,7 @@ from functools import partial
 from itertools import chain, groupby
 from typing import IO, Any, TypeVar
 
+from fpdb.arrays import Marks
 from fpdb.errors import InputError
 from fpdb.io import arrow, streams, tables
 from fpdb.io.html import Found, Page, finished, require_html
@@ -75,7 +76,8 @@ class Source:
     """A file that is read, the name that its texts go by, and how it is read.
 
     Instead of the file there may be whole lines that were `cut` from it, from line `first` on.
-    `problem` says why it can't be read.
+    `problem` says why it can't be read. Of the rows of a Parquet file, some may be `marked`: then
+    only these are read.
     """
 
     path: str
@@ -87,6 +89,7 @@ class Source:
     cut: Sequence[bytes] | None = None
     first: int = 1
     watch: Watch = UNWATCHED
+    marked: Marks | None = None
 
     @property
     def format(self) -> Format:
@@ -494,7 +497,7 @@ def read_columns(source: Source, **most: int) -> Iterator[FieldColumns]:
     """Yield the rows of a table as columns, some at a time."""
     reading = source.reading
     if source.format.by_path:
-        return arrow.blocks_of_columns(source.path, reading, source.watch)
+        return arrow.blocks_of_columns(source.path, reading, source.watch, source.marked)
     rows = tables.rows_of(source.form, source.lines(), reading)
     return tables.named_columns(rows, reading, **most)
 
