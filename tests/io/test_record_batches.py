@@ -3,9 +3,12 @@
 import json
 from dataclasses import replace
 
+import numpy as np
+import pyarrow
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 from tiers import examples
 
 import fpdb
@@ -156,7 +159,6 @@ def test_rows_of_tables(tmp_path_factory, rows, broken, form):
 @settings(max_examples=examples(100), deadline=None)
 def test_rows_of_parquet(tmp_path_factory, data, reading):
     import pyarrow as pa
-    from pyarrow import parquet
 
     keys = st.sampled_from(["a", "", "b", None])
     count = data.draw(st.integers(0, 20))
@@ -187,3 +189,16 @@ def test_records_in_memory():
     assert (found.keys[:2], found.texts) == ([1, "k"], ["a", "b", "", ""])
     assert sorted(found.bad) == [2, 3]
     assert "holds a number, expected a text" in found.bad[2].reason
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("marked", [[], [0], [2999], [5, 6, 1700], range(0, 3000, 3), range(3000)])
+def test_marked_rows_of_a_parquet_file_are_read_alone(tmp_path, marked):
+    texts = [f"text {number}" for number in range(3000)]
+    path = str(tmp_path / "a.parquet")
+    parquet.write_table(pyarrow.table({"n": range(3000), "text": texts}), path, row_group_size=1001)
+    marks = np.zeros(3000, np.bool_)
+    marks[list(marked)] = True
+    source = Source(path, path, "parquet", Reading(keyed=False), marked=marks)
+    found = [text for part in batches.read_batches(source) for text in part().texts]
+    assert found == [texts[number] for number in marked]

@@ -5,6 +5,9 @@ a few words replaced. So it is known which document is how similar to which, by 
 similarity of their runs of three words: a document should go if it is similar from 0.8 to an
 earlier one that stays. Each tool has an environment of its own and all processors, reads one
 Parquet file, and writes another; the clock runs from its start to its end.
+
+Texts that are much alike, pages of one template and versions of texts, are cleaned too: of some of
+the removed ones, each is compared with all that stay.
 """
 
 import array
@@ -25,6 +28,7 @@ from pathlib import Path
 import paired
 import pyarrow as pa
 import pyarrow.parquet as pq
+import templates
 from paired import SIDES, MissingError
 
 SIZES = [1_000_000]
@@ -50,7 +54,12 @@ MOST = {
     "datatrove MinHash": 100_000,
 }
 ROWS = 50_000
-FIGURES = ("records/s", "memory, MB", "disk, MB", "recall", "precision")
+# Corpora of texts that are much alike: their records, and the tools that don't take hours.
+ALIKE = {"one template": (templates.template, 20_000), "versions": (templates.versions, 20_000)}
+TOOLS = ("fpdb", "rensa, a script")
+SAMPLE = 200
+MEASURED = "records/s", "memory, MB", "disk, MB"
+FIGURES = (*MEASURED, "recall", f"precision at {WRONG}", f"precision at {SIMILAR}")
 
 
 class Corpus:
@@ -111,14 +120,40 @@ class Corpus:
         return len(gone)
 
     def rate(self, kept):
-        """Return the recall and the precision of what was dropped.
+        """Return the recall and the precisions of what was dropped.
 
         Tools keep different documents of a group. So it counts which of those that were kept should
-        still go, and not which ones went.
+        still go, and not which ones went. A dropped one may be like any other for the first
+        precision, and is like one that was kept for the second.
         """
-        dropped = set(range(self.documents)).difference(kept)
-        missed = self.surplus(set(kept)) / self.surplus(range(self.documents))
-        return 1 - missed, len(dropped & self.right) / max(len(dropped), 1)
+        kept, similar = set(kept), (self.similar[::2], self.similar[1::2])
+        dropped = set(range(self.documents)) - kept
+        missed = self.surplus(kept) / self.surplus(range(self.documents))
+        pairs = itertools.chain(zip(*similar, strict=True), zip(*similar[::-1], strict=True))
+        near = {number for number, other in pairs if other in kept}
+        return 1 - missed, *(
+            len(dropped & each) / max(len(dropped), 1) for each in (self.right, near)
+        )
+
+
+class Alike:
+    """Documents of which many are like each other."""
+
+    def __init__(self, path, make, documents):
+        self.texts = list(make(random.Random(1), documents))
+        pq.write_table(pa.table({"id": map(str, range(documents)), "text": self.texts}), path)
+
+    def rate(self, kept):
+        """Return which share of some dropped documents is similar to one that was kept."""
+        kept = set(kept)
+        dropped = [number for number in range(len(self.texts)) if number not in kept]
+        sets = {number: _shingles(self.texts[number].split()) for number in kept}
+        sample = random.Random(1).sample(dropped, min(SAMPLE, len(dropped)))
+        right = 0
+        for number in sample:
+            own = _shingles(self.texts[number].split())
+            right += any(_jaccard(own, other) >= SIMILAR for other in sets.values())
+        return right / max(len(sample), 1)
 
 
 def _word(dice):
@@ -209,7 +244,34 @@ def command(name, source, folder):
 def run(options):
     found = [measured(size, options.rounds) for size in options.sizes or SIZES]
     rows = [row for rows, _ in found for row in rows]
-    return {"note": " ".join(note for _, note in found), "tables": [rows]}
+    alike = [row for name in ALIKE for row in rows_alike(name, options.rounds)]
+    return {"note": " ".join(note for _, note in found), "tables": [rows, alike]}
+
+
+def rows_alike(corpus_name, rounds, names=TOOLS):
+    make, documents = ALIKE[corpus_name]
+    with tempfile.TemporaryDirectory() as place:
+        source = Path(place) / "corpus.parquet"
+        corpus = Alike(source, make, documents)
+        measures = {name: partial(measure, name, source, Path(place) / "work") for name in names}
+        return [
+            {
+                "documents": f"{documents:,}, {corpus_name}",
+                "tool": name,
+                **figures(documents, [own for own, _ in results]),
+                "removed": f"{1 - len(results[-1][1]) / documents:.1%}",
+                f"precision at {SIMILAR}": f"{corpus.rate(results[-1][1]):.3f}",
+            }
+            for name, results in paired.in_turn(measures, rounds).items()
+        ]
+
+
+def figures(documents, taken):
+    """Return the speed, the memory and the disk of a tool."""
+    seconds, own, mapped, disk = zip(*taken, strict=True)
+    most = [f"{max(each) / 1e6:,.0f}" for each in (own, mapped, disk)]
+    shown = f"{documents / statistics.median(seconds):,.0f}", f"{most[0]} + {most[1]}", most[2]
+    return dict(zip(MEASURED, shown, strict=True))
 
 
 def measured(documents, rounds, names=PEERS):
@@ -228,13 +290,10 @@ def measured(documents, rounds, names=PEERS):
         }
         rows = []
         for name, results in paired.in_turn(measures, rounds).items():
-            seconds, own, mapped, disk = zip(*(each for each, _ in results), strict=True)
-            most = [f"{max(each) / 1e6:,.0f}" for each in (own, mapped, disk)]
             shares = [f"{share:.3f}" for share in corpus.rate(results[-1][1])]
-            shown = [f"{documents / statistics.median(seconds):,.0f}"]
-            shown += [f"{most[0]} + {most[1]}", most[2], *shares]
             row = {"documents": f"{documents:,}", "tool": name}
-            rows.append(row | dict(zip(FIGURES, shown, strict=True)))
+            row |= figures(documents, [own for own, _ in results])
+            rows.append(row | dict(zip(FIGURES[len(MEASURED) :], shares, strict=True)))
     return rows, note
 
 

@@ -5,53 +5,33 @@ from collections import defaultdict
 
 import copies
 import corpora
+import templates
 from published import table
 
 import fpdb
 
 LIMITS = (0.8, 0.9)
-# Words of a template, those of each record, and the records.
-TEMPLATE, OWN, RECORDS = 50, 10, 500
+RECORDS = 500
 
 
-def template(chance):
-    """Make short pages that share most of their words, with words of their own in the middle."""
-    words = [f"word{number}" for number in range(20_000)]
-    shared = chance.choices(words, k=TEMPLATE)
-    head, tail = shared[: TEMPLATE // 2], shared[TEMPLATE // 2 :]
-    for _ in range(RECORDS):
-        yield " ".join([*head, *chance.choices(words, k=chance.randint(1, OWN)), *tail])
-
-
-def forms(chance):
+def forms(chance, count):
     """Make forms of 400 words, of which up to 20 in different places are filled in."""
     words = [f"word{number}" for number in range(20_000)]
     form = chance.choices(words, k=400)
     places = chance.sample(range(400), 20)
-    for _ in range(RECORDS):
+    for _ in range(count):
         filled = list(form)
         for place in chance.sample(places, chance.randint(2, 20)):
             filled[place] = chance.choice(words)
         yield " ".join(filled)
 
 
-def versions(chance):
-    """Make ten texts in 50 versions, each with a sentence or two unlike the one before."""
-    words = [f"word{number}" for number in range(20_000)]
-    for _ in range(10):
-        sentences = [chance.choices(words, k=12) for _ in range(30)]
-        for _ in range(50):
-            for place in chance.sample(range(30), chance.randint(1, 2)):
-                sentences[place] = chance.choices(words, k=12)
-            yield " ".join(word for sentence in sentences for word in sentence)
-
-
-MADE = {"a template": template, "forms": forms, "versions": versions}
+MADE = {"a template": templates.template, "forms": forms, "versions": templates.versions}
 
 
 def texts_of(name):
     if name in MADE:
-        return list(MADE[name](random.Random(1)))
+        return list(MADE[name](random.Random(1), RECORDS))
     return corpora.load(name).texts
 
 
