@@ -1,5 +1,6 @@
 """What is kept is what the definition says: one document after the other, unless it is like one."""
 
+from collections import Counter
 from contextlib import contextmanager
 
 import numpy as np
@@ -179,14 +180,15 @@ def corpora(draw):
     most=st.sampled_from([1, 10, 1 << 22]),
     memory=st.sampled_from([0, 800_000, 1 << 30]),
     how=st.sampled_from([(0.8, 3), (0.5, 3), (0.95, 7), (None, 0), (None, 3), (None, 9)]),
+    many=st.sampled_from([0, 2, 1 << 10]),
     compiled=st.booleans(),
     read_once=st.booleans(),
 )
 @settings(max_examples=examples(100), deadline=None)
 def test_what_is_kept_is_what_the_definition_keeps(
-    texts, size, most, memory, how, compiled, read_once
+    texts, size, most, memory, how, many, compiled, read_once
 ):
-    """In blocks of any size, halved if they have many pairs; in memory, in files, or both.
+    """In blocks of any size, fewer together if they have many pairs; in memory, in files, or both.
 
     Shingles are at hand from the beginning, or come once it is known whose are needed.
     """
@@ -197,7 +199,10 @@ def test_what_is_kept_is_what_the_definition_keeps(
         patch.setattr(kernels, "enabled", compiled and kernels.enabled)
         patch.setattr(selection, "_TOGETHER", size)
         patch.setattr(selection, "_MOST_PAIRS", most)
+        patch.setattr(selection, "_FEW_PAIRS", most // 2)
         patch.setattr(selection, "_PAIRS", min(most, 5))
+        patch.setattr(selection, "_FIRST_PAIRS", 2)
+        patch.setattr(selection, "_MANY_MET", many)
         patch.setattr(selection, "_MERGED", min(most, 7))
         found = by_join(preparer.index, search, documents, size, memory, sets, read_once)
     assert found == by_definition(preparer.index, search, documents, sets)
@@ -294,6 +299,49 @@ def test_the_kernel_finds_the_pairs_that_the_definition_finds(held, asked, compa
             ]
             found.append((sorted(pairs), crowded.tolist()))
     assert found[0] == found[1]
+
+
+@given(
+    held=st.lists(st.integers(0, 9), max_size=120),
+    asked=st.lists(st.integers(0, 9), max_size=40),
+    compared=st.sampled_from([None, 3, 1000]),
+    many=st.sampled_from([0, 5]),
+)
+def test_a_document_that_meets_many_rows_is_compared_once_with_each(held, asked, compared, many):
+    """With those that agree most often, if there is a limit, and of these with the first."""
+    held, asked = (
+        selection.number_rows(np.array(each, np.uint64), np.arange(len(each)) % 7)
+        for each in (held, asked)
+    )
+    with scratch_folder() as scratch, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "enabled", False)
+        patch.setattr(selection, "_MANY_MET", many)
+        table = selection._KeptRows(Room(scratch, 1 << 20), 1000, compared)
+        for start in range(0, len(held), 50):
+            table.add(np.sort(held[start : start + 50]))
+        crowded = np.zeros(7, np.bool_)
+        found = {place: [] for place in range(7)}
+        for own, met in table.near(asked, crowded, None):
+            for place, other in zip(own.tolist(), met.tolist(), strict=True):
+                found[place].append(other)
+    numbers = [
+        [(row & ~selection.PLACE, int(row & selection.PLACE)) for row in rows]
+        for rows in (asked, held)
+    ]
+    for place in range(7):
+        rows = Counter(
+            other
+            for number, own in numbers[0]
+            if own == place
+            for same, other in numbers[1]
+            if same == number
+        )
+        if rows.total() <= min(many, compared or many):
+            assert Counter(found[place]) == rows
+            continue
+        best = sorted(rows, key=lambda other: (-rows[other], other))[:compared]
+        assert sorted(found[place]) == sorted(best)
+        assert crowded[place] == (compared is not None and len(rows) > compared)
 
 
 def test_what_is_known_to_be_removed_isnt_compared_with():
