@@ -28,7 +28,6 @@ from fpdb.documents.lookup import (
 )
 from fpdb.documents.parts import find_parts
 from fpdb.documents.prepare import BATCH, Preparer, as_fingerprints, as_number
-from fpdb.documents.similarity import Side
 from fpdb.errors import DocumentNotFoundError, IncompleteWarning, InputError, MissingExtraError
 from fpdb.fingerprint import Recipe
 from fpdb.models import (
@@ -48,7 +47,7 @@ from fpdb.models import (
 )
 from fpdb.scratch import scratch_folder
 from fpdb.storage import Ongoing, ReadTransaction
-from fpdb.storage.block import Block
+from fpdb.storage.block import Block, TextColumns
 from fpdb.storage.format import Counters
 from fpdb.tables import Hits, Plan, require_k
 from fpdb.threads import mapped
@@ -314,7 +313,7 @@ class Queries(ABC):
         yield from self._ask(documents, self._checked(k, limit, similarity))
 
     def nearest_prepared(
-        self, texts: Side, similarity: float | None
+        self, texts: TextColumns, similarity: float | None
     ) -> tuple[dict[int, Match], set[int], Marks]:
         """Find the nearest document of each of many prepared texts, by their places.
 

@@ -36,7 +36,7 @@ from fpdb.fingerprint import Recipe
 from fpdb.fingerprint.sketches import doubtful_estimates
 from fpdb.io.annotations import FIELDS, Annotation
 from fpdb.io.batches import RecordBatch
-from fpdb.joins.columns import GrowingColumn, GrowingStrings, GrowingTexts, Room, TextColumns
+from fpdb.joins.columns import GrowingColumn, GrowingStrings, GrowingTexts, Room
 from fpdb.joins.rules import Rule, own_shares
 from fpdb.joins.selection import Chosen, Selection
 from fpdb.joins.shingle_sets import ShingleSets
@@ -239,7 +239,7 @@ class Decider:
         if self._database is not None:
             texts, similarity = self._texts.all[start:], self._run.similarity
             good = ~self._is_bad.values[start:]
-            found, equal, crowded = self._database.nearest_prepared(texts.side, similarity)
+            found, equal, crowded = self._database.nearest_prepared(texts, similarity)
             [asked] = ((texts.short | crowded) & good).nonzero()
             documents, entries = self._questions(start + asked), list[bytes]()
             answers = self._database.query_prepared(documents, similarity=similarity, limit=1)
@@ -344,7 +344,7 @@ class Decider:
 
     def _own_shares(self, numbers: Places, choice: Chosen) -> Shares:
         """Return which share of their shingles the nearest kept records lack; nan if unknown."""
-        found, side = np.full(len(numbers), np.nan), self._texts.all.side
+        found, side = np.full(len(numbers), np.nan), self._texts.all
         [places] = (choice.nearest >= 0).nonzero()
         own, other, sizes = numbers[places], choice.nearest[places], self._shingles.values
         found[places] = own_shares(choice.shares[places], sizes[own], sizes[other])
@@ -450,7 +450,7 @@ class Decider:
 
         What others have put in place of a document meanwhile isn't replaced.
         """
-        similar = [self._selection.resembling(TextColumns.of(some, self._bits)) for some in later]
+        similar = [self._selection.resembling(Block.of(some, self._bits)) for some in later]
         late = np.concatenate([np.empty(0, np.int64), *similar])
         replacing = np.intersect1d(
             np.array(list(self._replacing), np.int64), np.setdiff1d(self._selection.kept, late)
@@ -480,7 +480,7 @@ class Decider:
         removed = np.ones(len(self._texts), np.bool_)
         removed[self._selection.kept] = False
         removed[self._copied] = False
-        digests = self._texts.all.side.digests[:, 0]
+        digests = self._texts.all.digests[:, 0]
         removed &= digests != 0
         if len(self._groups):
             digests = digests ^ self._groups.values
@@ -525,13 +525,13 @@ class Decider:
         return Block(
             ids=np.zeros(len(numbers), np.uint64),
             keys=keys,
-            fingerprints=texts.side.fingerprints,
+            fingerprints=texts.fingerprints,
             short=texts.short,
             added=np.full(len(numbers), now()),
-            digests=texts.side.digests,
+            digests=texts.digests,
             metas=metas,
             characters=self._characters.values[numbers],
-            sketches=texts.side.sketches,
+            sketches=texts.sketches,
             further=further,
         )
 

@@ -14,14 +14,13 @@ from numpy.typing import NDArray
 
 from fpdb.arrays import Column, Marks, Places
 from fpdb.documents.prepare import Preparer, as_number
-from fpdb.documents.similarity import side_of
 from fpdb.errors import InputError
 from fpdb.fingerprint.digits import unsigned
 from fpdb.io.batches import BatchPart, RecordBatch
 from fpdb.io.records import BadRecord
-from fpdb.joins.columns import TextColumns
 from fpdb.joins.preference import Preference, json_of
 from fpdb.models import SKETCH_BYTES, Key, has_tags
+from fpdb.storage.block import TextColumns, digest_rows
 from fpdb.tables.bits import to_array
 
 # How the key of a record is packed: it had none, a text, or a whole number.
@@ -179,7 +178,7 @@ class Prepare:
         for place, number in batch.fingerprints.items():
             found.fingerprints[place] = self._ready(number)
             found.short[place] = False
-        texts = TextColumns(side_of(found.fingerprints, digests, sketches), found.short)
+        texts = TextColumns(found.fingerprints, digest_rows(digests), sketches, found.short)
         counts = np.zeros(count, np.int64) if found.shingles is None else found.shingles
         return texts, values, counts, passages
 
@@ -216,6 +215,6 @@ def _packed(key: Key | None) -> bytes:
 
 def _content(texts: TextColumns, keys: Sequence[bytes], good: Marks) -> int:
     """Return a digest of records: of their texts, and of the keys that they have of their own."""
-    marks = np.column_stack([texts.side.digests, texts.side.fingerprints])
+    marks = np.column_stack([texts.digests, texts.fingerprints])
     digest = xxhash.xxh3_128_intdigest
     return sum(digest(marks[place].tobytes() + keys[place]) for place in good.nonzero()[0].tolist())

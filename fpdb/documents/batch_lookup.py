@@ -26,7 +26,7 @@ from fpdb.documents.lookup import (
     require_text,
     to_match,
 )
-from fpdb.documents.similarity import Shares, Side, jaccard
+from fpdb.documents.similarity import Shares, jaccard
 from fpdb.models import Key, Match, Matches
 from fpdb.storage.block import Block
 from fpdb.storage.format import Stored
@@ -164,13 +164,13 @@ def _pairs(view: View, documents: Block, search: Search) -> tuple[Places, _Pairs
 
     Nothing is returned if they are too many to be held.
     """
-    index, count, side = view.index, len(documents), Side.of(documents)
+    index, count = view.index, len(documents)
     short, of_bits = documents.short, are_of_bits(documents, search)
     # Equal short texts meet by their digests.
     [places] = (short & documents.digested).nonzero()
-    met = [_meeting(side.digests[places, 0], places)]
+    met = [_meeting(documents.digests[places, 0], places)]
     if index.bands:
-        numbers, marks = index.bands.shape.columns(side.sketches, side.digests)
+        numbers, marks = index.bands.shape.columns(documents.sketches, documents.digests)
         marks[short | of_bits] = False
         met.append(_meeting(numbers[marks], marks.nonzero()[0]))
     compared, parts = np.zeros(count, np.int64), list[_Pairs]()
@@ -179,9 +179,9 @@ def _pairs(view: View, documents: Block, search: Search) -> tuple[Places, _Pairs
             return None
         later, earlier = pairs
         compared += np.bincount(later, minlength=count)
-        parts.append(_similar(side, later, earlier, search, index.plan.bits))
+        parts.append(_similar(documents, later, earlier, search, index.plan.bits))
     if of_bits.any():
-        near = _near(view, side, ~short, search.k)
+        near = _near(view, documents, ~short, search.k)
         if near is None:
             return None
         parts.append(near.only(of_bits[near.later]))
@@ -202,21 +202,21 @@ def _meeting(numbers: Column, places: Places) -> tuple[Places, Places] | None:
     return np.repeat(places, counts), places[spans(starts, counts)]
 
 
-def _similar(side: Side, later: Places, earlier: Places, search: Search, bits: int) -> _Pairs:
+def _similar(documents: Block, later: Places, earlier: Places, search: Search, bits: int) -> _Pairs:
     """Return the pairs of texts that are similar; short ones only if they are equal."""
-    count = len(side.digests)
+    count = len(documents)
     later, earlier = np.divmod(unique(later * count + earlier), count)
-    shares = jaccard(side, later, side, earlier)
+    shares = jaccard(documents, later, documents, earlier)
     [near] = (shares >= (search.least if search.similarity else 1.0)).nonzero()
     later, earlier = later[near], earlier[near]
-    apart = distances(side.fingerprints[later], side.fingerprints[earlier], bits)
+    apart = distances(documents.fingerprints[later], documents.fingerprints[earlier], bits)
     return _Pairs(later, earlier, apart, shares[near])
 
 
-def _near(view: View, side: Side, printed: Marks, k: int) -> _Pairs | None:
+def _near(view: View, documents: Block, printed: Marks, k: int) -> _Pairs | None:
     """Return the pairs of fingerprints within k; nothing if they are too many to be held."""
     [places] = printed.nonzero()
-    words, ranks = ranked(as_words(side.fingerprints[places]))
+    words, ranks = ranked(as_words(documents.fingerprints[places]))
     fingerprints = of_words(words)
     pairs = near_among(view.index, fingerprints, k)
     if pairs is None:

@@ -16,12 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpdb.arrays import Column, Marks, Places, Rows
-from fpdb.documents.similarity import Side
 from fpdb.errors import DamagedError, InputError
 from fpdb.models import CARRIED, DIGEST_BYTES, LATEST, MINHASH, PASSAGES, Key
 from fpdb.progress import tracked
 from fpdb.storage import ReadTransaction, WriteTransaction
-from fpdb.storage.block import Block
+from fpdb.storage.block import Block, TextColumns
 from fpdb.storage.format import (
     ID_BYTES,
     LARGEST_KEY,
@@ -246,7 +245,7 @@ class Catalog(ABC):
         value = txn.get("documents", number.to_bytes(8, "big"))
         return None if value is None else unpack_record(value, number, self._bits)
 
-    def sides(self, txn: ReadTransaction, ids: Column) -> Side:
+    def texts(self, txn: ReadTransaction, ids: Column) -> TextColumns:
         """Return what texts are compared by, given the sorted ids of their documents."""
         with txn.cursor("documents") as cursor:
             heads = intact_heads(cursor, ids, txn.page_size, self._bits)
@@ -254,7 +253,8 @@ class Catalog(ABC):
         if len(found) < len(ids):
             raise DamagedError("a short text is in the bands")
         digests = np.ascontiguousarray(marks[:, :DIGEST_BYTES]).view(np.uint64)
-        return Side(fingerprints, digests, np.ascontiguousarray(marks[:, DIGEST_BYTES:]))
+        sketches = np.ascontiguousarray(marks[:, DIGEST_BYTES:])
+        return TextColumns(fingerprints, digests, sketches, np.zeros(len(ids), np.bool_))
 
     def _values(self, txn: ReadTransaction, ids: Column) -> list[memoryview]:
         """Return intact records by their ids, or raise DamagedError."""

@@ -11,12 +11,12 @@ import numpy as np
 
 from fpdb.arrays import Column, Marks, Places, differs, portions, ranked, run_starts, spans
 from fpdb.documents.catalog import View
-from fpdb.documents.similarity import KnownTexts, Shares, Side, decided, equal_texts, jaccard
+from fpdb.documents.similarity import KnownTexts, Shares, decided, equal_texts, jaccard
 from fpdb.errors import DamagedError
 from fpdb.fingerprint.sketches import doubtful_estimates, least_estimate, one_jaccard
 from fpdb.models import Document, Match, Matches
 from fpdb.progress import log
-from fpdb.storage.block import Block
+from fpdb.storage.block import Block, TextColumns
 from fpdb.storage.format import Stored
 from fpdb.storage.origin import unpack_meta
 from fpdb.tables import Hits, bands, find_together, near_many, scan, scan_is_better, scan_many
@@ -117,7 +117,7 @@ class Nearest(NamedTuple):
         )
 
 
-def nearest_each(view: View, texts: Side, similarity: float) -> Nearest:
+def nearest_each(view: View, texts: TextColumns, similarity: float) -> Nearest:
     """Find the most similar document of each of many texts, as columns."""
     nearest = Nearest.none(len(texts.digests))
     candidates = np.zeros(len(nearest.ids), np.int64)
@@ -147,7 +147,7 @@ def most_compared() -> int:
     return min(bands.MOST_OF_A_BAND, bands.MOST_COMPARED)
 
 
-def alike_each(view: View, texts: Side, least: float, candidates: Places) -> Iterator[Alike]:
+def alike_each(view: View, texts: TextColumns, least: float, candidates: Places) -> Iterator[Alike]:
     """Yield the documents whose estimate is at least so, of those that agree with a text in a band.
 
     A text without a sketch is found by its digest. The candidates of each text are counted; one
@@ -179,11 +179,11 @@ def alike_each(view: View, texts: Side, least: float, candidates: Places) -> Ite
 
 
 def _alike(
-    view: View, texts: Side, askers: Places, reached: Column, least: float
+    view: View, texts: TextColumns, askers: Places, reached: Column, least: float
 ) -> Iterator[Alike]:
     """Compare texts with the documents that they have reached, which are sorted."""
     [ids], at = ranked([reached])
-    stored = view.catalog.sides(view.txn, ids)
+    stored = view.catalog.texts(view.txn, ids)
     shares = jaccard(texts, askers, stored, at)
     [near] = (shares >= least).nonzero()
     if len(near):
@@ -238,10 +238,7 @@ def candidates_each(
 
 def are_of_bits(questions: Block, search: Search) -> Marks:
     """Mark the questions that are looked up by the bits of their fingerprints."""
-    if search.similarity is None:
-        return ~questions.short
-    marks: Marks = ~(questions.short | questions.sketched | questions.digested)
-    return marks
+    return ~questions.short if search.similarity is None else questions.ready
 
 
 def _similar_each(view: View, texts: Block, search: Search) -> Iterator[Candidates]:
@@ -249,10 +246,9 @@ def _similar_each(view: View, texts: Block, search: Search) -> Iterator[Candidat
     if not len(texts) or search.similarity is None:
         return
     candidates = np.zeros(len(texts), np.int64)
-    side = Side.of(texts)
     similar: dict[int, dict[int, tuple[int, float]]] = {}
     held = 0
-    for pairs in alike_each(view, side, search.least, candidates):
+    for pairs in alike_each(view, texts, search.least, candidates):
         held += len(pairs.ids)
         if held > _HELD and len(texts) > 1:
             half = len(texts) // 2

@@ -30,7 +30,7 @@ from fpdb.models import (
     now,
 )
 from fpdb.storage import pack
-from fpdb.storage.block import Block
+from fpdb.storage.block import Block, digest_rows
 from fpdb.storage.format import LARGEST_META, Header, Stored
 from fpdb.tables import Index
 from fpdb.tables.bits import Fingerprints, to_array, to_ints
@@ -229,9 +229,7 @@ class Preparer:
             wanted = lost.nonzero()[0].tolist()
         chosen = [texts[at] for at in wanted]
         digests = self.recipe.digests(chosen, signed.short[wanted].tolist())
-        block.digests[[places[at] for at in wanted]] = np.frombuffer(
-            b"".join(digests), np.uint64
-        ).reshape(-1, DIGEST_BYTES // 8)
+        block.digests[[places[at] for at in wanted]] = digest_rows(digests)
 
     def _carried(self, document: Document, stored: Stored) -> Stored:
         """Give a document that is about to be stored the fields that don't follow from its text."""

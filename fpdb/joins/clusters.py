@@ -10,7 +10,7 @@ import numpy as np
 from fpdb.arrays import Column, Marks, Places, Rows, among, joined, ranked, run_starts
 from fpdb.documents.catalog import View
 from fpdb.documents.lookup import Search
-from fpdb.documents.similarity import KnownTexts, Shares, Side, decided, equal_texts, jaccard
+from fpdb.documents.similarity import KnownTexts, Shares, decided, equal_texts, jaccard
 from fpdb.fingerprint.sketches import doubtful_estimates, has_sketch, least_estimate, mix
 from fpdb.joins.join import near_pairs
 from fpdb.joins.pairs import (
@@ -18,14 +18,15 @@ from fpdb.joins.pairs import (
     JoinedTexts,
     SimilarPairs,
     StoredTexts,
+    block_of_stored,
     keys_of,
     shared_rows,
-    side_of_stored,
     similar_pairs,
 )
 from fpdb.joins.preference import Preference
 from fpdb.models import Cluster
 from fpdb.progress import tracked
+from fpdb.storage.block import TextColumns
 from fpdb.storage.format import Stored
 from fpdb.storage.origin import fields_of
 from fpdb.tables.bits import Fingerprints, as_words, distances, of_words
@@ -87,8 +88,8 @@ def find_clusters(
                 near = _by_bits(prints[rows], search.k)
             else:
                 places = None if known is None else _places(texts, numbers, known)
-                side = side_of_stored(view, numbers)
-                near = _ComparedGroup(side, search.similarity or 0.0, known, places).near
+                block = block_of_stored(view, numbers)
+                near = _ComparedGroup(block, search.similarity or 0.0, known, places).near
         firsts = _divided(labels[rows], values, near)
         order = np.lexsort((firsts != np.arange(len(rows)), firsts))
         for start, stop in pairwise([*run_starts(firsts[order]).tolist(), len(rows)]):
@@ -132,7 +133,7 @@ class _ComparedGroup:
     Those that are marked to stay match none before them.
     """
 
-    side: Side
+    texts: TextColumns
     similarity: float
     known: KnownTexts | None = None
     places: Places | None = None
@@ -144,14 +145,15 @@ class _ComparedGroup:
 
     def compared(self, one: Places, other: Places) -> tuple[Marks, Shares]:
         """Mark the pairs that are similar, and return how similar all are."""
-        side, similarity, known, places = self.side, self.similarity, self.known, self.places
-        shares = jaccard(side, one, side, other)
+        texts, similarity, known, places = self.texts, self.similarity, self.known, self.places
+        shares = jaccard(texts, one, texts, other)
         if known is None or places is None:
             return shares >= least_estimate(similarity), shares
         alike = np.zeros(len(shares), np.bool_)
         [left] = (shares >= doubtful_estimates(similarity)[0]).nonzero()
         one, other = one[left], other[left]
-        equal, exact = equal_texts(side, one, side, other), known.shares(places[one], places[other])
+        equal = equal_texts(texts, one, texts, other)
+        exact = known.shares(places[one], places[other])
         alike[left], shares[left], _ = decided(shares[left], equal, exact, similarity)
         return alike, shares
 
@@ -231,12 +233,12 @@ def clustering_of(
     firsts, least = np.arange(len(ids)), np.ones(len(ids))
     digests = np.zeros((len(ids), 2), np.uint64)
     for rows in map(np.sort, _whole_groups(labels)):
-        side, places = texts.side(ids[rows]), np.arange(len(rows))
+        columns, places = texts.columns(ids[rows]), np.arange(len(rows))
         stay = places < 0 if stays is None else stays[ids[rows].astype(np.int64)]
         at = None if known is None else _places(texts, ids[rows], known)
-        group = _ComparedGroup(side, similarity, known, at, stay)
+        group = _ComparedGroup(columns, similarity, known, at, stay)
         best = _divided(labels[rows], stay.astype(np.float64), group.near)
-        firsts[rows], digests[rows] = rows[best], side.digests
+        firsts[rows], digests[rows] = rows[best], columns.digests
         least[rows] = np.where(best == places, 1.0, group.compared(best, places)[1])
     ids, firsts, least, digests = _several(ids, firsts, least, digests)
     originals = _first_of_digest(digests, firsts.astype(np.uint64))
@@ -252,14 +254,14 @@ def _several(ids: Column, firsts: Places, *columns: Any) -> list[Any]:
     return [ids[several], places[firsts[several]], *(column[several] for column in columns)]
 
 
-def _first_equal(side: Side) -> Places:
+def _first_equal(texts: TextColumns) -> Places:
     """Return for each document the first one that has its fingerprint and sketch.
 
     Of a document without a sketch, the digest of the text counts.
     """
-    sketched = has_sketch(side.sketches)
-    unsketched = np.where(sketched[:, np.newaxis], np.uint64(0), side.digests)
-    columns = [*as_words(side.fingerprints), *side.sketches.view(np.uint64).T, *unsketched.T]
+    sketched = has_sketch(texts.sketches)
+    unsketched = np.where(sketched[:, np.newaxis], np.uint64(0), texts.digests)
+    columns = [*as_words(texts.fingerprints), *texts.sketches.view(np.uint64).T, *unsketched.T]
     hashed = np.zeros(len(sketched), np.uint64)
     for column in columns:
         hashed = mix(hashed ^ column)
@@ -298,8 +300,8 @@ def _similar(
     forest = _Forest(1)
     by_digest = known is not None and doubtful_estimates(similarity)[1] >= 1
     copies = [NO_IDS]
-    for ids, side in texts.sharing():
-        originals = ids[_first_of_digest(side.digests) if by_digest else _first_equal(side)]
+    for ids, columns in texts.sharing():
+        originals = ids[_first_of_digest(columns.digests) if by_digest else _first_equal(columns)]
         copied = originals != ids
         forest.connect([originals[copied]], [ids[copied]])
         copies.append(ids[copied])

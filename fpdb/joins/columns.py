@@ -7,21 +7,15 @@ short, and reads them again.
 import contextlib
 import mmap
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.arrays import Marks, Places, Strings, unique
-from fpdb.documents.similarity import Side
-from fpdb.fingerprint.sketches import has_sketch
+from fpdb.arrays import Places, Strings, unique
 from fpdb.models import DIGEST_BYTES, SKETCH_BYTES
-from fpdb.storage.block import Block
-from fpdb.storage.format import Stored
+from fpdb.storage.block import TextColumns
 
 _LEAST_ROWS = 1 << 12
 
@@ -177,43 +171,6 @@ class GrowingStrings:
         self._data.add(np.frombuffer(data, np.uint8))
 
 
-@dataclass(frozen=True, eq=False)
-class TextColumns:
-    """Some documents as columns: what they are compared by, and marks of the short ones."""
-
-    side: Side
-    short: Marks
-
-    @classmethod
-    def of(cls, documents: Sequence[Stored], bits: int) -> "TextColumns":
-        """Return the columns of documents that are ready to be stored."""
-        return cls.of_block(Block.of(documents, bits))
-
-    @classmethod
-    def of_block(cls, documents: Block) -> "TextColumns":
-        return cls(Side.of(documents), documents.short)
-
-    @classmethod
-    def of_columns(cls, columns: Sequence[NDArray[Any]]) -> "TextColumns":
-        *side, short = columns
-        return cls(Side(*side), short)
-
-    @property
-    def columns(self) -> list[NDArray[Any]]:
-        return [*self.side, self.short]
-
-    def __len__(self) -> int:
-        return len(self.short)
-
-    def __getitem__(self, places: Places | slice) -> "TextColumns":
-        return self.of_columns([column[places] for column in self.columns])
-
-    @cached_property
-    def ready(self) -> Marks:
-        """Marks of the documents that are nothing but a fingerprint, and are compared by that."""
-        return ~(self.short | self.side.digests.any(axis=1) | has_sketch(self.side.sketches))
-
-
 class GrowingTexts:
     """The columns of all documents of a corpus, numbered in the order in which they were added."""
 
@@ -232,7 +189,7 @@ class GrowingTexts:
 
     @property
     def all(self) -> TextColumns:
-        return TextColumns.of_columns([column.values for column in self._columns])
+        return TextColumns(*(column.values for column in self._columns))
 
     def expect(self, first: Places, second: Places) -> None:
         """Say that documents are about to be compared: by their sketches, unless they are equal."""

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from fpdb.arrays import Marks, Places, among, joined
-from fpdb.documents.similarity import Shares, side_of
+from fpdb.documents.similarity import Shares
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe, preset
 from fpdb.fingerprint.sketches import has_sketch
@@ -21,6 +21,7 @@ from fpdb.joins.join import near_rows
 from fpdb.joins.pairs import TextsInColumns, similar_pairs
 from fpdb.models import Batch, Document, Key, require_similarity
 from fpdb.progress import tracked
+from fpdb.storage.block import TextColumns, digest_rows
 from fpdb.tables import choose_bands
 from fpdb.tables.bits import Distances, as_words, distances
 
@@ -353,8 +354,14 @@ def _similar(
         return
     numbers = tracked(usable.tolist(), f"digest by {recipe.name}", "text", len(usable))
     digests = [recipe.digest(texts[number]) for number in numbers]
-    side = side_of(batch.fingerprints[usable], digests, batch.sketches[usable])
-    compared = TextsInColumns(side, choose_bands(similarity, len(texts)), np.arange(len(usable)))
+    columns = TextColumns(
+        batch.fingerprints[usable],
+        digest_rows(digests),
+        batch.sketches[usable],
+        batch.short[usable],
+    )
+    shape = choose_bands(similarity, len(texts))
+    compared = TextsInColumns(columns, shape, np.arange(len(usable)))
     for found in similar_pairs(compared, similarity):
         yield usable[found.first.astype(np.int64)], usable[found.second.astype(np.int64)]
 

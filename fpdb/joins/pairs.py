@@ -23,13 +23,13 @@ from fpdb.arrays import (
 )
 from fpdb.documents.catalog import View
 from fpdb.documents.lookup import Search
-from fpdb.documents.similarity import KnownTexts, Shares, Side, decided, equal_texts, jaccard
+from fpdb.documents.similarity import KnownTexts, Shares, decided, equal_texts, jaccard
 from fpdb.errors import DamagedError, IncompleteWarning
 from fpdb.fingerprint.sketches import WINDOW, doubtful_estimates, least_estimate, unpack_passages
 from fpdb.joins.join import NearPairs, complete_buckets, near_pairs
 from fpdb.models import Key, Pair, PartPair
 from fpdb.progress import tracked
-from fpdb.storage.block import Block
+from fpdb.storage.block import Block, TextColumns
 from fpdb.storage.format import Stored
 from fpdb.tables.bands import Bands, sorted_rows
 from fpdb.tables.bits import distances
@@ -68,14 +68,14 @@ class StoredTexts:
         """Yield the rows of the bands, numbers and ids, sorted; equal numbers in one block."""
         return shared_rows(self._view, self._pages)
 
-    def sharing(self) -> Iterator[tuple[Column, Side]]:
+    def sharing(self) -> Iterator[tuple[Column, TextColumns]]:
         """Yield the documents that share a fingerprint; all of one fingerprint in one block."""
         for *_, ids in shared_rows(self._view, self._view.index.home):
-            yield ids, side_of_stored(self._view, ids)
+            yield ids, block_of_stored(self._view, ids)
 
-    def side(self, ids: Column) -> Side:
+    def columns(self, ids: Column) -> TextColumns:
         """Return the columns of texts, given their sorted ids."""
-        return self._view.catalog.sides(self._view.txn, ids)
+        return self._view.catalog.texts(self._view.txn, ids)
 
     def documents(self, ids: Column) -> list[Stored]:
         return stored_of(self._view, ids)
@@ -84,28 +84,26 @@ class StoredTexts:
 class TextsInColumns:
     """Texts in columns, by their places."""
 
-    def __init__(self, columns: Side, shape: Bands, compared: Places) -> None:
+    def __init__(self, columns: TextColumns, shape: Bands, compared: Places) -> None:
         self.shape, self.bits = shape, 64 * columns.fingerprints.ndim
         self._columns, self._ids = columns, compared.astype(np.uint64)
 
     def rows(self) -> Iterator[Rows]:
         """Yield the rows of the bands, numbers and places, sorted."""
-        side = self.side(self._ids)
-        numbers, marks = self.shape.columns(side.sketches, side.digests)
+        texts = self.columns(self._ids)
+        numbers, marks = self.shape.columns(texts.sketches, texts.digests)
         yield sorted_rows([numbers[marks], self._ids[marks.nonzero()[0]]])
 
-    def sharing(self) -> Iterator[tuple[Column, Side]]:
+    def sharing(self) -> Iterator[tuple[Column, TextColumns]]:
         """Yield all texts, as some may share a fingerprint."""
-        yield self._ids, self.side(self._ids)
+        yield self._ids, self.columns(self._ids)
 
-    def side(self, ids: Column) -> Side:
-        fingerprints, digests, sketches = self._columns
-        places = ids.astype(np.int64)
-        return Side(fingerprints[places], digests[places], sketches[places])
+    def columns(self, ids: Column) -> TextColumns:
+        return self._columns[ids.astype(np.int64)]
 
     def documents(self, ids: Column) -> list[Stored]:
         """Return texts as documents that go by their places and digests."""
-        digests = map(bytes, self.side(ids).digests)
+        digests = map(bytes, self.columns(ids).digests)
         return [Stored(at, at, 0, 0, own) for at, own in zip(ids.tolist(), digests, strict=True)]
 
 
@@ -143,7 +141,7 @@ class _Meeting(NamedTuple):
     low: np.uint64
     high: np.uint64
     ids: Column
-    side: Side
+    texts: TextColumns
     own: Places
     other: Places
 
@@ -181,14 +179,14 @@ def similar_pairs(
     crowds = np.concatenate([NO_IDS, *(_crowded(numbers) for numbers, _ in texts.rows())])
 
     def compare(met: _Meeting) -> SimilarPairs:
-        side = met.side
-        rows = texts.shape.columns(side.sketches, side.digests)
+        columns = met.texts
+        rows = texts.shape.columns(columns.sketches, columns.digests)
         chosen = _meeting_at(rows, crowds, met.own, met.other)
-        shares = jaccard(side, met.own, side, met.other)
+        shares = jaccard(columns, met.own, columns, met.other)
         kept = (chosen >= met.low) & (chosen <= met.high) & (shares >= least)
         own, other = met.own[kept], met.other[kept]
-        apart = distances(side.fingerprints[own], side.fingerprints[other], texts.bits)
-        equal = equal_texts(side, own, side, other)
+        apart = distances(columns.fingerprints[own], columns.fingerprints[other], texts.bits)
+        equal = equal_texts(columns, own, columns, other)
         return SimilarPairs(met.ids[own], met.ids[other], apart, shares[kept], equal)
 
     compared = (found for _, found in mapped(compare, _meetings_of(texts, copies), jobs))
@@ -202,7 +200,7 @@ def _meetings_of(texts: JoinedTexts, copies: Column) -> Iterator[_Meeting]:
     for low, high, pairs in _candidates(_agreeing(texts, copies)):
         for start in _starts(len(pairs[0]), _PAIRS):
             [ids], names = ranked([np.concatenate([ids[start : start + _PAIRS] for ids in pairs])])
-            yield _Meeting(low, high, ids, texts.side(ids), *np.split(names, 2))
+            yield _Meeting(low, high, ids, texts.columns(ids), *np.split(names, 2))
 
 
 def _starts(count: int, size: int) -> Iterable[int]:
@@ -312,11 +310,11 @@ def stored_of(view: View, ids: Column) -> list[Stored]:
     return [view.catalog.named(view.txn, number) for number in ids.tolist()]
 
 
-def side_of_stored(view: View, ids: Column) -> Side:
+def block_of_stored(view: View, ids: Column) -> Block:
     """Return the columns that documents are compared by; a few may be no texts."""
     parts = [ids[start : start + _PAIRS] for start in range(0, max(len(ids), 1), _PAIRS)]
     bits = view.index.plan.bits
-    return Side(*joined([Side.of(Block.of(stored_of(view, part), bits)) for part in parts]))
+    return Block.joined([Block.of(stored_of(view, part), bits) for part in parts])
 
 
 def _expand(view: View, near: NearPairs) -> Iterator[list[NDArray[Any]]]:

@@ -28,11 +28,12 @@ from fpdb.fingerprint.sketches import (
     mix,
     most_apart,
 )
-from fpdb.joins.columns import GrowingColumn, GrowingTexts, Room, TextColumns
+from fpdb.joins.columns import GrowingColumn, GrowingTexts, Room
 from fpdb.joins.rows import PLACE, number_rows, only, repeated, row_places
 from fpdb.joins.rules import ANY, Rule
 from fpdb.joins.shingle_sets import ShingleSets
 from fpdb.models import Key
+from fpdb.storage.block import TextColumns
 from fpdb.tables import Index
 from fpdb.tables.bands import MOST_COMPARED, MOST_OF_A_BAND
 from fpdb.tables.bits import Distances, as_words, distances
@@ -365,7 +366,7 @@ class Selection:
         for table, asked, _ in tables:
             low = None
             if self._apart is not None and table is self._texts:
-                low = _LowBits(low_bits(choice.texts.side.sketches), self._low.values, self._apart)
+                low = _LowBits(low_bits(choice.texts.sketches), self._low.values, self._apart)
             for askers, candidates in _cut(
                 table.near(only(asked, choice.asking), choice.crowded, low)
             ):
@@ -397,7 +398,7 @@ class Selection:
         self._kept.add(choice.numbers[kept])
         self._open.add(choice.is_open[kept])
         if self._apart is not None:
-            self._low.add(low_bits(choice.texts.side.sketches[kept]))
+            self._low.add(low_bits(choice.texts.sketches[kept]))
         return ids
 
     def decide_again(
@@ -472,13 +473,12 @@ class Selection:
                 part = self._corpus.all[kept]
                 rows = self._prefixes(part, kept, ~part.short, probed=False)
                 self._prints.add(rows + np.uint64(start))
-        side = block.side
         if self._shape:
-            bands, marks = self._shape.columns(side.sketches, side.digests)
+            bands, marks = self._shape.columns(block.sketches, block.digests)
             keys, places = bands.T[marks.T], marks.T.nonzero()[1]
         else:
-            [places] = (block.short & side.digests.any(axis=1)).nonzero()
-            keys = side.digests[places, 0]
+            [places] = (block.short & block.digests.any(axis=1)).nonzero()
+            keys = block.digests[places, 0]
         rows = number_rows(self._rule.apart(keys, numbers[places]), places)
         tables = [(self._texts, rows, rows)]
         if self._prints:
@@ -498,7 +498,7 @@ class Selection:
         [places] = marks.nonzero()
         found = [np.empty(0, np.uint64)]
         for salt, route in enumerate(self._routes):
-            words = as_words(route.permutation.apply(block.side.fingerprints[places]))
+            words = as_words(route.permutation.apply(block.fingerprints[places]))
             behind = 64 * (len(words) - 1)
             heads = words[0] & ~np.uint64(route.below >> behind)
             for change in route.masks if probed else (0,):
@@ -531,7 +531,7 @@ class Selection:
     ) -> _Alike:
         """Return the pairs that are or may be similar; with `numbers`, the others have those."""
         other = met if numbers is None else numbers[met]
-        one, two = block.side, others.side
+        one, two = block, others
         shares, by_bits = np.full(len(own), np.nan), np.ones(len(own), np.bool_)
         if self._least is not None:
             shares, by_bits = jaccard(one, own, two, other), block.ready[own]

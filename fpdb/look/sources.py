@@ -25,7 +25,7 @@ from fpdb.io.files import meter_of, read_parts, read_records
 from fpdb.io.records import Reading, Record
 from fpdb.io.streams import Watch, ignore
 from fpdb.joins.clusters import Clustering, clustering_of
-from fpdb.joins.columns import GrowingColumn, GrowingTexts, Room, TextColumns
+from fpdb.joins.columns import GrowingColumn, GrowingTexts, Room
 from fpdb.joins.fetched_texts import FetchedTexts
 from fpdb.joins.pairs import TextsInColumns
 from fpdb.look.fields import ShownFields
@@ -68,7 +68,7 @@ class ComparedFiles:
             # A short text resembles only those that are equal, by their digests.
             documents.sketches[documents.short] = 0
             self._numbers.add(numbers)
-            self._texts.add(TextColumns.of_block(documents))
+            self._texts.add(documents)
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -82,9 +82,9 @@ class ComparedFiles:
         if bands is None or least is None:
             raise ValueError("clusters of texts have a similarity")
         every, numbers = self._texts.all, self._numbers.values
-        [usable] = (~every.short | every.side.digests.any(axis=1)).nonzero()
+        [usable] = (~every.short | every.digested).nonzero()
         stays = None if self._kept is None else self._kept[numbers]
-        compared = TextsInColumns(every.side, bands.shape, usable)
+        compared = TextsInColumns(every, bands.shape, usable)
         recipe = self.recipe.replace(largest=MOST_BYTES)
         known = FetchedTexts(recipe, lambda at: texts(int(numbers[at])), self._room)
         found = clustering_of(compared, least, stays=stays, known=known)
@@ -96,9 +96,9 @@ class ComparedFiles:
     def get(self, key: Key) -> Document | None:
         """Return a document with its fingerprint and digest, without its text."""
         place = int(np.searchsorted(self._numbers.values, key))
-        side = self._texts.all[place : place + 1].side
-        [fingerprint] = to_ints(side.fingerprints)
-        return Document(key, fingerprint=fingerprint, digest=side.digests.tobytes())
+        texts = self._texts.all[place : place + 1]
+        [fingerprint] = to_ints(texts.fingerprints)
+        return Document(key, fingerprint=fingerprint, digest=texts.digests.tobytes())
 
 
 def numbered_texts(

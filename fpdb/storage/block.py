@@ -18,23 +18,59 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class TextColumns:
+    """Some texts as columns by which they are compared; a missing digest or sketch is zeros.
+
+    Fingerprints of short texts are any numbers.
+    """
+
+    fingerprints: NDArray[np.uint64]
+    digests: NDArray[np.uint64]
+    sketches: NDArray[np.uint8]
+    short: Marks
+
+    @property
+    def columns(self) -> list[NDArray[Any]]:
+        return [self.fingerprints, self.digests, self.sketches, self.short]
+
+    def __len__(self) -> int:
+        return len(self.short)
+
+    def __getitem__(self, places: slice | Places | Sequence[int]) -> Self:
+        """Return some of the texts; a slice isn't copied."""
+        return type(self)(*(column[places] for column in self.columns))
+
+    @cached_property
+    def sketched(self) -> Marks:
+        """Marks of the texts with a sketch."""
+        return np.asarray(self.sketches.any(axis=1))
+
+    @cached_property
+    def digested(self) -> Marks:
+        """Marks of the texts with a digest that equals others."""
+        return np.asarray(self.digests.any(axis=1))
+
+    @cached_property
+    def ready(self) -> Marks:
+        """Marks of what is nothing but a fingerprint, and is compared by that."""
+        marks: Marks = ~(self.short | self.digested | self.sketched)
+        return marks
+
+
+@dataclass(frozen=True, eq=False)
+class Block(TextColumns):
     """Some documents as columns: what `Stored` has.
 
-    Fingerprints of short texts are any numbers, and missing digests and sketches are zeros. Further
-    fields are there by their names, unless all documents lack them. The ids of documents with text
-    keys are zeros until they are written. Texts, which aren't stored, are there if all are kept.
+    Further fields are there by their names, unless all documents lack them. The ids of documents
+    with text keys are zeros until they are written. Texts, which aren't stored, are there if all
+    are kept.
     """
 
     ids: Column
     keys: Sequence[Key]
-    fingerprints: NDArray[np.uint64]
-    short: Marks
     added: Places
-    digests: NDArray[np.uint64]
     metas: Sequence[bytes]
     characters: Places
-    sketches: NDArray[np.uint8]
     further: dict[str, Sequence[bytes]] = field(default_factory=dict)
     texts: Sequence[str | None] = ()
 
@@ -43,15 +79,15 @@ class Block:
         """Return documents of which nothing is known but the keys, with fingerprints of zeros."""
         count, numbered = len(keys), len(keys) > 0 and isinstance(keys[0], int)
         return cls(
+            np.zeros((count, 2) if bits == 128 else count, np.uint64),
+            np.zeros((count, DIGEST_BYTES // 8), np.uint64),
+            np.zeros((count, SKETCH_BYTES), np.uint8),
+            np.zeros(count, np.bool_),
             np.array(keys, np.uint64) if numbered else np.zeros(count, np.uint64),
             keys,
-            np.zeros((count, 2) if bits == 128 else count, np.uint64),
-            np.zeros(count, np.bool_),
             np.zeros(count, np.int64),
-            np.zeros((count, DIGEST_BYTES // 8), np.uint64),
             [b""] * count,
             np.zeros(count, np.int64),
-            np.zeros((count, SKETCH_BYTES), np.uint8),
         )
 
     @classmethod
@@ -60,24 +96,20 @@ class Block:
         numbers = [document.fingerprint for document in documents]
         prints = b"".join([(number or 0).to_bytes(max(bits, 64) // 8) for number in numbers])
         words = np.frombuffer(prints, ">u8").astype(np.uint64)
-        digests = b"".join([document.digest.ljust(DIGEST_BYTES, b"\0") for document in documents])
         sketches = b"".join([document.sketch.ljust(SKETCH_BYTES, b"\0") for document in documents])
         further = {name: [getattr(document, name) for document in documents] for name in FURTHER}
         return cls(
+            words.reshape(-1, 2) if bits == 128 else words,
+            digest_rows([document.digest for document in documents]),
+            np.frombuffer(sketches, np.uint8).reshape(-1, SKETCH_BYTES),
+            np.array([number is None for number in numbers], np.bool_),
             np.array([document.id for document in documents], np.uint64),
             [document.key for document in documents],
-            words.reshape(-1, 2) if bits == 128 else words,
-            np.array([number is None for number in numbers], np.bool_),
             np.array([document.added for document in documents], np.int64),
-            np.frombuffer(digests, np.uint64).reshape(-1, DIGEST_BYTES // 8),
             [document.meta for document in documents],
             np.array([document.characters for document in documents], np.int64),
-            np.frombuffer(sketches, np.uint8).reshape(-1, SKETCH_BYTES),
             {name: values for name, values in further.items() if any(values)},
         )
-
-    def __len__(self) -> int:
-        return len(self.short)
 
     def __getitem__(self, places: slice | Places | Sequence[int]) -> Self:
         """Return some of the documents; a slice isn't copied."""
@@ -143,16 +175,6 @@ class Block:
         sizes += np.array([len(key) if isinstance(key, str) else 0 for key in self.keys], np.int64)
         return sizes
 
-    @cached_property
-    def sketched(self) -> Marks:
-        """Marks of the documents with a sketch."""
-        return np.asarray(self.sketches.any(axis=1))
-
-    @cached_property
-    def digested(self) -> Marks:
-        """Marks of the documents with a digest that equals others."""
-        return np.asarray(self.digests.any(axis=1))
-
     def row(self, place: int) -> Stored:
         """Return one of the documents."""
         short, digest, sketch = self.short[place], self.digests[place], self.sketches[place]
@@ -204,6 +226,12 @@ class Block:
 # Fewer records are packed faster one by one.
 _FEW = 8
 _ARRAYS = "ids", "fingerprints", "short", "added", "digests", "characters", "sketches"
+
+
+def digest_rows(digests: Sequence[bytes]) -> NDArray[np.uint64]:
+    """Return digests, of which some may be empty, as a column."""
+    packed = b"".join([digest.ljust(DIGEST_BYTES, b"\0") for digest in digests])
+    return np.frombuffer(packed, np.uint64).reshape(-1, DIGEST_BYTES // 8)
 
 
 @cache

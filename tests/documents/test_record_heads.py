@@ -37,9 +37,9 @@ def drawn(dice: random.Random) -> list[Stored]:
 
 def require_equal(txn: ReadTransaction, ids: list[int]) -> None:
     asked = np.array(ids, np.uint64)
-    found = CATALOG.sides(txn, asked)
+    found = CATALOG.texts(txn, asked)
     with defined():
-        expected = CATALOG.sides(txn, asked)
+        expected = CATALOG.texts(txn, asked)
     for name in ("fingerprints", "digests", "sketches"):
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
 
@@ -57,7 +57,7 @@ def test_records_are_read_as_the_definition_reads_them(tmp_path: Path) -> None:
             with environment.read() as txn:
                 require_equal(txn, sorted(dice.sample(ids, part)))
         with environment.read() as txn, pytest.raises(DamagedError, match="isn't there"):
-            CATALOG.sides(txn, np.array([*ids[:9], ids[8] + 1], np.uint64))
+            CATALOG.texts(txn, np.array([*ids[:9], ids[8] + 1], np.uint64))
 
 
 def test_a_record_in_the_place_of_another_is_found(tmp_path: Path) -> None:
@@ -69,4 +69,4 @@ def test_a_record_in_the_place_of_another_is_found(tmp_path: Path) -> None:
             other = bytes(txn.get("documents", (21).to_bytes(8, "big")) or b"")
             txn.put("documents", (20).to_bytes(8, "big"), other)
         with environment.read() as txn, pytest.raises(DamagedError, match="checksum"):
-            CATALOG.sides(txn, np.array(ids, np.uint64))
+            CATALOG.texts(txn, np.array(ids, np.uint64))

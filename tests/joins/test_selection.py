@@ -17,7 +17,7 @@ from fpdb.documents.prepare import Preparer
 from fpdb.fingerprint.sketches import one_jaccard, standard_error
 from fpdb.joins import selection
 from fpdb.joins.clusters import clustering_of
-from fpdb.joins.columns import GrowingColumn, GrowingTexts, Room, TextColumns
+from fpdb.joins.columns import GrowingColumn, GrowingTexts, Room
 from fpdb.joins.fetched_texts import FetchedTexts
 from fpdb.joins.pairs import TextsInColumns
 from fpdb.joins.rules import Rule
@@ -116,7 +116,7 @@ def selection_of(index, search, documents, memory=1 << 30, sets=None, lose=None,
         selected = Selection(index, search, texts, room, shingles, rule=rule)
 
         def choose(start, stop, known=False):
-            texts.add(TextColumns.of(documents[start:stop], 64))
+            texts.add(Block.of(documents[start:stop], 64))
             known, key_of = np.full(stop - start, known), lambda own: documents[own].key
             return selected.choose(np.arange(start, stop), known, key_of)
 
@@ -475,9 +475,9 @@ def test_clusters_of_columns_are_those_of_a_database(tmp_path_factory, texts, si
     texts = [text for text in texts if isinstance(text, str)]
     preparer = preparer_of(similarity=similarity, k=3)
     documents = documents_of(texts, preparer)
-    columns = TextColumns.of(documents, 64)
+    columns = Block.of(documents, 64)
     compared = (~columns.short).nonzero()[0]
-    texts_in_columns = TextsInColumns(columns.side, preparer.index.bands.shape, compared)
+    texts_in_columns = TextsInColumns(columns, preparer.index.bands.shape, compared)
     by_number = texts.__getitem__ if known else None
     path = tmp_path_factory.mktemp("clusters") / "a.fpdb"
     with fpdb.create(path, similarity=similarity, keys="integer") as db:

@@ -53,10 +53,10 @@ def decide(records, folder):
     from fpdb.dedupe.decide import TOGETHER
     from fpdb.documents.layout import header_for, layout
     from fpdb.documents.lookup import Search
-    from fpdb.documents.similarity import Side
-    from fpdb.joins.columns import GrowingTexts, Room, TextColumns
+    from fpdb.joins.columns import GrowingTexts, Room
     from fpdb.joins.selection import Selection
     from fpdb.scratch import scratch_folder
+    from fpdb.storage.block import TextColumns
 
     _, header = header_for(
         "web", similarity=0.8, k=None, capacity=1_000_000, keys="text", plan=None
@@ -69,9 +69,10 @@ def decide(records, folder):
         selection = Selection(index, Search(3, None, 0.8), texts, room)
         for start in range(0, records, TOGETHER):
             numbers = np.arange(start, min(start + TOGETHER, records))
-            side, none = Side(*made(numbers)), np.zeros(len(numbers), np.bool_)
+            none = np.zeros(len(numbers), np.bool_)
+            columns = TextColumns(*made(numbers), none)
             clock, processor = time.perf_counter(), time.process_time()
-            texts.add(TextColumns(side, none))
+            texts.add(columns)
             kept += int(selection.choose(numbers, none).kept.sum())
             seconds += time.perf_counter() - clock
             worked += time.process_time() - processor
