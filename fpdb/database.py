@@ -290,14 +290,16 @@ class Database(Queries):
         newer: bool = False,
     ) -> Iterator[Added]:
         """Add documents in one transaction, or in several if texts need too much memory for one."""
-        while len(documents):
-            search, count = duplicates, len(documents)
+        start = 0
+        while start < len(documents):
+            left, search = documents[start:], duplicates
+            count = len(left)
             if texts is not None and duplicates:
-                search, count = self._with_texts(documents, duplicates, texts)
+                search, count = self._with_texts(left, duplicates, texts)
             with self._environment.write(self._timeout) as txn:
-                added = self._writer(txn).add(documents[:count], search, newer=newer)
+                added = self._writer(txn).add(left[:count], search, newer=newer)
             yield from added
-            documents = documents[count:]
+            start += count
 
     def _with_texts(
         self, documents: Block, duplicates: Search, texts: TextsByKey

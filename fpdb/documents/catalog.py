@@ -130,7 +130,7 @@ class Catalog(ABC):
         records = (self.record(txn, number) for number in ids.tolist())
         return [None if stored is None else stored.key for stored in records]
 
-    def write(self, txn: WriteTransaction, saved: Block, removed: Block) -> None:
+    def write(self, txn: WriteTransaction, saved: Block, removed: Block | None = None) -> None:
         """Write documents and remove others; what is replaced under its id is in both.
 
         What stays the same isn't written: each page that is written makes the file larger until
@@ -138,7 +138,7 @@ class Catalog(ABC):
         """
         self._write_keys(txn, saved, removed)
         recorded = self._recorded(saved)
-        if len(removed):
+        if removed:
             for key in short_keys(removed):
                 txn.delete("short", key)
             for number in np.setdiff1d(self._recorded(removed).ids, recorded.ids).tolist():
@@ -146,7 +146,7 @@ class Catalog(ABC):
         self.put_records(txn, recorded)
 
     @abstractmethod
-    def _write_keys(self, txn: WriteTransaction, saved: Block, removed: Block) -> None: ...
+    def _write_keys(self, txn: WriteTransaction, saved: Block, removed: Block | None) -> None: ...
 
     def _recorded(self, documents: Block) -> Block:
         """Return the documents that have a record."""
@@ -341,9 +341,10 @@ class TextCatalog(Catalog):
                 raise _misled(key, stored.key)
         return found
 
-    def _write_keys(self, txn: WriteTransaction, saved: Block, removed: Block) -> None:
-        new, gone = _key_entries(saved), _key_entries(removed)
-        if gone:  # what is replaced keeps its key and id
+    def _write_keys(self, txn: WriteTransaction, saved: Block, removed: Block | None) -> None:
+        new, gone = _key_entries(saved), list[TextEntry]()
+        if removed:  # what is replaced keeps its key and id
+            gone = _key_entries(removed)
             new, gone = sorted(set(new).difference(gone)), sorted(set(gone).difference(new))
         key_pages.splice(txn, new, gone)
 
@@ -433,11 +434,11 @@ class IntegerCatalog(Catalog):
                 raise DamagedError(f"the document {number} is in no table")
             yield Stored(number, number, fingerprint, added)
 
-    def _write_keys(self, txn: WriteTransaction, saved: Block, removed: Block) -> None:
+    def _write_keys(self, txn: WriteTransaction, saved: Block, removed: Block | None) -> None:
         saved = saved[np.argsort(saved.ids)]
         rows = self._rows(saved.ids, saved.fingerprints, saved.added)
         rows[1][saved.short] = 0
-        gone = np.setdiff1d(removed.ids, saved.ids)
+        gone = np.setdiff1d(removed.ids, saved.ids) if removed else saved.ids[:0]
         self.ids.splice(txn, rows, [gone, gone, gone])
 
     def _recorded(self, documents: Block) -> Block:

@@ -150,8 +150,7 @@ class Preparer:
             b"" if document.meta is None else pack(document.meta, "metadata", LARGEST_META)
             for document in documents
         ]
-        block = Block.bare([document.key for document in documents], self.index.plan.bits)
-        block = replace(block, metas=metas)
+        block = Block.bare([document.key for document in documents], self.index.plan.bits, metas)
         texts = []
         for place, document in enumerate(documents):
             text, number = document.text, document.fingerprint

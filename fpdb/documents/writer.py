@@ -184,27 +184,33 @@ class Writer:
                 latest[document.key] = rows[place] = document.completed(old) if old else document
             documents = documents.with_rows(rows, self._index.plan.bits)
         self._documents, self._rows = documents, rows
-        # An unchanged document is not looked up, unless its key comes twice.
-        often = Counter(document.key for document in rows.values())
-        unchanged = {
-            place
-            for place, document in rows.items()
-            if (old := self._known[document.key])
-            and often[document.key] == 1
-            and old.holds_what(document)
-        }
         added: list[Added] = []
         while len(added) < len(documents):
             start, end, lookup = len(added), len(documents), None
             if duplicates and end - start > 1:
-                asking = [place for place in range(start, end) if place not in unchanged]
-                lookup = BatchLookup(self._view, documents, duplicates, asking)
+                lookup = BatchLookup(self._view, documents, duplicates, self._asking(start))
                 end = lookup.end
             added += [
                 self._add(place, duplicates, lookup, newer=newer) for place in range(start, end)
             ]
             self._apply()
         return added
+
+    def _asking(self, start: int) -> list[int]:
+        """Return the places, from one on, of the documents that are looked up.
+
+        An unchanged one isn't, unless its key comes twice.
+        """
+        rows, known = self._rows, self._known
+        often = Counter(document.key for document in rows.values())
+        return [
+            place
+            for place in range(start, len(self._documents))
+            if (document := rows.get(place)) is None
+            or often[document.key] > 1
+            or (old := known[document.key]) is None
+            or not old.holds_what(document)
+        ]
 
     def _rows_of_known_keys(self, documents: Block) -> dict[int, Stored]:
         """Return by their places the documents whose keys are stored, or come twice."""
@@ -279,7 +285,7 @@ class Writer:
         """Write everything that was collected."""
         if not (self._saved or self._removed):
             return
-        saved, removed = self._nothing, self._nothing
+        saved, removed, gone = self._nothing, None, None
         if self._saved:
             places, ids = zip(*self._saved.values(), strict=True)
             saved = self._documents
@@ -288,16 +294,14 @@ class Writer:
             saved = replace(saved, ids=np.array(ids, np.uint64))
         if self._removed:
             removed = Block.of(list(self._removed.values()), self._index.plan.bits)
-        come, go = saved.printed, removed.printed
-        self._index.update(self._txn, (come.fingerprints, come.ids), (go.fingerprints, go.ids))
+            gone = removed.printed.fingerprints, removed.printed.ids
+        printed = saved.printed
+        self._index.update(self._txn, (printed.fingerprints, printed.ids), gone)
         for table in self._index.of_texts:
             table.update(self._txn, saved, removed)
         self._catalog.write(self._txn, saved, removed)
-        short, sketches = (
-            int(np.count_nonzero(getattr(saved, name)) - np.count_nonzero(getattr(removed, name)))
-            for name in ("short", "sketched")
-        )
-        self._count(len(saved) - len(removed), short, sketches)
+        counts = saved.counts - removed.counts if removed else saved.counts
+        self._count(*counts.tolist())
         self._saved, self._removed = {}, {}
 
     def _count(self, documents: int, short: int = 0, sketches: int = 0) -> None:

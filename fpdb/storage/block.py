@@ -75,8 +75,8 @@ class Block(TextColumns):
     texts: Sequence[str | None] = ()
 
     @classmethod
-    def bare(cls, keys: Sequence[Key], bits: int) -> Self:
-        """Return documents of which nothing is known but the keys, with fingerprints of zeros."""
+    def bare(cls, keys: Sequence[Key], bits: int, metas: Sequence[bytes] | None = None) -> Self:
+        """Return documents of which nothing else is known, with fingerprints of zeros."""
         count, numbered = len(keys), len(keys) > 0 and isinstance(keys[0], int)
         return cls(
             np.zeros((count, 2) if bits == 128 else count, np.uint64),
@@ -86,7 +86,7 @@ class Block(TextColumns):
             np.array(keys, np.uint64) if numbered else np.zeros(count, np.uint64),
             keys,
             np.zeros(count, np.int64),
-            [b""] * count,
+            [b""] * count if metas is None else metas,
             np.zeros(count, np.int64),
         )
 
@@ -115,6 +115,8 @@ class Block(TextColumns):
         """Return some of the documents; a slice isn't copied."""
         if not isinstance(places, slice):
             places = np.asarray(places, np.int64)
+        elif places.indices(len(self)) == (0, len(self), 1):
+            return self
         return replace(
             self,
             keys=_chosen(self.keys, places),
@@ -139,6 +141,12 @@ class Block(TextColumns):
             },
             **{name: np.concatenate([getattr(b, name) for b in blocks]) for name in _ARRAYS},
         )
+
+    @property
+    def counts(self) -> Places:
+        """The numbers of documents, of short ones, and of those with a sketch."""
+        short, sketched = map(np.count_nonzero, (self.short, self.sketched))
+        return np.array([len(self), short, sketched])
 
     @property
     def printed(self) -> Self:

@@ -24,7 +24,7 @@ from fpdb.storage import ReadTransaction, WriteTransaction
 from fpdb.storage.block import Block
 from fpdb.storage.format import Stored
 from fpdb.tables.bits import order
-from fpdb.tables.sorted_pages import NumberPages, moved
+from fpdb.tables.sorted_pages import NumberPages, changed_rows
 
 # Ids that are read of one band: where more documents agree, they share boilerplate or a form.
 MOST_OF_A_BAND = 10_000
@@ -124,17 +124,16 @@ class NumberTable(ABC):
 
     def rows(self, documents: Block) -> Rows:
         """Return the rows of documents, sorted; a short text has none."""
-        if not len(documents):
-            return self.pages.empty()
         return sorted_rows(self.made(documents.printed))
 
     def insert(self, txn: WriteTransaction, parts: Sequence[Rows]) -> None:
         """Insert rows of new documents, which are in any order."""
         self.pages.splice(txn, sorted_rows(joined(parts)), self.pages.empty())
 
-    def update(self, txn: WriteTransaction, insert: Block, remove: Block) -> None:
+    def update(self, txn: WriteTransaction, insert: Block, remove: Block | None = None) -> None:
         """Remove the rows of documents, and insert those of others."""
-        self.pages.splice(txn, *moved(self.rows(insert), self.rows(remove)))
+        come, go = self.rows(insert), self.rows(remove) if remove else self.pages.empty()
+        self.pages.splice(txn, *changed_rows(come, go) if remove else (come, go))
 
 
 class BandTable(NumberTable):

@@ -25,7 +25,7 @@ from fpdb.tables.bits import (
 )
 from fpdb.tables.passages import PassageTable
 from fpdb.tables.plan import Plan
-from fpdb.tables.sorted_pages import NumberPages, moved, seek
+from fpdb.tables.sorted_pages import NumberPages, changed_rows, seek
 
 # Of a fingerprint, by which the home table has few pages for that of an id.
 HIGH_BITS = 24
@@ -118,12 +118,13 @@ class Index:
         remove: tuple[Fingerprints, Column] | None = None,
     ) -> None:
         """Remove and insert fingerprints with the ids of their documents, in all tables."""
-        rows = home_rows(*insert), home_rows(*remove) if remove else self.home.empty()
-        coming, going = moved(*rows)
-        if not len(coming[0]) and not len(going[0]):
-            return
+        coming, going = home_rows(*insert), self.home.empty()
+        come, gone = insert[0], insert[0][:0]
+        if remove:
+            coming, going = changed_rows(coming, home_rows(*remove))
+            come, gone = of_words(coming[:-1]), distinct(of_words(going[:-1]))
         self.home.splice(txn, coming, going)
-        come, gone = (distinct(of_words(rows[:-1])) for rows in (coming, going))
+        come = distinct(come)
         if len(gone):  # a fingerprint stays while any document has it
             bounds, _ = self.home.last_numbers(txn, as_words(gone), 0)
             gone = gone[np.diff(bounds) == 0]

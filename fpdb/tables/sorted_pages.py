@@ -562,7 +562,7 @@ def page_and_next(cursor: Cursor, key: bytes) -> tuple[bytes | None, bytes | Non
     return own, upper
 
 
-def moved(insert: Rows, remove: Rows) -> tuple[Rows, Rows]:
+def changed_rows(insert: Rows, remove: Rows) -> tuple[Rows, Rows]:
     """Return rows to insert and to remove, both sorted, without those that stay where they are."""
     if not len(insert[0]) or not len(remove[0]):
         return insert, remove
