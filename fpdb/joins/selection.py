@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fpdb import kernels
 from fpdb.arrays import Column, Marks, Places, among, differs, joined, portions, spans, unique
 from fpdb.documents.lookup import CANDIDATES, Search
 from fpdb.documents.similarity import Shares, equal_texts, jaccard
@@ -24,11 +23,11 @@ from fpdb.errors import DamagedError, InputError
 from fpdb.fingerprint.sketches import (
     LOW_WORDS,
     low_bits,
-    low_bits_apart,
     mix,
     most_apart,
 )
 from fpdb.joins.columns import GrowingColumn, GrowingTexts, Room
+from fpdb.joins.kept_rows import HEAD_ROWS, PAIRS, KeptRows, LowBits, meeting
 from fpdb.joins.rows import PLACE, number_rows, only, repeated, row_places
 from fpdb.joins.rules import ANY, Rule
 from fpdb.joins.shingle_sets import ShingleSets
@@ -38,22 +37,14 @@ from fpdb.tables import Index
 from fpdb.tables.bands import MOST_COMPARED, MOST_OF_A_BAND
 from fpdb.tables.bits import Distances, as_words, distances
 
-# Pairs that are compared at once: their sketches fit into a cache. The first are fewer, since a
-# document isn't compared with all others once it is decided.
-_PAIRS, _FIRST_PAIRS = 1 << 15, 1 << 9
+# Of the pairs that are compared at once, the first are fewer, since a document isn't compared with
+# all others once it is decided.
+_FIRST_PAIRS = 1 << 9
 # Pairs of documents that are decided together and compared with each other. With more, half as many
 # documents are decided together; with few, later on twice as many.
 _MOST_PAIRS, _FEW_PAIRS = 1 << 22, 1 << 19
-# Pairs that the kernel has room for, for each row that asks.
-_MOST_MET = 2
-# Rows that a document meets, from which on each document among them is compared only once.
-_MANY_MET = 1 << 10
 # Documents that are decided again together.
 _TOGETHER = 1 << 18
-# Rows that are merged at once.
-_MERGED = 1 << 20
-# The kernel's.
-_HEAD_ROWS = 64
 
 
 class Chosen(NamedTuple):
@@ -110,119 +101,6 @@ class _Choice:
         return self.wanted & (self.kept | self.told)
 
 
-class _LowBits(NamedTuple):
-    """The lowest bits of the bins of a block, those of kept documents, and how many may differ."""
-
-    own: Column
-    other: Column
-    apart: int
-
-
-class _SortedRows(GrowingColumn):
-    """Sorted rows, of which there is a copy of some, to be searched first: it stays in a cache."""
-
-    heads: Column
-
-    def merge(self, other: Column) -> None:
-        """Add rows that are sorted, from the last ones on: so no other place is needed for them."""
-        start, left = len(self), len(other)
-        self.add(other)
-        rows = self.values
-        while left and start:
-            stop, end = start, left
-            start = max(stop - _MERGED, 0)
-            left = int(other.searchsorted(rows[start])) if start else 0
-            part = np.concatenate([rows[start:stop], other[left:end]])
-            part.sort(kind="stable")  # which finds both runs, and merges them
-            rows[start + left : stop + end] = part
-        self.heads = rows[::_HEAD_ROWS].copy()
-
-
-class _KeptRows:
-    """The rows of kept documents in sorted parts, each at most a quarter as large as the last."""
-
-    def __init__(
-        self, room: Room, most: int, most_compared: int | None = None, rows_each: int = 1
-    ) -> None:
-        self._room, self._most, self._most_compared = room, most, most_compared
-        self._rows_each = rows_each
-        self._parts: list[_SortedRows] = []
-
-    def add(self, rows: Column) -> None:
-        """Add rows that are sorted."""
-        parts = self._parts
-        if len(rows):
-            parts.append(_SortedRows(self._room, np.uint64, searched=True))
-            parts[-1].merge(rows)
-        while len(parts) > 1 and len(parts[-2]) < 4 * len(parts[-1]):
-            last = parts.pop()
-            parts[-1].merge(last.values)
-            last.clear()
-
-    def near(
-        self, asked: Column, crowded: Marks, low: _LowBits | None
-    ) -> Iterator[tuple[Places, Places]]:
-        """Yield pairs: a document that asks, and a kept one with one of its numbers.
-
-        With low bits, only some that may be similar. Marks those that aren't compared with all of
-        them, because they are too many.
-        """
-        fast = None if low is None else self._near_by_kernel(asked, low)
-        if fast is not None:
-            yield from fast
-            return
-        owners = row_places(asked)
-        found = [_meeting(asked, part.values, part.heads) for part in self._parts]
-        left = np.full(len(asked), self._most)
-        for _, counts in found:
-            crowded[owners[counts > left]] = True
-            np.minimum(counts, left, out=counts)
-            left -= counts
-        many = min(_MANY_MET, self._most_compared or _MANY_MET)
-        [rows] = (np.bincount(owners, self._most - left, len(crowded)) > many)[owners].nonzero()
-        rows = rows[owners[rows].argsort(kind="stable")]
-        for own in np.split(rows, differs(owners[rows]).nonzero()[0][1:]) if len(rows) else ():
-            yield self._chosen(int(owners[own[0]]), own, found, crowded)
-        for part, (starts, counts) in zip(self._parts, found, strict=True):
-            counts[rows] = 0
-            for some in portions(counts, _PAIRS):
-                yield _pairs(part.values, owners[some], starts[some], counts[some], low)
-
-    def _near_by_kernel(self, asked: Column, low: _LowBits) -> list[tuple[Places, Places]] | None:
-        """Return the pairs of each part; None without kernels, or if there may be too many."""
-        if not kernels.enabled or not self._parts:
-            return None
-        most = self._most_compared or self._most
-        crowd = min(self._most, most // self._rows_each) // len(self._parts)
-        pairs = []
-        for part in self._parts:
-            own, met = (np.empty(_MOST_MET * len(asked), np.int64) for _ in range(2))
-            found = kernels.number_pages.near_rows(
-                part.values, part.heads, asked, PLACE, crowd, *low, own, met
-            )
-            if found is None:
-                return None
-            pairs.append((own[:found].copy(), met[:found].copy()))
-        return pairs
-
-    def _chosen(
-        self, place: int, own: Places, found: Sequence[tuple[Places, Places]], crowded: Marks
-    ) -> tuple[Places, Places]:
-        """Return the pairs of a document with many, each once: those that agree most often."""
-        runs = [
-            part.values[start : start + count]
-            for part, (starts, counts) in zip(self._parts, found, strict=True)
-            for start, count in zip(starts[own].tolist(), counts[own].tolist(), strict=True)
-        ]
-        often = np.bincount(row_places(np.concatenate(runs)))
-        [ids] = often.nonzero()
-        if self._most_compared is not None and len(ids) > self._most_compared:
-            crowded[place] = True
-            seldom = -often[ids].astype(np.int16)  # which are sorted by counting
-            ids = ids[seldom.argsort(kind="stable")[: self._most_compared]]
-        return np.full(len(ids), place), ids
-
-
 class Selection:
     """The choice of documents of a corpus that are kept, in any order.
 
@@ -256,10 +134,10 @@ class Selection:
                 raise DamagedError("a database without bands was queried for similar texts")
         self._shape = None if self._least is None or index.bands is None else index.bands.shape
         each = 1 if self._shape is None else self._shape.count + 1
-        self._texts = _KeptRows(room, MOST_OF_A_BAND, MOST_COMPARED, each)
+        self._texts = KeptRows(room, MOST_OF_A_BAND, MOST_COMPARED, each)
         self._routes = index.routes(search.k)
         # With a similarity, it is needed from the first document on that has no text.
-        self._prints = _KeptRows(room, CANDIDATES) if self._least is None else None
+        self._prints = KeptRows(room, CANDIDATES) if self._least is None else None
         self._kept = GrowingColumn(room, np.int64, searched=True)
         self._gone: Marks | None = None
         self._together = int(PLACE)
@@ -327,7 +205,7 @@ class Selection:
                 both = only(held, choice.asking | choice.kept)
                 asked = held = both[repeated(both)]  # noqa: PLW2901
             sought.append((only(asked, choice.asking), only(held, choice.kept)))
-        meetings = [_meeting(asked, held, held[::_HEAD_ROWS].copy()) for asked, held in sought]
+        meetings = [meeting(asked, held, held[::HEAD_ROWS].copy()) for asked, held in sought]
         met = sum(int(counts.sum()) for _, counts in meetings)
         if met > _MOST_PAIRS and size > 1:
             self._together = size // 2
@@ -359,14 +237,14 @@ class Selection:
         return chosen
 
     def _compare_with_kept(
-        self, choice: _Choice, tables: Sequence[tuple[_KeptRows, Column, Column]]
+        self, choice: _Choice, tables: Sequence[tuple[KeptRows, Column, Column]]
     ) -> Iterator[_Alike]:
         """Leave out documents that resemble kept ones; yield these pairs."""
         doubtful, every, earlier = self.doubtful, self._corpus.all, self._kept.values
         for table, asked, _ in tables:
             low = None
             if self._apart is not None and table is self._texts:
-                low = _LowBits(low_bits(choice.texts.sketches), self._low.values, self._apart)
+                low = LowBits(low_bits(choice.texts.sketches), self._low.values, self._apart)
             for askers, candidates in _cut(
                 table.near(only(asked, choice.asking), choice.crowded, low)
             ):
@@ -387,7 +265,7 @@ class Selection:
                 yield pairs.only(settled)
         choice.is_open &= choice.asking
 
-    def _keep(self, choice: _Choice, tables: Sequence[tuple[_KeptRows, Column, Column]]) -> Column:
+    def _keep(self, choice: _Choice, tables: Sequence[tuple[KeptRows, Column, Column]]) -> Column:
         """Let later documents be compared with those that are kept; return the ids of these."""
         kept = choice.kept
         ids = (len(self._kept) + kept.cumsum() - 1).astype(np.uint64)
@@ -462,12 +340,10 @@ class Selection:
             return self._corpus.all[slice(int(numbers[0]), int(numbers[-1]) + 1)]
         return self._corpus.all[numbers]
 
-    def _tables(
-        self, block: TextColumns, numbers: Places
-    ) -> list[tuple[_KeptRows, Column, Column]]:
+    def _tables(self, block: TextColumns, numbers: Places) -> list[tuple[KeptRows, Column, Column]]:
         """Return each table, with the rows under which a block looks there, and is found there."""
         if self._prints is None and block.ready.any():
-            self._prints = _KeptRows(self._room, CANDIDATES)
+            self._prints = KeptRows(self._room, CANDIDATES)
             for start in range(0, len(self._kept), _MOST_PAIRS):
                 kept = self._kept.values[start : start + _MOST_PAIRS]
                 part = self._corpus.all[kept]
@@ -517,8 +393,8 @@ class Selection:
             earlier = row_places(held[spans(starts[some], counts[some])])
             before = earlier < later
             pairs = unique(later[before] * size + earlier[before])
-            for start in range(0, len(pairs), _PAIRS):
-                own, other = np.divmod(pairs[start : start + _PAIRS], size)
+            for start in range(0, len(pairs), PAIRS):
+                own, other = np.divmod(pairs[start : start + PAIRS], size)
                 yield self._similar(block, own, block, other)
 
     def _similar(
@@ -572,32 +448,10 @@ class Selection:
 def _cut(pairs: Iterable[tuple[Places, Places]]) -> Iterator[tuple[Places, Places]]:
     """Yield as many pairs at a time as fit into a cache; first few, which may decide already."""
     for askers, candidates in pairs:
-        start, size = 0, min(_FIRST_PAIRS, _PAIRS)
+        start, size = 0, min(_FIRST_PAIRS, PAIRS)
         while start < len(askers):
             yield askers[start : start + size], candidates[start : start + size]
-            start, size = start + size, min(4 * size, _PAIRS)
-
-
-def _meeting(asked: Column, rows: Column, heads: Column) -> tuple[Places, Places]:
-    """Return where the rows with each number begin, and how many these are; all are sorted."""
-    if not kernels.enabled:
-        numbers = asked & ~PLACE
-        starts = rows.searchsorted(numbers)
-        return starts, rows.searchsorted(numbers | PLACE, "right") - starts
-    starts, counts = (np.empty(len(asked), np.int64) for _ in range(2))
-    kernels.number_pages.meeting(rows, heads, asked, PLACE, starts, counts)
-    return starts, counts
-
-
-def _pairs(
-    rows: Column, owners: Places, starts: Places, counts: Places, low: _LowBits | None
-) -> tuple[Places, Places]:
-    """Return each owner with the places of its rows; with low bits, if they may be alike."""
-    own, met = np.repeat(owners, counts), row_places(rows[spans(starts, counts)])
-    if low:
-        near = low_bits_apart(low.own, own, low.other, met) <= low.apart
-        own, met = own[near], met[near]
-    return own, met
+            start, size = start + size, min(4 * size, PAIRS)
 
 
 def _choose_in_order(within: Sequence[_Alike], choice: _Choice) -> None:

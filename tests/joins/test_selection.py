@@ -15,7 +15,7 @@ from fpdb.documents.layout import header_for, layout
 from fpdb.documents.lookup import Search
 from fpdb.documents.prepare import Preparer
 from fpdb.fingerprint.sketches import one_jaccard, standard_error
-from fpdb.joins import selection
+from fpdb.joins import kept_rows, selection
 from fpdb.joins.clusters import clustering_of
 from fpdb.joins.columns import GrowingColumn, GrowingTexts, Room
 from fpdb.joins.fetched_texts import FetchedTexts
@@ -200,10 +200,11 @@ def test_what_is_kept_is_what_the_definition_keeps(
         patch.setattr(selection, "_TOGETHER", size)
         patch.setattr(selection, "_MOST_PAIRS", most)
         patch.setattr(selection, "_FEW_PAIRS", most // 2)
-        patch.setattr(selection, "_PAIRS", min(most, 5))
+        patch.setattr(selection, "PAIRS", min(most, 5))
+        patch.setattr(kept_rows, "PAIRS", min(most, 5))
         patch.setattr(selection, "_FIRST_PAIRS", 2)
-        patch.setattr(selection, "_MANY_MET", many)
-        patch.setattr(selection, "_MERGED", min(most, 7))
+        patch.setattr(kept_rows, "_MANY_MET", many)
+        patch.setattr(kept_rows, "_MERGED", min(most, 7))
         found = by_join(preparer.index, search, documents, size, memory, sets, read_once)
     assert found == by_definition(preparer.index, search, documents, sets)
 
@@ -260,9 +261,9 @@ def test_rows_are_found_without_kernels_as_with_them(held, asked, most):
     )
     with pytest.MonkeyPatch.context() as patch:
         sorted_rows = asked, held, held[::64].copy()
-        found = [each.tolist() for each in selection._meeting(*sorted_rows)]
+        found = [each.tolist() for each in kept_rows.meeting(*sorted_rows)]
         patch.setattr(kernels, "enabled", False)
-        assert found == [each.tolist() for each in selection._meeting(*sorted_rows)]
+        assert found == [each.tolist() for each in kept_rows.meeting(*sorted_rows)]
     rows, numbers = held & ~selection.PLACE, asked & ~selection.PLACE
     assert found == [[(rows < n).sum() for n in numbers], [(rows == n).sum() for n in numbers]]
 
@@ -278,14 +279,14 @@ def test_rows_are_found_without_kernels_as_with_them(held, asked, most):
 def test_the_kernel_finds_the_pairs_that_the_definition_finds(held, asked, compared, room, seed):
     """Also where it leaves off, because a number has a crowd or the pairs have no room."""
     dice = np.random.default_rng(seed)
-    low = selection._LowBits(*(dice.integers(0, 2**64, (120, 4), np.uint64) for _ in range(2)), 128)
+    low = kept_rows.LowBits(*(dice.integers(0, 2**64, (120, 4), np.uint64) for _ in range(2)), 128)
     held, asked = (
         selection.number_rows(np.array(each, np.uint64), np.arange(len(each)))
         for each in (held, asked)
     )
     with scratch_folder() as scratch, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(selection, "_MOST_MET", room)
-        table = selection._KeptRows(Room(scratch, 1 << 20), 1000, compared, rows_each=2)
+        patch.setattr(kept_rows, "_MOST_MET", room)
+        table = kept_rows.KeptRows(Room(scratch, 1 << 20), 1000, compared, rows_each=2)
         for start in range(0, len(held), 50):
             table.add(held[start : start + 50])
         found = []
@@ -315,8 +316,8 @@ def test_a_document_that_meets_many_rows_is_compared_once_with_each(held, asked,
     )
     with scratch_folder() as scratch, pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernels, "enabled", False)
-        patch.setattr(selection, "_MANY_MET", many)
-        table = selection._KeptRows(Room(scratch, 1 << 20), 1000, compared)
+        patch.setattr(kept_rows, "_MANY_MET", many)
+        table = kept_rows.KeptRows(Room(scratch, 1 << 20), 1000, compared)
         for start in range(0, len(held), 50):
             table.add(np.sort(held[start : start + 50]))
         crowded = np.zeros(7, np.bool_)
