@@ -13,15 +13,14 @@ import xxhash
 from numpy.typing import NDArray
 
 from fpdb.arrays import Column, Marks, Places
-from fpdb.documents.prepare import Preparer, as_number
+from fpdb.documents.prepare import Preparer
 from fpdb.errors import InputError
 from fpdb.fingerprint.digits import unsigned
 from fpdb.io.batches import BatchPart, RecordBatch
 from fpdb.io.records import BadRecord
 from fpdb.joins.preference import Preference, json_of
-from fpdb.models import SKETCH_BYTES, Key, has_tags
-from fpdb.storage.block import TextColumns, digest_rows
-from fpdb.tables.bits import to_array
+from fpdb.models import PASSAGES, Key, has_tags
+from fpdb.storage.block import Block, TextColumns
 
 # How the key of a record is packed: it had none, a text, or a whole number.
 _TEXT, NUMBER = "t", "n"
@@ -78,17 +77,16 @@ class RecordColumns(NamedTuple):
 class Prepare:
     """Reads blocks of records and makes columns of them, in any thread.
 
-    With `keyed`, `passaged` and `shingled`, keys, passages and shingles are kept; of records for a
-    database (`stored`), the content is summed up. Others have digests that only this run compares,
-    by a fast hash whose seed nobody can know. The source of a record is in the `source_field`, or
-    else that of its block.
+    With `keyed` and `shingled`, keys and shingles are kept; of records for a database (`stored`),
+    the content is summed up. Others have digests that only this run compares, by a fast hash whose
+    seed nobody can know. The source of a record is in the `source_field`, or else that of its
+    block.
     """
 
     preparer: Preparer
     preference: Preference
     keyed: bool
     stored: bool
-    passaged: bool = False
     shingled: bool = False
     within: str | None = None
     source_field: str | None = None
@@ -97,7 +95,7 @@ class Prepare:
     def __call__(self, block: RecordBlock) -> RecordColumns:
         batch = block.read()
         try:
-            texts, values, counts, passages = self._compared(batch, block.shown)
+            texts, values, counts = self._compared(batch, block.shown)
         except InputError:
             for place in range(len(batch.texts)):
                 try:
@@ -105,11 +103,12 @@ class Prepare:
                 except InputError as error:
                     key = batch.keys[place]
                     batch.refuse(place, BadRecord("", str(error), error.hint, key))
-            texts, values, counts, passages = self._compared(batch, block.shown)
+            texts, values, counts = self._compared(batch, block.shown)
         is_bad = np.zeros(len(batch.texts), np.bool_)
         is_bad[list(batch.bad)] = True
         characters = np.fromiter(map(len, batch.texts), np.int64, len(batch.texts))
         keys = list(map(_packed, batch.keys)) if self.keyed else []
+        passages = texts.further.get(PASSAGES, [])
         named: dict[str, int] = {}
         sources = [
             named.setdefault(source, len(named)) for source in self._sources(batch, block.source)
@@ -148,39 +147,27 @@ class Prepare:
 
     def _compared(
         self, batch: RecordBatch, shown: str
-    ) -> tuple[TextColumns, NDArray[np.float64], Places, list[bytes]]:
-        """Return what records are compared by, their times and passages if these are wanted.
-
-        Between these come counts of their shingles, which are 0 where only bits are compared.
+    ) -> tuple[Block, NDArray[np.float64], Places]:
+        """Return what records are compared by, values if these are wanted, and counts of shingles.
 
         Raise InputError if a key, a time, a text or a fingerprint can't be used.
         """
-        recipe, check = self.preparer.recipe, self.preparer.catalog.check_key
-        count = len(batch.texts)
+        check, bits = self.preparer.catalog.check_key, self.preparer.index.plan.bits
         for place, key in enumerate(batch.keys):
             if (type(key) is not str or len(key) >= _USUAL_KEY) and place not in batch.bad:
                 check(str(f"{shown}{batch.numbers[place]}" if key is None else key))
-        values = np.zeros(count)
+        values = np.zeros(len(batch.texts))
         if name := self.preference.field:
             values[:] = list(map(self.preference.value, batch.values[name]))
-        sketched = self.preparer.catalog.sketched
-        found = recipe.batch(batch.texts, sketches=sketched, passages=self.passaged)
-        passages = found.passages or []
-        sketches = found.sketches
-        if sketches is None:
-            sketches = np.zeros((count, SKETCH_BYTES), np.uint8)
-        found.fingerprints[found.short] = 0
-        hashed = [] if self.stored else [self.hashed]
-        digests = recipe.digests(batch.texts, found.short.tolist(), *hashed)
-        for place in [*batch.bad, *batch.fingerprints]:
-            digests[place], sketches[place] = b"", 0
-            passages[place : place + 1] = [b""] * self.passaged
-        for place, number in batch.fingerprints.items():
-            found.fingerprints[place] = self._ready(number)
-            found.short[place] = False
-        texts = TextColumns(found.fingerprints, digest_rows(digests), sketches, found.short)
-        counts = np.zeros(count, np.int64) if found.shingles is None else found.shingles
-        return texts, values, counts, passages
+        ready = {
+            place: unsigned(number, bits) if number < 0 else number
+            for place, number in batch.fingerprints.items()
+        }
+        texts = [None if at in batch.bad else text for at, text in enumerate(batch.texts)]
+        block = Block.bare([""] * len(texts), bits)
+        hashed = None if self.stored else self.hashed
+        counts = self.preparer.fill(block, texts, ready, hashed=hashed)
+        return block, values, counts
 
     def _groups(self, batch: RecordBatch) -> Column:
         """Return a hash of the value of each record in the field that must be equal."""
@@ -190,13 +177,6 @@ class Prepare:
             for value in values
         )
         return np.array([int.from_bytes(each) for each in hashes], np.uint64)
-
-    def _ready(self, number: int) -> NDArray[np.uint64]:
-        """Return a ready fingerprint as a row of columns."""
-        bits = self.preparer.index.plan.bits
-        number = unsigned(number, bits) if number < 0 else as_number(number, bits)
-        [row] = to_array([number], bits)
-        return np.asarray(row, np.uint64)
 
 
 def unpack_key(data: bytes) -> Key | None:

@@ -357,8 +357,7 @@ class Deduplication:
         """Prepare blocks, and count records; raise InputError at a bad one that fails the run."""
         counts = self.counts
         adapted = preparer.adapted(self.reading.max_bytes)
-        passaged = preparer.catalog.passaged
-        wanted = keyed, stored, passaged, shingled
+        wanted = keyed, stored, shingled
         prepare = Prepare(adapted, self.preference, *wanted, self.within, self.source_field)
         ahead = _AHEAD_OF_LOOKUP if stored else AHEAD
         for block, found in mapped(prepare, blocks, self.jobs, ahead):

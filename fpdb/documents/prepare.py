@@ -6,7 +6,7 @@ That is nearly all of the work of adding, and threads can do it side by side.
 import contextlib
 import operator
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import compress
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.arrays import column, differs, portions
+from fpdb.arrays import Places, column, differs, portions
 from fpdb.documents.catalog import Catalog, Keys
 from fpdb.errors import InputError, RecipeError, TagsWarning
 from fpdb.fingerprint import Recipe
@@ -151,16 +151,12 @@ class Preparer:
             for document in documents
         ]
         block = Block.bare([document.key for document in documents], self.index.plan.bits, metas)
-        texts = []
-        for place, document in enumerate(documents):
-            text, number = document.text, document.fingerprint
-            if number is not None:
-                block.fingerprints[place] = as_row(number, self.index.plan.bits)
-            elif text is None:
-                block.short[place] = True
-            else:
-                texts.append(place)
-        self._sign(block, texts, [documents[place].text for place in texts], stored=True)
+        ready = {
+            place: document.fingerprint
+            for place, document in enumerate(documents)
+            if document.fingerprint is not None
+        }
+        self.fill(block, [document.text for document in documents], ready)
         present = now()
         block.added[:] = [present if each.added is None else each.added for each in documents]
         block.characters[:] = [0 if each.text is None else len(each.text) for each in documents]
@@ -191,8 +187,28 @@ class Preparer:
         """Fingerprint texts, and sketch them if asked to, as documents that are looked up."""
         key: Key = 0 if self.catalog.kind == "integer" else ""
         block = Questions.bare([key] * len(texts), self.index.plan.bits)
-        self._sign(block, range(len(texts)), texts, sketched=sketched)
+        self._sign(block, range(len(texts)), texts, sketched=sketched, stored=False)
         return replace(block, texts=texts, digest_of=self.recipe.digest) if sketched else block
+
+    def fill(
+        self,
+        block: Block,
+        texts: Sequence[str | None],
+        ready: Mapping[int, Any],
+        hashed: Callable[[bytes], bytes] | None = None,
+    ) -> Places:
+        """Fill in what follows from the texts of documents, or their ready fingerprints, by places.
+
+        One that has neither is like a short text that equals no other. The digests are those of the
+        recipe, unless they are `hashed` in another way. Return how many shingles each text has; 0
+        where only bits are compared.
+        """
+        bits = self.index.plan.bits
+        for place, number in ready.items():
+            [block.fingerprints[place]] = to_array([as_number(number, bits)], bits)
+        places = [at for at, text in enumerate(texts) if text is not None and at not in ready]
+        block.short[:] = [text is None and at not in ready for at, text in enumerate(texts)]
+        return self._sign(block, places, [texts[place] for place in places], hashed=hashed)
 
     def _sign(
         self,
@@ -201,15 +217,17 @@ class Preparer:
         texts: Sequence[Any],
         *,
         sketched: bool = True,
-        stored: bool = False,
-    ) -> None:
-        """Fill in what follows from the texts of documents of a block.
+        stored: bool = True,
+        hashed: Callable[[bytes], bytes] | None = None,
+    ) -> Places:
+        """Fill in what follows from some texts, at some places of a block; count their shingles.
 
         Texts that are looked up, and not stored, have a digest only where nothing else finds them:
         the short ones, and those that have no sketch to be compared.
         """
+        counts = np.zeros(len(block), np.int64)
         if not texts:
-            return
+            return counts
         sketched &= self._sketched or not stored
         passaged = stored and self.catalog.passaged
         signed = self.recipe.batch(texts, sketches=sketched, passages=passaged)
@@ -218,6 +236,8 @@ class Preparer:
         block.fingerprints[where], block.short[where] = signed.fingerprints, signed.short
         if signed.sketches is not None:
             block.sketches[where] = signed.sketches
+        if signed.shingles is not None:
+            counts[where] = signed.shingles
         if signed.passages is not None:
             passages = block.further[PASSAGES] = [b""] * len(block)
             for at, place in enumerate(places):
@@ -227,8 +247,10 @@ class Preparer:
             lost = block.short[where] | (sketched & ~block.sketches[where].any(axis=1))
             wanted = lost.nonzero()[0].tolist()
         chosen = [texts[at] for at in wanted]
-        digests = self.recipe.digests(chosen, signed.short[wanted].tolist())
+        other = [hashed] if hashed else []
+        digests = self.recipe.digests(chosen, signed.short[wanted].tolist(), *other)
         block.digests[[places[at] for at in wanted]] = digest_rows(digests)
+        return counts
 
     def _carried(self, document: Document, stored: Stored) -> Stored:
         """Give a document that is about to be stored the fields that don't follow from its text."""
@@ -294,12 +316,6 @@ def transactions(blocks: Iterable[Block], most: int) -> Iterator[Block]:
             together, size, count = [], 0, 0
     if together:
         yield Block.joined(together)
-
-
-def as_row(value: Any, bits: int) -> NDArray[np.uint64]:
-    """Return a fingerprint as a row of columns; raise InputError if it is none of this width."""
-    [row] = to_array([as_number(value, bits)], bits)
-    return np.asarray(row, np.uint64)
 
 
 def as_number(value: Any, bits: int, name: str = "fingerprint") -> int:
