@@ -11,6 +11,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from fpdb.documents.prepare import Preparer
 from fpdb.errors import InputError
 from fpdb.fingerprint.digits import unsigned
+from fpdb.io.batches import records_of
 from fpdb.io.files import PART, LeftOut, Part, path_names, read_parts, size_of
 from fpdb.io.records import BadRecord, Reading, Record
 from fpdb.io.streams import Watch, announce_encoding
@@ -193,7 +194,7 @@ class Flow(Generic[C]):
         records: list[Record | BadRecord] = []
         documents: list[Document] = []
         places: list[int] = []
-        for record in part():
+        for record in records_of(part):
             if self._closed:  # a part of pages would take seconds
                 break
             found: Record | BadRecord = record

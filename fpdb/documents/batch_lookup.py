@@ -21,15 +21,14 @@ from fpdb.documents.lookup import (
     are_of_bits,
     candidates_each,
     decided_matches,
-    is_of_bits,
     ranked_matches,
     require_text,
-    to_match,
 )
 from fpdb.documents.similarity import Shares, jaccard
 from fpdb.models import Key, Match, Matches
 from fpdb.storage.block import Block
 from fpdb.storage.format import Stored
+from fpdb.storage.origin import unpack_meta
 from fpdb.tables import bands, near_among
 from fpdb.tables.bits import as_words, distances, of_words
 
@@ -133,19 +132,28 @@ class BatchLookup:
         known += [(number, link.distance, link.share) for number, link in saved.items()]
         if len(known) > self._most:
             return None
-        own, compared, similar = self._documents.row(place), list[Stored](), list[Match]()
-        for number, apart, estimate in known:
-            link = saved.get(number)
-            stored = self._documents.row(link.place) if link else self._stored(number)
-            same, share = stored.digest == own.digest and any(own.digest), estimate
-            if own.fingerprint is None:
-                require_text(stored, own.digest)
-                share = 1.0
-            compared.append(stored)
-            exact = None if share is None else same
-            similar.append(to_match(stored, number, apart, share, exact=exact))
-        if not is_of_bits(own, self._search):
-            similar = decided_matches(own, compared, similar, self._search)
+        documents, short = self._documents, bool(self._documents.short[place])
+        digest = documents.digests[place].tobytes()
+        similar: list[Match] = []
+        for number, apart, share in known:
+            if link := saved.get(number):
+                key, meta = documents.keys[link.place], documents.metas[link.place]
+                same = documents.digests[link.place].tobytes() == digest
+            else:
+                stored = self._stored(number)
+                key, meta, same = stored.key, stored.meta, stored.digest == digest
+                if short:
+                    require_text(stored, digest)
+            if short:
+                share = 1.0  # noqa: PLW2901
+            exact = None if share is None else same and any(digest)
+            similar.append(Match(key, number, apart, share, unpack_meta(meta), exact))
+        if self._search.known and not documents.ready[place]:
+            compared = [
+                documents.row(saved[number].place) if number in saved else self._stored(number)
+                for number, *_ in known
+            ]
+            similar = decided_matches(documents.row(place), compared, similar, self._search)
         return ranked_matches(similar, None, complete=True)
 
     def save(self, place: int, number: int, old: Stored | None) -> None:

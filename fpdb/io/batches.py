@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from fpdb.io import arrow
-from fpdb.io.files import Source, json_rows, line_parts, parts_of, read_columns
+from fpdb.io.files import Part, Source, json_rows, line_parts, parts_of, read_columns
 from fpdb.io.records import BadRecord, Reading, Record, UnfitError, check_key, json_object, picker
 from fpdb.io.streams import StreamError, decoded, line_ends, raw_lines
 from fpdb.io.tables import FieldColumns
@@ -24,6 +24,8 @@ from fpdb.models import Document, Key
 # Types of the fields of usual records; a key may be a whole number, or missing if it isn't needed.
 _TEXT, _KEY, _ANY_KEY = {str}, {str, int}, {str, int, type(None)}
 _OPEN, _CLOSE, _RETURN = b"{}\r"
+# Bytes of lines from which on they are parsed together.
+_TOGETHER = 1 << 14
 
 
 @dataclass
@@ -124,25 +126,57 @@ def batch_of(
     return found
 
 
+class _Usual(NamedTuple):
+    """Columns of the records that are usual; the places of the others, which are picked alone."""
+
+    keys: list[Any]
+    texts: list[str]
+    values: dict[str, list[Any]]
+    others: set[int]
+
+    @classmethod
+    def of(cls, found: FieldColumns, reading: Reading) -> "_Usual":
+        count, required = len(found.numbers), reading.required()
+        keys = _first(reading.keys, found.columns, count)
+        texts = [_first(names, found.columns, count) for what, names in required if what == "text"]
+        values = {name: list(found.columns.get(name) or [None] * count) for name in reading.kept}
+        joined = texts[0] if len(texts) == 1 else list(map(_joined, zip(*texts, strict=True)))
+        unusual = set(found.unusual)
+        unusual.update(_others(keys, _KEY if required[0][0] == "key" else _ANY_KEY))
+        unusual.update(*(_others(column, _TEXT) for column in texts))
+        if "" in keys:
+            unusual.update(place for place, key in enumerate(keys) if key == "")
+        if reading.fingerprint_field or not _are_unicode(keys):
+            unusual.update(range(count))
+        return cls(keys, joined or [""] * count, values, unusual)
+
+
 def picked(found: FieldColumns, reading: Reading, apart: Iterable[int] = ()) -> RecordBatch:
     """Return the records that are made of columns, but for some that are put in later."""
-    count, required = len(found.numbers), reading.required()
-    keys = _first(reading.keys, found.columns, count)
-    texts = [_first(names, found.columns, count) for what, names in required if what == "text"]
-    values = {name: list(found.columns.get(name) or [None] * count) for name in reading.kept}
-    joined = texts[0] if len(texts) == 1 else list(map(_joined, zip(*texts, strict=True)))
-    batch = RecordBatch(found.numbers, keys, joined or [""] * count, values)
-    unusual = set(found.unusual)
-    unusual.update(_others(keys, _KEY if required[0][0] == "key" else _ANY_KEY))
-    unusual.update(*(_others(column, _TEXT) for column in texts))
-    if "" in keys:
-        unusual.update(place for place, key in enumerate(keys) if key == "")
-    if reading.fingerprint_field or not _are_unicode(keys):
-        unusual.update(range(count))
-    pick = picker(reading)
-    for place in unusual.difference(apart):
+    keys, texts, values, others = _Usual.of(found, reading)
+    batch, pick = RecordBatch(found.numbers, keys, texts, values), picker(reading)
+    for place in others.difference(apart):
         batch.put(place, pick("", *found.row(place)))
     return batch
+
+
+def records_of(part: Part) -> Iterable[Record | BadRecord]:
+    """Return the records of a part of a file; lines of JSON are parsed together."""
+    if not isinstance(part, Source) or part.form != "jsonl" or part.cut is None:
+        return part()
+    reading = part.reading
+    # Columns show neither the order of fields nor which ones are null.
+    if reading.all_html or reading.kept or sum(map(len, part.cut)) < _TOGETHER:
+        return part()
+    found = _json_columns(part)
+    keys, texts, _, others = _Usual.of(found, reading)
+    pick, path = picker(reading), part.path
+    return [
+        pick(f"{path}:{number}", *found.row(place))
+        if place in others
+        else Record(f"{path}:{number}", key, text)
+        for place, (number, key, text) in enumerate(zip(found.numbers, keys, texts, strict=True))
+    ]
 
 
 @dataclass
@@ -209,7 +243,11 @@ class _Parser(NamedTuple):
 
 
 def _json_batch(source: Source) -> RecordBatch:
-    """Return the records of some lines of JSON, which were cut from a file, as columns."""
+    return picked(_json_columns(source), source.reading)
+
+
+def _json_columns(source: Source) -> FieldColumns:
+    """Return the fields of some lines of JSON, which were cut from a file, as columns."""
     reading, block, first = source.reading, b"".join(source.cut or ()), source.first
     names = reading.needed()
     parser = _parser(reading.keys, reading.kept, tuple(names))
@@ -239,7 +277,7 @@ def _json_batch(source: Source) -> RecordBatch:
     def fields_of(place: int) -> Mapping[str, Any] | str:
         return json_object(cast("bytes", lines()[numbers[place] - first]))
 
-    return picked(_Fields(numbers, columns, unusual, fields_of), reading)
+    return _Fields(numbers, columns, unusual, fields_of)
 
 
 def _parsed_together(parser: _Parser, block: bytes, largest: int) -> list[Any] | None:
