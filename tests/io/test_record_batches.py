@@ -117,6 +117,11 @@ def test_lines_of_json(tmp_path_factory, rows, reading, usual, block, chunk):
         patch.setattr(files, "_LINES_BYTES", block)
         patch.setattr(streams, "_CHUNK", chunk)
         require_same(path, "jsonl", reading)
+        # Those of one part of an ingest.
+        patch.setattr(batches, "_TOGETHER", 0)
+        parts = files.read_parts(str(path), reading)
+        together = [record for part in parts for record in batches.records_of(part)]
+        assert together == list(read_records(str(path), reading))
 
 
 def test_usual_lines_are_parsed_together(tmp_path, monkeypatch):
