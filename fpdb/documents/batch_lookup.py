@@ -6,7 +6,6 @@ itself at once. Then the documents are decided in order.
 
 from collections.abc import Sequence
 from functools import lru_cache, partial
-from math import isnan
 from typing import NamedTuple
 
 import numpy as np
@@ -20,15 +19,12 @@ from fpdb.documents.lookup import (
     Search,
     are_of_bits,
     candidates_each,
-    decided_matches,
-    ranked_matches,
-    require_text,
+    matched,
 )
 from fpdb.documents.similarity import Shares, jaccard
-from fpdb.models import Key, Match, Matches
+from fpdb.models import Key, Matches
 from fpdb.storage.block import Block
 from fpdb.storage.format import Stored
-from fpdb.storage.origin import unpack_meta
 from fpdb.tables import bands, near_among
 from fpdb.tables.bits import as_words, distances, of_words
 
@@ -43,12 +39,12 @@ _FEW = 1 << 12
 class _Earlier(NamedTuple):
     """A document that comes before a similar one: its place, the distance, how similar they are.
 
-    Without a similarity, their fingerprints were compared.
+    The share is nan if fingerprints were compared.
     """
 
     place: int
     distance: int
-    share: float | None
+    share: float
 
 
 class _Pairs(NamedTuple):
@@ -81,18 +77,20 @@ class BatchLookup:
         self._search, self._documents = search, documents
         self._most = min(lookup.DOCUMENTS, bands.MOST_OF_A_BAND, bands.MOST_COMPARED)
         self._stored = lru_cache(_KEPT)(partial(view.catalog.named, view.txn))
+        self._row = lru_cache(_KEPT)(documents.row)
         self._saved: dict[int, int] = {}  # the ids of documents by their places,
         self._places: dict[Key, int] = {}  # which the keys lead to
         self._gone: set[int] = set()  # ids of stored documents that were replaced since
-        self._found: dict[int, Candidates] = {}
+        self._candidates: dict[int, Candidates] = {}
         self._earlier: dict[int, list[_Earlier]] = {}
         self._crowded: set[int] = set()
         asked = documents[asking]
         while (pairs := _pairs(view, asked, search)) is None:
             asked = asked[: min(len(asked) // 2, _FEW)]
         compared, similar = pairs
-        for later, earlier, apart, share in zip(*(each.tolist() for each in similar), strict=True):
-            link = _Earlier(asking[earlier], apart, None if isnan(share) else share)
+        columns = (column.tolist() for column in similar)
+        for later, earlier, apart, share in zip(*columns, strict=True):
+            link = _Earlier(asking[earlier], apart, share)
             self._earlier.setdefault(asking[later], []).append(link)
         held = done = 0
         # With a budget for the rows of the batch too, saving its documents changes no answer.
@@ -106,7 +104,7 @@ class BatchLookup:
                 held += sum(len(ids) for _, ids in runs)
                 if held > _HELD and done:
                     break
-                self._found[place] = candidates._replace(runs=runs)
+                self._candidates[place] = candidates._replace(runs=runs)
             done += 1
         # The place of the first document that isn't looked up.
         self.end = asking[done] if done < len(asking) else len(documents)
@@ -118,43 +116,31 @@ class BatchLookup:
         """
         if place in self._crowded:
             return None
-        found, links = self._found.get(place), self._earlier.get(place, ())
-        saved = {self._saved[link.place]: link for link in links if link.place in self._saved}
-        if not saved and not found:
+        stored, links = self._candidates.get(place), self._earlier.get(place)
+        if not stored and not links:
             return Matches()
-        found = found or _NONE
-        known = [
-            (number, apart, found.shares.get(number))
-            for apart, ids in found.runs
-            for number in ids
-            if number not in self._gone
-        ]
-        known += [(number, link.distance, link.share) for number, link in saved.items()]
-        if len(known) > self._most:
-            return None
-        documents, short = self._documents, bool(self._documents.short[place])
-        digest = documents.digests[place].tobytes()
-        similar: list[Match] = []
-        for number, apart, share in known:
-            if link := saved.get(number):
-                key, meta = documents.keys[link.place], documents.metas[link.place]
-                same = documents.digests[link.place].tobytes() == digest
-            else:
-                stored = self._stored(number)
-                key, meta, same = stored.key, stored.meta, stored.digest == digest
-                if short:
-                    require_text(stored, digest)
-            if short:
-                share = 1.0  # noqa: PLW2901
-            exact = None if share is None else same and any(digest)
-            similar.append(Match(key, number, apart, share, unpack_meta(meta), exact))
-        if self._search.known and not documents.ready[place]:
-            compared = [
-                documents.row(saved[number].place) if number in saved else self._stored(number)
-                for number, *_ in known
+        runs = [] if stored is None else list(stored.runs)
+        shares = {} if stored is None else stored.shares
+        if gone := self._gone:
+            runs = [
+                (apart, [number for number in ids if number not in gone]) for apart, ids in runs
             ]
-            similar = decided_matches(documents.row(place), compared, similar, self._search)
-        return ranked_matches(similar, None, complete=True)
+        places: dict[int, int] = {}  # of saved documents, by their ids
+        for link in links or ():
+            number = self._saved.get(link.place)
+            if number is not None:
+                places[number] = link.place
+                runs.append((link.distance, [number]))
+                shares = {**shares, number: link.share}
+        if sum(1 for _, ids in runs for _ in ids) > self._most:
+            return None
+
+        def read(number: int) -> Stored:
+            place = places.get(number)
+            return self._stored(number) if place is None else self._row(place)
+
+        candidates = Candidates(sorted(runs), complete=True, shares=shares)
+        return matched(self._row(place), candidates, self._search, read)
 
     def save(self, place: int, number: int, old: Stored | None) -> None:
         """Note that a document was saved under an id, in the place of an old one."""

@@ -70,12 +70,12 @@ def answer(view: View, question: Stored, search: Search) -> Matches:
     """
     number = question.fingerprint
     if number is None:
-        found = _same(view, question.digest)
+        candidates = _same(view, question.digest)
     elif view.index.bands is None or is_of_bits(question, search):
-        found = _near(view, number, search, CANDIDATES)
+        candidates = _near(view, number, search, CANDIDATES)
     else:
-        found = _alike_alone(view, question)
-    return matched(question, found, search, partial(view.catalog.named, view.txn))
+        candidates = _alike_alone(view, question)
+    return matched(question, candidates, search, partial(view.catalog.named, view.txn))
 
 
 class Nearest(NamedTuple):
@@ -105,16 +105,14 @@ class Nearest(NamedTuple):
         """
         sequence = np.lexsort((ids, apart, -shares, texts))
         sequence = sequence[differs(texts[sequence])]
-        own, ids, shares, apart = texts[sequence], ids[sequence], shares[sequence], apart[sequence]
-        old, near = self.shares[own], self.distances[own]
-        nearer = (apart < near) | ((apart == near) & (ids < self.ids[own]))
+        texts, ids = texts[sequence], ids[sequence]
+        shares, apart = shares[sequence], apart[sequence]
+        old, near = self.shares[texts], self.distances[texts]
+        nearer = (apart < near) | ((apart == near) & (ids < self.ids[texts]))
         better = (shares > old) | ((shares == old) & nearer)
-        own = own[better]
-        self.ids[own], self.shares[own], self.distances[own] = (
-            ids[better],
-            shares[better],
-            apart[better],
-        )
+        places = texts[better]
+        self.ids[places], self.shares[places] = ids[better], shares[better]
+        self.distances[places] = apart[better]
 
 
 def nearest_each(view: View, texts: TextColumns, similarity: float) -> Nearest:
@@ -212,8 +210,8 @@ def answers(view: View, questions: Block, search: Search) -> Iterator[Matches]:
     """Yield the matches of each question, as `answer` finds them."""
     # In a crowd, questions share most of their candidates.
     read = lru_cache(_KEPT)(partial(view.catalog.named, view.txn))
-    found = candidates_each(view, questions, search, CANDIDATES)
-    for place, candidates in enumerate(found):
+    reached = candidates_each(view, questions, search, CANDIDATES)
+    for place, candidates in enumerate(reached):
         if candidates.runs:
             yield matched(questions.row(place), candidates, search, read)
         else:
@@ -263,7 +261,7 @@ def _similar_each(view: View, texts: Block, search: Search) -> Iterator[Candidat
         if reached > most:
             yield _alike_alone(view, texts.row(place))._replace(compared=reached)
         elif documents := similar.get(place):
-            runs = sorted((apart, [number]) for number, (apart, _) in documents.items())
+            runs = [(apart, [number]) for number, (apart, _) in documents.items()]
             shares = {number: share for number, (_, share) in documents.items()}
             yield Candidates(runs, complete=True, shares=shares, compared=reached)
         else:
@@ -277,13 +275,12 @@ def _alike_alone(view: View, text: Stored) -> Candidates:
 
 
 def matched(
-    question: Stored, found: Candidates, search: Search, read: Callable[[int], Stored]
+    question: Stored, candidates: Candidates, search: Search, read: Callable[[int], Stored]
 ) -> Matches:
-    if not found.runs:
-        return to_matches((), complete=found.complete)
+    """Return the matches of a question among its candidates."""
     if question.fingerprint is not None and is_of_bits(question, search):
-        return _nearest(found, search, read)
-    return _compared(question, found, search, read)
+        return _nearest(candidates, search, read)
+    return _compared(question, candidates, search, read)
 
 
 def is_of_bits(question: Stored, search: Search) -> bool:
@@ -293,8 +290,8 @@ def is_of_bits(question: Stored, search: Search) -> bool:
 
 def near(view: View, fingerprint: int, search: Search) -> Matches:
     """Find the documents within k of a fingerprint."""
-    found = _near(view, fingerprint, search, CANDIDATES)
-    return _nearest(found, search, partial(view.catalog.named, view.txn))
+    candidates = _near(view, fingerprint, search, CANDIDATES)
+    return _nearest(candidates, search, partial(view.catalog.named, view.txn))
 
 
 def _near(view: View, fingerprint: int, search: Search, budget: int) -> Candidates:
@@ -306,8 +303,11 @@ def _near(view: View, fingerprint: int, search: Search, budget: int) -> Candidat
     distances, complete, known = index.near(txn, fingerprint, search.k, budget)
     if not distances:
         return Candidates((), complete)
-    found = sorted((apart, number) for number, apart in distances.items())
-    runs = [(apart, known.get(own) or index.ids(txn, own, search.most)) for apart, own in found]
+    nearest = sorted((apart, number) for number, apart in distances.items())
+    runs = [
+        (apart, known.get(number) or index.ids(txn, number, search.most))
+        for apart, number in nearest
+    ]
     return Candidates(runs, complete)
 
 
@@ -356,7 +356,7 @@ def _same(view: View, digest: bytes) -> Candidates:
 
 
 def _compared(
-    question: Stored, found: Candidates, search: Search, read: Callable[[int], Stored]
+    question: Stored, candidates: Candidates, search: Search, read: Callable[[int], Stored]
 ) -> Matches:
     """Compare the sketches of candidates with that of a question; return the similar ones.
 
@@ -366,31 +366,31 @@ def _compared(
     compared: list[Stored] = []
     least = search.least
     sketch, digest, fingerprint = question.sketch, question.digest, question.fingerprint or 0
-    for _, ids in found.runs:
+    for _, ids in candidates.runs:
         for number in ids:
             stored = read(number)
             same = stored.digest == digest and any(digest)
-            if question.fingerprint is None:
-                require_text(stored, digest)
-            share = 1.0 if same else found.shares.get(number, -1.0)
+            if question.fingerprint is None and not same:
+                raise DamagedError(f"the document {number} isn't the text that led to it")
+            share = 1.0 if same else candidates.shares.get(number, -1.0)
             if share < 0:
                 share = one_jaccard(sketch, stored.sketch)
             if share >= least:
                 apart = (fingerprint ^ (stored.fingerprint or 0)).bit_count()
                 matches.append(to_match(stored, number, apart, share, exact=same))
                 compared.append(stored)
-    matches = decided_matches(question, compared, matches, search)
-    return ranked_matches(matches, search.limit, complete=found.complete)
+    matches = _decided(question, compared, matches, search)
+    return _ranked(matches, search.limit, complete=candidates.complete)
 
 
-def decided_matches(
+def _decided(
     question: Stored, compared: Sequence[Stored], estimated: Sequence[Match], search: Search
 ) -> list[Match]:
     """Return the matches among those that are estimated, with the similarity of their texts."""
     if search.known is None or not estimated:
         return list(estimated)
-    own, *others = search.known.places([question, *compared]).tolist()
-    exact = search.known.shares(np.full(len(others), own), np.array(others))
+    places = search.known.places([question, *compared])
+    exact = search.known.shares(np.full(len(compared), places[0]), places[1:])
     estimates = np.array([match.similarity for match in estimated])
     equal = np.array([match.exact for match in estimated])
     decision = decided(estimates, equal, exact, search.similarity or 0.0)
@@ -402,11 +402,11 @@ def decided_matches(
     ]
 
 
-def _nearest(found: Candidates, search: Search, read: Callable[[int], Stored]) -> Matches:
+def _nearest(candidates: Candidates, search: Search, read: Callable[[int], Stored]) -> Matches:
     """Return the documents of runs, which are sorted by distance."""
     matches: list[Match] = []
-    complete, reached, limit = found.complete, 0, search.limit
-    for apart, ids in found.runs:
+    complete, reached, limit = candidates.complete, 0, search.limit
+    for apart, ids in candidates.runs:
         # All documents at one distance are read, since they are sorted by key.
         if limit is not None and len(matches) >= limit and apart > reached:
             break
@@ -416,13 +416,7 @@ def _nearest(found: Candidates, search: Search, read: Callable[[int], Stored]) -
                 complete = False
                 break
             matches.append(to_match(read(number), number, apart))
-    return ranked_matches(matches, limit, complete=complete)
-
-
-def require_text(stored: Stored, digest: bytes) -> None:
-    """Raise DamagedError unless a document is the short text whose digest has led to it."""
-    if stored.digest != digest:
-        raise DamagedError(f"the document {stored.id} isn't the text that led to it")
+    return _ranked(matches, limit, complete=complete)
 
 
 def to_match(
@@ -437,7 +431,7 @@ def to_match(
     return Match(stored.key, number, apart, share, unpack_meta(stored.meta), exact)
 
 
-def ranked_matches(matches: list[Match], limit: int | None, *, complete: bool) -> Matches:
+def _ranked(matches: list[Match], limit: int | None, *, complete: bool) -> Matches:
     """Return the first matches, the most similar or nearest ones first."""
     if len(matches) > 1:
         matches.sort(key=lambda match: (-(match.similarity or 0.0), match.distance, match.key))
@@ -445,11 +439,11 @@ def ranked_matches(matches: list[Match], limit: int | None, *, complete: bool) -
 
 
 def to_matches(matches: Iterable[Match], *, complete: bool) -> Matches:
-    found = Matches(matches)
-    found.complete = complete
+    answered = Matches(matches)
+    answered.complete = complete
     if not complete:
         log("WARNING", "an answer is incomplete: too many documents are that near")
-    return found
+    return answered
 
 
 def to_document(stored: Stored) -> Document:

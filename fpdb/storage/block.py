@@ -185,7 +185,7 @@ class Block(TextColumns):
 
     def row(self, place: int) -> Stored:
         """Return one of the documents."""
-        short, digest, sketch = self.short[place], self.digests[place], self.sketches[place]
+        short = self.short[place]
         number = self.fingerprints[place].tolist()
         if self.fingerprints.ndim > 1:
             number = number[0] << 64 | number[1]
@@ -194,10 +194,10 @@ class Block(TextColumns):
             self.keys[place],
             None if short else number,
             int(self.added[place]),
-            digest.tobytes() if short or digest.any() else b"",
+            self.digests[place].tobytes() if short or self.digested[place] else b"",
             self.metas[place],
             int(self.characters[place]),
-            sketch.tobytes() if sketch.any() else b"",
+            self.sketches[place].tobytes() if self.sketched[place] else b"",
             *(self.further[name][place] if name in self.further else b"" for name in FURTHER),
         )
 
