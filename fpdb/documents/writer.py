@@ -188,7 +188,8 @@ class Writer:
         while len(added) < len(documents):
             start, end, lookup = len(added), len(documents), None
             if duplicates and end - start > 1:
-                lookup = BatchLookup(self._view, documents, duplicates, self._asking(start))
+                asking = self._asking(start, newer=newer)
+                lookup = BatchLookup(self._view, documents, duplicates, asking)
                 end = lookup.end
             added += [
                 self._add(place, duplicates, lookup, newer=newer) for place in range(start, end)
@@ -196,7 +197,7 @@ class Writer:
             self._apply()
         return added
 
-    def _asking(self, start: int) -> list[int]:
+    def _asking(self, start: int, *, newer: bool) -> list[int]:
         """Return the places, from one on, of the documents that are looked up.
 
         An unchanged one isn't, unless its key comes twice.
@@ -208,8 +209,7 @@ class Writer:
             for place in range(start, len(self._documents))
             if (document := rows.get(place)) is None
             or often[document.key] > 1
-            or (old := known[document.key]) is None
-            or not old.holds_what(document)
+            or not _stays(known[document.key], document, newer=newer)
         ]
 
     def _rows_of_known_keys(self, documents: Block) -> dict[int, Stored]:
@@ -228,8 +228,7 @@ class Writer:
         documents, row = self._documents, self._rows.get(place)
         key = documents.keys[place]
         old = self._known[key]
-        # A newer one with equal content counts too: its time decides about a third one.
-        if row and old and (old.added >= row.added if newer else old.holds_what(row)):
+        if row and old and _stays(old, row, newer=newer):
             return Added(key, old.id, "unchanged", Matches())
         matches = self._resembling(place, search, lookup) if search else Matches()
         if matches and not old:
@@ -314,3 +313,13 @@ class Writer:
             sketches=None if old.sketches is None else old.sketches + sketches,
         )
         self._txn.put("counters", b"counters", self._counters.pack())
+
+
+def _stays(old: Stored | None, document: Stored, *, newer: bool) -> bool:
+    """Return whether a stored document stays as it is, rather than one with its key.
+
+    A newer one with equal content replaces it too: its time decides about a third one.
+    """
+    if old is None:
+        return False
+    return old.added >= document.added if newer else old.holds_what(document)

@@ -50,14 +50,14 @@ def documents(dice, count, bits=64, *, numbered=False, sketched=True):
     return found
 
 
-def one_by_one(db, added, *, skip=True):
+def one_by_one(db, added, *, skip=True, newer=False):
     """Add each document when those before it are written, but wait for no disk."""
     search = db._search(None, None) if skip else None
     with db._environment.write() as txn:
         return [
             own
             for each in added
-            for own in db._writer(txn).add(Block.of([each], db.plan.bits), search)
+            for own in db._writer(txn).add(Block.of([each], db.plan.bits), search, newer=newer)
         ]
 
 
@@ -74,15 +74,20 @@ def assert_the_same(together, alone):
     most=st.sampled_from([3, 8, 10_000]),
     held=st.sampled_from([4, 100, 1 << 20]),
     few=st.sampled_from([1, 20, 128]),
+    newer=st.booleans(),
 )
 def test_a_batch_is_as_one_document_after_the_other(
-    tmp_path_factory, keys, similarity, k, recipe, seed, most, held, few
+    tmp_path_factory, keys, similarity, k, recipe, seed, most, held, few, newer
 ):
     dice, path = random.Random(seed), tmp_path_factory.mktemp("added")
     bits = 128 if recipe == "web-128" else 64
     kind = {"numbered": keys == "integer", "sketched": similarity is not None}
     batches = [documents(dice, 30, bits, **kind) for _ in range(3)]
-    batches[2] = dice.sample(batches[0] + batches[1], 25)  # some of them unchanged
+    # Some of them are unchanged, and may be newer all the same.
+    batches[2] = [
+        document._replace(added=dice.choice([1000, 2000]))
+        for document in dice.sample(batches[0] + batches[1], 25)
+    ]
     options = {"similarity": similarity, "k": k, "recipe": recipe, "keys": keys, "capacity": 1000}
     with (
         pytest.MonkeyPatch.context() as patch,
@@ -97,8 +102,8 @@ def test_a_batch_is_as_one_document_after_the_other(
         patch.setattr(lookup, "FEW", few)
         for number, some in enumerate(batches):
             skip = number > 0  # the first ones are stored in any case, so that there are crowds
-            together = db.add_prepared(Block.of(some, bits), skip_duplicates=skip)
-            assert_the_same(together, one_by_one(other, some, skip=skip))
+            together = db.add_prepared(Block.of(some, bits), skip_duplicates=skip, newer=newer)
+            assert_the_same(together, one_by_one(other, some, skip=skip, newer=newer))
         assert list(db.scan()) == list(other.scan())
         assert not list(db.check())
 
