@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fpdb.arrays import Column, Rows, Strings
+from fpdb.arrays import Column, Places, Rows, Strings
 from fpdb.documents.catalog import key_bytes
 from fpdb.storage.block import Block
 from fpdb.tables import Index
@@ -31,21 +31,22 @@ class NewRows(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class NewDocuments:
-    """Packed records, the bytes under which their keys are found, and rows of the tables."""
+    """Packed records, the bytes under which their keys are found, and rows of the tables.
+
+    The ids of the `short` ones are counted from 0 on, as in the rows.
+    """
 
     keys: list[bytes]
     records: Strings
     rows: NewRows
-    short: list[tuple[int, bytes]]  # places and digests
-    sketches: int
+    short: Block
+    counts: Places
 
     @classmethod
     def of(cls, documents: Block, index: Index) -> "NewDocuments":
         """Make documents ready for a database with these tables."""
-        [short] = documents.short.nonzero()
         numbered = replace(documents, ids=np.arange(len(documents), dtype=np.uint64))
         printed = numbered.printed
-        digests = map(bytes, documents.digests[short])
         return cls(
             [key_bytes(str(key)) for key in documents.keys],
             documents.pack(index.plan.bits),
@@ -54,6 +55,6 @@ class NewDocuments:
                 printed.ids,
                 [table.made(printed) for table in index.of_texts],
             ),
-            list(zip(short.tolist(), digests, strict=True)),
-            int(np.count_nonzero(documents.sketched)),
+            numbered[numbered.short.nonzero()[0]],
+            numbered.counts,
         )

@@ -20,13 +20,14 @@ from fpdb.documents.catalog import (
     key_pages,
     numbers_of,
     put_entries,
+    short_keys,
 )
 from fpdb.documents.lookup import Search, answer, to_matches
 from fpdb.documents.new_documents import NewDocuments, NewRows
 from fpdb.documents.prepare import BATCH
 from fpdb.models import Added, Key, Matches
 from fpdb.storage import WriteTransaction
-from fpdb.storage.block import Block, entries_of, none_of
+from fpdb.storage.block import Block, entries_of
 from fpdb.storage.format import Stored
 from fpdb.storage.origin import renamed
 from fpdb.tables import Index
@@ -65,7 +66,7 @@ class Writer:
         # Documents by the keys that are added or removed one by one.
         self._known: dict[Key, Stored | None] = {}
         # Those that are being added, and by their places those whose keys are known or come twice.
-        self._nothing = self._documents = none_of(index.plan.bits)
+        self._documents = Block.bare([], index.plan.bits)
         self._rows: dict[int, Stored] = {}
         # What isn't written yet: places with ids, and documents.
         self._saved: dict[Key, tuple[int, int]] = {}
@@ -102,7 +103,7 @@ class Writer:
             documents = Block.bare(keys[part].tolist(), self._index.plan.bits)
             documents.fingerprints[:] = fingerprints[part]
             documents.added[:] = added
-            changed += sum(each.status != "unchanged" for each in self.add(documents))
+            changed += sum(result.status != "unchanged" for result in self.add(documents))
         return changed
 
     def _number(self, keys: Keys) -> Column:
@@ -123,14 +124,14 @@ class Writer:
         keys: list[bytes] = []  # of the last ids
         added: list[NewRows] = []
         for part in parts:
-            first, size = self._next_id, len(part.keys)
-            self._next_id += size
+            first = self._next_id
+            self._next_id += len(part.keys)
             ids = np.arange(first, self._next_id, dtype=np.uint64)
-            short = (digest + (first + at).to_bytes(8, "big") for at, digest in part.short)
-            put_entries(self._txn, entries_of(part.records, ids), short)
+            short = replace(part.short, ids=part.short.ids + np.uint64(first))
+            put_entries(self._txn, entries_of(part.records, ids), short_keys(short))
             keys += part.keys
             added.append(part.rows.numbered(first))
-            self._count(size, len(part.short), part.sketches)
+            self._count(*part.counts.tolist())
             if len(keys) >= ADDED_TOGETHER:
                 self._add_rows(keys, added, numbers)
         self._add_rows(keys, added, numbers)
@@ -156,15 +157,15 @@ class Writer:
         """
         taken = numbers_of(self._txn, keys)
         named: dict[bytes, int] = {}
-        for own, key in enumerate(keys, self._next_id - len(keys)):
+        for number, key in enumerate(keys, self._next_id - len(keys)):
             data = key
             if data in taken or data in named:
-                document = free = self._catalog.named(self._txn, own)
+                document = free = self._catalog.named(self._txn, number)
                 while data in named or find_key(self._txn, data) is not None:
                     free = renamed(document, next(numbers))
                     data = key_bytes(str(free.key))
                 self._catalog.put_records(self._txn, Block.of([free], self._index.plan.bits))
-            named[data] = own
+            named[data] = number
         return [(data, named[data]) for data in sorted(named)]
 
     def add(
@@ -264,10 +265,10 @@ class Writer:
 
     def remove(self, keys: Iterable[Key]) -> int:
         """Remove documents by their keys; return how many were there."""
-        rest, removed = iter(keys), 0
-        while some := list(islice(rest, _TOGETHER)):
-            self._known = self._catalog.find_many(self._txn, some)
-            removed += sum(map(self._remove, some))
+        remaining, removed = iter(keys), 0
+        while batch := list(islice(remaining, _TOGETHER)):
+            self._known = self._catalog.find_many(self._txn, batch)
+            removed += sum(map(self._remove, batch))
             self._apply()
         return removed
 
@@ -284,13 +285,11 @@ class Writer:
         """Write everything that was collected."""
         if not (self._saved or self._removed):
             return
-        saved, removed, gone = self._nothing, None, None
-        if self._saved:
-            places, ids = zip(*self._saved.values(), strict=True)
-            saved = self._documents
-            if len(places) < len(saved):
-                saved = saved[np.array(places)]
-            saved = replace(saved, ids=np.array(ids, np.uint64))
+        places = [place for place, _ in self._saved.values()]
+        ids = np.array([number for _, number in self._saved.values()], np.uint64)
+        saved = self._documents
+        saved = replace(saved if len(ids) == len(saved) else saved[places], ids=ids)
+        removed = gone = None
         if self._removed:
             removed = Block.of(list(self._removed.values()), self._index.plan.bits)
             gone = removed.printed.fingerprints, removed.printed.ids

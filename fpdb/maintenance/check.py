@@ -412,7 +412,8 @@ class _Check:
 
 
 def _home_rows(block: Block) -> Rows:
-    return [*as_words(block.printed.fingerprints), block.printed.ids]
+    printed = block.printed
+    return [*as_words(printed.fingerprints), printed.ids]
 
 
 def shown_id(name: bytes) -> str:

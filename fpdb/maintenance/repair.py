@@ -159,7 +159,7 @@ class _Repair:
                     short += document.fingerprint is None
                     sketches += bool(document.sketch)
             block = Block.of(list(new.values()), self._index.plan.bits)
-            catalog.write(into, block, Block.bare([], self._index.plan.bits))
+            catalog.write(into, block)
             count += len(new)
             next_id = max([next_id, *(number + 1 for number in new)])
         return Counters(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -240,12 +240,6 @@ def digest_rows(digests: Sequence[bytes]) -> NDArray[np.uint64]:
     """Return digests, of which some may be empty, as a column."""
     packed = b"".join([digest.ljust(DIGEST_BYTES, b"\0") for digest in digests])
     return np.frombuffer(packed, np.uint64).reshape(-1, DIGEST_BYTES // 8)
-
-
-@cache
-def none_of(bits: int) -> Block:
-    """Return a block without documents."""
-    return Block.bare([], bits)
 
 
 def _chosen(values: Sequence[T], places: slice | Places) -> Sequence[T]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fpdb.storage import Environment, ReadTransaction
-from fpdb.storage.block import Block, none_of
+from fpdb.storage.block import Block
 from fpdb.storage.format import Stored
 from fpdb.tables import bands
 from fpdb.tables.bands import Bands, BandTable, Sketched
@@ -151,7 +151,7 @@ def test_near_is_what_brute_force_finds(
     queries += [each._replace(sketch=dice.randbytes(128)) for each in sketched[:5]]
 
     with undone() as txn:
-        table.update(txn, Block.of(stored, 64), none_of(64))
+        table.update(txn, Block.of(stored, 64))
         assert rows_of(txn, table) == expected_rows(table, stored)
         expected = brute(shape, stored, queries, a_band, compared)
         assert answered(txn, table, queries) == expected
@@ -192,7 +192,7 @@ def test_runs_over_many_pages(undone: Any, tiny_pages: None) -> None:
         queries.append(document(0, dice.randbytes(128)))
 
         with undone() as txn:
-            table.update(txn, Block.of(stored, 64), none_of(64))
+            table.update(txn, Block.of(stored, 64))
             assert answered(txn, table, queries) == brute(table.shape, stored, queries)
 
 
