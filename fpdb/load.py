@@ -11,6 +11,8 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 
+import numpy as np
+
 from fpdb.database import Database
 from fpdb.documents.layout import new_database, new_header, read_runs
 from fpdb.documents.prepare import GATHERED
@@ -29,6 +31,7 @@ from fpdb.scratch import remove_abandoned
 from fpdb.storage import Environment
 from fpdb.storage.block import Block
 from fpdb.storage.open_checks import is_vacant
+from fpdb.tables.bits import Fingerprints
 from fpdb.tables.bulk_load import MEMORY
 
 _CHUNK = 1 << 18
@@ -249,17 +252,20 @@ class _Load:
         if flow.reading.fingerprint_field is None:
             flow.reading = dataclasses.replace(flow.reading, fingerprint_field="fingerprint")
         parts = flow.parts([source])
-        rows: list[tuple[Key, int | None]] = []
+        keys: list[Key] = []
+        fingerprints: list[Fingerprints] = []
         with self._database("text") as database:
-            for found in flow.prepared(parts, database.preparer):
-                rows += [(row.key, row.fingerprint) for row in found.documents.rows()]
-                flow.counts.read += len(found.documents)
+            for prepared in flow.prepared(parts, database.preparer):
+                documents = prepared.documents
+                keys += documents.keys
+                fingerprints.append(documents.fingerprints)
+                flow.counts.read += len(documents)
                 flow.show()
-                if len(rows) * _RECORD_BYTES >= self.memory:
-                    self._add(database, *zip(*rows, strict=True))
-                    rows = []
-            if rows:
-                self._add(database, *zip(*rows, strict=True))
+                if len(keys) * _RECORD_BYTES >= self.memory:
+                    self._add(database, keys, np.concatenate(fingerprints))
+                    keys, fingerprints = [], []
+            if keys:
+                self._add(database, keys, np.concatenate(fingerprints))
 
     def _add(self, database: Database, keys: Any, fingerprints: Any) -> None:
         before = len(database)
