@@ -279,6 +279,12 @@ class Preparer:
                 f"the document {document.key!r} has neither a text nor a fingerprint",
                 hint="give one of them; an empty text is a text",
             )
+        if document.fingerprint is not None and not isinstance(document.text, str | None):
+            kind = type(document.text).__name__
+            raise InputError(
+                f"found {kind} for the text of {document.key!r:.60}, expected a text (str)",
+                hint="leave the text out, or give the one that the fingerprint is of",
+            )
         return carries
 
 

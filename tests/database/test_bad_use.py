@@ -205,6 +205,9 @@ def wrong_uses(db: Database) -> list[tuple[type[FpdbError], Callable[[], Any]]]:
         if number is not None:
             wrong = Document(good, fingerprint=number)
             uses.append((InputError, lambda d=wrong: list(db.add_many([d]))))
+    for text in (b"text", 3, ["text"]):
+        wrong = Document(good, text, fingerprint=1)
+        uses.append((InputError, lambda d=wrong: list(db.add_many([d]))))
     for array in (np.zeros(1, np.int64), np.zeros((1, 2), np.uint64), np.zeros(1, np.float64)):
         uses.append((InputError, lambda a=array: db.add_fingerprints([good], a)))
     for use in (
