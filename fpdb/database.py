@@ -277,7 +277,7 @@ class Database(Queries):
         duplicates = self._duplicates(similarity, texts, skip_duplicates=skip_duplicates)
         parts = map(self._preparer.watched, take(iter(documents), transaction))
         prepare = partial(self._preparer.prepare, keep_texts=texts is not None)
-        prepared = (found for _, found in mapped(prepare, parts, jobs))
+        prepared = (block for _, block in mapped(prepare, parts, jobs))
         for together in transactions(prepared, transaction):
             yield from self._add(together, duplicates, texts)
 
@@ -319,8 +319,8 @@ class Database(Queries):
                 for place, row in enumerate(rows)
                 if not ((old := stored[row.key]) and old.holds_what(row))
             ]
-            found = answers(self._view(txn), documents[changed], search)
-            for place, _ in zip(changed, found, strict=True):
+            asked = answers(self._view(txn), documents[changed], search)
+            for place, _ in zip(changed, asked, strict=True):
                 if known.size > _MOST_SHINGLES:
                     count = place + 1
                     break
@@ -395,9 +395,9 @@ class Database(Queries):
         while start < len(names):
             with self._environment.write(self._timeout) as txn:
                 writer = self._writer(txn)
-                some = slice(start, start + LOAD if writer.documents else len(names))
-                changed += writer.add_rows(names[some], array[some], added, memory)
-            start = some.stop
+                part = slice(start, start + LOAD if writer.documents else len(names))
+                changed += writer.add_rows(names[part], array[part], added, memory)
+            start = part.stop
         return changed
 
     def delete(self, key: Key) -> bool:

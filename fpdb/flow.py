@@ -170,17 +170,17 @@ class Flow(Generic[C]):
         work = partial(self.prepare, preparer=preparer, texts_only=texts_only, answer=answer)
         # With several threads, what a slow pipe gave would wait until more of it comes.
         jobs = self.jobs or int(self.counts.bytes_total is None)
-        for _, found in mapped(work, parts, jobs, stop=self._close):
-            bad = [each for each in found.records if isinstance(each, BadRecord)]
+        for _, prepared in mapped(work, parts, jobs, stop=self._close):
+            bad = [each for each in prepared.records if isinstance(each, BadRecord)]
             if bad and self.bad == "fail":
-                place = found.records.index(bad[0])
-                yield Prepared(found.records[:place], found.documents[:place])
+                place = prepared.records.index(bad[0])
+                yield Prepared(prepared.records[:place], prepared.documents[:place])
             for each in bad:
                 self.refuse(each)
-            good = (each for each in found.records if isinstance(each, Record))
+            good = (each for each in prepared.records if isinstance(each, Record))
             self.counts.invalid_utf8 += sum(each.replaced for each in good)
-            self.counts.markup += found.markup
-            yield found
+            self.counts.markup += prepared.markup
+            yield prepared
 
     def prepare(
         self,
@@ -197,14 +197,14 @@ class Flow(Generic[C]):
         for record in records_of(part):
             if self._closed:  # a part of pages would take seconds
                 break
-            found: Record | BadRecord = record
+            result: Record | BadRecord = record
             if isinstance(record, Record):
                 try:
                     documents.append(self._document(record, preparer, texts_only=texts_only))
                     places.append(len(records))
                 except InputError as error:
-                    found = BadRecord(record.source, str(error), error.hint, record.key)
-            records.append(found)
+                    result = BadRecord(record.source, str(error), error.hint, record.key)
+            records.append(result)
         markup = sum(each.has_tags for each in documents) if self.reading.html == "auto" else 0
         prepared, refused = preparer.sift(documents)
         for number, problem in refused:

@@ -118,9 +118,10 @@ def ingest(
 
     # Other writers wait while documents are stored, which mostly takes less time than to read them.
     try:
-        for found in flow.prepared(parts, database.preparer.adapted(flow.reading.max_bytes)):
-            held.append(found.documents)
-            size, count = size + int(found.documents.sizes.sum()), count + len(found.documents)
+        for prepared in flow.prepared(parts, database.preparer.adapted(flow.reading.max_bytes)):
+            held.append(prepared.documents)
+            size += int(prepared.documents.sizes.sum())
+            count += len(prepared.documents)
             waited = time.monotonic() - since >= seconds
             if waited or count >= GATHERED or size >= TRANSACTION_BYTES:
                 store()
@@ -161,13 +162,13 @@ def follow(
     flow = Flow(Ingested(), reading or Reading())
     preparer = database.preparer.adapted(flow.reading.max_bytes)
     for part in stream_parts(file, flow.reading):
-        found = flow.prepare(part, preparer=preparer)
+        prepared = flow.prepare(part, preparer=preparer)
         stored = iter(
             database.add_prepared(
-                found.documents, skip_duplicates=skip_duplicates, similarity=similarity
+                prepared.documents, skip_duplicates=skip_duplicates, similarity=similarity
             )
         )
-        for each in found.records:
+        for each in prepared.records:
             if isinstance(each, BadRecord):
                 yield Answer(each.source, each.key, "error", each.reason)
             else:
@@ -221,10 +222,10 @@ def query_files(
 
 
 def _asked(prepared: Iterable[Prepared]) -> Generator[Asked]:
-    for found in prepared:
-        good = (each for each in found.records if isinstance(each, Record))
-        short = found.documents.short.tolist()
-        for record, is_short, near in zip(good, short, found.answers, strict=True):
+    for part in prepared:
+        good = (each for each in part.records if isinstance(each, Record))
+        short = part.documents.short.tolist()
+        for record, is_short, near in zip(good, short, part.answers, strict=True):
             name = record.source if record.key is None else record.key
             yield Asked(name, near, is_short, record.replaced)
 

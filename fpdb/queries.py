@@ -328,7 +328,7 @@ class Queries(ABC):
             view = self._view(txn)
             nearest = nearest_each(view, texts, search.similarity)
             [alike] = ((nearest.shares >= 0) & ~nearest.crowded).nonzero()
-            columns = (each[alike].tolist() for each in nearest[:3])
+            columns = (column[alike].tolist() for column in nearest[:3])
             for place, number, share, apart in zip(alike.tolist(), *columns, strict=True):
                 document = view.catalog.named(txn, number)
                 matches[place] = to_match(document, number, apart, share)

@@ -208,9 +208,9 @@ class Catalog(ABC):
             entries = iter(cursor)
             blocks = range(0, txn.entries("documents"), _BLOCK)
             for _ in tracked(blocks, step, "block", len(blocks)):
-                some = list(islice(entries, _BLOCK))
-                ids = np.frombuffer(b"".join([key for key, _ in some]), ">u8").astype(np.uint64)
-                yield marks_in(ids, [value for _, value in some], self._bits)
+                part = list(islice(entries, _BLOCK))
+                ids = np.frombuffer(b"".join([key for key, _ in part]), ">u8").astype(np.uint64)
+                yield marks_in(ids, [value for _, value in part], self._bits)
 
     @abstractmethod
     def key_entries(self, txn: ReadTransaction) -> Iterator[tuple[Any, ...]]:
@@ -230,13 +230,13 @@ class Catalog(ABC):
         if not any(digest):
             return
         with txn.cursor("short") as cursor:
-            found = cursor.set_range(digest)
-            while found:
+            there = cursor.set_range(digest)
+            while there:
                 key = bytes(cursor.key())
                 if not key.startswith(digest):
                     return
                 yield int.from_bytes(key[len(digest) :], "big")
-                found = cursor.next()
+                there = cursor.next()
 
     def record(self, txn: ReadTransaction, number: int) -> Stored | None:
         """Return the record of an id, if it has one."""
@@ -249,8 +249,8 @@ class Catalog(ABC):
         """Return what texts are compared by, given the sorted ids of their documents."""
         with txn.cursor("documents") as cursor:
             heads = intact_heads(cursor, ids, txn.page_size, self._bits)
-        found, marks, fingerprints = marks_in(ids, heads or self._values(txn, ids), self._bits)
-        if len(found) < len(ids):
+        printed, marks, fingerprints = marks_in(ids, heads or self._values(txn, ids), self._bits)
+        if len(printed) < len(ids):
             raise DamagedError("a short text is in the bands")
         digests = np.ascontiguousarray(marks[:, :DIGEST_BYTES]).view(np.uint64)
         sketches = np.ascontiguousarray(marks[:, DIGEST_BYTES:])
@@ -328,18 +328,18 @@ class TextCatalog(Catalog):
         key_bytes(key)
 
     def find_many(self, txn: ReadTransaction, keys: Sequence[Key]) -> dict[Key, Stored | None]:
-        found: dict[Key, Stored | None] = {}
+        documents: dict[Key, Stored | None] = {}
         texts = [key_bytes(str(key)) for key in keys]
         ids = numbers_of(txn, texts)
         for key, text in zip(keys, texts, strict=True):
             number = ids.get(text)
             if number is None:
-                found[key] = None
+                documents[key] = None
                 continue
-            found[key] = stored = self.named(txn, number)
+            documents[key] = stored = self.named(txn, number)
             if stored.key != key:
                 raise _misled(key, stored.key)
-        return found
+        return documents
 
     def _write_keys(self, txn: WriteTransaction, saved: Block, removed: Block | None) -> None:
         new, gone = _key_entries(saved), list[TextEntry]()
@@ -357,9 +357,9 @@ class TextCatalog(Catalog):
         self, txn: WriteTransaction, keys: Keys, ids: Column, fingerprints: Fingerprints, added: int
     ) -> None:
         for start in range(0, len(ids), _BLOCK):
-            some = slice(start, start + _BLOCK)
-            documents = replace(Block.bare(keys[some].tolist(), self._bits), ids=ids[some])
-            documents.fingerprints[:] = fingerprints[some]
+            part = slice(start, start + _BLOCK)
+            documents = replace(Block.bare(keys[part].tolist(), self._bits), ids=ids[part])
+            documents.fingerprints[:] = fingerprints[part]
             documents.added[:] = added
             put_entries(txn, documents.entries(self._bits), ())
         named = sorted(zip(map(key_bytes, keys.tolist()), ids.tolist(), strict=True))
@@ -368,19 +368,19 @@ class TextCatalog(Catalog):
     def slice_after(self, txn: ReadTransaction, after: Key | None, prefix: str) -> list[Stored]:
         start = prefix.encode("utf-8", "surrogatepass")[:HEAD_BYTES]
         last = key_bytes(str(after)) if after is not None else b""
-        found: list[Stored] = []
+        documents: list[Stored] = []
         for entries in key_pages.scan(txn, max(start, last)):
             for text, number in entries:
                 if text <= last or text < start:
                     continue
-                if len(found) == SLICE or not text.startswith(start):
-                    return found
+                if len(documents) == SLICE or not text.startswith(start):
+                    return documents
                 stored = self.named(txn, number)
                 if key_bytes(str(stored.key)) != text:
                     raise _misled(text.decode(errors="replace"), stored.key)
                 if str(stored.key).startswith(prefix):
-                    found.append(stored)
-        return found
+                    documents.append(stored)
+        return documents
 
     def key_entries(self, txn: ReadTransaction) -> Iterator[TextEntry]:
         return chain.from_iterable(key_pages.scan(txn))
@@ -407,10 +407,11 @@ class IntegerCatalog(Catalog):
             )
 
     def find_many(self, txn: ReadTransaction, keys: Sequence[Key]) -> dict[Key, Stored | None]:
-        found: dict[Key, Stored | None] = dict.fromkeys(keys)
-        wanted = np.array(sorted(map(int, found)), np.uint64)
-        found.update((each.id, each) for each in self._of_rows(txn, self.ids.find(txn, [wanted])))
-        return found
+        documents: dict[Key, Stored | None] = dict.fromkeys(keys)
+        wanted = np.array(sorted(map(int, documents)), np.uint64)
+        stored = self._of_rows(txn, self.ids.find(txn, [wanted]))
+        documents.update((document.id, document) for document in stored)
+        return documents
 
     def keys_of(self, txn: ReadTransaction, ids: Column) -> list[Key | None]:
         order = np.argsort(ids)
@@ -477,15 +478,15 @@ class IntegerCatalog(Catalog):
         if prefix:
             raise InputError("found a prefix for integer keys", hint="only text keys have prefixes")
         start = 0 if after is None else int(after) + 1
-        found: list[Stored] = []
+        documents: list[Stored] = []
         if start == 1 << 64:  # there is no key after the last one
-            return found
+            return documents
         for rows in self.ids.scan(txn, self.ids.key(start)):
             at = int(rows[0].searchsorted(np.uint64(start)))
-            found += self._of_rows(txn, [column[at:] for column in rows])
-            if len(found) >= SLICE:
+            documents += self._of_rows(txn, [column[at:] for column in rows])
+            if len(documents) >= SLICE:
                 break
-        return found
+        return documents
 
     def key_entries(self, txn: ReadTransaction) -> Iterator[tuple[int, ...]]:
         for rows in self.ids.scan(txn):

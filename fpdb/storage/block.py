@@ -213,7 +213,7 @@ class Block(TextColumns):
         keys = [str(key).encode() for key in self.keys]
         strings = map(Strings.of, (keys, self.metas, *map(self.values, FURTHER)))
         data = kernels.records.packed(
-            [(each.data, each.ends) for each in strings],
+            [(column.data, column.ends) for column in strings],
             _bytes_of(self.fingerprints.astype(">u4" if bits == 32 else ">u8"), bits // 8),
             _bytes_of(self.short, 1)[:, 0],
             _bytes_of(self.digests, DIGEST_BYTES),

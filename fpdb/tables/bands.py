@@ -173,7 +173,7 @@ class BandTable(NumberTable):
 
     def near(self, txn: ReadTransaction, numbers: list[int]) -> tuple[list[int], bool]:
         """Return the ids of the documents under some sorted numbers, and whether these are all."""
-        return _chosen([found for _, found in self.pages.runs(txn, numbers, MOST_OF_A_BAND)])
+        return _chosen([ids for _, ids in self.pages.runs(txn, numbers, MOST_OF_A_BAND)])
 
     def load(
         self,
@@ -197,16 +197,16 @@ class BandTable(NumberTable):
     ) -> Iterator[Rows]:
         """Yield the sorted rows from a number to another one, band by band."""
         bands = range(low >> self.bits, (high >> self.bits) + 1)
-        found: dict[int, list[Rows]] = {band: [] for band in bands}
+        rows: dict[int, list[Rows]] = {band: [] for band in bands}
         for ids, sketches, digests in source():
             numbers, marks = self.shape.columns(sketches, digests)
-            for band, parts in found.items():
-                chosen, own = marks[:, band], numbers[:, band]
+            for band, parts in rows.items():
+                chosen, column = marks[:, band], numbers[:, band]
                 if band in {bands[0], bands[-1]}:
-                    chosen = chosen & (own >= np.uint64(low)) & (own <= np.uint64(high))
-                parts.append([own[chosen], ids[chosen]])
+                    chosen = chosen & (column >= np.uint64(low)) & (column <= np.uint64(high))
+                parts.append([column[chosen], ids[chosen]])
         for band in bands:
-            if parts := found.pop(band):
+            if parts := rows.pop(band):
                 numbers, ids = joined(parts)
                 parts.clear()
                 sequence = order(numbers)  # which leaves equal ones in the order of ids
@@ -222,13 +222,13 @@ def _chosen(runs: Sequence[list[int]]) -> tuple[list[int], bool]:
     """Return the ids that are compared with a text, of those in its bands, and if these are all."""
     complete = True
     ids: list[int] = []
-    for found in runs:
-        if len(found) > MOST_OF_A_BAND:
+    for run in runs:
+        if len(run) > MOST_OF_A_BAND:
             complete = False
-        ids += found[:MOST_OF_A_BAND]
+        ids += run[:MOST_OF_A_BAND]
     chosen = sorted(set(ids))
     if len(chosen) > MOST_COMPARED:
         complete = False
         bands = Counter(ids)
-        chosen = sorted(sorted(chosen, key=lambda own: -bands[own])[:MOST_COMPARED])
+        chosen = sorted(sorted(chosen, key=lambda number: -bands[number])[:MOST_COMPARED])
     return chosen, complete

@@ -88,15 +88,15 @@ class Index:
     def routes(self, k: int) -> list[Route]:
         """Return what a query within k needs of each table that it reads."""
         if k not in self._routes:
-            found = []
+            routes = []
             for number, masks in self.plan.probes(k):
                 table = self.plan.tables[number]
                 shift = self.plan.bits - table.prefix
                 changes = tuple(mask << shift for mask in masks)
-                found.append(
+                routes.append(
                     Route(self.tables[number], table.permutation, (1 << shift) - 1, changes)
                 )
-            self._routes[k] = found
+            self._routes[k] = routes
         return self._routes[k]
 
     def reads(self, k: int) -> tuple[float, float]:
@@ -131,9 +131,9 @@ class Index:
 
     def holds(self, txn: ReadTransaction, fingerprints: Fingerprints, ids: Column) -> Marks:
         """Mark the documents that are stored with this fingerprint."""
-        found = np.empty(len(ids), np.bool_)
-        found[order(fingerprints, ids)] = self.home.holds(txn, home_rows(fingerprints, ids))
-        return found
+        marks = np.empty(len(ids), np.bool_)
+        marks[order(fingerprints, ids)] = self.home.holds(txn, home_rows(fingerprints, ids))
+        return marks
 
     def _words_of(self, fingerprint: int) -> tuple[int, ...]:
         return divmod(fingerprint, 1 << 64)[-self._words :]

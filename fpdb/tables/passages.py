@@ -56,7 +56,7 @@ class PassageTable(NumberTable):
 
         The source is read again for each part of the rows that fits into the memory.
         """
-        count = sum(len(each.passages) for block in source() for each in block) // PASSAGE_BYTES
+        count = sum(len(text.passages) for block in source() for text in block) // PASSAGE_BYTES
         parts = 1 + count * _ROW_BYTES // memory
         bounds = [(part << ROW_BITS) // parts for part in range(parts + 1)]
         self.pages.fill(
@@ -66,10 +66,10 @@ class PassageTable(NumberTable):
     def _between(
         self, source: Callable[[], Iterable[Sequence[Stored]]], low: int, high: int
     ) -> Rows:
-        found = [self.pages.empty()]
+        rows = [self.pages.empty()]
         for block in source():
-            own = np.array([document.id for document in block], np.uint64)
-            numbers, ids = self._made(own, [document.passages for document in block])
+            owners = np.array([document.id for document in block], np.uint64)
+            numbers, ids = self._made(owners, [document.passages for document in block])
             chosen = (numbers >= np.uint64(low)) & (numbers <= np.uint64(high))
-            found.append([numbers[chosen], ids[chosen]])
-        return sorted_rows(joined(found))
+            rows.append([numbers[chosen], ids[chosen]])
+        return sorted_rows(joined(rows))
