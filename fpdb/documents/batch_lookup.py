@@ -20,12 +20,13 @@ from fpdb.documents.lookup import (
     are_of_bits,
     candidates_each,
     matched,
+    most_compared,
 )
 from fpdb.documents.similarity import Shares, jaccard
 from fpdb.models import Key, Matches
 from fpdb.storage.block import Block
 from fpdb.storage.format import Stored
-from fpdb.tables import bands, near_among
+from fpdb.tables import near_among
 from fpdb.tables.bits import as_words, distances, of_words
 
 # Candidates that are held for a batch, and stored documents that are kept in memory, since several
@@ -75,7 +76,7 @@ class BatchLookup:
     def __init__(self, view: View, documents: Block, search: Search, asking: Sequence[int]) -> None:
         """Look documents up by their places, before any is written."""
         self._search, self._documents = search, documents
-        self._most = min(lookup.DOCUMENTS, bands.MOST_OF_A_BAND, bands.MOST_COMPARED)
+        self._most = min(lookup.DOCUMENTS, most_compared())
         self._stored = lru_cache(_KEPT)(partial(view.catalog.named, view.txn))
         self._row = lru_cache(_KEPT)(documents.row)
         self._saved: dict[int, int] = {}  # the ids of documents by their places,

@@ -277,7 +277,9 @@ def _alike_alone(view: View, text: Stored) -> Candidates:
 def matched(
     question: Stored, candidates: Candidates, search: Search, read: Callable[[int], Stored]
 ) -> Matches:
-    """Return the matches of a question among its candidates."""
+    """Return the matches of a question among its candidates; without any, no digest is made."""
+    if not candidates.runs:
+        return to_matches((), complete=candidates.complete)
     if question.fingerprint is not None and is_of_bits(question, search):
         return _nearest(candidates, search, read)
     return _compared(question, candidates, search, read)

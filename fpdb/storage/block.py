@@ -206,8 +206,11 @@ class Block(TextColumns):
         return map(self.row, range(len(self)))
 
     def pack(self, bits: int) -> Strings:
-        """Pack records with fingerprints of N bits, but for the checksums, which ids belong to."""
-        if not kernels.enabled or not all(isinstance(key, str) for key in self.keys):
+        """Pack records with fingerprints of N bits, but for the checksums, which ids belong to.
+
+        Their keys are texts.
+        """
+        if not kernels.enabled:
             return Strings.of([pack_record(document, bits) for document in self.rows()])
         ends = np.empty(len(self), np.int64)
         keys = [str(key).encode() for key in self.keys]
@@ -226,7 +229,7 @@ class Block(TextColumns):
 
     def entries(self, bits: int) -> Sequence[tuple[bytes, bytes]]:
         """Return the records as entries of LMDB, by their ids."""
-        if len(self) < _FEW:
+        if len(self) < _FEW or isinstance(self.keys[0], int):
             return [(row.id.to_bytes(8, "big"), pack_record(row, bits)) for row in self.rows()]
         return entries_of(self.pack(bits), self.ids)
 
