@@ -167,8 +167,9 @@ class Preparer:
                 row = row._replace(digest=b"")
             rows[place] = self._carried(documents[place], row)
         if keep_texts:
-            block = replace(block, texts=list(map(texts.get, range(len(documents)))))
-        return block.with_rows(rows, bits) if rows else block
+            made = [each.text if each.fingerprint is None else None for each in documents]
+            block = replace(block, texts=made)
+        return block.with_rows(rows, self.index.plan.bits) if rows else block
 
     def question(self, text: str, *, sketched: bool) -> Stored:
         """Return what `questions` does of one text, in half the time."""
