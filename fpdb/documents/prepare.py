@@ -203,9 +203,10 @@ class Preparer:
         recipe, unless they are `hashed` in another way. Return how many shingles each text has; 0
         where only bits are compared.
         """
-        bits = self.index.plan.bits
-        numbers = [as_number(number, bits) for number in ready.values()]
-        block.fingerprints[list(ready)] = to_array(numbers, bits)
+        if ready:
+            bits = self.index.plan.bits
+            numbers = [as_number(number, bits) for number in ready.values()]
+            block.fingerprints[list(ready)] = to_array(numbers, bits)
         places = [at for at, text in enumerate(texts) if text is not None and at not in ready]
         block.short[:] = [text is None and at not in ready for at, text in enumerate(texts)]
         return self._sign(block, places, [texts[place] for place in places], hashed=hashed)
