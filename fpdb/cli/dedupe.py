@@ -146,7 +146,10 @@ def _saved(counts: fpdb.Deduplicated) -> str:
     if counts.removed:
         edited, saved = counts.removed - counts.copies, counts.bytes_saved
         parts = f"; exact copies {counts.copies:,}, edited {edited:,}"
-        parts += ", annotated" if saved is None else f", {render.size(max(saved, 0))} saved"
+        if saved is None:
+            parts += ", annotated"
+        elif saved > 0:  # of packed inputs, an output that isn't packed may be larger
+            parts += f", {render.size(saved)} saved"
     if counts.own_share is not None:
         parts += f"; {counts.own_share:.1%} of what was removed isn't in the record it resembles"
     if counts.estimated:

@@ -134,6 +134,7 @@ def dedupe(
         *(command, on_removed, on_bad, on_progress),
     )
     if output is not None or output_dir is not None or _is_path(source):
+        _require_no_table(source)
         if (output is None) == (output_dir is None):
             raise InputError(
                 "found no place for the output, or two", hint="give output= or output_dir="
@@ -164,6 +165,14 @@ def _in_memory(run: Deduplication, source: Any, database: Where | None) -> Any:
             hint="paths need an output; records are documents or dictionaries",
         )
     return kept_records(run, source, database)
+
+
+def _require_no_table(source: Any) -> None:
+    if is_table(source) or is_split(source):
+        raise InputError(
+            f"found {type(source).__name__}, and an output, which is for files",
+            hint="leave it out, and write the table that is returned",
+        )
 
 
 def _is_path(source: Any) -> bool:

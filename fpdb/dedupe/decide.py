@@ -207,7 +207,7 @@ class Decider:
         if read:
             self._look_up()
             yield read
-        self._run.require_groups(self._groups.values)
+        self._run.require_values(self._groups.values, self._named)
 
     def _add(self, block: RecordBlock, columns: RecordColumns) -> None:
         if not self._shown or self._shown[-1] != block.shown:

@@ -330,8 +330,14 @@ class Corpus:
                 "found no files of records, expected one, or - for standard input",
                 hint="fpdb ingest reads all formats, and prints the duplicates that it skips",
             )
-        if len(set(targets)) < len(targets):
-            raise InputError("two inputs have the same name", hint="write them to two folders")
+        paths = dict[Path, str]()
+        for target, path in zip(targets, self.paths, strict=False):
+            if target in paths:
+                raise InputError(
+                    f"found two inputs of the same name: {paths[target]} and {path}",
+                    hint="write them to two folders",
+                )
+            paths[target] = path
         if self.removed and Path(self.removed).resolve() in {each.resolve() for each in targets}:
             raise InputError(
                 f"found {self.removed} for what stays and for what is removed, in one place",

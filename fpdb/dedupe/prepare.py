@@ -28,6 +28,11 @@ _TEXT, NUMBER = "t", "n"
 _USUAL_KEY = 100
 
 
+def no_source(name: str) -> str:
+    """Return the source of records that have no value in the field that names it."""
+    return f"no {name}"
+
+
 def _run_hash() -> Callable[[bytes], bytes]:
     return partial(xxhash.xxh3_128_digest, seed=secrets.randbits(64))
 
@@ -143,7 +148,7 @@ class Prepare:
         if name is None:
             return repeat(source, len(batch.texts))
         values = batch.values[name]
-        return (f"no {name}" if value in (None, "") else str(value) for value in values)
+        return (no_source(name) if value in (None, "") else str(value) for value in values)
 
     def _compared(
         self, batch: RecordBatch, shown: str

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fpdb.arrays import Column, Marks
 from fpdb.database import Database
-from fpdb.dedupe.prepare import Prepare, RecordBlock, RecordColumns
+from fpdb.dedupe.prepare import Prepare, RecordBlock, RecordColumns, no_source
 from fpdb.documents import layout
 from fpdb.documents.prepare import Preparer
 from fpdb.errors import InputError, LossError
@@ -310,14 +310,19 @@ class Deduplication:
             )
         return similarity
 
-    def require_groups(self, groups: Column) -> None:
-        """Raise InputError if no record has a value that must be equal, given those of all."""
-        if len(groups) and not groups.any():
-            raise InputError(
-                f"no record has a value in {self.within!r}",
-                hint="name the field whose values must be equal",
-                parameter="within",
-            )
+    def require_values(self, groups: Column, sources: Collection[str]) -> None:
+        """Raise InputError if no record has a value that must be equal, or one of its source."""
+        unsourced = {no_source(self.source_field)} if self.source_field else None
+        for name, lacks, hint, parameter in (
+            (self.within, len(groups) and not groups.any(), "whose values must be equal", "within"),
+            (self.source_field, {*sources} == unsourced, "of the source", "source_field"),
+        ):
+            if lacks:
+                raise InputError(
+                    f"no record has a value in {name!r}",
+                    hint=f"name the field {hint}",
+                    parameter=parameter,
+                )
 
     def _require_fit(self, database: Database) -> None:
         none = database.preparer.questions([], sketched=False)

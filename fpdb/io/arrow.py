@@ -220,7 +220,12 @@ def table_columns(
         else:
             stream = pyarrow.RecordBatchReader.from_stream(table)
             names, batches = stream.schema.names, stream
-    except (TypeError, pyarrow.ArrowInvalid):  # a column is a stream of Arrow as well
+    except (TypeError, ValueError) as error:  # a column is a stream of Arrow as well
+        if hasattr(table, "columns"):
+            raise InputError(
+                f"the table can't be read: {'; '.join(map(str, error.args))}",
+                hint="give each column a name of its own, and values of one type",
+            ) from None
         raise InputError(
             f"found {type(table).__name__}, expected a table",
             hint="pass the whole table, not a column of it: a DataFrame of pandas or polars, a "

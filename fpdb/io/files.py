@@ -602,6 +602,8 @@ def path_names(paths: Paths) -> list[str]:
     """
     names: list[str] = []
     for given in [paths] if isinstance(paths, str | os.PathLike) else paths:
+        if not isinstance(given, str | os.PathLike):
+            raise InputError(f"found {given!r:.40}, expected a path", hint="name files or folders")
         path, found = os.fspath(given), []
         if glob.has_magic(path) and not os.path.lexists(path):
             matching = sorted(glob.glob(path, recursive=True))

@@ -58,7 +58,7 @@ class TableHead:
         if reason:
             raise InputError(
                 f"{source.path}: the header {reason}",
-                hint="name the columns of key and text, or number them if there is no header",
+                hint="name columns that it has, or number them if there is no header",
             )
 
     def fits(self, other: "TableHead") -> bool:

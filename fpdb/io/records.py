@@ -231,13 +231,15 @@ def picker(reading: Reading) -> Pick:
 
 def lacking(what: str, names: Iterable[str], found: Mapping[str, Any]) -> str:
     """Return the message that none of some fields is there, and which there are."""
+    return f"found no {what}: {expected_field(names, found)}; {what}_field names another"
+
+
+def expected_field(names: Iterable[str], found: Mapping[str, Any]) -> str:
+    """Return the message that one of some fields is expected, and which there are."""
     there = sorted(name for name, value in found.items() if value is not None)
     shown = ", ".join(map(shorten, there[:10])) + (", …" if len(there) > 10 else "")
     wanted = " or ".join(map(shorten, names))
-    return (
-        f"found no {what}: expected the field {wanted}, there are: {shown or 'none'}; "
-        f"{what}_field names another"
-    )
+    return f"expected the field {wanted}, there are: {shown or 'none'}"
 
 
 def shorten(text: str) -> str:

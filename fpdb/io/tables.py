@@ -12,7 +12,7 @@ from typing import Any
 from fpdb.errors import InputError
 from fpdb.io import streams
 from fpdb.io.encodings import few_replaced
-from fpdb.io.records import Reading, lacking, shorten
+from fpdb.io.records import Reading, expected_field, lacking, shorten
 from fpdb.io.streams import Line, StreamError, TooLong
 
 # A string is the reason why there is no row.
@@ -142,11 +142,13 @@ def header_reason(names: tuple[str, ...], reading: Reading) -> str:
         return f"has {len(names)} columns, expected at most {_MOST}"
     if twice := Counter(names) - Counter(set(names)):
         return f"names two columns {shorten(min(twice))}"
-    wanted = reading.required() + [("metadata", (name,)) for name in reading.kept if name != "*"]
-    for what, choice in wanted:
-        if not set(choice) & set(names):
-            there = dict.fromkeys(names, "")
+    there = dict.fromkeys(names, "")
+    for what, choice in reading.required():
+        if not there.keys() & set(choice):
             return f"lacks a column: {lacking(what, choice, there)}"
+    for name in reading.kept:
+        if name != "*" and name not in there:
+            return f"lacks a column: {expected_field([name], there)}"
     return ""
 
 

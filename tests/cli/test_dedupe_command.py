@@ -1,5 +1,6 @@
 """fpdb dedupe: what it prints, its options, and its exit codes."""
 
+import gzip
 import json
 import os
 import shlex
@@ -39,6 +40,14 @@ def test_the_summary_counts(run, tmp_path, source):
     assert own_share == "0.0% of what was removed isn't in the record it resembles"
     assert rate.endswith(" records/s\n")
     assert ids(tmp_path / "out.jsonl") == [0, 1, 2]
+
+
+def test_the_summary_counts_no_bytes_where_an_output_is_larger(run, tmp_path, source):
+    packed = tmp_path / "in.jsonl.gz"
+    packed.write_bytes(gzip.compress(source.read_bytes() * 20))
+    done = run("dedupe", packed, "-o", tmp_path / "out.jsonl")
+    assert packed.stat().st_size < (tmp_path / "out.jsonl").stat().st_size
+    assert "; exact copies 117, edited 0; 0.0% of" in done.err
 
 
 def test_the_summary_counts_keys_that_were_delivered_before(run, tmp_path, source):

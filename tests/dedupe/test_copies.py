@@ -219,8 +219,9 @@ def test_an_output_that_is_an_input_is_refused(tmp_path, jsonl, corpus):
         fpdb.dedupe(path, path)
     with pytest.raises(fpdb.InputError, match="is an input"):
         fpdb.dedupe(path, output_dir=tmp_path)
-    with pytest.raises(fpdb.InputError, match="two inputs"):
-        fpdb.dedupe([path, path], output_dir=tmp_path / "clean")
+    other = jsonl("other.jsonl", corpus(3))
+    with pytest.raises(fpdb.InputError, match=f"of the same name: {other} and {other}"):
+        fpdb.dedupe([path, other, other, path], output_dir=tmp_path / "clean")
     with pytest.raises(fpdb.InputError, match="in one place"):
         fpdb.dedupe(path, tmp_path / "out.jsonl", removed=tmp_path / "out.jsonl")
     assert path.read_bytes() == data

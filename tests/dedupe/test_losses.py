@@ -49,11 +49,11 @@ def test_a_file_of_which_most_goes_is_named(files, tmp_path):
 def test_a_field_names_the_sources(files, tmp_path):
     counts = fpdb.dedupe(files[:2], tmp_path / "out.jsonl", source_field="site")
     assert counts.losses == [("b", 100, 100), ("a", 100, 98)]
-    files[1].write_text('{"text": "a record without a site"}\n')
+    files[1].write_text('{"text": "a record without a site"}\n{"text": "kites", "site": "a"}\n')
     counts = fpdb.dedupe([*files[1:]] * 2, tmp_path / "out.jsonl", source_field="site")
     assert counts.losses == [("no site", 40, 38)]
     table = tmp_path / "in.csv"
-    table.write_text("text,site\n" + f"{form(0, 0)},\n" * 20)
+    table.write_text("text,site\n" + f"{form(0, 0)},\n" * 20 + "kites,a\n")
     assert fpdb.dedupe(table, tmp_path / "out.csv", source_field="site").losses == [
         ("no site", 20, 19)
     ]

@@ -263,6 +263,8 @@ def test_what_only_an_estimate_shows_loses_nothing_beside_a_database(tmp_path):
         ({"lose": 0.1, "k": 3}, "found lose 0.1, but fingerprints are compared", "lose"),
         ({"within": "nowhere"}, "no record has a value in 'nowhere'", "within"),
         ({"keep": "source:nowhere=a"}, "no record has a value in 'nowhere'", ""),
+        ({"source_field": "nowhere"}, "no record has a value in 'nowhere'", "source_field"),
+        ({"source_field": "nowhere", "most": 1}, "no record has a value", "source_field"),
     ],
 )
 def test_rules_that_nothing_fits_are_refused(tmp_path, options, message, parameter):

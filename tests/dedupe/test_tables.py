@@ -331,6 +331,11 @@ def test_a_database_remembers_records(corpus, tmp_path):
         (pl.Series(["a", "b"]), "found Series, expected a table"),
         (pa.array(["a", "b"]), "found StringArray, expected a table"),
         (pd.DataFrame({"story": ["a"]}), r"text_field names another"),
+        (
+            pd.DataFrame({"text": ["a", "b"], "n": [1, "b"]}),
+            r"the table can't be read: .* column n .*\nhint: give each column a name of its own",
+        ),
+        (pd.DataFrame([["a", "b"]], columns=["text", "text"]), "can't be read: Duplicate column"),
         ([{"text": "a"}, 5], "found 5, expected a record"),
         ("in.jsonl", "no place for the output"),
     ],
@@ -339,6 +344,27 @@ def test_other_things_are_refused(source, message):
     with pytest.raises(fpdb.InputError, match=message) as caught:
         list(fpdb.dedupe(source))
     assert caught.value.hint
+
+
+def test_a_table_or_records_have_no_output(corpus, tmp_path):
+    records = corpus(3)
+    for source in (pd.DataFrame(records), pa.Table.from_pylist(records)):
+        with pytest.raises(fpdb.InputError, match=r"found \w+, and an output, which is for files"):
+            fpdb.dedupe(source, tmp_path / "out.parquet")
+        with pytest.raises(fpdb.InputError, match="write the table that is returned"):
+            fpdb.dedupe(source, output_dir=tmp_path / "out")
+    with pytest.raises(fpdb.InputError, match=r"found \{.*, expected a path"):
+        fpdb.dedupe(iter(records), tmp_path / "out.jsonl")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("rule", [{"within": "no"}, {"source_field": "no"}, {"keep": "newest:no"}])
+def test_a_column_that_a_table_lacks_is_named(corpus, rule):
+    table = pa.table({"text": ["a"], "site": ["b"]})
+    with pytest.raises(fpdb.InputError) as caught:
+        fpdb.dedupe(table, **rule)
+    message = "the table lacks a column: expected the field 'no', there are: 'site', 'text'"
+    assert str(caught.value).startswith(message + "\n")
 
 
 def test_a_file_for_what_is_removed_needs_files(corpus, tmp_path):

@@ -78,7 +78,7 @@ def test_columns_that_cannot_be_are_an_error_at_once(tmp_path, fields):
     [
         ("http://a,some text", "found no key: expected the field 'key' or 'id' or 'url'"),
         ("url,title", "found no text: expected the field 'text' or"),
-        ("url,text", "found no metadata: expected the field 'host', there are: 'text', 'url';"),
+        ("url,text", "lacks a column: expected the field 'host', there are: 'text', 'url'"),
         ("url,text,host,host", "names two columns 'host'"),
         ("url," * 5000, "has 5001 columns, expected at most 4096"),
         ('"url"x,text', "is no CSV"),
