@@ -120,7 +120,8 @@ def _require_outputs(
     output: str | None, removed: str | None, report: Path | None, *, alone: bool
 ) -> None:
     suffix = suffix_of(removed or "") or ".jsonl"
-    require(SUFFIXES.get(suffix) == "jsonl", f"--removed gets JSON lines, found {removed}")
+    is_file = removed != "-" and SUFFIXES.get(suffix) == "jsonl"
+    require(is_file, f"--removed gets a file of JSON lines, found {removed}")
     printed = output == "-" and alone
     require(not printed, "-o - gets the records: --db needs a file, and --json another one")
     outputs = {os.path.realpath(path) for path in (output, removed) if path}

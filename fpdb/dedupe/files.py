@@ -121,7 +121,9 @@ class Corpus:
             if not self.into_folder and form != (own or form):
                 raise InputError(
                     f"{path} is {form}, and {self.output} would be {own}",
-                    hint="records are copied as they are: give the output the suffix of the input",
+                    hint="records are copied as they are: give the output the suffix of the input, "
+                    "or write several formats into a folder",
+                    parameter="output_dir",
                 )
             if self.run.annotate and form == "lines":
                 raise InputError(

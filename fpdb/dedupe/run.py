@@ -380,7 +380,7 @@ class Deduplication:
         if counts.read and counts.bad == counts.read:
             raise InputError(
                 f"none of the {counts.read:,} records can be compared",
-                hint="which field has the text? The reasons are above; in Python, on_bad gets them",
+                hint="name fields that they have: the reasons are above; in Python, ask on_bad",
             )
 
     def _refuse(self, bad: BadRecord, *, fails: bool) -> None:

@@ -42,6 +42,15 @@ def test_the_summary_counts(run, tmp_path, source):
     assert ids(tmp_path / "out.jsonl") == [0, 1, 2]
 
 
+def test_what_is_removed_goes_to_a_file(run, tmp_path, source, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("-", "removed.csv"):
+        done = run("dedupe", source, "-o", "out.jsonl", "--removed", name)
+        assert done.code == 2
+        assert f"--removed gets a file of JSON lines, found {name}" in done.err
+    assert list(tmp_path.iterdir()) == [source]
+
+
 def test_the_summary_counts_no_bytes_where_an_output_is_larger(run, tmp_path, source):
     packed = tmp_path / "in.jsonl.gz"
     packed.write_bytes(gzip.compress(source.read_bytes() * 20))
