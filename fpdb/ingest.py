@@ -36,7 +36,8 @@ class Answer(NamedTuple):
     """What became of one record that `follow` read.
 
     `status` is one of `Added`, or "error"; then `error` says why. `matches` are the documents that
-    a duplicate resembles; they aren't `complete` if a budget ended the search.
+    a duplicate resembles; they aren't `complete` if a budget ended the search. `lost_meta` is that
+    of `Added`.
     """
 
     source: str
@@ -44,6 +45,7 @@ class Answer(NamedTuple):
     status: str
     error: str = ""
     matches: Matches = Matches()
+    lost_meta: bool = False
 
 
 def ingest(
@@ -173,7 +175,8 @@ def follow(
                 yield Answer(each.source, each.key, "error", each.reason)
             else:
                 added = next(stored)
-                yield Answer(each.source, each.key, added.status, matches=added.matches)
+                told = added.status, "", added.matches, added.lost_meta
+                yield Answer(each.source, each.key, *told)
 
 
 def query_files(

@@ -9,7 +9,14 @@ import typer
 
 import fpdb
 from fpdb.cli import end_by_sigterm, options, render
-from fpdb.cli.inputs import BadRecords, ProgressLine, is_terminal, outcomes, require_record
+from fpdb.cli.inputs import (
+    BadRecords,
+    ProgressLine,
+    about_meta,
+    is_terminal,
+    outcomes,
+    require_record,
+)
 from fpdb.cli.maintain import open_or_create
 from fpdb.cli.options import argument, option, require, takes
 from fpdb.cli.output import likeness, near_dict, title_in
@@ -117,7 +124,7 @@ def follow(
     # Ending between any two statements is safe: a line without an answer is sent again.
     end_by_sigterm(typer.Exit)  # with 0, as a service should end
     with contextlib.ExitStack() as ending:
-        ending.callback(lambda: render.summarise(None, outcomes(counts)))
+        ending.callback(lambda: render.summarise(None, outcomes(counts), about_meta(counts)))
         render.now.left = "answered documents are stored"
         for answer in fpdb.follow(
             ending.enter_context(open_or_create(path, recipe)),
@@ -127,6 +134,7 @@ def follow(
         ):
             counts.tally(answer.status)
             counts.incomplete += not answer.matches.complete
+            counts.lost_meta += answer.lost_meta
             render.record(_describe(answer))
             render.deliver()
 

@@ -79,12 +79,16 @@ class ProgressLine:
             *lines,
             f"records of archives that hold no page: {', '.join(reasons)}" if skipped else "",
             render.counted("texts with tags, which --html main would read", counts.markup),
-            render.counted(
-                "stored metadata removed, which --meta-field gives anew", fields.get("lost_meta", 0)
-            ),
+            about_meta(counts),
             *about_files(counts),
             not_utf8(counts.invalid_utf8, counts.read),
         )
+
+
+def about_meta(counts: "RecordCounts") -> str:
+    """Return a line about documents that lost their metadata, if there are any."""
+    lost = getattr(counts, "lost_meta", 0)
+    return render.counted("stored metadata removed, which --meta-field gives anew", lost)
 
 
 def about_files(counts: "RecordCounts") -> list[str]:

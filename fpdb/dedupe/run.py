@@ -379,8 +379,8 @@ class Deduplication:
             yield block, found
         if counts.read and counts.bad == counts.read:
             raise InputError(
-                f"none of the {counts.read:,} records can be compared",
-                hint="name fields that they have: the reasons are above; in Python, ask on_bad",
+                f"none of the {counts.read:,} records can be compared, the last: {bad.reason}",
+                hint="name fields that they have; in Python, on_bad gets all reasons",
             )
 
     def _refuse(self, bad: BadRecord, *, fails: bool) -> None:

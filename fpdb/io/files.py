@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, groupby
-from typing import IO, Any, TypeVar
+from typing import IO, Any, TypeVar, cast
 
 from fpdb.arrays import Marks
 from fpdb.errors import InputError
@@ -601,7 +601,8 @@ def path_names(paths: Paths) -> list[str]:
     As in directories, names that begin with a dot or _ match none.
     """
     names: list[str] = []
-    for given in [paths] if isinstance(paths, str | os.PathLike) else paths:
+    several = isinstance(paths, Iterable) and not isinstance(paths, str)
+    for given in cast("Iterable[Any]", paths) if several else [paths]:
         if not isinstance(given, str | os.PathLike):
             raise InputError(f"found {given!r:.40}, expected a path", hint="name files or folders")
         path, found = os.fspath(given), []

@@ -52,6 +52,15 @@ def talk(start, path):
     return Talk(start("follow", path, "--skip-duplicates"))
 
 
+def test_the_summary_counts_lost_metadata(talk, path):
+    with fpdb.create(path) as database:
+        database.add("a", KITES.format("four"), {"host": "a.example"})
+    talk.say(page("a", KITES.format("four")), page("b", BRIDGE))
+    assert [each["status"] for each in talk.hear(2)] == ["replaced", "added"]
+    _, _, err = talk.end()
+    assert err.endswith("\nstored metadata removed, which --meta-field gives anew: 1\n")
+
+
 def test_each_line_is_answered_before_the_next_is_sent(talk, path):
     talk.say(page("a", KITES.format("four")))
     assert talk.hear() == [{"key": "a", "status": "added", "source": "-:1"}]

@@ -52,7 +52,8 @@ def test_a_bad_record_may_fail_the_run_before_anything_is_stored(tmp_path, mixed
 def test_it_is_an_error_if_all_records_are_bad(tmp_path, bad):
     path = tmp_path / "in.jsonl"
     path.write_bytes(b"\n".join(BAD_LINES))
-    with pytest.raises(fpdb.InputError, match="none of the 5 records can be compared") as caught:
+    message = "none of the 5 records can be compared, the last: the field 'text' holds a number"
+    with pytest.raises(fpdb.InputError, match=message) as caught:
         fpdb.dedupe(path, tmp_path / "out.jsonl", bad=bad)
     assert caught.value.hint
     assert list(tmp_path.iterdir()) == [path]
@@ -174,6 +175,7 @@ def test_a_database_fits_a_similarity_that_its_bands_find(tmp_path, mixed, simil
         ({"output_dir": "elsewhere"}, "no place for the output, or two"),
         ({"output": None}, "no place for the output, or two"),
         ({"source": []}, "found no files"),
+        ({"source": 5}, "found 5, expected a path"),
     ],
 )
 def test_bad_arguments_are_named(tmp_path, mixed, options, message):
