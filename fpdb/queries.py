@@ -28,6 +28,7 @@ from fpdb.documents.lookup import (
 )
 from fpdb.documents.parts import find_parts
 from fpdb.documents.prepare import BATCH, Preparer, as_fingerprints, as_number
+from fpdb.documents.similarity import KnownTexts
 from fpdb.errors import DocumentNotFoundError, IncompleteWarning, InputError, MissingExtraError
 from fpdb.fingerprint import Recipe
 from fpdb.models import (
@@ -305,28 +306,30 @@ class Queries(ABC):
         similarity: float | None = None,
         k: int | None = None,
         limit: int | None = None,
+        known: KnownTexts | None = None,
     ) -> Iterator[Matches]:
         """Find the stored documents near each of some that the `preparer` prepared, all together.
 
         A document that is stored matches itself. The answers are those of `query` with the texts.
         """
-        yield from self._ask(documents, self._checked(k, limit, similarity))
+        yield from self._ask(documents, self._checked(k, limit, similarity)._replace(known=known))
 
     def nearest_prepared(
-        self, texts: TextColumns, similarity: float | None
+        self, texts: TextColumns, similarity: float | None, known: KnownTexts | None = None
     ) -> tuple[dict[int, Match], set[int], Marks]:
         """Find the nearest document of each of many prepared texts, by their places.
 
         Also return the places of texts that some document has, and mark the texts that must be
-        looked up by `query_prepared`.
+        looked up by `query_prepared`. With known texts, which aren't compared here, the nearest
+        document is also one that these might show to be similar.
         """
-        search = self._checked(None, 1, similarity)
+        search = self._checked(None, 1, similarity)._replace(known=known)
         if search.similarity is None:
             return {}, set(), np.ones(len(texts.digests), np.bool_)
         matches = dict[int, Match]()
         with self._transaction() as txn:
             view = self._view(txn)
-            nearest = nearest_each(view, texts, search.similarity)
+            nearest = nearest_each(view, texts, search.least)
             [alike] = ((nearest.shares >= 0) & ~nearest.crowded).nonzero()
             columns = (column[alike].tolist() for column in nearest[:3])
             for place, number, share, apart in zip(alike.tolist(), *columns, strict=True):

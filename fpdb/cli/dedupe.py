@@ -6,7 +6,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -17,9 +17,12 @@ from fpdb.cli.inputs import BadRecords, ProgressLine, is_terminal
 from fpdb.cli.options import argument, option, require, takes
 from fpdb.dedupe.files import record_files
 from fpdb.dedupe.run import worst_losses
+from fpdb.io.files import check_path
 from fpdb.io.streams import SUFFIXES, suffix_of
 from fpdb.joins.preference import Preference
+from fpdb.models import Key
 from fpdb.scratch import require_output, scratch_folder
+from fpdb.storage.open_checks import is_vacant
 
 
 @takes(
@@ -32,14 +35,13 @@ from fpdb.scratch import require_output, scratch_folder
     annotate=option("--annotate", "Keep all records, and add which one stays for each."),
     removed=option("--removed FILE", "JSON lines about what was left out."),
     k=options.NEW_K,
-    source_field=option(
-        "--source-field F", "Field of a record's source; else its file.", rare=True
-    ),
+    source_field=option("--source-field F", "Field of the source; else the file.", rare=True),
     most=option("--most SHARE", "Stop if more of a source would go.", rare=True, min=0, max=1),
     database=option("--db DB", "Compare with earlier files, and remember these."),
     same_key=option(
         "--same-key keep|replace", "For keys that DB has with another text; see --db.", rare=True
     ),
+    texts=option("--texts FILE", "Files with texts of DB, under the same keys.", rare=True),
     abandon=option("--abandon", "Forget a run that didn't finish; see --db.", rare=True),
     bad=option("--bad keep|drop|fail", "Records that can't be compared."),
     memory=option(
@@ -70,6 +72,7 @@ def dedupe(
     within: str | None = None,
     database: Path | None = None,
     same_key: Literal["keep", "replace"] | None = None,
+    texts: list[str] | None = None,
     abandon: bool = False,
     bad: Literal["keep", "drop", "fail"] = "keep",
     memory: int | None = None,
@@ -82,16 +85,14 @@ def dedupe(
       fpdb dedupe part-*.parquet -o clean.parquet --removed removed.jsonl
 
     Copies JSON lines, CSV, TSV and Parquet; what stays is unchanged, in its order.
-    With -o - it is printed. With --db, repeat a command that was interrupted:
-    until then, other runs may be refused. A run with --abandon isn't, but later
-    runs aren't compared with the output of the interrupted one. Records under a key of
-    DB with another text are removed or added beside it; with --same-key replace
-    they take its place, and with --keep newest:FIELD if they are newer.
+    With -o - it is printed. With --db, repeat a command that was interrupted: until then,
+    other runs may be refused. A run with --abandon isn't, but later runs aren't compared with
+    the output of the interrupted one. Records under a key of DB with another text are removed
+    or added beside it; with --same-key replace they take its place, with --keep newest:F if newer.
     """
     require((output is None) != (output_dir is None), "give --output or --output-dir")
     require("-" not in files or not is_terminal(), "standard input is a terminal")
-    require(database is not None or not abandon, "--abandon is about a run with --db")
-    require(database is not None or not same_key, "--same-key is about a run with --db")
+    _require_database(database, {"abandon": abandon, "same-key": same_key, "texts": texts})
     _require_outputs(output, removed, report, alone=bool(database or render.now.json))
     files = record_files(files, reading)
     if report:
@@ -99,13 +100,14 @@ def dedupe(
     render.now.left = "run it again" if database else "nothing was written"
     end_by_sigterm(KeyboardInterrupt)
     bad_records, progress = BadRecords(), ProgressLine("record")
-    with _placed(output, tmp) as place:
+    texts_by_key = _texts_by_key(texts or [], database, recipe, reading, tmp, jobs)
+    with _placed(output, tmp) as place, texts_by_key as text_of:
         counts = fpdb.dedupe(
             files, place, reading, output_dir=output_dir, database=database, abandon=abandon,
             similarity=similarity, k=k, recipe=recipe, keep=keep, lose=lose, within=within,
-            same_key=same_key, source_field=source_field, most=most, annotate=annotate, bad=bad,
-            removed=removed, tmp=tmp, memory=memory, jobs=jobs, on_bad=bad_records,
-            on_progress=progress,
+            same_key=same_key, texts=text_of, source_field=source_field, most=most,
+            annotate=annotate, bad=bad, removed=removed, tmp=tmp, memory=memory, jobs=jobs,
+            on_bad=bad_records, on_progress=progress,
             command=f"cd {shlex.quote(os.getcwd())} && {shlex.join(['fpdb', *sys.argv[1:]])}",
         )  # fmt: skip
     progress.summarise(_saved(counts), *worst_losses(counts.losses))
@@ -114,6 +116,11 @@ def dedupe(
         reading = dataclasses.replace(reading, date_field=date)
         _write_report(files, report, reading, used_recipe, least, jobs, counts.marks)
     bad_records.settle(counts.read - counts.bad)
+
+
+def _require_database(database: Path | None, options: dict[str, object]) -> None:
+    for name, value in options.items():
+        require(database is not None or not value, f"--{name} is about a run with --db")
 
 
 def _require_outputs(
@@ -140,6 +147,36 @@ def _placed(output: str | None, tmp: str | None) -> Iterator[str | None]:
         yield str(path)
         with render.opened("-") as stream, path.open("rb") as file:
             shutil.copyfileobj(file, stream)
+
+
+@contextlib.contextmanager
+def _texts_by_key(
+    files: list[str],
+    database: Path | None,
+    recipe: fpdb.Recipe | None,
+    reading: fpdb.Reading,
+    tmp: str | None,
+    jobs: int,
+) -> Iterator[Callable[[Key], str | None] | None]:
+    """Yield what returns the text of a document, brought from all files into one that is searched.
+
+    A database that isn't there yet has no documents.
+    """
+    if not files or database is None or is_vacant(database):
+        yield None
+        return
+    from fpdb.look.sources import Texts  # which only this needs
+
+    for path in files:
+        check_path(path, reading)
+    with scratch_folder(Path(tmp, "dedupe") if tmp else None) as folder:
+        with fpdb.open(database, readonly=True, recipe=recipe) as db:
+            texts = Texts(db, reading, folder / "texts", files)
+            with texts.written() as add:
+                for key, record in texts.records(dataclasses.replace(reading, keyed=False), jobs):
+                    add(key, record.text or "")
+        with texts.opened() as texts_of:
+            yield lambda key: next(iter(texts_of(key)), None)
 
 
 def _saved(counts: fpdb.Deduplicated) -> str:

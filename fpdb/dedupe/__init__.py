@@ -13,6 +13,7 @@ from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe
 from fpdb.io.arrow import is_split, is_table
 from fpdb.io.records import BadRecord, Reading
+from fpdb.models import TextsByKey
 
 __all__ = ["Deduplicated", "Removed", "SourceLoss", "dedupe"]
 
@@ -30,6 +31,7 @@ def dedupe(
     recipe: str | Recipe | None = None,
     keep: str = "first",
     same_key: str | None = None,
+    texts: TextsByKey | None = None,
     lose: float | None = None,
     within: str | None = None,
     source_field: str | None = None,
@@ -70,7 +72,8 @@ def dedupe(
             interrupted is begun again: call it with the same records and options.
         similarity: The least similarity at which a record is removed; 0.8 by default, or that of
             the database. It is exact, as texts are compared where an estimate is near it; beside
-            the documents of a database, which has no texts, the estimate decides.
+            the documents of a database, which has no texts, the estimate decides, unless `texts`
+            has them.
         k: Remove records whose fingerprints are within k, whatever their similarity.
         recipe: The recipe, "web" by default, or that of the database.
         keep: "first", "longest", "newest:FIELD" or "source:FIELD=a,b,*". Records are considered in
@@ -81,9 +84,14 @@ def dedupe(
             with "keep" it stays, and a record that resembles nothing gets another key; with
             "replace" the record stays, and takes its place. The default is "keep", but with
             "newest:FIELD" it is "replace", which then is for a newer record only.
+        texts: The texts of the documents in the database, if you have them elsewhere: a function or
+            a mapping that has the text of a key, or None. The key is that in the database: a text,
+            or the place of a record that had none. They decide where an estimate is near the limit,
+            but for documents whose text it doesn't have, or has in another version.
         lose: The largest share of its own shingles that a record may lose: it is removed only if
             the one that stays lacks no more. Texts then decide about every pair, so a record that
-            resembles a document of a database, which has none, stays unless their texts are equal.
+            resembles a document of a database stays unless `texts` has the document's, or both
+            texts are equal.
         within: A field; only records with an equal value in it are compared. Values are equal as in
             JSON: 1 is 1.0, and differs from "1". A missing value, or an empty one, is a value of
             its own. It isn't for a database, which keeps no such field.
@@ -130,7 +138,7 @@ def dedupe(
         reading = dataclasses.replace(reading, text_field=text_field)
     run = Deduplication(
         *(reading, similarity, k, recipe, keep, bad, jobs, memory, tmp),
-        *(abandon, same_key, lose, within, source_field, most, annotate),
+        *(abandon, same_key, texts, lose, within, source_field, most, annotate),
         *(command, on_removed, on_bad, on_progress),
     )
     if output is not None or output_dir is not None or _is_path(source):

@@ -26,6 +26,7 @@ from fpdb.dedupe.run import (
     SourceLoss,
     require_next,
 )
+from fpdb.dedupe.stored import StoredDocuments
 from fpdb.documents.lookup import Search
 from fpdb.documents.new_documents import NewDocuments
 from fpdb.documents.prepare import GATHERED
@@ -33,7 +34,6 @@ from fpdb.documents.runs import Addition, Find
 from fpdb.documents.similarity import Shares, equal_texts
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe
-from fpdb.fingerprint.sketches import doubtful_estimates
 from fpdb.io.annotations import FIELDS, Annotation
 from fpdb.io.batches import RecordBatch
 from fpdb.joins.columns import GrowingColumn, GrowingStrings, GrowingTexts, Room
@@ -83,7 +83,10 @@ class Decider:
         self._bits = index.plan.bits
         self._texts = GrowingTexts(room, self._bits)
         search = Search(index.plan.k, None, similarity)
-        self._sure = doubtful_estimates(similarity)[1] if similarity else 0.0
+        self._stored: StoredDocuments | None = None
+        if database is not None:
+            recipe = self._preparer.recipe
+            self._stored = StoredDocuments(database, run, search.similarity, recipe, room)
         self._shingles = GrowingColumn(room, np.int32)  # how many distinct ones
         self._sets = ShingleSets(room) if read_once and search.similarity else None
         self._groups = GrowingColumn(room, np.uint64, searched=True)
@@ -194,19 +197,20 @@ class Decider:
         prepared = self._run.prepared(
             self._preparer, blocks, keyed=keyed, stored=stored, shingled=self._sets is not None
         )
+        # Until the texts of some are compared.
+        held = self._stored is not None and self._stored.with_texts
         for block, columns in prepared:
-            read.append(block._replace(read=RecordBatch))  # without what was read
+            left = block if held else block._replace(read=RecordBatch)  # without what was read
+            read.append(left._replace(first=len(self._texts)))
             self._add(block, columns)
-            characters += int(columns.characters.sum()) * bool(block.records)
+            characters += int(columns.characters.sum()) * (held or bool(block.records))
             waiting = len(self._texts) - len(self._matched)
             together = TOGETHER if stored else _together(len(self._matched))
             if waiting >= together or characters >= _CHARACTERS:
-                self._look_up()
-                yield read
+                yield self._look_up(read)
                 read, characters = [], 0
         if read:
-            self._look_up()
-            yield read
+            yield self._look_up(read)
         self._run.require_values(self._groups.values, self._named)
 
     def _add(self, block: RecordBlock, columns: RecordColumns) -> None:
@@ -232,44 +236,40 @@ class Decider:
         self._sources.add(np.array(named, np.int64)[columns.sources])
         self._content += columns.content
 
-    def _look_up(self) -> None:
-        """Look the records up in the database that weren't yet."""
+    def _look_up(self, blocks: list[RecordBlock]) -> list[RecordBlock]:
+        """Look records up in the database, and return their blocks without what was read."""
         start = len(self._matched)
         matched = np.full(len(self._texts) - start, -1)
-        if self._database is not None:
-            texts, similarity = self._texts.all[start:], self._run.similarity
-            good = ~self._is_bad.values[start:]
-            found, equal, crowded = self._database.nearest_prepared(texts, similarity)
-            [asked] = ((texts.short | crowded) & good).nonzero()
-            documents, entries = self._questions(start + asked), list[bytes]()
-            answers = self._database.query_prepared(documents, similarity=similarity, limit=1)
-            for place, matches in zip(asked.tolist(), answers, strict=True):
-                self._run.counts.incomplete += not matches.complete
-                found.update((place, match) for match in matches)
+        if self._database is not None and self._stored is not None:
+            good, entries = ~self._is_bad.values[start:], list[bytes]()
+            nearest, equal, asked = self._stored.resembled(
+                *(self._texts.all[start:], good, self._shingles.values[start:], blocks),
+                lambda places: self._questions(start + places),
+            )
             before = len(self._copied)
             self._copied += [start + place for place in equal]
-            queried = {place: found[place] for place in asked.tolist() if place in found}
+            queried = {place: nearest[place].match for place in asked if place in nearest}
             # Keys that are looked up together share the pages that have them.
             for first in range(0, len(good), GATHERED):
                 places = first + good[first : first + GATHERED].nonzero()[0]
-                nearest = {place: queried.get(place) for place in places.tolist()}
-                for place in self._replacing_of(self._database, start, nearest, equal):
-                    found.pop(place, None)
+                matches = {place: queried.get(place) for place in places.tolist()}
+                for place in self._replacing_of(self._database, start, matches, equal):
+                    nearest.pop(place, None)
             copies = set(self._copied[before:])  # while equal sketches don't show equal texts
-            for place, match in found.items():
-                same = start + place in copies
-                if not same and self._run.lose is not None:
+            for place, stored in nearest.items():
+                if start + place in copies:
+                    stored = stored._replace(own_share=0.0)  # noqa: PLW2901
+                elif self._run.lose is not None and stored.own_share is None:
                     continue  # since no text shows what would be lost
                 matched[place] = len(self._matches) + len(entries)
-                shown = origin_of(match.key, match.meta)
-                share = match.similarity
-                estimated = share is not None and share <= self._sure and not same
+                estimated = self._stored.is_estimated(stored)
                 self._run.counts.estimated += estimated
-                own_share = 0.0 if same else None
-                entry = [match.key, *shown, share, match.distance, estimated, own_share]
-                entries.append(json.dumps(entry).encode())
+                match, own_share = stored
+                shown = *origin_of(match.key, match.meta), match.similarity, match.distance
+                entries.append(json.dumps([match.key, *shown, estimated, own_share]).encode())
             self._matches.add(b"".join(entries), np.array(list(map(len, entries)), np.int64))
         self._matched.add(matched)
+        return [block._replace(read=RecordBatch) for block in blocks]
 
     def _replacing_of(
         self, database: Database, start: int, matches: dict[int, Match | None], copies: set[int]

@@ -38,13 +38,17 @@ def _run_hash() -> Callable[[bytes], bytes]:
 
 
 class RecordBlock(NamedTuple):
-    """Records of one input that are prepared together; `shown` is how their places begin."""
+    """Records of one input that are prepared together; `shown` is how their places begin.
+
+    They are numbered from the `first` one on, once they are among those of a run.
+    """
 
     read: BatchPart
     shown: str
     source: str
     number: int = 0
     records: Sequence[Any] = ()
+    first: int = 0
 
 
 class RecordColumns(NamedTuple):

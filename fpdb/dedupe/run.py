@@ -27,6 +27,7 @@ from fpdb.joins.preference import Preference
 from fpdb.models import (
     DIGEST_BYTES,
     Key,
+    TextsByKey,
     require_choice,
     require_share,
     require_similarity,
@@ -75,9 +76,10 @@ class Removed(NamedTuple):
 
     Their keys are followed by their places: the file and the line or row. The similarity is None
     where bits are compared; `distance` is that of the fingerprints. It is exact near the limit,
-    unless it is `estimated` because the database has no text to compare with. `own_share` is the
-    share of the record's own shingles that the kept one lacks: as exact as the similarity, and None
-    where bits are compared, or with a document of the database that has another text.
+    unless it is `estimated` because a document of the database has no text here. `own_share` is
+    the share of the record's own shingles that the kept one lacks: as exact as the similarity, and
+    None where bits are compared, or with a document of the database that has another text, unless
+    both texts were compared.
     """
 
     key: Key
@@ -110,7 +112,7 @@ class Deduplicated(RecordCounts):
     these have the very text of another record, or of a document of the database, and outputs that
     are files have `bytes_saved` fewer than their inputs. Of all, `delivered` have a key that the
     database had, and `estimated` resemble one of its documents by an estimate that is near the
-    limit, since it has no texts. Of the shingles of all removed records, `own_share` is the share
+    limit, as no text is known. Of the shingles of all removed records, `own_share` is the share
     that the kept ones lack which each resembles; those that resemble a document of the database
     don't count, and it is None if none do, or bits are compared. Of the kept ones, `replaced` take
     the place of the document with their key, and `meanwhile` counts those that aren't added,
@@ -152,6 +154,7 @@ class Deduplication:
     folder: str | os.PathLike[str] | None = None
     abandon: bool = False
     same_key: str | None = None
+    texts: TextsByKey | None = None
     lose: float | None = None
     within: str | None = None
     source_field: str | None = None
@@ -262,6 +265,12 @@ class Deduplication:
                     hint="records of one delivery are compared by their texts alone",
                     parameter="same_key",
                 )
+            if self.texts is not None:
+                raise InputError(
+                    "found texts of documents, but no database that these are in",
+                    hint="leave the texts out: those of the records are at hand",
+                    parameter="texts",
+                )
             yield None
             return
         if self.within is not None:
@@ -302,12 +311,14 @@ class Deduplication:
     def least_similarity(self, preparer: Preparer) -> float | None:
         """Return the least similarity of what is removed, or None if bits are compared."""
         similarity: float | None = self.similarity or preparer.header.get("similarity")
-        if self.lose is not None and not similarity:
-            raise InputError(
-                f"found lose {self.lose}, but fingerprints are compared, which show nothing of it",
-                hint="leave it out, or compare texts: by a similarity, and not by k",
-                parameter="lose",
-            )
+        for name, value in (("lose", self.lose), ("texts", self.texts)):
+            if value is not None and not similarity:
+                raise InputError(
+                    f"found {name} {value!r:.40}, but fingerprints are compared, which show "
+                    "nothing of it",
+                    hint="leave it out, or compare texts: by a similarity, and not by k",
+                    parameter=name,
+                )
         return similarity
 
     def require_values(self, groups: Column, sources: Collection[str]) -> None:
@@ -348,6 +359,7 @@ class Deduplication:
         recipe = self.recipe.id if isinstance(self.recipe, Recipe) else ""
         known = [self.similarity, self.k, recipe, self.keep, self.bad]
         known += [choice for choice in (self.same_key, self.lose) if choice is not None]
+        known += ["texts"] * (self.texts is not None)
         return hashlib.blake2b(repr(known).encode(), digest_size=DIGEST_BYTES).digest()
 
     def prepared(

@@ -115,11 +115,11 @@ class Nearest(NamedTuple):
         self.distances[places] = apart[better]
 
 
-def nearest_each(view: View, texts: TextColumns, similarity: float) -> Nearest:
+def nearest_each(view: View, texts: TextColumns, least: float) -> Nearest:
     """Find the most similar document of each of many texts, as columns."""
     nearest = Nearest.none(len(texts.digests))
     candidates = np.zeros(len(nearest.ids), np.int64)
-    for pairs in alike_each(view, texts, least_estimate(similarity), candidates):
+    for pairs in alike_each(view, texts, least, candidates):
         nearest.copies[pairs.texts[pairs.same]] = True
         nearest.update(*pairs[:4])
     nearest.crowded[:] = candidates > most_compared()

@@ -45,9 +45,9 @@ class FetchedTexts:
         return self._sets.size
 
     def hold(self, documents: Sequence[Stored], texts: Sequence[str | None]) -> None:
-        """Take the texts of some documents, for which nobody is asked."""
+        """Take the texts of some documents, for which nobody is asked, in place of earlier ones."""
         pairs = zip(documents, texts, strict=True)
-        self._held.update((_name(own), text) for own, text in pairs if text is not None)
+        self._held = {_name(own): text for own, text in pairs if text is not None}
 
     def ask_no_more(self) -> None:
         """Take all further texts for unknown, unless they are held."""
@@ -75,6 +75,13 @@ class FetchedTexts:
         [known] = ((first >= 0) & (second >= 0)).nonzero()
         shares[known] = self._sets.shares(first[known], second[known], 0.0)
         return shares
+
+    def sizes(self, documents: Sequence[Stored]) -> Places:
+        """Return how many shingles the texts of documents have; 0 where they aren't known."""
+        places = self.places(documents)
+        sizes = np.zeros(len(places), np.int64)
+        sizes[places >= 0] = self._sets.sizes(places[places >= 0])
+        return sizes
 
     def _cut(self, texts: Mapping[bytes | Key, str]) -> None:
         """Keep the shingles of texts; one without any can't be compared."""

@@ -44,6 +44,12 @@ class ShingleSets:
         self._hashes.add(np.concatenate(sets))
         self._signatures.add(np.zeros((len(numbers), _SIGNATURE_WORDS), np.uint64))
 
+    def sizes(self, numbers: Places) -> Places:
+        """Return how many shingles documents have."""
+        places, ends = self._places.values.take(numbers), self._ends.values
+        sizes: Places = ends[places + 1] - ends[places]
+        return sizes
+
     def shares(self, first: Places, second: Places, least: float) -> Shares:
         """Return the Jaccard similarity of each two documents, or 0 where it is below the least."""
         left, right = (self._places.values.take(numbers) for numbers in (first, second))

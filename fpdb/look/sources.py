@@ -175,9 +175,10 @@ class Texts(Generic[D]):
                     yield key, record
 
     def key_of(self, record: Record) -> Key | None:
-        """Return the key of a document that a record would be, if it has one."""
+        """Return the key that a record has as a document, its place if it has none of its own."""
         with contextlib.suppress(InputError):
-            return None if record.key is None else parse_key(record.key, self.database.key_type)
+            key = record.source if record.key is None else record.key
+            return parse_key(key, self.database.key_type)
         return None
 
     def of(self, document: Document) -> tuple[str | None, str]:

@@ -80,6 +80,55 @@ def test_the_summary_counts_keys_that_were_delivered_before(run, tmp_path, sourc
     assert "(--same-key)" in done.err
 
 
+def test_files_with_the_texts_of_stored_documents_decide(run, tmp_path, monkeypatch):
+    """By keys, or by the places of what had none; a text that isn't there leaves the estimate."""
+    monkeypatch.chdir(tmp_path)
+    words = [f"word{number}" for number in range(80)]
+    first = [
+        {"id": "a", "text": " ".join(words[:60])},
+        {"text": " ".join(reversed(words))},
+        {"id": 7, "text": TEXTS[0]},
+    ]
+    # Of runs of three words: 52 of 64, 51 of 65 and 50 of 66 in common; and 66 of 79.
+    later = [
+        *(" ".join(words[start : start + 60]) for start in (0, 6, 7, 8)),
+        f"{' '.join(words[:11:-1])} end",
+    ]
+    (tmp_path / "later.jsonl").write_text(lines({"text": text} for text in later))
+    (tmp_path / "first.jsonl").write_text(lines(first))
+    (tmp_path / "other.csv").write_text(f"id,text\na,{first[0]['text']}\n7,another\n8,no\n")
+    close, part = (0.8125, 0.1034), (0.8354, 0.0149)
+    for files, decided, estimated in (
+        ([], {}, 4),
+        (["first.jsonl"], {2: close, 5: part}, 0),
+        (["other.csv"], {2: close}, 1),
+        (["other.csv", "first.jsonl"], {2: close, 5: part}, 0),
+    ):
+        name = "-".join(["db", *files])
+        texts = [word for file in files for word in ("--texts", file)]
+        dedupe = ("dedupe", "--db", f"{name}.fpdb", *texts, "-o")
+        assert run(*dedupe, f"{name}-1.jsonl", "first.jsonl").code == 0
+        options = ("--removed", f"{name}.jsonl", "--tmp", tmp_path)
+        done = run(*dedupe, f"{name}-2.jsonl", "later.jsonl", *options)
+        said = f"; {estimated} like a document of DB by an estimate, without its text"
+        assert (said in done.err) is bool(estimated)
+        rows = [json.loads(line) for line in (tmp_path / f"{name}.jsonl").read_text().splitlines()]
+        assert sum(row["estimated"] for row in rows) == estimated
+        stored = {
+            int(row["source"].partition(":")[2]): (row["similarity"], row["own_share"])
+            for row in rows
+            if row["kept_source"].startswith("first.jsonl") and not row["estimated"]
+        }
+        assert stored == {1: (1.0, 0.0)} | decided
+        kept = (tmp_path / f"{name}-2.jsonl").read_text().splitlines()
+        assert [json.loads(line)["text"] for line in kept] == [later[2]] * bool(files)
+    done = run(*dedupe, "next.jsonl", "later.jsonl", "--texts", "nowhere.jsonl")
+    assert (done.code, "nowhere.jsonl can't be read" in done.err) == (3, True)
+    done = run("dedupe", "later.jsonl", "-o", "out.jsonl", "--texts", "first.jsonl")
+    assert (done.code, "--texts is about a run with --db" in done.err) == (2, True)
+    assert not list(tmp_path.glob("dedupe*"))
+
+
 def test_json_has_the_counts_and_quiet_none(run, tmp_path, source):
     done = run("dedupe", source, "-o", tmp_path / "out.jsonl", "--json")
     found = json.loads(done.out)
