@@ -118,11 +118,14 @@ def take(reader, last, path):
 
 
 def show_report(reader, folder):
-    """Open the first group of a report, and return the row of the next one."""
+    """Open the first group of a report at its last text, and return the row of the next group."""
     fpdb("report", NEWS, "--quiet", folder=folder)
     reader.window.get(Path(folder, "report.html").as_uri())
-    reader.all(".head")[0].click()
-    return reader.all(".head")[1]
+    group, following = reader.all(".head")[:2]
+    group.click()
+    if others := [button for button in reader.all(".tabs button") if button.is_displayed()]:
+        others[-1].click()
+    return following
 
 
 def show_group(reader, address):
