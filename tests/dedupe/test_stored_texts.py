@@ -10,6 +10,7 @@ from edited import WORDS, expected_ids, records_of, window
 import fpdb
 from fpdb.dedupe import decide
 from fpdb.dedupe import records as in_memory
+from fpdb.documents.runs import Runs
 
 FORMS = ["file", "table", "records", "documents"]
 
@@ -126,22 +127,22 @@ def test_unknown_texts_and_others_than_were_stored_leave_the_estimate(tmp_path, 
 def test_texts_decide_where_a_record_has_more_candidates_than_are_compared_together(
     tmp_path, monkeypatch
 ):
-    """Texts of one template, of which each differs from each other in ten words of seventy."""
+    """Texts of one template, of which each has three to twelve words of its own."""
     dice = random.Random(8)
     records = [
-        {"id": str(number), "text": " ".join([*WORDS[:60], *dice.sample(WORDS[60:], 10)])}
+        {"id": str(number), "text": " ".join(WORDS[:60] + dice.sample(WORDS, dice.randint(3, 12)))}
         for number in range(60)
     ]
     texts = {record["id"]: record["text"] for record in records[:30]}
-    results = []
+    expected = expected_ids(records, lambda _: 0, 0.8, lose=0.1)
     for most in (1000, 3):
         path = tmp_path / str(most)
-        with fpdb.create(path) as db:
-            list(db.add_many(fpdb.Document(key, text) for key, text in texts.items()))
+        list(fpdb.dedupe(records[:30], database=path, lose=0.1))
         with monkeypatch.context() as patch:
             patch.setattr("fpdb.documents.lookup.most_compared", lambda most=most: most)
-            results.append(list(fpdb.dedupe(records[30:], database=path, texts=texts, lose=0.1)))
-    assert results[0] == results[1]
+            kept = list(fpdb.dedupe(records[30:], database=path, texts=texts, lose=0.1))
+        assert [each["id"] for each in kept] == [key for key in expected if key not in texts]
+    assert 0 < len(kept) < 30
 
 
 def test_few_texts_are_held_at_once(tmp_path, monkeypatch):
@@ -201,3 +202,22 @@ def test_what_a_function_raises_ends_the_run_before_anything_is_stored(tmp_path)
     assert not (tmp_path / "out.jsonl").exists()
     with fpdb.open(tmp_path / "db") as db:
         assert list(db) == ["a"]
+
+
+def test_a_run_is_finished_with_texts_if_it_was_begun_with_them(tmp_path, monkeypatch, jsonl):
+    list(fpdb.dedupe([{"id": "a", "text": window(0)}], database=tmp_path / "db"))
+    source = jsonl("in.jsonl", [{"id": f"b{start}", "text": window(start)} for start in (6, 7, 8)])
+    options = {"output": tmp_path / "out.jsonl", "database": tmp_path / "db"}
+
+    def fail(*_, **__):
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Runs, "finish", fail)
+        with pytest.raises(ZeroDivisionError):
+            fpdb.dedupe(source, texts={"a": window(0)}, **options)
+    with pytest.raises(fpdb.InputError, match="a run that began to write its outputs"):
+        fpdb.dedupe(source, **options)
+    fpdb.dedupe(source, texts={"a": window(0)}, **options)
+    with fpdb.open(tmp_path / "db") as db:
+        assert sorted(db) == ["a", "b7"]
