@@ -67,8 +67,8 @@ class StoredDocuments:
         """Find the nearest documents for which records may go, by the places of these.
 
         Also return the places of records whose text some document has, and of those that were
-        looked up one by one. That are the good ones that are short, have many candidates, or are
-        left open by estimates.
+        looked up one by one: the good ones that are short, have many candidates, or are left open
+        by estimates.
 
         Args:
             records: The records of some blocks.
