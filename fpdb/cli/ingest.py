@@ -56,7 +56,7 @@ def ingest(
     progress, bad_records = ProgressLine(), BadRecords()
     if is_vacant(path):  # a database would be in the way of another attempt
         require_record(paths, reading, bad_records)
-    with open_or_create(path, recipe) as database, contextlib.ExitStack() as ending:
+    with open_or_create(path, recipe, similarity) as database, contextlib.ExitStack() as ending:
         ending.callback(progress.summarise, listed=skip_duplicates)
         render.now.left = "documents that were counted are stored"
         bits = database.similarity is None
@@ -127,7 +127,7 @@ def follow(
         ending.callback(lambda: render.summarise(None, outcomes(counts), about_meta(counts)))
         render.now.left = "answered documents are stored"
         for answer in fpdb.follow(
-            ending.enter_context(open_or_create(path, recipe)),
+            ending.enter_context(open_or_create(path, recipe, similarity)),
             reading=reading,
             skip_duplicates=skip_duplicates,
             similarity=similarity,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from math import log2
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import typer
 
@@ -80,18 +80,24 @@ def _warn_of_chance(stats: Stats) -> None:
 
 
 @contextlib.contextmanager
-def open_or_create(path: Path, recipe: fpdb.Recipe | None) -> Iterator[fpdb.Database]:
+def open_or_create(
+    path: Path, recipe: fpdb.Recipe | None, similarity: float | None = None
+) -> Iterator[fpdb.Database]:
     """Open a database for a block to write, or create it if there is nothing at its path.
 
-    Without a recipe, a stored one may be any. A new database is removed if the block fails with
-    nothing in it: it would be in the way of another attempt, with another recipe.
+    Without a recipe, a stored one may be any. A new one finds all that is similar enough, and at
+    least what its recipe says: it then serves higher similarities as well. It is removed if the
+    block fails with nothing in it: it would be in the way of another attempt, with another recipe.
     """
     new = False
     try:
         database = fpdb.open(path, recipe=recipe)
     except (fpdb.DatabaseNotFoundError, fpdb.NotADatabaseError):  # such as an empty directory
         try:
-            database, new = fpdb.create(path, recipe=recipe or options.WEB), True
+            wanted = recipe or fpdb.recipe(options.WEB)
+            lower = similarity is not None and similarity < (wanted.similarity or 0)
+            least: float | Literal["recipe"] | None = similarity if lower else "recipe"
+            database, new = fpdb.create(path, recipe=wanted, similarity=least), True
         except DatabaseExistsError:  # another process was faster, or other files are there
             database = fpdb.open(path, recipe=recipe)
     with database:

@@ -56,7 +56,9 @@ def serve(
 
     access = server.Access(server.read_tokens(token_file) if token_file else ())
     opened = (
-        fpdb.open(path, readonly=True, recipe=recipe) if readonly else open_or_create(path, recipe)
+        fpdb.open(path, readonly=True, recipe=recipe)
+        if readonly
+        else open_or_create(path, recipe, similarity)
     )
     with opened as database, contextlib.ExitStack() as stack:
         render.now.left = "answered documents are stored"

@@ -55,6 +55,16 @@ def test_a_database_is_created_with_the_defaults_and_that_is_said(run, path, sou
     assert keys_in(path) == [f"https://a.example/{n}" for n in range(5)]
 
 
+@pytest.mark.parametrize(("asked", "least"), [(0.6, 0.6), (0.8, 0.8), (0.95, 0.8)])
+def test_a_new_database_finds_all_that_is_asked_for(run, path, source, asked, least):
+    done = run("ingest", path, source, "--skip-duplicates", "--similarity", asked)
+    assert done.code == 0
+    assert done.err.splitlines()[0] == f"created {path}: recipe web, similarity {least}"
+    assert "warning" not in done.err
+    with fpdb.open(path, readonly=True) as database:
+        assert database.similarity == least
+
+
 def test_ingesting_again_changes_nothing_and_a_new_text_replaces(run, path, source, tmp_path):
     run("ingest", path, source)
     again = run("ingest", path, source)
