@@ -359,12 +359,12 @@ def test_a_table_or_records_have_no_output(corpus, tmp_path):
 
 
 @pytest.mark.parametrize("rule", [{"within": "no"}, {"source_field": "no"}, {"keep": "newest:no"}])
-def test_a_column_that_a_table_lacks_is_named(corpus, rule):
+def test_a_column_that_a_table_lacks_is_named(rule):
     table = pa.table({"text": ["a"], "site": ["b"]})
     with pytest.raises(fpdb.InputError) as caught:
         fpdb.dedupe(table, **rule)
     message = "the table lacks a column: expected the field 'no', there are: 'site', 'text'"
-    assert str(caught.value).startswith(message + "\n")
+    assert str(caught.value) == message
 
 
 def test_a_file_for_what_is_removed_needs_files(corpus, tmp_path):
