@@ -34,10 +34,6 @@ class Strings:
         sizes = np.fromiter(map(len, strings), np.int64, len(strings))
         return cls(np.frombuffer(b"".join(strings), np.uint8), sizes.cumsum())
 
-    @classmethod
-    def empty(cls, count: int) -> "Strings":
-        return cls(np.empty(0, np.uint8), np.zeros(count, np.int64))
-
     def listed(self) -> list[bytes]:
         data, ends = self.data.tobytes(), self.ends.tolist()
         return [data[start:end] for start, end in zip([0, *ends], ends, strict=False)]
