@@ -285,10 +285,10 @@ class Writer:
         """Write everything that was collected."""
         if not (self._saved or self._removed):
             return
-        places = [place for place, _ in self._saved.values()]
-        ids = np.array([number for _, number in self._saved.values()], np.uint64)
+        places, ids = zip(*self._saved.values(), strict=True) if self._saved else ((), ())
         saved = self._documents
-        saved = replace(saved if len(ids) == len(saved) else saved[places], ids=ids)
+        saved = saved if len(places) == len(saved) else saved[places]
+        saved = replace(saved, ids=np.array(ids, np.uint64))
         removed = gone = None
         if self._removed:
             removed = Block.of(list(self._removed.values()), self._index.plan.bits)

@@ -132,8 +132,8 @@ class NumberTable(ABC):
 
     def update(self, txn: WriteTransaction, insert: Block, remove: Block | None = None) -> None:
         """Remove the rows of documents, and insert those of others."""
-        gone = self.rows(remove) if remove else self.pages.empty()
-        self.pages.splice(txn, *changed_rows(self.rows(insert), gone))
+        come, go = self.rows(insert), self.rows(remove) if remove else self.pages.empty()
+        self.pages.splice(txn, *changed_rows(come, go) if remove else (come, go))
 
 
 class BandTable(NumberTable):

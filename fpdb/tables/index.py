@@ -118,10 +118,13 @@ class Index:
         remove: tuple[Fingerprints, Column] | None = None,
     ) -> None:
         """Remove and insert fingerprints with the ids of their documents, in all tables."""
-        going = home_rows(*remove) if remove else self.home.empty()
-        coming, going = changed_rows(home_rows(*insert), going)
+        coming, going = home_rows(*insert), self.home.empty()
+        come, gone = insert[0], insert[0][:0]
+        if remove:
+            coming, going = changed_rows(coming, home_rows(*remove))
+            come, gone = of_words(coming[:-1]), distinct(of_words(going[:-1]))
         self.home.splice(txn, coming, going)
-        come, gone = distinct(of_words(coming[:-1])), distinct(of_words(going[:-1]))
+        come = distinct(come)
         if len(gone):  # a fingerprint stays while any document has it
             bounds, _ = self.home.last_numbers(txn, as_words(gone), 0)
             gone = gone[np.diff(bounds) == 0]
