@@ -64,17 +64,25 @@ class _Pairs(NamedTuple):
         return _Pairs(later[marks], earlier[marks], apart[marks], shares[marks])
 
 
-_NONE = Candidates((), complete=True)
-
-
 class BatchLookup:
     """The lookup of the first documents of a batch, among stored documents and saved ones.
 
     It covers the whole batch, unless the candidates are too many to be held; at least one document.
     """
 
-    def __init__(self, view: View, documents: Block, search: Search, asking: Sequence[int]) -> None:
-        """Look documents up by their places, before any is written."""
+    def __init__(
+        self,
+        view: View,
+        documents: Block,
+        search: Search,
+        asking: Sequence[int],
+        *,
+        replacing: bool,
+    ) -> None:
+        """Look documents up by their places, before any is written.
+
+        Unless some are `replacing` stored ones, those that resemble a stored one aren't saved.
+        """
         self._search, self._documents = search, documents
         self._most = min(lookup.DOCUMENTS, most_compared())
         self._stored = lru_cache(_KEPT)(partial(view.catalog.named, view.txn))
@@ -85,28 +93,41 @@ class BatchLookup:
         self._candidates: dict[int, Candidates] = {}
         self._earlier: dict[int, list[_Earlier]] = {}
         self._crowded: set[int] = set()
-        asked = documents[asking]
-        while (pairs := _pairs(view, asked, search)) is None:
-            asked = asked[: min(len(asked) // 2, _FEW)]
-        compared, similar = pairs
-        columns = (column.tolist() for column in similar)
-        for later, earlier, apart, share in zip(*columns, strict=True):
-            link = _Earlier(asking[earlier], apart, share)
-            self._earlier.setdefault(asking[later], []).append(link)
-        held = done = 0
+        asked, compared = documents[asking], list[int]()
+        saved = np.ones(len(asked), np.bool_)  # unless it is certain that a document isn't
+        held = 0
         # With a budget for the rows of the batch too, saving its documents changes no answer.
         others = len(view.index.routes(search.k)) * (len(asked) - 1)
         reached = candidates_each(view, asked, search, max(lookup.CANDIDATES - others, 1))
-        for place, candidates, beside in zip(asking, reached, compared.tolist(), strict=False):
-            if not candidates.complete or candidates.compared + beside > self._most:
+        for place, candidates in zip(asking, reached, strict=True):
+            if not candidates.complete:
                 self._crowded.add(place)
             elif candidates.runs:
                 runs = [(apart, list(ids)) for apart, ids in candidates.runs]
                 held += sum(len(ids) for _, ids in runs)
-                if held > _HELD and done:
+                if held > _HELD and compared:
                     break
                 self._candidates[place] = candidates._replace(runs=runs)
-            done += 1
+                # By their texts, they may be less similar than they seem.
+                saved[len(compared)] = replacing or search.known is not None
+            compared.append(candidates.compared)
+        done = len(compared)
+        while True:
+            pairs = _pairs(view, asked[:done], search, saved[:done])
+            if pairs is None:
+                done = min(done // 2, _FEW)
+                continue
+            beside, similar = pairs
+            crowded = np.array(compared[:done], np.int64) + beside > self._most
+            uncertain = crowded & ~saved[:done]
+            if not uncertain.any():
+                break
+            saved[:done] |= uncertain
+        self._crowded.update(asking[at] for at in crowded.nonzero()[0].tolist())
+        columns = (column.tolist() for column in similar)
+        for later, earlier, apart, share in zip(*columns, strict=True):
+            link = _Earlier(asking[earlier], apart, share)
+            self._earlier.setdefault(asking[later], []).append(link)
         # The place of the first document that isn't looked up.
         self.end = asking[done] if done < len(asking) else len(documents)
 
@@ -121,7 +142,7 @@ class BatchLookup:
         if not stored and not links:
             return Matches()
         runs = [] if stored is None else list(stored.runs)
-        shares = {} if stored is None else stored.shares
+        shares = {} if stored is None else dict(stored.shares)
         if gone := self._gone:
             runs = [
                 (apart, [number for number in ids if number not in gone]) for apart, ids in runs
@@ -132,7 +153,7 @@ class BatchLookup:
             if number is not None:
                 places[number] = link.place
                 runs.append((link.distance, [number]))
-                shares = {**shares, number: link.share}
+                shares[number] = link.share
         if sum(1 for _, ids in runs for _ in ids) > self._most:
             return None
 
@@ -154,20 +175,23 @@ class BatchLookup:
         self._places[key] = place
 
 
-def _pairs(view: View, documents: Block, search: Search) -> tuple[Places, _Pairs] | None:
+def _pairs(
+    view: View, documents: Block, search: Search, saved: Marks
+) -> tuple[Places, _Pairs] | None:
     """Return the documents that resemble earlier ones, and with how many each is compared.
 
-    Nothing is returned if they are too many to be held.
+    Only such earlier ones count as may be saved. Nothing is returned if the pairs are too many to
+    be held.
     """
     index, count = view.index, len(documents)
     short, of_bits = documents.short, are_of_bits(documents, search)
     # Equal short texts meet by their digests.
     [places] = (short & documents.digested).nonzero()
-    met = [_meeting(documents.digests[places, 0], places)]
+    met = [_meeting(documents.digests[places, 0], places, saved)]
     if index.bands:
         numbers, marks = index.bands.shape.columns(documents.sketches, documents.digests)
         marks[short | of_bits] = False
-        met.append(_meeting(numbers[marks], marks.nonzero()[0]))
+        met.append(_meeting(numbers[marks], marks.nonzero()[0], saved))
     compared, parts = np.zeros(count, np.int64), list[_Pairs]()
     for pairs in met:
         if pairs is None:
@@ -179,22 +203,25 @@ def _pairs(view: View, documents: Block, search: Search) -> tuple[Places, _Pairs
         near = _near(view, documents, ~short, search.k)
         if near is None:
             return None
-        parts.append(near.only(of_bits[near.later]))
+        parts.append(near.only(of_bits[near.later] & saved[near.earlier]))
     return compared, _Pairs(*joined(parts))
 
 
-def _meeting(numbers: Column, places: Places) -> tuple[Places, Places] | None:
+def _meeting(numbers: Column, places: Places, saved: Marks) -> tuple[Places, Places] | None:
     """Return pairs of places that have a number in common, the later one first, with repetitions.
 
-    Nothing is returned if they are too many to be held.
+    The earlier one is marked. Nothing is returned if they are too many to be held.
     """
     sequence = np.lexsort((places, numbers))
     places = places[sequence]
-    starts = np.maximum.accumulate(differs(numbers[sequence]) * np.arange(len(places)))
-    counts = np.arange(len(places)) - starts  # of the places that come before, in the run
+    marked = saved[places]
+    before = marked.cumsum() - marked  # how many marked ones come before, in all
+    heads = np.where(differs(numbers[sequence]), np.arange(len(places)), 0)
+    starts = before[np.maximum.accumulate(heads)]
+    counts = before - starts
     if counts.sum() > _HELD:
         return None
-    return np.repeat(places, counts), places[spans(starts, counts)]
+    return np.repeat(places, counts), places[marked][spans(starts, counts)]
 
 
 def _similar(documents: Block, later: Places, earlier: Places, search: Search, bits: int) -> _Pairs:

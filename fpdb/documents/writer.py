@@ -186,20 +186,25 @@ class Writer:
             documents = documents.with_rows(rows, self._index.plan.bits)
         self._documents, self._rows = documents, rows
         added: list[Added] = []
+        together = len(documents)  # fewer after a lookup that was cut short
         while len(added) < len(documents):
-            start, end, lookup = len(added), len(documents), None
+            start, lookup = len(added), None
+            end = min(start + together, len(documents))
             if duplicates and end - start > 1:
-                asking = self._asking(start, newer=newer)
-                lookup = BatchLookup(self._view, documents, duplicates, asking)
+                asking = self._asking(start, end, newer=newer)
+                lookup = BatchLookup(
+                    self._view, documents[:end], duplicates, asking, replacing=bool(rows)
+                )
                 end = lookup.end
+                together = 2 * (end - start)
             added += [
                 self._add(place, duplicates, lookup, newer=newer) for place in range(start, end)
             ]
             self._apply()
         return added
 
-    def _asking(self, start: int, *, newer: bool) -> list[int]:
-        """Return the places, from one on, of the documents that are looked up.
+    def _asking(self, start: int, end: int, *, newer: bool) -> list[int]:
+        """Return the places of the documents that are looked up, from one place to another.
 
         An unchanged one isn't, unless its key comes twice.
         """
@@ -207,7 +212,7 @@ class Writer:
         often = Counter(document.key for document in rows.values())
         return [
             place
-            for place in range(start, len(self._documents))
+            for place in range(start, end)
             if (document := rows.get(place)) is None
             or often[document.key] > 1
             or not _stays(known[document.key], document, newer=newer)
