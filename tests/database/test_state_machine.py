@@ -143,7 +143,7 @@ class Model(dict[Key, Kept]):
         old = self.get(key)
         if old and not kept.digest and kept.number is not None and kept.number == old.number:
             # A ready fingerprint of a text takes nothing from what is stored of it.
-            kept = old._replace(meta=kept.meta or old.meta)
+            kept = old._replace(meta=old.meta if kept.meta is None else kept.meta)
         if old == kept:
             return "unchanged", []
         found: list[tuple[int, Key]] = []
