@@ -304,7 +304,7 @@ class Database(Queries):
     def _with_texts(
         self, documents: Block, duplicates: Search, texts: TextsByKey
     ) -> tuple[Search, int]:
-        """Fetch, before the lock, the texts of what the first documents may resemble.
+        """Fetch, before the lock, the texts of the candidates of the first documents.
 
         Return how many documents these are, and a search that asks for no further text.
         """

@@ -545,17 +545,12 @@ class Queries(ABC):
             self.plan.probes(search.k)  # which raises an error before the first result is wanted
         if texts is not None:
             self._fetched(texts, search)  # which does so, too
-        return self._found(find, search, jobs, texts)
 
-    def _found(
-        self,
-        find: Callable[..., Iterator[Any]],
-        search: Search,
-        jobs: int,
-        texts: TextsByKey | None,
-    ) -> Generator[Any]:
-        with self._comparing(search, texts) as comparing:
-            yield from self._reading(find, comparing, jobs)
+        def read() -> Generator[Any]:
+            with self._comparing(search, texts) as comparing:
+                yield from self._reading(find, comparing, jobs)
+
+        return read()
 
     @contextmanager
     def _comparing(self, search: Search, texts: TextsByKey | None) -> Iterator[Search]:

@@ -200,7 +200,7 @@ class Decider:
         # Until the texts of some are compared.
         held = self._stored is not None and self._stored.with_texts
         for block, columns in prepared:
-            left = block if held else block._replace(read=RecordBatch)  # without what was read
+            left = block if held else block._replace(read=RecordBatch)  # without its records
             read.append(left._replace(first=len(self._texts)))
             self._add(block, columns)
             characters += int(columns.characters.sum()) * (held or bool(block.records))
@@ -237,7 +237,7 @@ class Decider:
         self._content += columns.content
 
     def _look_up(self, blocks: list[RecordBlock]) -> list[RecordBlock]:
-        """Look records up in the database, and return their blocks without what was read."""
+        """Look records up in the database, and return their blocks without the records."""
         start = len(self._matched)
         matched = np.full(len(self._texts) - start, -1)
         if self._database is not None and self._stored is not None:
@@ -412,7 +412,7 @@ class Decider:
     # With a database
 
     def require_fit(self, marks: Marks) -> None:
-        """Raise InputError if what stays mustn't be written, given all marks.
+        """Raise InputError if the survivors mustn't be written, given all marks.
 
         That is if a source loses too much, or the database has these records already, or awaits
         another run. Else a thread begins to pack the kept ones, while the outputs are written.
