@@ -24,15 +24,22 @@ _SLICE = 1000
 
 @dataclass(frozen=True, eq=False)
 class Strings:
-    """Strings of bytes, one after the other, and where each of them ends."""
+    """Strings of bytes, or of numbers, one after the other, and where each of them ends."""
 
-    data: NDArray[np.uint8]
+    data: NDArray[Any]
     ends: Places
 
     @classmethod
     def of(cls, strings: Sequence[bytes]) -> "Strings":
         sizes = np.fromiter(map(len, strings), np.int64, len(strings))
         return cls(np.frombuffer(b"".join(strings), np.uint8), sizes.cumsum())
+
+    @classmethod
+    def joined(cls, parts: "Sequence[Strings]") -> "Strings":
+        """Return the strings of several columns, of which there is at least one."""
+        starts = np.cumsum([0, *(len(part.data) for part in parts[:-1])])
+        ends = [part.ends + start for part, start in zip(parts, starts, strict=True)]
+        return cls(np.concatenate([part.data for part in parts]), np.concatenate(ends))
 
     def listed(self) -> list[bytes]:
         data, ends = self.data.tobytes(), self.ends.tolist()
@@ -45,8 +52,12 @@ class Strings:
 
     def only(self, marks: Marks) -> "Strings":
         """Return the strings that are marked; the others become empty."""
-        sizes = np.diff(self.ends, prepend=0)
+        sizes = self.sizes
         return Strings(self.data[np.repeat(marks, sizes)], (sizes * marks).cumsum())
+
+    @property
+    def sizes(self) -> Places:
+        return np.diff(self.ends, prepend=0)
 
 
 def joined(blocks: Iterable[Sequence[NDArray[Any]]]) -> list[NDArray[Any]]:

@@ -276,7 +276,11 @@ class Database(Queries):
         require_whole("transaction", transaction, 1)
         duplicates = self._duplicates(similarity, texts, skip_duplicates=skip_duplicates)
         parts = map(self._preparer.watched, take(iter(documents), transaction))
-        prepare = partial(self._preparer.prepare, keep_texts=texts is not None)
+
+        def prepare(part: list[Document]) -> Block:
+            prepared = self._preparer.prepare(part, keep_texts=texts is not None)
+            return self._catalog.packed(prepared)
+
         prepared = (block for _, block in mapped(prepare, parts, jobs))
         for together in transactions(prepared, transaction):
             yield from self._add(together, duplicates, texts)
@@ -290,7 +294,7 @@ class Database(Queries):
         newer: bool = False,
     ) -> Iterator[Added]:
         """Add documents in one transaction, or in several if texts need too much memory for one."""
-        start = 0
+        start, documents = 0, self._catalog.packed(documents)
         while start < len(documents):
             left, search = documents[start:], duplicates
             count = len(left)

@@ -28,7 +28,6 @@ from fpdb.dedupe.run import (
 )
 from fpdb.dedupe.stored import StoredDocuments
 from fpdb.documents.lookup import Search
-from fpdb.documents.new_documents import NewDocuments
 from fpdb.documents.prepare import GATHERED
 from fpdb.documents.runs import Addition, Find
 from fpdb.documents.similarity import Shares, equal_texts
@@ -114,7 +113,7 @@ class Decider:
         self._since = 0 if database is None else database.runs.next_id()
         self._content = 0
         self._ending = ExitStack()
-        self._packed: Iterator[tuple[Places, NewDocuments]] = iter(())
+        self._packed: Iterator[tuple[Places, Block]] = iter(())
 
     def __enter__(self) -> Self:
         return self
@@ -467,7 +466,7 @@ class Decider:
         self._run.counts.meanwhile, self._run.counts.replaced = len(late), len(keys)
         return keys, self._without(late)
 
-    def _without(self, late: Places) -> Iterator[NewDocuments]:
+    def _without(self, late: Places) -> Iterator[Block]:
         for numbers, documents in self._packed:
             left = numbers[~among(numbers, late)]
             if len(left) == len(numbers):
@@ -500,7 +499,7 @@ class Decider:
         """Return records as documents that are looked up."""
         return self._block(numbers, [""] * len(numbers), [b""] * len(numbers))
 
-    def _new(self, numbers: Places) -> NewDocuments:
+    def _new(self, numbers: Places) -> Block:
         """Return records as the database adds them."""
         places = [place.encode() for place in self._places(numbers)]
         packed = self._keys.some(numbers)
@@ -514,7 +513,7 @@ class Decider:
                 newest = {field: value if np.isfinite(value) else None} if field else None
                 own = unpack_key(key) if key[:1] == number else None
                 metas[at] = pack_origin(places[at].decode(), own, newest)
-        return NewDocuments.of(self._block(numbers, keys, metas), self._preparer.index)
+        return self._preparer.catalog.packed(self._block(numbers, keys, metas))
 
     def _block(self, numbers: Places, keys: Sequence[Key], metas: Sequence[bytes]) -> Block:
         texts = self._texts.all[numbers]

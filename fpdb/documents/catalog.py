@@ -15,12 +15,12 @@ from typing import Any, SupportsIndex
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.arrays import Column, Marks, Places, Rows
+from fpdb.arrays import Column, Marks, Places, Rows, Strings
 from fpdb.errors import DamagedError, InputError
 from fpdb.models import CARRIED, DIGEST_BYTES, LATEST, MINHASH, PASSAGES, Key
 from fpdb.progress import tracked
 from fpdb.storage import ReadTransaction, WriteTransaction
-from fpdb.storage.block import Block, TextColumns
+from fpdb.storage.block import Block, Packed, TextColumns, entries_of
 from fpdb.storage.format import (
     ID_BYTES,
     LARGEST_KEY,
@@ -29,6 +29,7 @@ from fpdb.storage.format import (
     Stored,
     intact_heads,
     marks_in,
+    pack_record,
     require_all_intact,
     unpack_record,
 )
@@ -118,8 +119,10 @@ class Catalog(ABC):
         """Raise InputError if a key is of the wrong kind."""
 
     @abstractmethod
-    def find_many(self, txn: ReadTransaction, keys: Sequence[Key]) -> dict[Key, Stored | None]:
-        """Find documents by valid keys."""
+    def find_many(
+        self, txn: ReadTransaction, keys: Sequence[Key], names: Sequence[bytes] = ()
+    ) -> dict[Key, Stored | None]:
+        """Find documents by valid keys, and the names of these, if they are made."""
 
     def find(self, txn: ReadTransaction, key: Key) -> Stored | None:
         self.check_key(key)
@@ -137,20 +140,28 @@ class Catalog(ABC):
         the page in its place is free.
         """
         self._write_keys(txn, saved, removed)
-        recorded = self._recorded(saved)
         if removed:
             for key in short_keys(removed):
                 txn.delete("short", key)
-            for number in np.setdiff1d(self._recorded(removed).ids, recorded.ids).tolist():
+            gone, stay = (block.ids[self._recorded(block)] for block in (removed, saved))
+            for number in np.setdiff1d(gone, stay).tolist():
                 txn.delete("documents", number.to_bytes(ID_BYTES))
-        self.put_records(txn, recorded)
+        self.put_records(txn, saved)
 
     @abstractmethod
     def _write_keys(self, txn: WriteTransaction, saved: Block, removed: Block | None) -> None: ...
 
-    def _recorded(self, documents: Block) -> Block:
-        """Return the documents that have a record."""
-        return documents
+    def _recorded(self, documents: Block) -> Marks:
+        """Mark the documents that have a record."""
+        return np.ones(len(documents), np.bool_)
+
+    @abstractmethod
+    def pack(self, documents: Block) -> Packed:
+        """Return what is written of documents, unless it is made already."""
+
+    def packed(self, documents: Block) -> Block:
+        """Return documents with what is written of them."""
+        return documents if documents.packed else replace(documents, packed=self.pack(documents))
 
     @abstractmethod
     def holds(self, txn: ReadTransaction, keys: Keys) -> Marks:
@@ -279,7 +290,11 @@ class Catalog(ABC):
 
     def put_records(self, txn: WriteTransaction, documents: Block) -> None:
         """Write records under their ids, and short texts under their digests as well."""
-        put_entries(txn, documents.entries(self._bits), short_keys(documents))
+        records, ids = self.pack(documents).records, documents.ids
+        if not records.sizes.all():  # some integer keys have none
+            [places] = records.sizes.nonzero()
+            records, ids = records.some(places), ids[places]
+        put_entries(txn, entries_of(records, ids), short_keys(documents))
 
 
 def short_keys(documents: Block) -> list[bytes]:
@@ -327,31 +342,48 @@ class TextCatalog(Catalog):
             raise InputError(f"found the key {key!r}, expected a text that isn't empty", hint=hint)
         key_bytes(key)
 
-    def find_many(self, txn: ReadTransaction, keys: Sequence[Key]) -> dict[Key, Stored | None]:
-        documents: dict[Key, Stored | None] = {}
-        texts = [key_bytes(str(key)) for key in keys]
-        ids = numbers_of(txn, texts)
-        for key, text in zip(keys, texts, strict=True):
-            number = ids.get(text)
-            if number is None:
-                documents[key] = None
+    def find_many(
+        self, txn: ReadTransaction, keys: Sequence[Key], names: Sequence[bytes] = ()
+    ) -> dict[Key, Stored | None]:
+        documents: dict[Key, Stored | None] = dict.fromkeys(keys)
+        names = names or self.names_of(keys)
+        ids = numbers_of(txn, names)
+        if not ids:
+            return documents
+        for key, name in zip(keys, names, strict=True):
+            if (number := ids.get(name)) is None:
                 continue
             documents[key] = stored = self.named(txn, number)
             if stored.key != key:
                 raise _misled(key, stored.key)
         return documents
 
+    def names_of(self, keys: Iterable[Key]) -> list[bytes]:
+        """Return the names under which keys are found."""
+        return [key_bytes(str(key)) for key in keys]
+
+    def pack(self, documents: Block) -> Packed:
+        if documents.packed:
+            return documents.packed
+        names, records = self.names_of(documents.keys), documents.pack(self._bits)
+        return Packed(names, records, self._index.numbers(documents))
+
+    def _entries(self, documents: Block) -> list[TextEntry]:
+        packed = documents.packed
+        names = packed.names if packed else self.names_of(documents.keys)
+        return sorted(zip(names, documents.ids.tolist(), strict=True))
+
     def _write_keys(self, txn: WriteTransaction, saved: Block, removed: Block | None) -> None:
-        new, gone = _key_entries(saved), list[TextEntry]()
+        new, gone = self._entries(saved), list[TextEntry]()
         if removed:  # what is replaced keeps its key and id
-            gone = _key_entries(removed)
+            gone = self._entries(removed)
             new, gone = sorted(set(new).difference(gone)), sorted(set(gone).difference(new))
         key_pages.splice(txn, new, gone)
 
     def holds(self, txn: ReadTransaction, keys: Keys) -> Marks:
-        texts = list(map(key_bytes, keys.tolist()))
-        ids = numbers_of(txn, texts)
-        return np.fromiter((text in ids for text in texts), np.bool_, len(texts))
+        names = self.names_of(keys.tolist())
+        ids = numbers_of(txn, names)
+        return np.fromiter((name in ids for name in names), np.bool_, len(names))
 
     def fill(
         self, txn: WriteTransaction, keys: Keys, ids: Column, fingerprints: Fingerprints, added: int
@@ -361,8 +393,8 @@ class TextCatalog(Catalog):
             documents = replace(Block.bare(keys[part].tolist(), self._bits), ids=ids[part])
             documents.fingerprints[:] = fingerprints[part]
             documents.added[:] = added
-            put_entries(txn, documents.entries(self._bits), ())
-        named = sorted(zip(map(key_bytes, keys.tolist()), ids.tolist(), strict=True))
+            put_entries(txn, entries_of(documents.pack(self._bits), documents.ids), ())
+        named = sorted(zip(self.names_of(keys.tolist()), ids.tolist(), strict=True))
         key_pages.insert(txn, [named])
 
     def slice_after(self, txn: ReadTransaction, after: Key | None, prefix: str) -> list[Stored]:
@@ -406,7 +438,9 @@ class IntegerCatalog(Catalog):
                 f"found the key {key!r}, expected a whole number from 0 to 2**64 - 1", hint=hint
             )
 
-    def find_many(self, txn: ReadTransaction, keys: Sequence[Key]) -> dict[Key, Stored | None]:
+    def find_many(
+        self, txn: ReadTransaction, keys: Sequence[Key], _: Sequence[bytes] = ()
+    ) -> dict[Key, Stored | None]:
         documents: dict[Key, Stored | None] = dict.fromkeys(keys)
         wanted = np.array(sorted(map(int, documents)), np.uint64)
         stored = self._of_rows(txn, self.ids.find(txn, [wanted]))
@@ -442,12 +476,22 @@ class IntegerCatalog(Catalog):
         gone = np.setdiff1d(removed.ids, saved.ids) if removed else saved.ids[:0]
         self.ids.splice(txn, rows, [gone, gone, gone])
 
-    def _recorded(self, documents: Block) -> Block:
+    def _recorded(self, documents: Block) -> Marks:
         marks = documents.short | documents.digested | documents.sketched
         marks |= documents.characters != 0
         for values in (documents.metas, *documents.further.values()):
             marks |= np.fromiter(map(bool, values), np.bool_, len(marks))
-        return documents[marks.nonzero()[0]]
+        return marks
+
+    def pack(self, documents: Block) -> Packed:
+        if documents.packed:
+            return documents.packed
+        marks = self._recorded(documents).tolist()
+        records = [
+            pack_record(documents.row(place), self._bits) if mark else b""
+            for place, mark in enumerate(marks)
+        ]
+        return Packed((), Strings.of(records), self._index.numbers(documents))
 
     def _rows(self, ids: Column, fingerprints: Fingerprints, added: int | Column | Places) -> Rows:
         words = fingerprints if fingerprints.ndim == 1 else fingerprints[:, 0]
@@ -508,11 +552,6 @@ class View:
     @property
     def counters(self) -> Counters:
         return Counters.unpack(self.txn.get("counters", b"counters"))
-
-
-def _key_entries(documents: Block) -> list[TextEntry]:
-    keys = zip(documents.keys, documents.ids.tolist(), strict=True)
-    return sorted((key_bytes(str(key)), number) for key, number in keys)
 
 
 def _misled(wanted: Key, found: Key) -> DamagedError:

@@ -8,17 +8,17 @@ from itertools import islice
 
 from fpdb.documents import layout
 from fpdb.documents.catalog import SLICE, Catalog, View
-from fpdb.documents.new_documents import NewDocuments
 from fpdb.documents.writer import Writer, without_collector
 from fpdb.models import Key
 from fpdb.storage import Environment
+from fpdb.storage.block import Block
 from fpdb.storage.format import Stored, StoredRun
 from fpdb.storage.lock import sole_run
 from fpdb.tables import Index
 
 Find = Callable[[Sequence[Key]], dict[Key, Stored | None]]
 # Keys of documents that are removed, and new documents, which may take them.
-Addition = tuple[Iterable[Key], Iterable[NewDocuments]]
+Addition = tuple[Iterable[Key], Iterable[Block]]
 
 
 @dataclass(frozen=True)
@@ -70,10 +70,10 @@ class Runs:
             end = View(txn, self.index, self.catalog).counters.next_id
             later = filter(None, (self.catalog.record(txn, number) for number in range(since, end)))
             find = partial(self.catalog.find_many, txn)
-            replaced, parts = choose(iter(lambda: list(islice(later, SLICE)), []), find)
+            replaced, blocks = choose(iter(lambda: list(islice(later, SLICE)), []), find)
             writer = Writer(txn, self.index, self.catalog)
             writer.remove(replaced)
-            added = writer.add_new(parts)
+            added = writer.add_new(blocks)
             layout.forget_runs(txn, [run.content])
             if added:
                 layout.write_runs(txn, [run._replace(finished=True, command="")])

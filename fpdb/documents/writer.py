@@ -5,11 +5,11 @@ import gc
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import count, islice
+from itertools import chain, count, islice
 
 import numpy as np
 
-from fpdb.arrays import Column
+from fpdb.arrays import Column, Rows, joined
 from fpdb.documents.batch_lookup import BatchLookup
 from fpdb.documents.catalog import (
     Catalog,
@@ -19,17 +19,15 @@ from fpdb.documents.catalog import (
     key_bytes,
     key_pages,
     numbers_of,
-    put_entries,
-    short_keys,
 )
 from fpdb.documents.lookup import Search, answer, to_matches
-from fpdb.documents.new_documents import NewDocuments, NewRows
 from fpdb.documents.prepare import BATCH
 from fpdb.models import Added, Key, Matches
 from fpdb.storage import WriteTransaction
-from fpdb.storage.block import Block, entries_of
+from fpdb.storage.block import Block
 from fpdb.storage.format import Stored
 from fpdb.storage.origin import renamed
+from fpdb.storage.text_pages import TextEntry
 from fpdb.tables import Index
 from fpdb.tables.bits import Fingerprints
 from fpdb.tables.bulk_load import load_tables, source_of
@@ -90,13 +88,13 @@ class Writer:
         changed = len(known) - int(known.sum())
         if changed:
             new, chosen = keys[~known], fingerprints[~known]
-            ids = self._number(new)
+            ids = new if self._catalog.kind == "integer" else self._new_ids(len(new))
             self._catalog.fill(self._txn, new, ids, chosen, added)
             if empty and len(ids) > BATCH:  # fewer are put into empty tables as into others
                 load_tables(self._txn, self._index, source_of(chosen, ids), len(ids), memory)
             else:
-                self._index.update(self._txn, (chosen, ids))
-            self._count(len(ids))
+                self._index.update(self._txn, [[chosen, ids]])
+            self._add_counts(len(ids))
         keys, fingerprints = keys[other], fingerprints[other]
         for start in range(0, len(keys), _TOGETHER):
             part = slice(start, start + _TOGETHER)
@@ -106,67 +104,52 @@ class Writer:
             changed += sum(result.status != "unchanged" for result in self.add(documents))
         return changed
 
-    def _number(self, keys: Keys) -> Column:
-        """Return the ids of new keys."""
-        if self._catalog.kind == "integer":
-            return keys
+    def _new_ids(self, count: int) -> Column:
+        """Return the ids of new documents with text keys."""
         first = self._next_id
-        self._next_id += len(keys)
+        self._next_id += count
         return np.arange(first, self._next_id, dtype=np.uint64)
 
-    def add_new(self, parts: Iterable[NewDocuments]) -> int:
+    def add_new(self, blocks: Iterable[Block]) -> int:
         """Add documents with text keys, some at a time; one whose key is taken gets another.
 
         Their keys and rows are spread over all pages of the tables, so those of very many are
         written together.
         """
         before, numbers = self._next_id, count(self._next_id)
-        keys: list[bytes] = []  # of the last ids
-        added: list[NewRows] = []
-        for part in parts:
-            first = self._next_id
-            self._next_id += len(part.keys)
-            ids = np.arange(first, self._next_id, dtype=np.uint64)
-            short = replace(part.short, ids=part.short.ids + np.uint64(first))
-            put_entries(self._txn, entries_of(part.records, ids), short_keys(short))
-            keys += part.keys
-            added.append(part.rows.numbered(first))
-            self._count(*part.counts.tolist())
-            if len(keys) >= ADDED_TOGETHER:
-                self._add_rows(keys, added, numbers)
-        self._add_rows(keys, added, numbers)
+        names: list[bytes] = []  # of the last ids
+        parts: list[list[Rows]] = []
+        for block in chain(blocks, [None]):
+            if names and (block is None or len(names) >= ADDED_TOGETHER):
+                key_pages.splice(self._txn, self._named(names, numbers), [])
+                self._index.update(self._txn, [joined(rows) for rows in zip(*parts, strict=True)])
+                names, parts = [], []
+            if block:
+                documents = self._catalog.packed(block)
+                documents = replace(documents, ids=self._new_ids(len(documents)))
+                self._catalog.put_records(self._txn, documents)
+                names += self._catalog.pack(documents).names
+                parts.append(self._index.rows(documents))
+                self._count(documents)
         return self._next_id - before
 
-    def _add_rows(self, keys: list[bytes], added: list[NewRows], numbers: Iterator[int]) -> None:
-        """Write the keys and the rows of new documents, and forget them."""
-        if not keys:
-            return
-        key_pages.splice(self._txn, self._named(keys, numbers), [])
-        keys.clear()
-        prints, ids, of_texts = zip(*added, strict=True)
-        added.clear()
-        new = np.concatenate(prints), np.concatenate(ids)
-        self._index.update(self._txn, new)
-        for table, rows in zip(self._index.of_texts, zip(*of_texts, strict=True), strict=True):
-            table.insert(self._txn, rows)
-
-    def _named(self, keys: Sequence[bytes], numbers: Iterator[int]) -> list[tuple[bytes, int]]:
-        """Return the keys of the last documents with their ids, sorted.
+    def _named(self, names: Sequence[bytes], numbers: Iterator[int]) -> list[TextEntry]:
+        """Return the names of the last documents with their ids, sorted.
 
         A document whose key is taken gets another one, with the next number that makes it free.
         """
-        taken = numbers_of(self._txn, keys)
-        named: dict[bytes, int] = {}
-        for number, key in enumerate(keys, self._next_id - len(keys)):
-            data = key
-            if data in taken or data in named:
-                document = free = self._catalog.named(self._txn, number)
-                while data in named or find_key(self._txn, data) is not None:
-                    free = renamed(document, next(numbers))
-                    data = key_bytes(str(free.key))
-                self._catalog.put_records(self._txn, Block.of([free], self._index.plan.bits))
-            named[data] = number
-        return [(data, named[data]) for data in sorted(named)]
+        taken = numbers_of(self._txn, names)
+        ids: dict[bytes, int] = {}
+        for number, name in enumerate(names, self._next_id - len(names)):
+            free = name
+            if name in taken or name in ids:
+                document = other = self._catalog.named(self._txn, number)
+                while free in ids or find_key(self._txn, free) is not None:
+                    other = renamed(document, next(numbers))
+                    free = key_bytes(str(other.key))
+                self._catalog.put_records(self._txn, Block.of([other], self._index.plan.bits))
+            ids[free] = number
+        return sorted(ids.items())
 
     def add(
         self, documents: Block, duplicates: Search | None = None, *, newer: bool = False
@@ -176,14 +159,20 @@ class Writer:
         With `duplicates`, a new one for which that search finds others isn't added; it finds the
         documents before it too.
         """
-        self._known = self._catalog.find_many(self._txn, documents.keys)
+        documents = self._catalog.packed(documents)
+        names = self._catalog.pack(documents).names
+        self._known = self._catalog.find_many(self._txn, documents.keys, names)
         rows = self._rows_of_known_keys(documents)
         if rows and not newer:  # less of a text costs nothing that is stored of it
-            latest = dict(self._known)
+            latest, completed = dict(self._known), dict[int, Stored]()
             for place, document in rows.items():
                 old = latest[document.key]
                 latest[document.key] = rows[place] = document.completed(old) if old else document
-            documents = documents.with_rows(rows, self._index.plan.bits)
+                if rows[place] != document:
+                    completed[place] = rows[place]
+            if completed:
+                changed = documents.with_rows(completed, self._index.plan.bits)
+                documents = self._catalog.packed(changed)
         self._documents, self._rows = documents, rows
         added: list[Added] = []
         together = len(documents)  # fewer after a lookup that was cut short
@@ -297,17 +286,19 @@ class Writer:
         removed = gone = None
         if self._removed:
             removed = Block.of(list(self._removed.values()), self._index.plan.bits)
-            gone = removed.printed.fingerprints, removed.printed.ids
-        printed = saved.printed
-        self._index.update(self._txn, (printed.fingerprints, printed.ids), gone)
-        for table in self._index.of_texts:
-            table.update(self._txn, saved, removed)
+            gone = self._index.rows(removed)
+        self._index.update(self._txn, self._index.rows(saved), gone)
         self._catalog.write(self._txn, saved, removed)
-        counts = saved.counts - removed.counts if removed else saved.counts
-        self._count(*counts.tolist())
+        self._count(saved, removed)
         self._saved, self._removed = {}, {}
 
-    def _count(self, documents: int, short: int = 0, sketches: int = 0) -> None:
+    def _count(self, saved: Block, removed: Block | None = None) -> None:
+        counts = saved.counts
+        if removed:
+            counts = [come - go for come, go in zip(counts, removed.counts, strict=True)]
+        self._add_counts(*counts)
+
+    def _add_counts(self, documents: int, short: int = 0, sketches: int = 0) -> None:
         old = self._counters
         self._counters = old._replace(
             next_id=self._next_id,

@@ -359,22 +359,23 @@ class _Check:
     def _rows_of(self, block: Block) -> dict[str, Rows]:
         """Return the rows that records must have; with integer keys, of short texts only."""
         short = block[block.short.nonzero()[0]]
+        (prints, ids), *others = self._index.rows(block)
         rows: dict[str, Rows] = {}
         if self._numbered:
             rows[self._home] = [np.zeros(len(short), np.uint64), short.ids]
         else:
             rows[self._by_key] = [hashed(key_bytes(str(key)) for key in block.keys), block.ids]
-            rows[self._home] = _home_rows(block)
+            rows[self._home] = [*as_words(prints), ids]
         rows["short"] = [hashed(digest.tobytes() for digest in short.digests), short.ids]
-        for table in self._index.of_texts:
-            rows[table.pages.name] = table.rows(block)
+        for table, of_texts in zip(self._index.of_texts, others, strict=True):
+            rows[table.pages.name] = of_texts
         return rows
 
     def _look_up(self, block: Block) -> None:
         """Look records up in `ids` and in the home table, which must have the very same row."""
-        *words, ids = _home_rows(block)
         if self._home not in self._faulty:
-            held = self._index.holds(self._txn, of_words(words), ids)
+            prints, ids = self._index.rows(block)[0]
+            held = self._index.holds(self._txn, prints, ids)
             for number in ids[~held].tolist():
                 self._report(self._home, _MISSING.format(number))
         if self._by_key not in self._faulty:
@@ -409,11 +410,6 @@ class _Check:
         if found[0] != expected[0]:
             what = f"it has {found[0]:,} rows, expected {expected[0]:,}"
         self._report(name, what)
-
-
-def _home_rows(block: Block) -> Rows:
-    printed = block.printed
-    return [*as_words(printed.fingerprints), printed.ids]
 
 
 def shown_id(name: bytes) -> str:

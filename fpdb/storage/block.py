@@ -58,12 +58,38 @@ class TextColumns:
 
 
 @dataclass(frozen=True, eq=False)
+class Packed:
+    """What is written of documents, made before a lock is taken: it doesn't depend on their ids.
+
+    Text keys have the `names` under which they are found. Records lack their checksums, and an
+    integer key without a record has an empty one. Each table of numbers of texts has a column.
+    """
+
+    names: Sequence[bytes]
+    records: Strings
+    numbers: Sequence[Strings]
+
+    def __getitem__(self, places: Places) -> "Packed":
+        names = _chosen(self.names, places) if self.names else ()
+        numbers = [column.some(places) for column in self.numbers]
+        return Packed(names, self.records.some(places), numbers)
+
+    @classmethod
+    def joined(cls, parts: Sequence["Packed"]) -> "Packed":
+        return cls(
+            [name for part in parts for name in part.names],
+            Strings.joined([part.records for part in parts]),
+            [Strings.joined(columns) for columns in zip(*(p.numbers for p in parts), strict=True)],
+        )
+
+
+@dataclass(frozen=True, eq=False)
 class Block(TextColumns):
     """Some documents as columns: what `Stored` has.
 
     Further fields are there by their names, unless all documents lack them. The ids of documents
     with text keys are zeros until they are written. Texts, which aren't stored, are there if all
-    are kept.
+    are kept. Who changes a block but for its ids and texts drops what was `packed` of it.
     """
 
     ids: Column
@@ -73,6 +99,7 @@ class Block(TextColumns):
     characters: Places
     further: dict[str, Sequence[bytes]] = field(default_factory=dict)
     texts: Sequence[str | None] = ()
+    packed: Packed | None = None
 
     @classmethod
     def bare(cls, keys: Sequence[Key], bits: int, metas: Sequence[bytes] | None = None) -> Self:
@@ -113,12 +140,14 @@ class Block(TextColumns):
 
     def __getitem__(self, places: slice | Places | Sequence[int]) -> Self:
         """Return some of the documents; a slice isn't copied."""
+        packed = self.packed
         if not isinstance(places, slice):
             places = np.asarray(places, np.int64)
         elif places.indices(len(self)) == (0, len(self), 1):
             return self
         return replace(
             self,
+            packed=packed and packed[np.arange(len(self))[places]],
             keys=_chosen(self.keys, places),
             metas=_chosen(self.metas, places),
             texts=_chosen(self.texts, places) if self.texts else (),
@@ -132,7 +161,9 @@ class Block(TextColumns):
         if len(blocks) == 1:
             return blocks[0]
         names = {name for block in blocks for name in block.further}
+        packed = [block.packed for block in blocks if block.packed]
         return cls(
+            packed=Packed.joined(packed) if len(packed) == len(blocks) else None,
             keys=[key for block in blocks for key in block.keys],
             metas=[meta for block in blocks for meta in block.metas],
             texts=[text for block in blocks for text in block.texts],
@@ -143,15 +174,9 @@ class Block(TextColumns):
         )
 
     @property
-    def counts(self) -> Places:
+    def counts(self) -> list[int]:
         """The numbers of documents, of short ones, and of those with a sketch."""
-        short, sketched = map(np.count_nonzero, (self.short, self.sketched))
-        return np.array([len(self), short, sketched])
-
-    @property
-    def printed(self) -> Self:
-        """The documents with a fingerprint."""
-        return self[(~self.short).nonzero()[0]] if self.short.any() else self
+        return [len(self), *map(int, map(np.count_nonzero, (self.short, self.sketched)))]
 
     def values(self, name: str) -> Sequence[bytes]:
         """Return a further field, whose missing values are empty."""
@@ -172,7 +197,7 @@ class Block(TextColumns):
             for place, value in zip(rows, chosen.values(name), strict=True):
                 values[place] = value
             further[name] = values
-        return replace(self, keys=keys, metas=metas, further=further, **arrays)
+        return replace(self, keys=keys, metas=metas, further=further, packed=None, **arrays)
 
     @property
     def sizes(self) -> Places:
@@ -210,7 +235,7 @@ class Block(TextColumns):
 
         Their keys are texts.
         """
-        if not kernels.enabled:
+        if len(self) < FEW or not kernels.enabled:
             return Strings.of([pack_record(document, bits) for document in self.rows()])
         ends = np.empty(len(self), np.int64)
         keys = [str(key).encode() for key in self.keys]
@@ -227,15 +252,9 @@ class Block(TextColumns):
         )
         return Strings(np.frombuffer(data, np.uint8), ends)
 
-    def entries(self, bits: int) -> Sequence[tuple[bytes, bytes]]:
-        """Return the records as entries of LMDB, by their ids."""
-        if len(self) < _FEW or isinstance(self.keys[0], int):
-            return [(row.id.to_bytes(8, "big"), pack_record(row, bits)) for row in self.rows()]
-        return entries_of(self.pack(bits), self.ids)
 
-
-# Fewer records are packed faster one by one.
-_FEW = 8
+# Fewer documents are packed faster one by one.
+FEW = 8
 _ARRAYS = "ids", "fingerprints", "short", "added", "digests", "characters", "sketches"
 
 

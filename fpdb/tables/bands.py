@@ -10,18 +10,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, pairwise
+from itertools import accumulate, chain, pairwise
 from math import ceil, log
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.arrays import Column, Marks, Rows, joined
+from fpdb.arrays import Column, Marks, Rows, Strings, joined
 from fpdb.errors import PlanError
 from fpdb.fingerprint.sketches import BINS, BITS
 from fpdb.models import SKETCH_BYTES
 from fpdb.storage import ReadTransaction, WriteTransaction
-from fpdb.storage.block import Block
+from fpdb.storage.block import FEW, Block
 from fpdb.storage.format import Stored
 from fpdb.tables.bits import order
 from fpdb.tables.sorted_pages import NumberPages, changed_rows
@@ -119,21 +119,15 @@ class NumberTable(ABC):
         self.bits = bits  # of what a text has, in a number
 
     @abstractmethod
-    def made(self, documents: Block) -> Rows:
-        """Return the rows of documents, none of which is short, in any order."""
+    def made(self, documents: Block) -> Strings:
+        """Return the numbers of each document; a short text has none."""
 
-    def rows(self, documents: Block) -> Rows:
-        """Return the rows of documents, sorted; a short text has none."""
-        return sorted_rows(self.made(documents.printed))
-
-    def insert(self, txn: WriteTransaction, parts: Sequence[Rows]) -> None:
-        """Insert rows of new documents, which are in any order."""
-        self.pages.splice(txn, sorted_rows(joined(parts)), self.pages.empty())
-
-    def update(self, txn: WriteTransaction, insert: Block, remove: Block | None = None) -> None:
-        """Remove the rows of documents, and insert those of others."""
-        come, go = self.rows(insert), self.rows(remove) if remove else self.pages.empty()
-        self.pages.splice(txn, *changed_rows(come, go) if remove else (come, go))
+    def update(self, txn: WriteTransaction, insert: Rows, remove: Rows | None = None) -> None:
+        """Remove rows and insert others, which are in any order."""
+        come, go = sorted_rows(insert), self.pages.empty()
+        if remove:
+            come, go = changed_rows(come, sorted_rows(remove))
+        self.pages.splice(txn, come, go)
 
 
 class BandTable(NumberTable):
@@ -159,10 +153,19 @@ class BandTable(NumberTable):
             return [base | bins >> shift & mask for shift, base in self._bases]
         return [self._last | int.from_bytes(digest[:8], "little") & mask] if any(digest) else []
 
-    def made(self, documents: Block) -> Rows:
-        """Return the rows of documents, none of which is short, in any order."""
-        numbers, marks = self.shape.columns(documents.sketches, documents.digests)
-        return [numbers[marks], documents.ids[marks.nonzero()[0]]]
+    def made(self, documents: Block) -> Strings:
+        """Return the numbers of each document; a short text has none."""
+        columns = documents.short, documents.sketches, documents.digests
+        if len(documents) < FEW:
+            lists = [
+                [] if short else self.numbers(sketch.tobytes(), digest.tobytes())
+                for short, sketch, digest in zip(*columns, strict=True)
+            ]
+            ends = np.array([*accumulate(map(len, lists))], np.int64)
+            return Strings(np.array([*chain.from_iterable(lists)], np.uint64), ends)
+        numbers, marks = self.shape.columns(*columns[1:])
+        marks[documents.short] = False
+        return Strings(numbers[marks], marks.sum(axis=1).cumsum())
 
     def of(self, document: Stored) -> list[int]:
         """Return the numbers of a document; a short text has none."""

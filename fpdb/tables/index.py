@@ -8,9 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from fpdb import kernels
-from fpdb.arrays import Column, Marks, Rows, differs
+from fpdb.arrays import Column, Marks, Rows, Strings, differs
 from fpdb.errors import PlanError
 from fpdb.storage import ReadTransaction, WriteTransaction
+from fpdb.storage.block import Block
 from fpdb.tables.bands import BandTable, NumberTable
 from fpdb.tables.bits import (
     Fingerprints,
@@ -111,17 +112,29 @@ class Index:
                 self._reads[k] = inf, 1.0
         return self._reads[k]
 
+    def numbers(self, documents: Block) -> list[Strings]:
+        """Return the numbers of each document in each table of numbers."""
+        return [table.made(documents) for table in self.of_texts]
+
+    def rows(self, documents: Block) -> list[Rows]:
+        """Return fingerprints with the ids of their documents, and the rows of numbers of texts."""
+        numbers = documents.packed.numbers if documents.packed else self.numbers(documents)
+        ids, printed = documents.ids, ~documents.short
+        return [
+            [documents.fingerprints[printed], ids[printed]],
+            *([column.data, np.repeat(ids, column.sizes)] for column in numbers),
+        ]
+
     def update(
-        self,
-        txn: WriteTransaction,
-        insert: tuple[Fingerprints, Column],
-        remove: tuple[Fingerprints, Column] | None = None,
+        self, txn: WriteTransaction, insert: list[Rows], remove: list[Rows] | None = None
     ) -> None:
-        """Remove and insert fingerprints with the ids of their documents, in all tables."""
-        coming, going = home_rows(*insert), self.home.empty()
-        come, gone = insert[0], insert[0][:0]
+        """Remove and insert the rows of documents, in any order, in all tables."""
+        coming, going = home_rows(*insert[0]), self.home.empty()
+        come, gone = insert[0][0], insert[0][0][:0]
+        for place, numbers in enumerate(self.of_texts[: len(insert) - 1], 1):
+            numbers.update(txn, insert[place], remove[place] if remove else None)
         if remove:
-            coming, going = changed_rows(coming, home_rows(*remove))
+            coming, going = changed_rows(coming, home_rows(*remove[0]))
             come, gone = of_words(coming[:-1]), distinct(of_words(going[:-1]))
         self.home.splice(txn, coming, going)
         come = distinct(come)

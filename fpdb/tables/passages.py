@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from fpdb.arrays import Column, Rows, joined, ranked
+from fpdb.arrays import Column, Rows, Strings, joined, ranked
 from fpdb.fingerprint.sketches import unpack_passages
 from fpdb.models import PASSAGE_BYTES, PASSAGES
 from fpdb.storage import WriteTransaction
@@ -36,11 +36,15 @@ class PassageTable(NumberTable):
     def __init__(self) -> None:
         super().__init__("passages", ROW_BITS)
 
-    def made(self, documents: Block) -> Rows:
-        """Return the rows of documents, none of which is short, in any order."""
+    def made(self, documents: Block) -> Strings:
+        """Return the numbers of each document; a short text has none."""
         if PASSAGES not in documents.further:
-            return self.pages.empty()
-        return self._made(documents.ids, documents.further[PASSAGES])
+            return Strings(np.empty(0, np.uint64), np.zeros(len(documents), np.int64))
+        columns = documents.short.tolist(), documents.further[PASSAGES]
+        passages = [b"" if short else text for short, text in zip(*columns, strict=True)]
+        places = np.arange(len(passages), dtype=np.uint64)
+        numbers, owners = self._made(places, passages)
+        return Strings(numbers, owners.searchsorted(places, "right"))
 
     def _made(self, ids: Column, passages: Sequence[bytes]) -> Rows:
         sizes = np.fromiter(map(len, passages), np.int64, len(passages)) // PASSAGE_BYTES

@@ -12,7 +12,7 @@ import pytest
 
 import fpdb
 from fpdb.dedupe import decide, files
-from fpdb.documents import writer
+from fpdb.documents import catalog, writer
 from fpdb.documents.runs import Runs
 
 
@@ -73,7 +73,7 @@ def stop(patch, where):
     elif where == "when they are in their places":
         patch.setattr(Runs, "finish", fail)
     elif where == "in the last transaction":
-        real_write = writer.put_entries
+        real_write = catalog.put_entries
         calls = []
 
         def add(*arguments):
@@ -82,7 +82,7 @@ def stop(patch, where):
                 raise StoppedError
             return real_write(*arguments)
 
-        patch.setattr(writer, "put_entries", add)
+        patch.setattr(catalog, "put_entries", add)
 
 
 PLACES = (

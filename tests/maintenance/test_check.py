@@ -187,7 +187,7 @@ def band_rows(db: Database) -> Rows:
         stored = db._catalog.find(txn, key_of(db, WITH_TEXT))
     assert stored
     assert db._index.bands
-    rows = db._index.bands.rows(Block.of([stored], db.plan.bits))
+    rows = db._index.rows(Block.of([stored], db.plan.bits))[1]
     assert len(rows[0]) == db._index.bands.shape.count
     return rows
 

@@ -5,8 +5,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 
+from fpdb.arrays import Rows, Strings
 from fpdb.storage import Environment, ReadTransaction
 from fpdb.storage.block import Block
 from fpdb.storage.format import Stored
@@ -89,6 +91,12 @@ def blocks_of(documents: Sequence[Stored], size: int = 64) -> Iterator[Sketched]
         yield block.ids, block.sketches, block.digests
 
 
+def new_rows(table: BandTable, documents: Sequence[Stored]) -> Rows:
+    block = Block.of(documents, 64)
+    made = table.made(block)
+    return [made.data, np.repeat(block.ids, made.sizes)]
+
+
 def rows_of(txn: ReadTransaction, table: BandTable) -> list[tuple[int, int]]:
     return [
         (number, own)
@@ -118,6 +126,11 @@ def test_columns_are_the_numbers_of_each(shape: Bands) -> None:
         assert own[chosen].tolist() == table.numbers(each.sketch, each.digest)
         # A digest of zeros is none, whatever its length.
         assert own[chosen].tolist() == table.numbers(each.sketch, each.digest.ljust(16, b"\0"))
+    expected = [table.of(each) for each in documents]
+    few = Strings.joined([table.made(block[at : at + 5]) for at in range(0, 42, 5)])
+    for made in (table.made(block), few):
+        assert made.data.tolist() == [number for own in expected for number in own]
+        assert made.sizes.tolist() == list(map(len, expected))
 
 
 def answered(
@@ -151,7 +164,7 @@ def test_near_is_what_brute_force_finds(
     queries += [each._replace(sketch=dice.randbytes(128)) for each in sketched[:5]]
 
     with undone() as txn:
-        table.update(txn, Block.of(stored, 64))
+        table.update(txn, new_rows(table, stored))
         assert rows_of(txn, table) == expected_rows(table, stored)
         expected = brute(shape, stored, queries, a_band, compared)
         assert answered(txn, table, queries) == expected
@@ -192,7 +205,7 @@ def test_runs_over_many_pages(undone: Any, tiny_pages: None) -> None:
         queries.append(document(0, dice.randbytes(128)))
 
         with undone() as txn:
-            table.update(txn, Block.of(stored, 64))
+            table.update(txn, new_rows(table, stored))
             assert answered(txn, table, queries) == brute(table.shape, stored, queries)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from blocks import plan_of_blocks
 
+from fpdb.arrays import Rows
 from fpdb.storage import Environment, ReadTransaction, WriteTransaction, number_pages
 from fpdb.tables import Index
 from fpdb.tables import sorted_pages as pages_module
@@ -46,15 +47,9 @@ def words(dice: np.random.Generator, bits: int, count: int) -> Fingerprints:
     return array if bits == 128 else array[:, 0] >> np.uint64(64 - bits)
 
 
-def numbered(
-    index: Index, numbers: list[int], first: int = 0
-) -> tuple[Fingerprints, np.ndarray[Any, np.dtype[np.uint64]]]:
+def numbered(index: Index, numbers: list[int], first: int = 0) -> Rows:
     ids = np.arange(first, first + len(numbers), dtype=np.uint64)
-    return to_array(numbers, index.plan.bits), ids
-
-
-def nothing(index: Index) -> tuple[Fingerprints, np.ndarray[Any, np.dtype[np.uint64]]]:
-    return numbered(index, [])
+    return [to_array(numbers, index.plan.bits), ids]
 
 
 def count_rows(txn: ReadTransaction, pages: NumberPages) -> int:
@@ -163,16 +158,15 @@ def test_the_ids_of_one_fingerprint_span_pages(bits: int, number: int | None, un
 
     with undone() as txn:
         fill(txn, index, to_array([hot] * len(ids), bits), np.array(ids, np.uint64))
-        index.update(txn, numbered(index, others, 50_001), nothing(index))
+        index.update(txn, [numbered(index, others, 50_001)])
         assert len(list(index.home.scan(txn))) > 3
         assert list(index.ids(txn, hot, 1 << 20)) == ids
         for place, other in enumerate(others):
             assert list(index.ids(txn, other, 1 << 20)) == [50_001 + place]
         assert list(index.ids(txn, 12_345, 1 << 20)) == []
         assert index.near(txn, hot, 0, PLENTY).distances == {hot: 0}
-        index.update(
-            txn, nothing(index), (to_array([hot] * 3000, bits), np.array(ids[:3000], np.uint64))
-        )
+        gone = [to_array([hot] * 3000, bits), np.array(ids[:3000], np.uint64)]
+        index.update(txn, [numbered(index, [])], [gone])
         assert list(index.ids(txn, hot, 1 << 20)) == ids[3000:]
 
 
