@@ -322,8 +322,10 @@ def put_entries(
         else:
             others.append(entry)
     txn.put_many("documents", fresh, append=True)
-    txn.put_many("documents", others)
-    txn.put_many("short", [(key, b"") for key in short])
+    if others:
+        txn.put_many("documents", others)
+    for key in short:
+        txn.put("short", key, b"")
 
 
 class TextCatalog(Catalog):
@@ -360,7 +362,7 @@ class TextCatalog(Catalog):
 
     def names_of(self, keys: Iterable[Key]) -> list[bytes]:
         """Return the names under which keys are found."""
-        return [key_bytes(str(key)) for key in keys]
+        return list(map(key_bytes, map(str, keys)))
 
     def pack(self, documents: Block) -> Packed:
         if documents.packed:

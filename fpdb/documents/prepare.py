@@ -146,20 +146,20 @@ class Preparer:
         """
         # What is checked quickly comes first: a bad document shouldn't cost its batch twice.
         carrying = [self._check(document) for document in documents]
-        metas = [
-            b"" if document.meta is None else pack(document.meta, "metadata", LARGEST_META)
-            for document in documents
-        ]
-        block = Block.bare([document.key for document in documents], self.index.plan.bits, metas)
-        ready = {
-            place: document.fingerprint
-            for place, document in enumerate(documents)
-            if document.fingerprint is not None
-        }
-        self.fill(block, [document.text for document in documents], ready)
-        present = now()
-        block.added[:] = [present if each.added is None else each.added for each in documents]
-        block.characters[:] = [0 if each.text is None else len(each.text) for each in documents]
+        bits, present, ready = self.index.plan.bits, now(), dict[int, Any]()
+        keys, texts, metas, times, sizes = [[] for _ in range(5)]
+        for place, document in enumerate(documents):
+            text, meta, added = document.text, document.meta, document.added
+            keys.append(document.key)
+            texts.append(text)
+            metas.append(b"" if meta is None else pack(meta, "metadata", LARGEST_META))
+            times.append(present if added is None else added)
+            sizes.append(0 if text is None else len(text))
+            if document.fingerprint is not None:
+                ready[place] = document.fingerprint
+        block = Block.bare(keys, bits, metas)
+        block.added[:], block.characters[:] = times, sizes
+        self.fill(block, texts, ready)
         rows = {}
         for place in compress(range(len(documents)), carrying):
             row = block.row(place)
@@ -167,9 +167,9 @@ class Preparer:
                 row = row._replace(digest=b"")
             rows[place] = self._carried(documents[place], row)
         if keep_texts:
-            made = [each.text if each.fingerprint is None else None for each in documents]
+            made = [None if place in ready else text for place, text in enumerate(texts)]
             block = replace(block, texts=made)
-        return block.with_rows(rows, self.index.plan.bits) if rows else block
+        return block.with_rows(rows, bits) if rows else block
 
     def question(self, text: str, *, sketched: bool) -> Stored:
         """Return what `questions` does of one text, in half the time."""
@@ -243,14 +243,14 @@ class Preparer:
             passages = block.further[PASSAGES] = [b""] * len(block)
             for at, place in enumerate(places):
                 passages[place] = b"" if signed.short[at] else signed.passages[at]
-        wanted = list(range(len(texts)))
+        short, other = signed.short, [hashed] if hashed else []
         if not stored:
-            lost = block.short[where] | (sketched & ~block.sketches[where].any(axis=1))
+            lost = short | (sketched & ~block.sketches[where].any(axis=1))
             wanted = lost.nonzero()[0].tolist()
-        chosen = [texts[at] for at in wanted]
-        other = [hashed] if hashed else []
-        digests = self.recipe.digests(chosen, signed.short[wanted].tolist(), *other)
-        block.digests[[places[at] for at in wanted]] = digest_rows(digests)
+            where = [places[at] for at in wanted]
+            texts, short = [texts[at] for at in wanted], short[wanted]
+        digests = self.recipe.digests(texts, short.tolist(), *other)
+        block.digests[where] = digest_rows(digests)
         return counts
 
     def _carried(self, document: Document, stored: Stored) -> Stored:

@@ -3,9 +3,11 @@
 import contextlib
 import gc
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain, count, islice
+from operator import sub
 
 import numpy as np
 
@@ -94,7 +96,7 @@ class Writer:
                 load_tables(self._txn, self._index, source_of(chosen, ids), len(ids), memory)
             else:
                 self._index.update(self._txn, [[chosen, ids]])
-            self._add_counts(len(ids))
+            self._count(len(ids))
         keys, fingerprints = keys[other], fingerprints[other]
         for start in range(0, len(keys), _TOGETHER):
             part = slice(start, start + _TOGETHER)
@@ -130,7 +132,7 @@ class Writer:
                 self._catalog.put_records(self._txn, documents)
                 names += self._catalog.pack(documents).names
                 parts.append(self._index.rows(documents))
-                self._count(documents)
+                self._count(*documents.counts)
         return self._next_id - before
 
     def _named(self, names: Sequence[bytes], numbers: Iterator[int]) -> list[TextEntry]:
@@ -162,18 +164,9 @@ class Writer:
         documents = self._catalog.packed(documents)
         names = self._catalog.pack(documents).names
         self._known = self._catalog.find_many(self._txn, documents.keys, names)
-        rows = self._rows_of_known_keys(documents)
-        if rows and not newer:  # less of a text costs nothing that is stored of it
-            latest, completed = dict(self._known), dict[int, Stored]()
-            for place, document in rows.items():
-                old = latest[document.key]
-                latest[document.key] = rows[place] = document.completed(old) if old else document
-                if rows[place] != document:
-                    completed[place] = rows[place]
-            if completed:
-                changed = documents.with_rows(completed, self._index.plan.bits)
-                documents = self._catalog.packed(changed)
-        self._documents, self._rows = documents, rows
+        self._documents, self._rows = documents, {}
+        if len(self._known) < len(documents) or any(self._known.values()):
+            self._take_rows_of_known_keys(newer=newer)
         added: list[Added] = []
         together = len(documents)  # fewer after a lookup that was cut short
         while len(added) < len(documents):
@@ -182,13 +175,13 @@ class Writer:
             if duplicates and end - start > 1:
                 asking = self._asking(start, end, newer=newer)
                 lookup = BatchLookup(
-                    self._view, documents[:end], duplicates, asking, replacing=bool(rows)
+                    *(self._view, self._documents[:end], duplicates, asking),
+                    replacing=bool(self._rows),
                 )
                 end = lookup.end
                 together = 2 * (end - start)
-            added += [
-                self._add(place, duplicates, lookup, newer=newer) for place in range(start, end)
-            ]
+            decide = partial(self._add, search=duplicates, lookup=lookup, newer=newer)
+            added += map(decide, range(start, end))
             self._apply()
         return added
 
@@ -207,14 +200,25 @@ class Writer:
             or not _stays(known[document.key], document, newer=newer)
         ]
 
-    def _rows_of_known_keys(self, documents: Block) -> dict[int, Stored]:
-        """Return by their places the documents whose keys are stored, or come twice."""
-        keys = documents.keys
-        often: Container[Key] = ()
-        if len(self._known) < len(keys):
-            often = {key for key, times in Counter(keys).items() if times > 1}
-        places = [place for place, key in enumerate(keys) if self._known[key] or key in often]
-        return {place: documents.row(place) for place in places}
+    def _take_rows_of_known_keys(self, *, newer: bool) -> None:
+        """Take the documents whose keys are stored, or come twice, with what is stored of them.
+
+        Less of a text costs nothing that is stored of it, unless only `newer` ones count.
+        """
+        documents, latest, completed = self._documents, dict(self._known), dict[int, Stored]()
+        often = Counter(documents.keys)
+        for place, key in enumerate(documents.keys):
+            old = latest[key]
+            if not old and often[key] == 1:
+                continue
+            document = self._rows[place] = documents.row(place)
+            if not newer:
+                latest[key] = self._rows[place] = document.completed(old) if old else document
+                if self._rows[place] != document:
+                    completed[place] = self._rows[place]
+        if completed:
+            changed = documents.with_rows(completed, self._index.plan.bits)
+            self._documents = self._catalog.packed(changed)
 
     def _add(
         self, place: int, search: Search | None, lookup: BatchLookup | None, *, newer: bool
@@ -289,16 +293,11 @@ class Writer:
             gone = self._index.rows(removed)
         self._index.update(self._txn, self._index.rows(saved), gone)
         self._catalog.write(self._txn, saved, removed)
-        self._count(saved, removed)
+        counts = saved.counts
+        self._count(*map(sub, counts, removed.counts) if removed else counts)
         self._saved, self._removed = {}, {}
 
-    def _count(self, saved: Block, removed: Block | None = None) -> None:
-        counts = saved.counts
-        if removed:
-            counts = [come - go for come, go in zip(counts, removed.counts, strict=True)]
-        self._add_counts(*counts)
-
-    def _add_counts(self, documents: int, short: int = 0, sketches: int = 0) -> None:
+    def _count(self, documents: int, short: int = 0, sketches: int = 0) -> None:
         old = self._counters
         self._counters = old._replace(
             next_id=self._next_id,

@@ -214,7 +214,7 @@ class Block(TextColumns):
         number = self.fingerprints[place].tolist()
         if self.fingerprints.ndim > 1:
             number = number[0] << 64 | number[1]
-        return Stored(
+        stored = Stored(
             int(self.ids[place]),
             self.keys[place],
             None if short else number,
@@ -223,8 +223,11 @@ class Block(TextColumns):
             self.metas[place],
             int(self.characters[place]),
             self.sketches[place].tobytes() if self.sketched[place] else b"",
-            *(self.further[name][place] if name in self.further else b"" for name in FURTHER),
         )
+        if not self.further:
+            return stored
+        further: dict[str, Any] = {name: self.further[name][place] for name in self.further}
+        return stored._replace(**further)
 
     def rows(self) -> Iterator[Stored]:
         """Yield the documents one by one."""
@@ -236,7 +239,7 @@ class Block(TextColumns):
         Their keys are texts.
         """
         if len(self) < FEW or not kernels.enabled:
-            return Strings.of([pack_record(document, bits) for document in self.rows()])
+            return Strings.of([pack_record(self.row(at), bits) for at in range(len(self))])
         ends = np.empty(len(self), np.int64)
         keys = [str(key).encode() for key in self.keys]
         strings = map(Strings.of, (keys, self.metas, *map(self.values, FURTHER)))

@@ -217,6 +217,8 @@ class BandTable(NumberTable):
 
 
 def sorted_rows(rows: Rows) -> Rows:
+    if (rows[0][1:] > rows[0][:-1]).all():  # as the numbers of one text are
+        return rows
     sequence = order(*rows)
     return [column[sequence] for column in rows]
 

@@ -68,6 +68,8 @@ class Permutation:
         """Permute an array of fingerprints; the identity returns the array itself."""
         if self.identity:
             return array
+        if len(array) == 1:  # in a fifth of the time
+            return to_array([self.apply_one(to_ints(array)[0])], self.bits)
         found = np.zeros_like(array)
         for *masks, by in self.moves:
             if self.bits <= _WORD:
