@@ -57,7 +57,9 @@ class Strings:
 
     @property
     def sizes(self) -> Places:
-        return np.diff(self.ends, prepend=0)
+        sizes = self.ends.copy()
+        sizes[1:] -= self.ends[:-1]
+        return sizes
 
 
 def joined(blocks: Iterable[Sequence[NDArray[Any]]]) -> list[NDArray[Any]]:

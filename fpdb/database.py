@@ -32,7 +32,7 @@ from fpdb.models import (
 )
 from fpdb.progress import log, tracked
 from fpdb.queries import Queries, Snapshot, finder_of_clusters
-from fpdb.storage import LOCK_SECONDS, Environment, ReadTransaction, WriteTransaction, drafts
+from fpdb.storage import LOCK_SECONDS, Environment, ReadTransaction, drafts
 from fpdb.storage.block import Block
 from fpdb.storage.lmdb_file import DATA_FILE
 from fpdb.tables import Plan
@@ -47,7 +47,7 @@ class Database(Queries):
     """A persistent database of fingerprints in a directory; open it with `fpdb.open`.
 
     It may be shared by threads, survives a fork, and can be pickled as its path. Several
-    processes may read and write the same directory.
+    processes may read and write the same directory. Errors of writing are those of `add`.
     """
 
     def __init__(
@@ -218,13 +218,11 @@ class Database(Queries):
             text: Its text, of at most 2 MiB (the recipe's `largest`), which isn't stored; of an
                 HTML page that of `html_text`, or there is a TagsWarning, once a handle.
             meta: A value that JSON can hold, of at most 64 KiB, stored with it.
-            skip_duplicates: Don't add a document with a new key that resembles a stored one.
-            similarity: The least similarity of a duplicate; by default that of the database. Only
-                with `skip_duplicates`.
-            texts: The texts of stored documents, if you have them elsewhere, as in `query`: then
-                near-duplicates are found exactly. They are asked for before the transaction, and
-                documents that others add meanwhile are compared by estimates. Only with
-                `skip_duplicates`.
+            skip_duplicates: Don't add a document with a new key that resembles a stored one. The
+                arguments after it are only for that.
+            similarity: The least similarity of a duplicate; by default that of the database.
+            texts: The texts of stored documents, as in `query`. They are asked for before the
+                transaction, and what others add meanwhile is compared by estimates.
 
         Returns:
             What became of it: `status` is "added", "replaced", "unchanged", "duplicate" or "short".
@@ -260,7 +258,7 @@ class Database(Queries):
             documents: Any iterable of `fpdb.Document`.
             skip_duplicates: As in `add`; documents of one call are compared with each other too.
             similarity: As in `add`.
-            texts: As in `add`. The documents of a transaction are compared by their own texts.
+            texts: As in `add`; documents of one call are compared by their own texts.
             jobs: The number of threads that make the fingerprints; 0 for one a processor. What is
                 stored and yielded, and in which order, doesn't depend on it.
             transaction: The number of documents in a transaction. A larger one is faster, but other
@@ -271,16 +269,11 @@ class Database(Queries):
 
         Raises:
             InputError: A document can't be stored. Nothing of its transaction is, all before it is.
-            LockTimeoutError, DiskFullError, ReadOnlyError, ClosedError: As in `add`.
         """
         require_whole("transaction", transaction, 1)
         duplicates = self._duplicates(similarity, texts, skip_duplicates=skip_duplicates)
         parts = map(self._preparer.watched, take(iter(documents), transaction))
-
-        def prepare(part: list[Document]) -> Block:
-            prepared = self._preparer.prepare(part, keep_texts=texts is not None)
-            return self._catalog.packed(prepared)
-
+        prepare = partial(self._preparer.packed, keep_texts=texts is not None)
         prepared = (block for _, block in mapped(prepare, parts, jobs))
         for together in transactions(prepared, transaction):
             yield from self._add(together, duplicates, texts)
@@ -296,21 +289,20 @@ class Database(Queries):
         """Add documents in one transaction, or in several if texts need too much memory for one."""
         start, documents = 0, self._catalog.packed(documents)
         while start < len(documents):
-            left, search = documents[start:], duplicates
-            count = len(left)
+            part, search = documents[start:], duplicates
             if texts is not None and duplicates:
-                search, count = self._with_texts(left, duplicates, texts)
+                part, search = self._with_texts(part, duplicates, texts)
             with self._environment.write(self._timeout) as txn:
-                added = self._writer(txn).add(left[:count], search, newer=newer)
+                added = Writer(txn, self._index, self._catalog).add(part, search, newer=newer)
             yield from added
-            start += count
+            start += len(part)
 
     def _with_texts(
         self, documents: Block, duplicates: Search, texts: TextsByKey
-    ) -> tuple[Search, int]:
+    ) -> tuple[Block, Search]:
         """Fetch, before the lock, the texts of the candidates of the first documents.
 
-        Return how many documents these are, and a search that asks for no further text.
+        Return these documents, and a search that asks for no further text.
         """
         known, count = self._fetched(texts, duplicates), len(documents)
         rows = list(documents.rows())
@@ -329,7 +321,7 @@ class Database(Queries):
                     count = place + 1
                     break
         known.ask_no_more()
-        return search, count
+        return documents[:count], search
 
     def add_prepared(
         self,
@@ -391,26 +383,20 @@ class Database(Queries):
 
         Raises:
             InputError: There aren't as many keys as fingerprints, or one can't be stored.
-            LockTimeoutError, DiskFullError, ReadOnlyError, ClosedError: As in `add`.
         """
         require_whole("memory", memory, LEAST_MEMORY)
         names, array = as_rows(keys, fingerprints, self._catalog, self.plan.bits)
         added, changed, start = now(), 0, 0
         while start < len(names):
             with self._environment.write(self._timeout) as txn:
-                writer = self._writer(txn)
+                writer = Writer(txn, self._index, self._catalog)
                 part = slice(start, start + LOAD if writer.documents else len(names))
                 changed += writer.add_rows(names[part], array[part], added, memory)
             start = part.stop
         return changed
 
     def delete(self, key: Key) -> bool:
-        """Delete a document; return whether it was there.
-
-        Raises:
-            InputError: The key isn't of the kind of the database.
-            LockTimeoutError, DiskFullError, ReadOnlyError, ClosedError: As in `add`.
-        """
+        """Delete a document; return whether it was there."""
         return self.delete_many([key]) == 1
 
     def delete_many(self, keys: Iterable[Key], *, undo: IO[bytes] | None = None) -> int:
@@ -424,7 +410,6 @@ class Database(Queries):
         Raises:
             InputError: A key isn't of the kind of the database; the thousands before it are
                 deleted.
-            LockTimeoutError, DiskFullError, ReadOnlyError, ClosedError: As in `add`.
         """
         keys, deleted = iter(each(keys, "keys")), 0
         while batch := list(islice(keys, BATCH if undo is None else None)):
@@ -435,7 +420,7 @@ class Database(Queries):
                     from fpdb.maintenance import portable
 
                     portable.save(undo, txn, self._catalog, self._header, batch)
-                deleted += self._writer(txn).remove(batch)
+                deleted += Writer(txn, self._index, self._catalog).remove(batch)
         return deleted
 
     def delete_duplicates(
@@ -452,10 +437,6 @@ class Database(Queries):
         Each that is deleted matches the one that stays. It is one transaction: other writers wait
         until the clusters are found and deleted. The arguments are those of `clusters`; texts are
         asked for before, and what others add meanwhile is compared by estimates.
-
-        Raises:
-            InputError, PlanError: As in `clusters`.
-            LockTimeoutError, DiskFullError, ReadOnlyError, ClosedError: As in `add`.
         """
         search, find = self._search(k, None, similarity), finder_of_clusters(keep)
         with self._comparing(search, texts) as comparing:
@@ -465,11 +446,9 @@ class Database(Queries):
             with self._environment.write(self._timeout) as txn:
                 clusters = list(find(self._view(txn), comparing, jobs))
                 keys = [key for cluster in clusters for key in cluster.duplicates]
-                self._writer(txn).remove(tracked(keys, "delete", "document", len(keys)))
+                gone = tracked(keys, "delete", "document", len(keys))
+                Writer(txn, self._index, self._catalog).remove(gone)
         return clusters
-
-    def _writer(self, txn: WriteTransaction) -> Writer:
-        return Writer(txn, self._index, self._catalog)
 
     def dump(self, file: IO[bytes]) -> int:
         """Write the database in its portable form, for a machine of any kind; `fpdb.load` reads it.
@@ -556,7 +535,6 @@ class Database(Queries):
         Raises:
             DatabaseExistsError: There is something at the path.
             PlanError, InputError: There are no such tables or bands.
-            LockTimeoutError, DiskFullError: As in `add`.
         """
         require_whole("memory", memory, LEAST_MEMORY)
         head = layout.replanned(
@@ -600,7 +578,7 @@ class Database(Queries):
         Other handles of it raise MovedError from then on, and so does this one.
         """
         with self._environment.lockout(self._timeout) as txn:
-            wanted = not (only_empty and self._writer(txn).documents)
+            wanted = not (only_empty and self._view(txn).counters.documents)
             if wanted:
                 drafts.remove(self.path)
         return wanted
@@ -609,11 +587,10 @@ class Database(Queries):
         """Go on with the database that is at the path now; all threads may, after a MovedError.
 
         It must have the same uuid, recipe and tables: a compacted or restored copy has. Open
-        snapshots stay what they are.
+        snapshots stay what they are. Further errors are those of `open`.
 
         Raises:
             MovedError: Nothing is there, or another database, or one with other tables.
-            DamagedError, AccessError: As in `open`.
         """
         path = self.path
         try:
@@ -662,12 +639,7 @@ class Database(Queries):
 
 
 def describe(path: str | os.PathLike[str]) -> Stats:
-    """Return what a database holds, and how; only counts are read.
-
-    Raises:
-        DatabaseNotFoundError, NotADatabaseError, FormatError, DamagedError, AccessError: As in
-            `Database.open`.
-    """
+    """Return what a database holds, and how; only counts are read. Errors are those of `open`."""
     with Environment.open(path, readonly=True, verify=require_complete_copy) as environment:
         return Database(environment).stats()
 

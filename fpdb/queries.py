@@ -1,16 +1,13 @@
-"""The questions of a database, written once: Database and Snapshot differ in their transactions.
-
-Results come one after the other, or all of them as a table.
-"""
+"""The questions of a database, written once: Database and Snapshot differ in their transactions."""
 
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property, partial
-from itertools import chain, islice, starmap
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -28,8 +25,9 @@ from fpdb.documents.lookup import (
 )
 from fpdb.documents.parts import find_parts
 from fpdb.documents.prepare import BATCH, Preparer, as_fingerprints, as_number
+from fpdb.documents.results import CLUSTERS, MATCHES, PAIRS, PART_PAIRS, Results
 from fpdb.documents.similarity import KnownTexts
-from fpdb.errors import DocumentNotFoundError, IncompleteWarning, InputError, MissingExtraError
+from fpdb.errors import DocumentNotFoundError, IncompleteWarning, InputError
 from fpdb.fingerprint import Recipe
 from fpdb.models import (
     MOST_BYTES,
@@ -62,97 +60,14 @@ if TYPE_CHECKING:
 # The answers of `query_many` that are held at once have hardly more matches than this.
 _MATCHES = 100_000
 
-_T = TypeVar("_T")
-
-
-class Columns(NamedTuple, Generic[_T]):
-    """The columns of a table, with their types in Arrow, and the rows of the N-th that was found.
-
-    The type "key" is that of the keys of the database.
-    """
-
-    types: dict[str, str]
-    rows: Callable[[int, _T], Iterable[tuple[Any, ...]]]
-
-
-# The columns of pairs and clusters are those that the command line writes.
-_NEAR = {"distance": "int32", "similarity": "double"}
-PAIRS: Columns[Pair] = Columns(
-    {"key": "key", "other": "key", **_NEAR, "exact": "bool"}, lambda _, pair: [pair]
-)
-PART_PAIRS: Columns[PartPair] = Columns(
-    {"key": "key", "other": "key", "words": "int64", "share": "double", "other_share": "double"},
-    lambda _, pair: [pair],
-)
-MATCHES: Columns[Matches] = Columns(
-    {"query": "int64", "key": "key", "id": "uint64", **_NEAR},
-    lambda number, matches: ((number, *match[:4]) for match in matches),
-)
-CLUSTERS: Columns[Cluster] = Columns(
-    {"cluster": "int64", "role": "string", "key": "key"},
-    lambda number, cluster: [
-        (number + 1, "keep", cluster.representative),
-        *((number + 1, "duplicate", key) for key in cluster.duplicates),
-    ],
-)
-
-
-class Results(Iterator[_T], Generic[_T]):
-    """What was found: to be iterated once, or made a table with one call, e.g. `to_pandas`.
-
-    A table has a row for each pair; for each document of a cluster, with the number of the cluster
-    from 1 on and "keep" or "duplicate"; or for each match of a query, with the number of the query
-    from 0 on, as in a list, and without metadata. What was iterated before isn't in it.
-    """
-
-    def __init__(self, found: Generator[_T], columns: Columns[_T], keys: str) -> None:
-        self._found = found
-        self._columns = columns
-        self._keys = keys
-
-    def __next__(self) -> _T:
-        return next(self._found)
-
-    def close(self) -> None:
-        """End the search, and the transaction in which it reads."""
-        self._found.close()
-
-    def to_arrow(self) -> Any:
-        """Return a table of pyarrow."""
-        from fpdb.io.arrow import require
-
-        require()
-        import pyarrow
-
-        types, rows = self._columns
-        key = "string" if self._keys == "text" else "uint64"
-        kinds = [key if kind == "key" else kind for kind in types.values()]
-        schema = pyarrow.schema(list(zip(types, map(pyarrow.type_for_alias, kinds), strict=True)))
-        found = chain.from_iterable(starmap(rows, enumerate(self._found)))
-        values = list(zip(*found, strict=True)) or [()] * len(types)
-        return pyarrow.table(values, schema=schema)
-
-    def to_pandas(self) -> Any:
-        """Return a DataFrame of pandas."""
-        return self.to_arrow().to_pandas()
-
-    def to_polars(self) -> Any:
-        """Return a DataFrame of polars."""
-        table = self.to_arrow()
-        try:
-            import polars
-        except ImportError:
-            raise MissingExtraError(
-                "found no package polars, expected it for such a table", hint="pip install polars"
-            ) from None
-        return polars.from_arrow(table)
-
 
 class Queries(ABC):
     """What can be asked of a database; each question is answered within one transaction.
 
     Many texts or fingerprints are looked up a thousand at a time, each thousand within one
     transaction, or several if they match very many documents.
+
+    Errors that a method doesn't describe are those of `query`.
     """
 
     _threaded = True  # whether each thread may begin a transaction
@@ -279,9 +194,6 @@ class Queries(ABC):
 
         Returns:
             `Results` of what `query` returns, for each text in order.
-
-        Raises:
-            InputError, PlanError, DamagedError, ClosedError: As in `query`.
         """
         search = self._search(k, limit, similarity)
         source = iter(each(texts, "texts"))
@@ -380,7 +292,6 @@ class Queries(ABC):
 
         Raises:
             InputError: The fingerprint is too wide.
-            PlanError: As in `query`.
         """
         search = self._usual
         if k is not None or limit is not None:
@@ -406,7 +317,6 @@ class Queries(ABC):
 
         Raises:
             InputError: A fingerprint is too wide, or the answer has more than 134,217,728 hits.
-            PlanError: As in `query`.
         """
         search = self._search(self.k if k is None else k, limit)
         array = as_fingerprints(fingerprints, self.plan.bits)
@@ -428,8 +338,8 @@ class Queries(ABC):
         million pairs, but are one of the `clusters`.
 
         Args:
-            similarity: The least similarity of a pair; by default that of the database.
-            k: Compare fingerprints instead, at most this distance.
+            similarity: As in `query`.
+            k: As in `query`.
             texts: As in `query`. Each text is asked for once, in this thread; what is kept of them
                 is in temporary files if it doesn't fit into memory.
             jobs: The number of threads that compare; 0 for one a processor. The pairs and their
@@ -493,7 +403,7 @@ class Queries(ABC):
         """Find near-duplicates, each with the document that represents it.
 
         Every duplicate matches its representative, and no representative matches one that is
-        preferred to it.
+        preferred to it. Errors are those of `pairs`.
 
         Args:
             similarity: As in `pairs`.
@@ -509,9 +419,6 @@ class Queries(ABC):
 
         Returns:
             `Results` of `Cluster`, as in `pairs`.
-
-        Raises:
-            InputError, PlanError: As in `pairs`.
         """
         find = finder_of_clusters(keep, chains=chains)
         found = self._joined(find, self._search(k, None, similarity), jobs, texts)

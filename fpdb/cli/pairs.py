@@ -9,8 +9,8 @@ from fpdb.cli import options, render
 from fpdb.cli.inputs import BadRecords, documents_of_files
 from fpdb.cli.options import argument, option, require, takes
 from fpdb.cli.output import Output, chosen, enough, likeness, title_of, typed_columns
+from fpdb.documents.results import CLUSTERS, PAIRS, PART_PAIRS
 from fpdb.models import PartPair
-from fpdb.queries import CLUSTERS, PAIRS, PART_PAIRS
 
 
 @takes(

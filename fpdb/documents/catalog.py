@@ -59,17 +59,13 @@ _ROWS = 1 << 20
 
 
 def key_bytes(key: str) -> bytes:
-    """Return the bytes under which a key is found."""
+    """Return the bytes under which a key is found; a long one is cut, and a digest is appended."""
     try:
-        return shortened(key.encode())
+        data = key.encode()
     except UnicodeEncodeError:
         raise InputError(
             f"the key {key!r} holds half a surrogate pair", hint="keys are valid Unicode"
         ) from None
-
-
-def shortened(data: bytes) -> bytes:
-    """Return the bytes under which a key is found; a long one is cut, and a digest is appended."""
     if len(data) < LONGEST_TEXT:
         return data
     if len(data) > LARGEST_KEY:
@@ -294,7 +290,28 @@ class Catalog(ABC):
         if not records.sizes.all():  # some integer keys have none
             [places] = records.sizes.nonzero()
             records, ids = records.some(places), ids[places]
-        put_entries(txn, entries_of(records, ids), short_keys(documents))
+        self._append(txn, records, ids)
+        for key in short_keys(documents):
+            txn.put("short", key, b"")
+
+    def _append(self, txn: WriteTransaction, records: Strings, ids: Column) -> None:
+        """Write records under their ids, those after all others together.
+
+        Appended records leave less room on the pages: a sixteenth of all that they take.
+        """
+        with txn.cursor("documents") as cursor:
+            last = bytes(cursor.key()) if cursor.last() else b""
+        fresh: list[tuple[bytes, bytes]] = []
+        others: list[tuple[bytes, bytes]] = []
+        for entry in entries_of(records, ids):
+            if entry[0] > last:
+                fresh.append(entry)
+                last = entry[0]
+            else:
+                others.append(entry)
+        txn.put_many("documents", fresh, append=True)
+        if others:
+            txn.put_many("documents", others)
 
 
 def short_keys(documents: Block) -> list[bytes]:
@@ -304,28 +321,6 @@ def short_keys(documents: Block) -> list[bytes]:
     [short] = documents.short.nonzero()
     keys = zip(documents.digests[short], documents.ids[short].tolist(), strict=True)
     return [digest.tobytes() + number.to_bytes(ID_BYTES) for digest, number in keys]
-
-
-def put_entries(
-    txn: WriteTransaction, records: Sequence[tuple[bytes, bytes]], short: Iterable[bytes]
-) -> None:
-    """Write records under their ids, and the keys of short texts."""
-    with txn.cursor("documents") as cursor:
-        last = bytes(cursor.key()) if cursor.last() else b""
-    # Appended records leave less room on the pages: a sixteenth of all that they take.
-    fresh: list[tuple[bytes, bytes]] = []
-    others: list[tuple[bytes, bytes]] = []
-    for entry in records:
-        if entry[0] > last:
-            fresh.append(entry)
-            last = entry[0]
-        else:
-            others.append(entry)
-    txn.put_many("documents", fresh, append=True)
-    if others:
-        txn.put_many("documents", others)
-    for key in short:
-        txn.put("short", key, b"")
 
 
 class TextCatalog(Catalog):
@@ -395,7 +390,7 @@ class TextCatalog(Catalog):
             documents = replace(Block.bare(keys[part].tolist(), self._bits), ids=ids[part])
             documents.fingerprints[:] = fingerprints[part]
             documents.added[:] = added
-            put_entries(txn, entries_of(documents.pack(self._bits), documents.ids), ())
+            self._append(txn, documents.pack(self._bits), documents.ids)
         named = sorted(zip(self.names_of(keys.tolist()), ids.tolist(), strict=True))
         key_pages.insert(txn, [named])
 

@@ -30,7 +30,7 @@ from fpdb.models import (
     now,
 )
 from fpdb.storage import pack
-from fpdb.storage.block import Block, digest_rows
+from fpdb.storage.block import Block
 from fpdb.storage.format import LARGEST_META, Header, Stored
 from fpdb.tables import Index
 from fpdb.tables.bits import Fingerprints, to_array, to_ints
@@ -145,9 +145,9 @@ class Preparer:
         With `keep_texts`, each has its text until it is stored, so that it is compared exactly.
         """
         # What is checked quickly comes first: a bad document shouldn't cost its batch twice.
-        carrying = [self._check(document) for document in documents]
+        carrying = list(map(self._check, documents))
         bits, present, ready = self.index.plan.bits, now(), dict[int, Any]()
-        keys, texts, metas, times, sizes = [[] for _ in range(5)]
+        keys, texts, metas, times, sizes = [], [], [], [], []
         for place, document in enumerate(documents):
             text, meta, added = document.text, document.meta, document.added
             keys.append(document.key)
@@ -170,6 +170,10 @@ class Preparer:
             made = [None if place in ready else text for place, text in enumerate(texts)]
             block = replace(block, texts=made)
         return block.with_rows(rows, bits) if rows else block
+
+    def packed(self, documents: Sequence[Document], *, keep_texts: bool = False) -> Block:
+        """Prepare documents, and make what is written of them."""
+        return self.catalog.packed(self.prepare(documents, keep_texts=keep_texts))
 
     def question(self, text: str, *, sketched: bool) -> Stored:
         """Return what `questions` does of one text, in half the time."""
@@ -250,7 +254,7 @@ class Preparer:
             where = [places[at] for at in wanted]
             texts, short = [texts[at] for at in wanted], short[wanted]
         digests = self.recipe.digests(texts, short.tolist(), *other)
-        block.digests[where] = digest_rows(digests)
+        block.digests[where] = np.frombuffer(b"".join(digests), np.uint64).reshape(-1, 2)
         return counts
 
     def _carried(self, document: Document, stored: Stored) -> Stored:

@@ -66,7 +66,7 @@ class Writer:
         # Documents by the keys that are added or removed one by one.
         self._known: dict[Key, Stored | None] = {}
         # Those that are being added, and by their places those whose keys are known or come twice.
-        self._documents = Block.bare([], index.plan.bits)
+        self._documents: Block
         self._rows: dict[int, Stored] = {}
         # What isn't written yet: places with ids, and documents.
         self._saved: dict[Key, tuple[int, int]] = {}
@@ -264,6 +264,7 @@ class Writer:
     def remove(self, keys: Iterable[Key]) -> int:
         """Remove documents by their keys; return how many were there."""
         remaining, removed = iter(keys), 0
+        self._documents = Block.bare([], self._index.plan.bits)
         while batch := list(islice(remaining, _TOGETHER)):
             self._known = self._catalog.find_many(self._txn, batch)
             removed += sum(map(self._remove, batch))

@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from operator import methodcaller
 from pathlib import Path
 
 import numpy as np
@@ -103,9 +104,8 @@ class Hash:
         return maker(self, bits)
 
 
-def utf8(feature: str) -> bytes:
-    """Return the UTF-8 of a feature; a lone surrogate has bytes too."""
-    return feature.encode("utf-8", "surrogatepass")
+# Returns the UTF-8 of a feature; a lone surrogate has bytes too.
+utf8: Callable[[str], bytes] = methodcaller("encode", "utf-8", "surrogatepass")
 
 
 def _xxh3(choice: Hash, bits: int) -> FeatureHash:

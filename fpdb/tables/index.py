@@ -120,10 +120,8 @@ class Index:
         """Return fingerprints with the ids of their documents, and the rows of numbers of texts."""
         numbers = documents.packed.numbers if documents.packed else self.numbers(documents)
         ids, printed = documents.ids, ~documents.short
-        return [
-            [documents.fingerprints[printed], ids[printed]],
-            *([column.data, np.repeat(ids, column.sizes)] for column in numbers),
-        ]
+        rows = [[column.data, np.repeat(ids, column.sizes)] for column in numbers]
+        return [[documents.fingerprints[printed], ids[printed]], *rows]
 
     def update(
         self, txn: WriteTransaction, insert: list[Rows], remove: list[Rows] | None = None
@@ -264,8 +262,7 @@ def home_rows(fingerprints: Fingerprints, ids: Column) -> Rows:
 
 
 def _sorted(permutation: Permutation, fingerprints: Fingerprints) -> Rows:
-    permuted = permutation.apply(fingerprints)
-    return as_words(permuted[order(permuted)])
+    return as_words(distinct(permutation.apply(fingerprints)))
 
 
 def _fingerprint_at(rows: Rows, at: int) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import fpdb
-from fpdb.queries import Results
+from fpdb.documents.results import Results
 
 BOAT = "Somebody repaired a wooden boat in winter, and it took as long as winters take there."
 TEXTS = [

@@ -12,7 +12,8 @@ import pytest
 
 import fpdb
 from fpdb.dedupe import decide, files
-from fpdb.documents import catalog, writer
+from fpdb.documents import writer
+from fpdb.documents.catalog import Catalog
 from fpdb.documents.runs import Runs
 
 
@@ -73,7 +74,7 @@ def stop(patch, where):
     elif where == "when they are in their places":
         patch.setattr(Runs, "finish", fail)
     elif where == "in the last transaction":
-        real_write = catalog.put_entries
+        real_write = Catalog.put_records
         calls = []
 
         def add(*arguments):
@@ -82,7 +83,7 @@ def stop(patch, where):
                 raise StoppedError
             return real_write(*arguments)
 
-        patch.setattr(catalog, "put_entries", add)
+        patch.setattr(Catalog, "put_records", add)
 
 
 PLACES = (

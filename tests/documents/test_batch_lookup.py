@@ -10,6 +10,7 @@ from tiers import examples
 import fpdb
 from fpdb import Document
 from fpdb.documents import batch_lookup, lookup
+from fpdb.documents.writer import Writer
 from fpdb.storage.block import Block
 from fpdb.storage.format import Stored
 from fpdb.tables import bands, batch
@@ -57,7 +58,9 @@ def one_by_one(db, added, *, skip=True, newer=False):
         return [
             own
             for each in added
-            for own in db._writer(txn).add(Block.of([each], db.plan.bits), search, newer=newer)
+            for own in Writer(txn, db._index, db._catalog).add(
+                Block.of([each], db.plan.bits), search, newer=newer
+            )
         ]
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from paired import median, timed
 
 import fpdb
+from fpdb.documents.writer import Writer
 from fpdb.storage.block import Block
 from fpdb.storage.format import Stored
 
@@ -66,7 +67,7 @@ def fill(db, documents):
     for start in range(0, documents, AT_ONCE):
         block = source.take(min(AT_ONCE, documents - start))
         with db._environment.write(60) as txn:
-            db._writer(txn).add(Block.of(block, BITS))
+            Writer(txn, db._index, db._catalog).add(Block.of(block, BITS))
         known = known or block[:SINGLES]
     return source, known
 
