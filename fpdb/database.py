@@ -3,6 +3,7 @@
 import contextlib
 import os
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -315,7 +316,7 @@ class Database(Queries):
                 for place, row in enumerate(rows)
                 if not ((old := stored[row.key]) and old.holds_what(row))
             ]
-            asked = answers(self._view(txn), documents[changed], search)
+            asked = answers(self._view(txn), replace(documents, packed=None)[changed], search)
             for place, _ in zip(changed, asked, strict=True):
                 if known.size > _MOST_SHINGLES:
                     count = place + 1
@@ -540,12 +541,12 @@ class Database(Queries):
         head = layout.replanned(
             self._header, k=k, capacity=capacity, similarity=similarity, passages=passages
         )
-        replace = path is None
-        lockout = self._environment.lockout(self._timeout) if replace else contextlib.nullcontext()
+        in_place = path is None
+        lockout = self._environment.lockout(self._timeout) if in_place else contextlib.nullcontext()
         with lockout, self._transaction() as txn:
             target = self.path if path is None else path
             source = CopySource(self.path, self._header, self._view(txn))
-            compact(source, head, target, memory, replace=replace)
+            compact(source, head, target, memory, replace=in_place)
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Copy the database to a new directory while others write; it is on disk on return.

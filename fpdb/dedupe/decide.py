@@ -468,11 +468,8 @@ class Decider:
 
     def _without(self, late: Places) -> Iterator[Block]:
         for numbers, documents in self._packed:
-            left = numbers[~among(numbers, late)]
-            if len(left) == len(numbers):
-                yield documents
-            elif len(left):
-                yield self._new(left)
+            [places] = (~among(numbers, late)).nonzero()
+            yield documents if len(places) == len(numbers) else documents[places]
 
     def _copies(self) -> int:
         """Count the removed records that have the text of another one."""

@@ -115,6 +115,14 @@ class Catalog(ABC):
         """Raise InputError if a key is of the wrong kind."""
 
     @abstractmethod
+    def names_of(self, keys: Iterable[Key]) -> list[bytes]:
+        """Return the names under which keys are found; numbers have none."""
+
+    @abstractmethod
+    def _records(self, documents: Block) -> Strings:
+        """Return the records of documents without checksums; one that has none is empty."""
+
+    @abstractmethod
     def find_many(
         self, txn: ReadTransaction, keys: Sequence[Key], names: Sequence[bytes] = ()
     ) -> dict[Key, Stored | None]:
@@ -151,9 +159,12 @@ class Catalog(ABC):
         """Mark the documents that have a record."""
         return np.ones(len(documents), np.bool_)
 
-    @abstractmethod
     def pack(self, documents: Block) -> Packed:
         """Return what is written of documents, unless it is made already."""
+        if documents.packed:
+            return documents.packed
+        names, records = self.names_of(documents.keys), self._records(documents)
+        return Packed(names, records, self._index.numbers(documents))
 
     def packed(self, documents: Block) -> Block:
         """Return documents with what is written of them."""
@@ -356,14 +367,10 @@ class TextCatalog(Catalog):
         return documents
 
     def names_of(self, keys: Iterable[Key]) -> list[bytes]:
-        """Return the names under which keys are found."""
         return list(map(key_bytes, map(str, keys)))
 
-    def pack(self, documents: Block) -> Packed:
-        if documents.packed:
-            return documents.packed
-        names, records = self.names_of(documents.keys), documents.pack(self._bits)
-        return Packed(names, records, self._index.numbers(documents))
+    def _records(self, documents: Block) -> Strings:
+        return documents.pack(self._bits)
 
     def _entries(self, documents: Block) -> list[TextEntry]:
         packed = documents.packed
@@ -480,15 +487,16 @@ class IntegerCatalog(Catalog):
             marks |= np.fromiter(map(bool, values), np.bool_, len(marks))
         return marks
 
-    def pack(self, documents: Block) -> Packed:
-        if documents.packed:
-            return documents.packed
+    def names_of(self, _: Iterable[Key]) -> list[bytes]:
+        return []
+
+    def _records(self, documents: Block) -> Strings:
         marks = self._recorded(documents).tolist()
         records = [
             pack_record(documents.row(place), self._bits) if mark else b""
             for place, mark in enumerate(marks)
         ]
-        return Packed((), Strings.of(records), self._index.numbers(documents))
+        return Strings.of(records)
 
     def _rows(self, ids: Column, fingerprints: Fingerprints, added: int | Column | Places) -> Rows:
         words = fingerprints if fingerprints.ndim == 1 else fingerprints[:, 0]

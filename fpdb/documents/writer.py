@@ -174,9 +174,9 @@ class Writer:
             end = min(start + together, len(documents))
             if duplicates and end - start > 1:
                 asking = self._asking(start, end, newer=newer)
+                asked = replace(self._documents, packed=None)[:end]  # it copies blocks
                 lookup = BatchLookup(
-                    *(self._view, self._documents[:end], duplicates, asking),
-                    replacing=bool(self._rows),
+                    self._view, asked, duplicates, asking, replacing=bool(self._rows)
                 )
                 end = lookup.end
                 together = 2 * (end - start)

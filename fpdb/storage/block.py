@@ -184,20 +184,8 @@ class Block(TextColumns):
 
     def with_rows(self, rows: Mapping[int, Stored], bits: int) -> Self:
         """Return documents of which some, by their places, are others."""
-        places, chosen = np.array(list(rows), np.int64), self.of(list(rows.values()), bits)
-        arrays = {name: getattr(self, name).copy() for name in _ARRAYS}
-        for name, array in arrays.items():
-            array[places] = getattr(chosen, name)
-        keys, metas = list(self.keys), list(self.metas)
-        further: dict[str, Sequence[bytes]] = {}
-        for at, place in enumerate(rows):
-            keys[place], metas[place] = chosen.keys[at], chosen.metas[at]
-        for name in {*self.further, *chosen.further}:
-            values = list(self.values(name))
-            for place, value in zip(rows, chosen.values(name), strict=True):
-                values[place] = value
-            further[name] = values
-        return replace(self, keys=keys, metas=metas, further=further, packed=None, **arrays)
+        every = [rows.get(place) or self.row(place) for place in range(len(self))]
+        return replace(self.of(every, bits), texts=self.texts)
 
     @property
     def sizes(self) -> Places:

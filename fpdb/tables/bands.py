@@ -124,10 +124,8 @@ class NumberTable(ABC):
 
     def update(self, txn: WriteTransaction, insert: Rows, remove: Rows | None = None) -> None:
         """Remove rows and insert others, which are in any order."""
-        come, go = sorted_rows(insert), self.pages.empty()
-        if remove:
-            come, go = changed_rows(come, sorted_rows(remove))
-        self.pages.splice(txn, come, go)
+        rows = sorted_rows(insert), sorted_rows(remove or self.pages.empty())
+        self.pages.splice(txn, *changed_rows(*rows))
 
 
 class BandTable(NumberTable):
