@@ -3,19 +3,20 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from fpdb.arrays import Places
 from fpdb.documents.prepare import Preparer
 from fpdb.errors import InputError
 from fpdb.fingerprint.digits import unsigned
-from fpdb.io.batches import records_of
-from fpdb.io.files import PART, LeftOut, Part, path_names, read_parts, size_of
-from fpdb.io.records import BadRecord, Reading, Record
+from fpdb.io.batches import Part, RecordBatch
+from fpdb.io.files import PART, LeftOut, path_names, read_parts, size_of
+from fpdb.io.records import BadRecord, Reading
 from fpdb.io.streams import Watch, announce_encoding
-from fpdb.models import Added, Document, Key, require_choice
+from fpdb.models import Added, Key, has_tags, require_choice
 from fpdb.storage.block import Block
 from fpdb.threads import mapped
 
@@ -116,10 +117,9 @@ class Ingested(RecordCounts):
 class Prepared(NamedTuple):
     """Records that were read together, the documents of the good ones, and answers to these."""
 
-    records: list[Record | BadRecord]
+    records: RecordBatch
     documents: Block
     answers: Sequence[Any] = ()
-    markup: int = 0
 
 
 C = TypeVar("C", bound=RecordCounts)
@@ -150,6 +150,7 @@ class Flow(Generic[C]):
         paths = path_names(paths)
         counts = self.counts
         watch = watch or Watch(self.count_bytes, counts.tell, leave_out=counts.leave_out)
+        watch = replace(watch, stopped=lambda: self._closed)
         opened = [read_parts(path, self.reading, watch, size=size) for path in paths]
         self.counts.bytes_total = size_of(*paths)
         self.show()
@@ -171,15 +172,16 @@ class Flow(Generic[C]):
         # With several threads, what a slow pipe gave would wait until more of it comes.
         jobs = self.jobs or int(self.counts.bytes_total is None)
         for _, prepared in mapped(work, parts, jobs, stop=self._close):
-            bad = [each for each in prepared.records if isinstance(each, BadRecord)]
-            if bad and self.bad == "fail":
-                place = prepared.records.index(bad[0])
-                yield Prepared(prepared.records[:place], prepared.documents[:place])
-            for each in bad:
-                self.refuse(each)
-            good = (each for each in prepared.records if isinstance(each, Record))
-            self.counts.invalid_utf8 += sum(each.replaced for each in good)
-            self.counts.markup += prepared.markup
+            records = prepared.records
+            if records.bad and self.bad == "fail":
+                place = min(records.bad)
+                before = RecordBatch.of(islice(records, place))
+                yield Prepared(before, prepared.documents[:place])
+            for bad in records.refused():
+                self.refuse(bad)
+            self.counts.invalid_utf8 += len(records.replaced.difference(records.bad))
+            if self.reading.html == "auto":
+                self.counts.markup += sum(has_tags(text) for text in records.texts if text)
             yield prepared
 
     def prepare(
@@ -191,26 +193,36 @@ class Flow(Generic[C]):
         answer: Callable[[Block], Iterable[Any]] | None = None,
     ) -> Prepared:
         """Read a part, and prepare its documents."""
-        records: list[Record | BadRecord] = []
-        documents: list[Document] = []
-        places: list[int] = []
-        for record in records_of(part):
-            if self._closed:  # a part of pages would take seconds
-                break
-            result: Record | BadRecord = record
-            if isinstance(record, Record):
-                try:
-                    documents.append(self._document(record, preparer, texts_only=texts_only))
-                    places.append(len(records))
-                except InputError as error:
-                    result = BadRecord(record.source, str(error), error.hint, record.key)
-            records.append(result)
-        markup = sum(each.has_tags for each in documents) if self.reading.html == "auto" else 0
-        prepared, refused = preparer.sift(documents)
-        for number, problem in refused:
-            bad = records[places[number]]
-            records[places[number]] = BadRecord(bad.source, str(problem), problem.hint, bad.key)
-        return Prepared(records, prepared, list(answer(prepared)) if answer else (), markup)
+        records = part()
+        fill = partial(self._documents, preparer=preparer, texts_only=texts_only)
+        documents = records.sifted(fill)
+        if records.bad:
+            documents = documents[records.good]
+        return Prepared(records, documents, list(answer(documents)) if answer else ())
+
+    def _documents(self, records: RecordBatch, *, preparer: Preparer, texts_only: bool) -> Block:
+        """Return records as documents; raise InputError if one of them can't be one."""
+        if records.fingerprints and texts_only:
+            raise InputError(
+                "found a ready fingerprint, expected a text, which alone has a similarity",
+                hint="query without a similarity",
+            )
+        # This key is never used.
+        keys: list[Key] = [0 if preparer.catalog.kind == "integer" else "query"] * len(records)
+        metas = [None] * len(records)
+        if self.reading.keyed:
+            metas = records.metas
+            for place in records.good:
+                keys[place] = self._key(records.keys[place], preparer)
+        block, _ = filled(preparer, records, keys, metas)
+        return block
+
+    def _key(self, key: Key | None, preparer: Preparer) -> Key:
+        if key is None:
+            raise InputError("found no key")
+        key = parse_key(key, preparer.catalog.kind)
+        preparer.catalog.check_key(key)
+        return key
 
     def refuse(self, bad: BadRecord) -> None:
         """Count a record that can't be used, or raise InputError if there may be none."""
@@ -237,21 +249,17 @@ class Flow(Generic[C]):
         """Count bytes that were read."""
         self.counts.bytes_read += count
 
-    def _document(self, record: Record, preparer: Preparer, *, texts_only: bool) -> Document:
-        kind, number = preparer.catalog.kind, record.fingerprint
-        if number is not None and texts_only:
-            raise InputError(
-                "found a ready fingerprint, expected a text, which alone has a similarity",
-                hint="query without a similarity",
-            )
-        if number is not None and number < 0:
-            number = unsigned(number, preparer.index.plan.bits)
-        if not self.reading.keyed:
-            key: Key = 0 if kind == "integer" else "query"  # which is never used
-            return Document(key, record.text, None, number)
-        if record.key is None:
-            raise InputError("found no key")
-        return Document(parse_key(record.key, kind), record.text, record.meta, number)
+
+def filled(
+    preparer: Preparer, records: RecordBatch, keys: Sequence[Key], metas: Sequence[Any], **how: Any
+) -> tuple[Block, Places]:
+    """Return what `Preparer.filled` does of records, of which bad ones resemble nothing."""
+    bits = preparer.index.plan.bits
+    ready = {
+        place: unsigned(number, bits) if number < 0 else number
+        for place, number in records.fingerprints.items()
+    }
+    return preparer.filled(keys, records.texts, metas, ready, **how)
 
 
 def parse_key(key: Key, kind: str) -> Key:

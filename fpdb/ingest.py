@@ -4,16 +4,15 @@ import dataclasses
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain
 from typing import IO, Any, Literal, NamedTuple, cast
 
 from fpdb.database import Database
 from fpdb.documents.prepare import GATHERED, TRANSACTION_BYTES
 from fpdb.errors import InputError
 from fpdb.flow import Flow, Ingested, Prepared, RecordCounts
-from fpdb.io.arrow import table_columns
+from fpdb.io.batches import read_table
 from fpdb.io.files import Paths, meter_of, path_names, stream_parts
-from fpdb.io.records import BadRecord, Reading, Record, picker
+from fpdb.io.records import BadRecord, Reading
 from fpdb.io.streams import Watch
 from fpdb.models import (
     MOST_BYTES,
@@ -95,8 +94,8 @@ def ingest(
     """
     flow = Flow(Ingested(), reading or Reading(), jobs, bad, on_bad, on_progress)
     counts = flow.counts
-    known, passed = partial(_is_stored, database, counts), counts.skip
-    watch = Watch(flow.count_bytes, counts.tell, known, passed, counts.leave_out)
+    is_stored = partial(_is_stored, database, counts)
+    watch = Watch(flow.count_bytes, counts.tell, is_stored, counts.skip, counts.leave_out)
     parts = flow.parts(path_names(paths), watch)
     # What a pipe gives is stored as it comes.
     seconds = 0.0 if counts.bytes_total is None else _SECONDS
@@ -113,8 +112,8 @@ def ingest(
             )
         counts.count(added)
         if on_added:
-            for each in added:
-                on_added(each)
+            for result in added:
+                on_added(result)
         flow.show()
         since = time.monotonic()
 
@@ -170,13 +169,13 @@ def follow(
                 prepared.documents, skip_duplicates=skip_duplicates, similarity=similarity
             )
         )
-        for each in prepared.records:
-            if isinstance(each, BadRecord):
-                yield Answer(each.source, each.key, "error", each.reason)
+        for place, key in enumerate(prepared.records.keys):
+            source, bad = prepared.records.source(place), prepared.records.bad.get(place)
+            if bad:
+                yield Answer(source, bad.key, "error", bad.reason)
             else:
                 added = next(stored)
-                told = added.status, "", added.matches, added.lost_meta
-                yield Answer(each.source, each.key, *told)
+                yield Answer(source, key, added.status, "", added.matches, added.lost_meta)
 
 
 def query_files(
@@ -226,11 +225,11 @@ def query_files(
 
 def _asked(prepared: Iterable[Prepared]) -> Generator[Asked]:
     for part in prepared:
-        good = (each for each in part.records if isinstance(each, Record))
-        short = part.documents.short.tolist()
-        for record, is_short, near in zip(good, short, part.answers, strict=True):
-            name = record.source if record.key is None else record.key
-            yield Asked(name, near, is_short, record.replaced)
+        records, short = part.records, part.documents.short.tolist()
+        for place, is_short, near in zip(records.good, short, part.answers, strict=True):
+            key = records.keys[place]
+            name = records.source(place) if key is None else key
+            yield Asked(name, near, is_short, place in records.replaced)
 
 
 def documents_of(
@@ -264,16 +263,14 @@ def documents_of(
         fingerprint_field=fingerprint,
         max_bytes=MOST_BYTES,
     )
-    pick = picker(reading)
-    rows = chain.from_iterable(each.rows() for each in table_columns(table, reading))
-    for number, found, replaced in rows:
-        source = f"row {number}"
-        record = pick(source, found, replaced)
-        if isinstance(record, BadRecord):
-            raise InputError(
-                f"{source}: {record.reason}", hint="name other columns, or drop such rows first"
-            )
-        yield Document(cast("Key", record.key), record.text, record.meta, record.fingerprint)
+    for part in read_table(table, "row ", reading):
+        for record in part():
+            if isinstance(record, BadRecord):
+                raise InputError(
+                    f"{record.source}: {record.reason}",
+                    hint="name other columns, or drop such rows first",
+                )
+            yield Document(cast("Key", record.key), record.text, record.meta, record.fingerprint)
 
 
 def _is_stored(database: Database, counts: Ingested, key: str, meta: Mapping[str, Any]) -> bool:
@@ -284,8 +281,8 @@ def _is_stored(database: Database, counts: Ingested, key: str, meta: Mapping[str
         stored = database.get(key)
     except InputError:  # an unusable key, which is reported when it is to be added
         return False
-    own = stored.meta if stored and isinstance(stored.meta, dict) else {}
-    known = stored is not None and meta.items() <= own.items()
-    if known:
+    fields = stored.meta if stored and isinstance(stored.meta, dict) else {}
+    is_same = stored is not None and meta.items() <= fields.items()
+    if is_same:
         counts.tally("unchanged")
-    return known
+    return is_same

@@ -168,7 +168,7 @@ def require_record(paths: Sequence[str], reading: fpdb.Reading, bad: BadRecords)
                 source.format.has_fields and os.path.isfile(source.path)
             ):
                 return
-            if any(isinstance(record, Record) for record in source()):
+            if any(isinstance(record, Record) for record in read_sources([source])):
                 return
     for path in paths:
         deque(bad.among(read_sources(sources_of(path, reading))), 0)

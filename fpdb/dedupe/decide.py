@@ -181,9 +181,9 @@ class Decider:
             counts.done = len(sets) / len(numbers)
             self._run.show()
         order = self._ordered(numbers)
-        known = self._matched.values[order] >= 0
+        are_stored = self._matched.values[order] >= 0
         key_of = self._key if self._told else None
-        for part, choice in self._selection.decide_again(order, known, sets, key_of):
+        for part, choice in self._selection.decide_again(order, are_stored, sets, key_of):
             [left] = (codes[part] == OPEN).nonzero()
             codes[part[left]] = self._coded(part[left], Chosen(*(it[left] for it in choice)))
 
@@ -202,7 +202,7 @@ class Decider:
             left = block if held else block._replace(read=RecordBatch)  # without its records
             read.append(left._replace(first=len(self._texts)))
             self._add(block, columns)
-            characters += int(columns.characters.sum()) * (held or bool(block.records))
+            characters += int(columns.documents.characters.sum()) * (held or bool(block.records))
             waiting = len(self._texts) - len(self._matched)
             together = TOGETHER if stored else _together(len(self._matched))
             if waiting >= together or characters >= _CHARACTERS:
@@ -216,21 +216,23 @@ class Decider:
         if not self._shown or self._shown[-1] != block.shown:
             self._shown.append(block.shown)
             self._firsts.append(len(self._texts))
+        documents, count = columns.documents, len(columns.documents)
         if self._sets is not None:
-            numbers = np.arange(len(self._texts), len(self._texts) + len(columns.texts))
+            numbers = np.arange(len(self._texts), len(self._texts) + count)
             self._sets.add(numbers, columns.shingles)
-        self._texts.add(columns.texts)
+        self._texts.add(documents)
         if self.lines is not None:
-            self.lines.expect(len(columns.is_bad))
-        self.sizes[block.number] += len(columns.is_bad)
+            self.lines.expect(count)
+        self.sizes[block.number] += count
         self._is_bad.add(columns.is_bad)
         self._numbers.add(columns.numbers)
         self._values.add(columns.values)
-        self._characters.add(columns.characters)
+        self._characters.add(documents.characters)
         self._shingles.add(columns.counts)
         self._groups.add(columns.groups)
-        self._keys.add(columns.keys, columns.key_sizes)
-        self._passages.add(columns.passages, columns.passage_sizes)
+        strings = (self._keys, columns.keys), (self._passages, documents.further.get(PASSAGES, []))
+        for column, values in strings:
+            column.add(b"".join(values), np.array(list(map(len, values)), np.int64))
         named = [self._named.setdefault(name, len(self._named)) for name in columns.named]
         self._sources.add(np.array(named, np.int64)[columns.sources])
         self._content += columns.content
@@ -315,14 +317,15 @@ class Decider:
 
     def _decide(self, numbers: Places) -> Codes:
         """Return what becomes of records in this order, given their numbers."""
-        known = self._matched.values[numbers] >= 0
-        choice = self._selection.choose(numbers, known, self._key if self._told else None)
+        are_stored = self._matched.values[numbers] >= 0
+        choice = self._selection.choose(numbers, are_stored, self._key if self._told else None)
         return self._coded(numbers, choice)
 
     def _coded(self, numbers: Places, choice: Chosen) -> Codes:
         """Return what became of records, count it and tell it, but of those that are open."""
-        kept = choice.kept
-        codes = np.where(kept, np.where(self._texts.all.short[numbers], SHORT, KEPT), REMOVED)
+        codes = np.where(
+            choice.kept, np.where(self._texts.all.short[numbers], SHORT, KEPT), REMOVED
+        )
         codes[self._is_bad.values[numbers]] = BAD
         codes[choice.is_open] = OPEN
         counts = self._run.counts
@@ -343,18 +346,18 @@ class Decider:
 
     def _own_shares(self, numbers: Places, choice: Chosen) -> Shares:
         """Return which share of their shingles the nearest kept records lack; nan if unknown."""
-        found, side = np.full(len(numbers), np.nan), self._texts.all
+        shares, side = np.full(len(numbers), np.nan), self._texts.all
         [places] = (choice.nearest >= 0).nonzero()
-        own, other, sizes = numbers[places], choice.nearest[places], self._shingles.values
-        found[places] = own_shares(choice.shares[places], sizes[own], sizes[other])
-        found[places[equal_texts(side, own, side, other)]] = 0.0
-        return found
+        first, second, sizes = numbers[places], choice.nearest[places], self._shingles.values
+        shares[places] = own_shares(choice.shares[places], sizes[first], sizes[second])
+        shares[places[equal_texts(side, first, side, second)]] = 0.0
+        return shares
 
     def _tell(self, numbers: Places, removed: Marks, choice: Chosen, own_shares: Shares) -> None:
         """Say of each removed record what it resembles most."""
         matched = self._matched.values[numbers]
         for place in removed.nonzero()[0].tolist():
-            found: list[list[Any]] = []
+            nearest: list[list[Any]] = []
             if choice.nearest[place] >= 0:
                 other, share = int(choice.nearest[place]), float(choice.shares[place])
                 shown = [self._key(other), self._shown_key(other), self._place(other)]
@@ -363,17 +366,17 @@ class Decider:
                     for value in (share, own_shares[place])
                 )
                 distance = int(choice.distances[place])
-                found.append([*shown, similarity, distance, False, own_share])
+                nearest.append([*shown, similarity, distance, False, own_share])
             if matched[place] >= 0:
-                found.append(json.loads(self._matches[int(matched[place])]))
-            _, *rest = min(found, key=lambda each: (-(each[3] or 0.0), each[4], each[0]))
-            own = int(numbers[place])
-            told = Removed(self._shown_key(own), self._place(own), *rest)
+                nearest.append(json.loads(self._matches[int(matched[place])]))
+            _, *match = min(nearest, key=lambda it: (-(it[3] or 0.0), it[4], it[0]))
+            number = int(numbers[place])
+            told = Removed(self._shown_key(number), self._place(number), *match)
             if self.lines is not None:
                 plain = told._asdict()
                 for name in ("similarity", "own_share"):
                     plain[name] = plain[name] and round(plain[name], 4)
-                self.lines.add(own, json.dumps(plain).encode() + b"\n")
+                self.lines.add(number, json.dumps(plain).encode() + b"\n")
             if self._run.on_removed:
                 self._run.on_removed(told)
 
@@ -398,7 +401,7 @@ class Decider:
         """Return where records were read."""
         sources = np.searchsorted(self._firsts, numbers, "right") - 1
         lines = self._numbers.values[numbers].tolist()
-        return [f"{self._shown[own]}{line}" for own, line in zip(sources, lines, strict=True)]
+        return [f"{self._shown[source]}{line}" for source, line in zip(sources, lines, strict=True)]
 
     def _shown_key(self, number: int) -> Key:
         """Return the key of a record as it was read, or its place if it has none."""
@@ -449,7 +452,9 @@ class Decider:
 
         What others have put in place of a document meanwhile isn't replaced.
         """
-        similar = [self._selection.resembling(Block.of(some, self._bits)) for some in later]
+        similar = [
+            self._selection.resembling(Block.of(documents, self._bits)) for documents in later
+        ]
         late = np.concatenate([np.empty(0, np.int64), *similar])
         replacing = np.intersect1d(
             np.array(list(self._replacing), np.int64), np.setdiff1d(self._selection.kept, late)
@@ -487,8 +492,8 @@ class Decider:
 
     def _stored_run(self) -> StoredRun:
         count = np.count_nonzero(~self._is_bad.values)
-        known = f"{count} {self._content % (1 << 128):x}"
-        content = xxhash.xxh3_128_digest(known.encode())
+        records = f"{count} {self._content % (1 << 128):x}"
+        content = xxhash.xxh3_128_digest(records.encode())
         command = self._run.command.encode(errors="replace").decode()
         return StoredRun(content, self._run.options(), now(), finished=False, command=command)
 
@@ -508,8 +513,8 @@ class Decider:
             if field or key[:1] == number:
                 value = float(self._values.values[numbers[at]])
                 newest = {field: value if np.isfinite(value) else None} if field else None
-                own = unpack_key(key) if key[:1] == number else None
-                metas[at] = pack_origin(places[at].decode(), own, newest)
+                numbered = unpack_key(key) if key[:1] == number else None
+                metas[at] = pack_origin(places[at].decode(), numbered, newest)
         return self._preparer.catalog.packed(self._block(numbers, keys, metas))
 
     def _block(self, numbers: Places, keys: Sequence[Key], metas: Sequence[bytes]) -> Block:

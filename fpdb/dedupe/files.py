@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import os
 import stat
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,9 +25,17 @@ from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe
 from fpdb.io import streams
 from fpdb.io.annotations import have_numbered_keys, require_free
-from fpdb.io.batches import read_batches
 from fpdb.io.encodings import UTF8
-from fpdb.io.files import FORMATS, LeftOut, Paths, Source, check_path, path_names, sources_of
+from fpdb.io.files import (
+    FORMATS,
+    LeftOut,
+    Paths,
+    Source,
+    check_path,
+    parts_of,
+    path_names,
+    sources_of,
+)
 from fpdb.io.raw import COPIED, MarkedRows, TableHead, changed, write_rows
 from fpdb.io.records import Reading
 from fpdb.io.streams import Watch
@@ -242,7 +251,7 @@ class Corpus:
         for number, each in enumerate(inputs):
             watch = Watch(self.run.progress, partial(self._tell, each.name))
             source = dataclasses.replace(each, watch=watch)
-            for part in read_batches(source):
+            for part in parts_of([source], sys.maxsize):
                 yield RecordBlock(part, f"{each.name}:", each.name, number)
 
     def _tell(self, shown: str, path: str, names: Sequence[str]) -> None:
@@ -310,8 +319,8 @@ class Corpus:
                 read = dataclasses.replace(read, path=str(path), problem="", marked=None)
             count = 0
             for _, sets in mapped(
-                lambda batch: recipe.shingles_many(batch().texts),
-                read_batches(read),
+                lambda part: recipe.shingles_many(text or "" for text in part().texts),
+                parts_of([read], sys.maxsize),
                 self.run.jobs,
             ):
                 count += len(sets)

@@ -14,13 +14,12 @@ from numpy.typing import NDArray
 
 from fpdb.arrays import Column, Marks, Places
 from fpdb.documents.prepare import Preparer
-from fpdb.errors import InputError
-from fpdb.fingerprint.digits import unsigned
-from fpdb.io.batches import BatchPart, RecordBatch
+from fpdb.flow import filled
+from fpdb.io.batches import Part, RecordBatch
 from fpdb.io.records import BadRecord
 from fpdb.joins.preference import Preference, json_of
-from fpdb.models import PASSAGES, Key, has_tags
-from fpdb.storage.block import Block, TextColumns
+from fpdb.models import Key, has_tags
+from fpdb.storage.block import Block
 
 # How the key of a record is packed: it had none, a text, or a whole number.
 _TEXT, NUMBER = "t", "n"
@@ -43,7 +42,7 @@ class RecordBlock(NamedTuple):
     They are numbered from the `first` one on, once they are among those of a run.
     """
 
-    read: BatchPart
+    read: Part
     shown: str
     source: str
     number: int = 0
@@ -54,32 +53,28 @@ class RecordBlock(NamedTuple):
 class RecordColumns(NamedTuple):
     """The records of a block as columns, where a bad one is a text that resembles nothing.
 
-    They have the numbers of their lines or rows, packed keys and passages with their sizes if these
+    Beside those of documents, there are the numbers of their lines or rows, packed keys if these
     are wanted, values by which they are preferred, counts of their distinct shingles, and numbers
     of the groups within which they are compared: 0 where the field of these is missing. Their
     sources are numbers of the `named` ones. `content` is a digest of the good ones that doesn't
-    depend on their order, and adds up. `damage` says why the rest of the file can't be read.
+    depend on their order, and adds up. A bad one that is no record says why the rest of the file
+    can't be read.
     """
 
-    texts: TextColumns
-    is_bad: Marks
+    documents: Block
     bad: list[BadRecord]
+    is_bad: Marks
     numbers: Places
-    keys: bytes
-    key_sizes: Places
-    passages: bytes
-    passage_sizes: Places
+    keys: Sequence[bytes]
     shingles: Sequence[Column]
     counts: Places
     groups: Column
-    characters: Places
     values: NDArray[np.float64]
     sources: Places
     named: Sequence[str]
     content: int
     invalid_utf8: int
     markup: int
-    damage: str
 
 
 @dataclass(frozen=True)
@@ -102,90 +97,71 @@ class Prepare:
     hashed: Callable[[bytes], bytes] = dataclasses.field(default_factory=_run_hash)
 
     def __call__(self, block: RecordBlock) -> RecordColumns:
-        batch = block.read()
-        try:
-            texts, values, counts = self._compared(batch, block.shown)
-        except InputError:
-            for place in range(len(batch.texts)):
-                try:
-                    self._compared(batch.one(place), block.shown)
-                except InputError as error:
-                    key = batch.keys[place]
-                    batch.refuse(place, BadRecord("", str(error), error.hint, key))
-            texts, values, counts = self._compared(batch, block.shown)
-        is_bad = np.zeros(len(batch.texts), np.bool_)
+        batch, damage = block.read(), list[BadRecord]()
+        if 0 in batch.bad and batch.bad[0].is_file:
+            source, reason = block.shown.removesuffix(":"), batch.bad[0].reason
+            batch, damage = RecordBatch(), [BadRecord(source, reason, is_file=True)]
+        batch.shown = block.shown
+        documents, counts, values = batch.sifted(self._compared)
+        is_bad = np.zeros(len(batch), np.bool_)
         is_bad[list(batch.bad)] = True
-        characters = np.fromiter(map(len, batch.texts), np.int64, len(batch.texts))
+        texts = [text or "" for text in batch.texts]
         keys = list(map(_packed, batch.keys)) if self.keyed else []
-        passages = texts.further.get(PASSAGES, [])
         named: dict[str, int] = {}
         sources = [
             named.setdefault(source, len(named)) for source in self._sources(batch, block.source)
         ]
         return RecordColumns(
-            texts,
+            documents,
+            batch.refused() or damage,
             is_bad,
-            [
-                dataclasses.replace(each, source=f"{block.shown}{batch.numbers[place]}")
-                for place, each in sorted(batch.bad.items())
-            ],
             np.array(batch.numbers, np.int64),
-            b"".join(keys),
-            np.array(list(map(len, keys)), np.int64),
-            b"".join(passages),
-            np.array(list(map(len, passages)), np.int64),
-            self.preparer.recipe.shingles_many(batch.texts) if self.shingled else (),
+            keys,
+            self.preparer.recipe.shingles_many(texts) if self.shingled else (),
             counts,
             self._groups(batch),
-            characters,
-            values if self.preference.field else characters.astype(np.float64),
+            values,
             np.array(sources, np.int64),
             list(named),
-            _content(texts, keys, ~is_bad) if self.stored else 0,
-            batch.replaced,
-            sum(map(has_tags, batch.texts)),
-            batch.damage,
+            _content(documents, keys, ~is_bad) if self.stored else 0,
+            len(batch.replaced),
+            sum(map(has_tags, texts)),
         )
 
     def _sources(self, batch: RecordBatch, source: str) -> Iterable[str]:
         name = self.source_field
         if name is None:
-            return repeat(source, len(batch.texts))
-        values = batch.values[name]
-        return (no_source(name) if value in (None, "") else str(value) for value in values)
+            return repeat(source, len(batch))
+        return (
+            no_source(name) if value in (None, "") else str(value) for value in batch.values(name)
+        )
 
-    def _compared(
-        self, batch: RecordBatch, shown: str
-    ) -> tuple[Block, NDArray[np.float64], Places]:
-        """Return what records are compared by, values if these are wanted, and counts of shingles.
+    def _compared(self, batch: RecordBatch) -> tuple[Block, Places, NDArray[np.float64]]:
+        """Return records as documents, counts of shingles, and values of preference.
 
         Raise InputError if a key, a time, a text or a fingerprint can't be used.
         """
-        check, bits = self.preparer.catalog.check_key, self.preparer.index.plan.bits
+        check = self.preparer.catalog.check_key
         for place, key in enumerate(batch.keys):
             if (type(key) is not str or len(key) >= _USUAL_KEY) and place not in batch.bad:
-                check(str(f"{shown}{batch.numbers[place]}" if key is None else key))
-        values = np.zeros(len(batch.texts))
+                check(str(batch.source(place) if key is None else key))
+        values = np.zeros(len(batch))
         if name := self.preference.field:
-            values[:] = list(map(self.preference.value, batch.values[name]))
-        ready = {
-            place: unsigned(number, bits) if number < 0 else number
-            for place, number in batch.fingerprints.items()
-        }
-        texts = [None if at in batch.bad else text for at, text in enumerate(batch.texts)]
-        block = Block.bare([""] * len(texts), bits)
+            values[:] = list(map(self.preference.value, batch.values(name)))
+        unnamed, bare = [""] * len(batch), [None] * len(batch)
         hashed = None if self.stored else self.hashed
-        counts = self.preparer.fill(block, texts, ready, hashed=hashed)
-        return block, values, counts
+        documents, counts = filled(self.preparer, batch, unnamed, bare, hashed=hashed)
+        lengths = documents.characters.astype(np.float64)
+        return documents, counts, values if self.preference.field else lengths
 
     def _groups(self, batch: RecordBatch) -> Column:
         """Return a hash of the value of each record in the field that must be equal."""
-        values = [] if self.within is None else batch.values[self.within]
+        values = [] if self.within is None else batch.values(self.within)
         hashes = (
             b"" if value in (None, "") else self.hashed(json_of(value).encode())[:8]
             for value in values
         )
-        return np.array([int.from_bytes(each) for each in hashes], np.uint64)
+        return np.array([int.from_bytes(number) for number in hashes], np.uint64)
 
 
 def unpack_key(data: bytes) -> Key | None:
@@ -202,7 +178,7 @@ def _packed(key: Key | None) -> bytes:
     return f"{NUMBER if isinstance(key, int) else _TEXT}{key}".encode()
 
 
-def _content(texts: TextColumns, keys: Sequence[bytes], good: Marks) -> int:
+def _content(texts: Block, keys: Sequence[bytes], good: Marks) -> int:
     """Return a digest of records: of their texts, and of the keys that they have of their own."""
     marks = np.column_stack([texts.digests, texts.fingerprints])
     digest = xxhash.xxh3_128_intdigest

@@ -21,14 +21,14 @@ from fpdb.models import Document
 _TOGETHER = 1000
 
 
-def kept_rows(run: Deduplication, table: Any, given: Where | None) -> Any:
+def kept_rows(run: Deduplication, table: Any, where: Where | None) -> Any:
     """Return a table of the same kind, or its splits, with the rows that stay."""
     splits = dict(table) if is_split(table) else {"": table}
-    several = {name: selectable(each) for name, each in splits.items()}
+    several = {name: selectable(rows) for name, rows in splits.items()}
     blocks = (
         RecordBlock(part, f"{name} row ".lstrip(), name or "the table", number)
-        for number, (name, (each, _)) in enumerate(several.items())
-        for part in read_table(each, run.reading, annotated=run.annotate)
+        for number, (name, (rows, _)) in enumerate(several.items())
+        for part in read_table(rows, "", run.reading, annotated=run.annotate)
     )
 
     def split(marks: Marks) -> list[Marks]:
@@ -36,11 +36,11 @@ def kept_rows(run: Deduplication, table: Any, given: Where | None) -> Any:
         return np.split(marks, ends[:-1])
 
     def shingles(marks: Marks) -> Iterator[list[Column]]:
-        for (rows, select), some in zip(several.values(), split(marks), strict=True):
-            for part in read_table(selectable(select(rows, some))[0], run.reading):
-                yield decider.recipe.shingles_many(part().texts)
+        for (rows, select), part_marks in zip(several.values(), split(marks), strict=True):
+            for part in read_table(selectable(select(rows, part_marks))[0], "", run.reading):
+                yield decider.recipe.shingles_many(text or "" for text in part().texts)
 
-    with run.opened(given) as database, run.room() as room:
+    with run.opened(where) as database, run.room() as room:
         if database is not None:
             require_next(database)
         with Decider(run, database, room) as decider:
@@ -63,7 +63,7 @@ def kept_rows(run: Deduplication, table: Any, given: Where | None) -> Any:
     return type(table)(chosen) if is_split(table) else chosen[""]
 
 
-def kept_records(run: Deduplication, records: Iterable[Any], given: Where | None) -> Iterator[Any]:
+def kept_records(run: Deduplication, records: Iterable[Any], where: Where | None) -> Iterator[Any]:
     """Yield the records that stay; those of some thousand once they are decided.
 
     When all were taken, they are added to the database.
@@ -76,7 +76,7 @@ def kept_records(run: Deduplication, records: Iterable[Any], given: Where | None
             parameter="most",
         )
     marks, decided = [np.empty(0, np.bool_)], 0
-    with run.opened(given) as database, run.room() as room:
+    with run.opened(where) as database, run.room() as room:
         if database is not None:
             require_next(database)
         with Decider(run, database, room, read_once=True) as decider:
@@ -104,17 +104,17 @@ def _annotated(record: Any, added: Annotation) -> Any:
 
 def _record_blocks(run: Deduplication, records: Iterable[Any]) -> Iterator[RecordBlock]:
     source, first = iter(records), 1
-    while some := list(islice(source, _TOGETHER)):
-        for number, each in enumerate(some, first):
-            if not isinstance(each, Document | Mapping):
+    while batch := list(islice(source, _TOGETHER)):
+        for number, record in enumerate(batch, first):
+            if not isinstance(record, Document | Mapping):
                 raise InputError(
-                    f"found {each!r:.40}, expected a record",
+                    f"found {record!r:.40}, expected a record",
                     hint="pass the whole table, or dictionaries such as {'text': …}",
                 )
             if run.annotate:
-                fields = each.meta or {} if isinstance(each, Document) else each
+                fields = record.meta or {} if isinstance(record, Document) else record
                 require_free(fields, f"record {number}")
         yield RecordBlock(
-            partial(batch_of, some, first, run.reading), "record ", "the records", records=some
+            partial(batch_of, batch, first, run.reading), "record ", "the records", records=batch
         )
-        first += len(some)
+        first += len(batch)

@@ -377,18 +377,17 @@ class Deduplication:
         wanted = keyed, stored, shingled
         prepare = Prepare(adapted, self.preference, *wanted, self.within, self.source_field)
         ahead = _AHEAD_OF_LOOKUP if stored else AHEAD
-        for block, found in mapped(prepare, blocks, self.jobs, ahead):
-            counts.read += len(found.is_bad) - len(found.bad)
-            counts.invalid_utf8 += found.invalid_utf8
-            counts.markup += found.markup * (self.reading.html == "auto")
-            for bad in found.bad:
-                self._refuse(bad, fails=self.bad == "fail")
-            if found.damage:
-                bad = BadRecord(block.shown.removesuffix(":"), found.damage, is_file=True)
-                self._refuse(bad, fails=self.bad != "drop")
-                self.damaged[block.number] = found.damage
+        for block, columns in mapped(prepare, blocks, self.jobs, ahead):
+            counts.read += int(np.count_nonzero(~columns.is_bad))
+            counts.invalid_utf8 += columns.invalid_utf8
+            counts.markup += columns.markup * (self.reading.html == "auto")
+            for bad in columns.bad:
+                fails = self.bad == "fail" or (bad.is_file and self.bad != "drop")
+                self._refuse(bad, fails=fails)
+                if bad.is_file:
+                    self.damaged[block.number] = bad.reason
             self.show()
-            yield block, found
+            yield block, columns
         if counts.read and counts.bad == counts.read:
             raise InputError(
                 f"none of the {counts.read:,} records can be compared, the last: {bad.reason}",

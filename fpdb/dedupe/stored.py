@@ -123,5 +123,5 @@ def _texts_of(blocks: Sequence[RecordBlock], places: Places) -> list[str]:
     texts: list[str] = []
     for owner in unique(owners).tolist():
         read = blocks[owner].read().texts
-        texts += [read[at] for at in (places[owners == owner] - firsts[owner]).tolist()]
+        texts += [read[at] or "" for at in (places[owners == owner] - firsts[owner]).tolist()]
     return texts

@@ -146,20 +146,17 @@ class Preparer:
         """
         # What is checked quickly comes first: a bad document shouldn't cost its batch twice.
         carrying = list(map(self._check, documents))
-        bits, present, ready = self.index.plan.bits, now(), dict[int, Any]()
-        keys, texts, metas, times, sizes = [], [], [], [], []
-        for place, document in enumerate(documents):
-            text, meta, added = document.text, document.meta, document.added
-            keys.append(document.key)
-            texts.append(text)
-            metas.append(b"" if meta is None else pack(meta, "metadata", LARGEST_META))
-            times.append(present if added is None else added)
-            sizes.append(0 if text is None else len(text))
-            if document.fingerprint is not None:
-                ready[place] = document.fingerprint
-        block = Block.bare(keys, bits, metas)
-        block.added[:], block.characters[:] = times, sizes
-        self.fill(block, texts, ready)
+        ready = {
+            place: document.fingerprint
+            for place, document in enumerate(documents)
+            if document.fingerprint is not None
+        }
+        keys = [document.key for document in documents]
+        texts = [document.text for document in documents]
+        block, _ = self.filled(keys, texts, [document.meta for document in documents], ready)
+        if any(carrying):
+            added = [block.added[0] if it.added is None else it.added for it in documents]
+            block.added[:] = added
         rows = {}
         for place in compress(range(len(documents)), carrying):
             row = block.row(place)
@@ -169,7 +166,7 @@ class Preparer:
         if keep_texts:
             made = [None if place in ready else text for place, text in enumerate(texts)]
             block = replace(block, texts=made)
-        return block.with_rows(rows, bits) if rows else block
+        return block.with_rows(rows, self.index.plan.bits) if rows else block
 
     def packed(self, documents: Sequence[Document], *, keep_texts: bool = False) -> Block:
         """Prepare documents, and make what is written of them."""
@@ -194,26 +191,32 @@ class Preparer:
         self._sign(block, range(len(texts)), texts, sketched=sketched, stored=False)
         return replace(block, texts=texts, digest_of=self.recipe.digest) if sketched else block
 
-    def fill(
+    def filled(
         self,
-        block: Block,
+        keys: Sequence[Key],
         texts: Sequence[str | None],
+        metas: Sequence[Any],
         ready: Mapping[int, Any],
         hashed: Callable[[bytes], bytes] | None = None,
-    ) -> Places:
-        """Fill in what follows from the texts of documents, or their ready fingerprints, by places.
+    ) -> tuple[Block, Places]:
+        """Make documents of columns with good keys, and of ready fingerprints by their places.
 
-        One that has neither is like a short text that equals no other. The digests are those of the
-        recipe, unless they are `hashed` in another way. Return how many shingles each text has; 0
-        where only bits are compared.
+        One that has neither a text nor a fingerprint is like a short text that equals no other. The
+        digests are those of the recipe, unless they are `hashed` in another way. Also return how
+        many shingles each text has; 0 where only bits are compared.
         """
+        packed = [b"" if meta is None else pack(meta, "metadata", LARGEST_META) for meta in metas]
+        bits = self.index.plan.bits
+        block = Block.bare(keys, bits, packed)
         if ready:
-            bits = self.index.plan.bits
             numbers = [as_number(number, bits) for number in ready.values()]
             block.fingerprints[list(ready)] = to_array(numbers, bits)
         places = [at for at, text in enumerate(texts) if text is not None and at not in ready]
         block.short[:] = [text is None and at not in ready for at, text in enumerate(texts)]
-        return self._sign(block, places, [texts[place] for place in places], hashed=hashed)
+        counts = self._sign(block, places, [texts[place] for place in places], hashed=hashed)
+        block.added[:] = now()
+        block.characters[:] = [0 if text is None else len(text) for text in texts]
+        return block, counts
 
     def _sign(
         self,

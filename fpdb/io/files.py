@@ -16,24 +16,23 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, groupby
+from itertools import chain, groupby, takewhile
 from typing import IO, Any, TypeVar, cast
 
 from fpdb.arrays import Marks
 from fpdb.errors import InputError
 from fpdb.io import arrow, streams, tables
-from fpdb.io.html import Found, Page, finished, require_html
+from fpdb.io.batches import TOO_LONG, Part, RecordBatch, json_fields, json_rows, picked
+from fpdb.io.html import Page, as_html, record_of_page, require_html
 from fpdb.io.office import read_office
-from fpdb.io.records import BadRecord, Reading, Record, json_object, picker
+from fpdb.io.records import BadRecord, Reading, Record, picker
 from fpdb.io.streams import UNWATCHED, Line, StreamError, TooLong, Watch
 from fpdb.io.tables import FieldColumns, Named
 from fpdb.io.warc import read_pages
-from fpdb.models import LARGEST_TEXT, PORTABLE
+from fpdb.models import LARGEST_TEXT
 from fpdb.progress import Meter, announce
 from fpdb.storage.lmdb_file import DATA_FILE
 
-# Returns the records when it is called.
-Part = Callable[[], Iterable[Record | BadRecord]]
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 Each = TypeVar("Each")
 
@@ -50,7 +49,6 @@ _PIPE_BYTES = 1 << 18
 _ANY = Reading()
 # The similarity of two documents in a table of pairs.
 _SHARE = re.compile(r"[01]?\.[0-9]{1,20}|[0-9](?:\.[0-9]{1,20})?e-?[0-9]{1,3}")
-_TOO_LONG = "holds more than {} bytes in one line"
 # How an array of objects begins.
 _ARRAY = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*\{")
 
@@ -59,23 +57,21 @@ _ARRAY = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*\{")
 class Format:
     """How the records of a file are found.
 
-    `by_line` if each line can be read by itself, `by_path` if only a file on the disk can be read,
-    because its reader seeks in it, `is_document` if a file is one document.
+    If `by_line`, each line can be read by itself; a file may be one `document`. What is read
+    `by_path` must be on the disk, because its reader seeks in it.
     """
 
-    read: "Callable[[Source], Iterator[Found]]"
+    document: "Callable[[Source], Record | BadRecord] | None" = None
     has_fields: bool = False
     is_table: bool = False
     by_line: bool = False
     by_path: bool = False
-    is_document: bool = False
 
 
 @dataclass(frozen=True)
 class Source:
     """A file that is read, the name that its texts go by, and how it is read.
 
-    Instead of the file there may be whole lines that were `cut` from it, from line `first` on.
     `problem` says why it can't be read. Of the rows of a Parquet file, some may be `marked`: then
     only these are read.
     """
@@ -86,8 +82,6 @@ class Source:
     reading: Reading
     problem: str = ""
     size: int = 0
-    cut: Sequence[bytes] | None = None
-    first: int = 1
     watch: Watch = UNWATCHED
     marked: Marks | None = None
 
@@ -109,22 +103,7 @@ class Source:
         return chain([first], chunks)
 
     def lines(self) -> Iterator[Line]:
-        chunks = self.chunks() if self.cut is None else self.cut
-        raw = streams.raw_lines(chunks, self.reading.max_bytes, begun=self.first > 1)
-        return streams.decoded(raw, self.first)
-
-    def found(self) -> Iterator[Found]:
-        """Yield what the file holds; the texts of pages are still to be found."""
-        if self.problem:
-            yield BadRecord(self.path, self.problem, is_file=True)
-            return
-        try:
-            yield from self.format.read(self)
-        except StreamError as error:
-            yield _broken(self.path, error)
-
-    def __call__(self) -> Iterator[Record | BadRecord]:
-        return finished(self.found(), self.reading)
+        return streams.decoded(streams.raw_lines(self.chunks(), self.reading.max_bytes))
 
 
 def read_records(
@@ -143,7 +122,7 @@ def _broken(path: str, error: StreamError) -> BadRecord:
 
 
 def read_sources(sources: Iterable[Source]) -> Iterator[Record | BadRecord]:
-    return chain.from_iterable(source() for source in sources)
+    return chain.from_iterable(part() for part in parts_of(sources, prompt=True))
 
 
 def read_texts(path: str, form: str | None = None, largest: int = LARGEST_TEXT) -> Iterator[str]:
@@ -153,13 +132,14 @@ def read_texts(path: str, form: str | None = None, largest: int = LARGEST_TEXT) 
     """
     streams.check_file(path)
     if form is None:
-        known = _known(path, "text")
-        form = known if FORMATS[known].is_document else "text"
+        usual = _known(path, "text")
+        form = usual if FORMATS[usual].document else "text"
     form = _choose(path, replace(_ANY, format=form))
-    for found in Source(path, path, form, replace(_ANY, keyed=False, max_bytes=largest))():
-        if isinstance(found, BadRecord):
-            raise InputError(f"{found.source} {found.reason}", hint=found.hint)
-        yield found.text or ""
+    source = Source(path, path, form, replace(_ANY, keyed=False, max_bytes=largest))
+    for record in read_sources([source]):
+        if isinstance(record, BadRecord):
+            raise InputError(f"{record.source} {record.reason}", hint=record.hint)
+        yield record.text or ""
 
 
 def read_rows(path: str, reading: Reading) -> Iterator[tuple[int, Mapping[str, Any]] | BadRecord]:
@@ -172,15 +152,14 @@ def read_rows(path: str, reading: Reading) -> Iterator[tuple[int, Mapping[str, A
     form = reading.format or (form if FORMATS[form].has_fields else "tsv")
     for source in sources_of(path, replace(reading, format=form)):
         try:
-            rows = _json(source) if form == "jsonl" else _table(source, most=1)
+            rows = (
+                json_rows(source.lines(), reading.max_bytes)
+                if form == "jsonl"
+                else chain.from_iterable(block.rows() for block in read_columns(source, most=1))
+            )
             for number, fields, replaced in rows:
-                place = f"{path}:{number}"
-                if replaced:
-                    yield BadRecord(place, streams.NOT_DECODED)
-                elif isinstance(fields, str):
-                    yield BadRecord(place, fields)
-                else:
-                    yield number, fields
+                row = streams.NOT_DECODED if replaced else fields
+                yield BadRecord(f"{path}:{number}", row) if isinstance(row, str) else (number, row)
         except StreamError as error:
             yield _broken(path, error)
 
@@ -192,16 +171,16 @@ def read_pairs(path: str, largest: int = LARGEST_TEXT) -> Iterator[tuple[str, st
     """
     form = "csv" if _known(path, "tsv") == "csv" else "tsv"
     reading = Reading(form, key_field="1", text_field="2", meta_field="3", max_bytes=largest)
-    for place, found in enumerate(read_records(path, reading)):
-        if isinstance(found, BadRecord):
-            raise InputError(f"{found.source}: {found.reason}", hint=found.hint)
-        written = str((found.meta or {}).get("3", "")).strip().lower()
+    for place, pair in enumerate(read_records(path, reading)):
+        if isinstance(pair, BadRecord):
+            raise InputError(f"{pair.source}: {pair.reason}", hint=pair.hint)
+        written = str((pair.meta or {}).get("3", "")).strip().lower()
         is_share = _SHARE.fullmatch(written) and float(written) <= 1
         if is_share or written in ("0", "1"):
-            yield str(found.key), found.text or "", float(written) if is_share else written == "1"
-        elif place or not found.meta:
+            yield str(pair.key), pair.text or "", float(written) if is_share else written == "1"
+        elif place or not pair.meta:
             raise InputError(
-                f"{found.source}: found {written[:40]!r}, expected a similarity, or 1 or 0",
+                f"{pair.source}: found {written[:40]!r}, expected a similarity, or 1 or 0",
                 hint="give key, key and a similarity such as 0.85, or 1 and 0",
             )
 
@@ -209,7 +188,7 @@ def read_pairs(path: str, largest: int = LARGEST_TEXT) -> Iterator[tuple[str, st
 def read_parts(
     path: str, reading: Reading = _ANY, watch: Watch = UNWATCHED, *, size: int = PART
 ) -> Iterator[Part]:
-    """Cut a file, a directory or standard input into parts of at most `size` records.
+    """Cut a file, a directory or standard input into parts, as `parts_of` does.
 
     The parts, one after the other, hold the records of `read_records`, and errors are the same.
     """
@@ -244,11 +223,11 @@ def _known(path: str, default: str) -> str:
 
 def _choose(path: str, reading: Reading, default: str | None = None) -> str:
     """Choose the format that is given, or the one of the suffix, or the default."""
-    given = reading.format
-    if given is not None and given not in FORMATS:
-        raise InputError(f"found the format {given!r}, expected one of {', '.join(FORMATS)}")
+    form = reading.format
+    if form is not None and form not in FORMATS:
+        raise InputError(f"found the format {form!r}, expected one of {', '.join(FORMATS)}")
     suffix = streams.suffix_of(path)
-    form = given or streams.SUFFIXES.get(suffix, "jsonl" if path == "-" else default)
+    form = form or streams.SUFFIXES.get(suffix, "jsonl" if path == "-" else default)
     if form is None:
         raise InputError(
             f"{path}: found the suffix {suffix!r}, expected one of {', '.join(streams.SUFFIXES)}",
@@ -258,7 +237,7 @@ def _choose(path: str, reading: Reading, default: str | None = None) -> str:
     if FORMATS[form].is_table:
         tables.check_columns(reading)
     if FORMATS[form].by_path:
-        if not FORMATS[form].is_document:
+        if not FORMATS[form].document:
             arrow.require()
         if path == "-" or streams.unpacked_name(path) != path:
             raise InputError(
@@ -333,38 +312,47 @@ def _reason_of_no_text(source: Source) -> str:
         return ""
 
 
-def parts_of(sources: Iterable[Source], size: int = PART) -> Iterator[Part]:
-    """Cut files into parts of at most `size` records."""
-    for together, some in groupby(sources, lambda one: bool(one.problem) or one.format.is_document):
+def parts_of(
+    sources: Iterable[Source], size: int = PART, *, prompt: bool = False
+) -> Iterator[Part]:
+    """Cut files into parts of at most `size` lines, pages or files; if wanted, as lines come."""
+    for together, files in groupby(sources, lambda it: bool(it.problem or it.format.document)):
         if together:
-            for group in _groups(some, size, _weight):
-                plain = [replace(each, watch=Watch(tell=each.watch.tell)) for each in group]
-                yield partial(read_sources, plain)
-                group[0].watch.progress(sum(each.size for each in group))
+            for group in _groups(files, size, _weight):
+                watch = group[0].watch
+                plain = Watch(tell=watch.tell, stopped=watch.stopped)
+                documents = [replace(source, watch=plain) for source in group]
+                yield partial(_records, _document, documents, watch)
+                watch.progress(sum(source.size for source in group))
             continue
-        for source in some:
-            if not source.format.by_line:
-                for found in _groups(source.found(), size, _length):
-                    yield partial(finished, found, source.reading)
-                continue
+        for source in files:
             try:
-                yield from line_parts(source, size)
+                if source.format.by_line:
+                    yield from line_parts(source, size, prompt=prompt)
+                elif source.format.has_fields:
+                    for columns in read_columns(source):
+                        yield partial(_batch, columns, source)
+                else:
+                    for pages in _groups(_pages(source), size, _length):
+                        finish = partial(record_of_page, reading=source.reading)
+                        yield partial(_records, finish, pages, source.watch)
             except StreamError as error:
-                yield partial(tuple, [_broken(source.path, error)])
+                yield partial(RecordBatch.of, [_broken(source.path, error)])
 
 
-def line_parts(source: Source, size: int) -> Iterator[Source]:
+def line_parts(source: Source, size: int, *, prompt: bool = False) -> Iterator[Part]:
     """Cut a file whose lines are independent into parts, as `LineParts` does.
 
     If it can't be read to its end, StreamError is raised after the lines before.
     """
     lines = LineParts(source, size)
+    prompt &= not os.path.isfile(source.path)  # which doesn't let anybody wait
     waited, started = 0.0, time.monotonic()
     try:
         for chunk in source.chunks():
             waited += time.monotonic() - started
             yield from lines.feed(chunk)
-            if waited > _PART_SECONDS:
+            if prompt or waited > _PART_SECONDS:
                 yield from lines.ended()
                 waited = 0.0
             # The time that storing takes between two chunks doesn't count.
@@ -380,11 +368,12 @@ class LineParts:
 
     def __init__(self, source: Source, size: int) -> None:
         self._source, self._size = source, size
+        self._first = 1
         # Whole lines, and the beginning of one that hasn't ended, in pieces.
         self._whole, self._lines, self._bytes = list[bytes](), 0, 0
         self._open, self._open_bytes = list[bytes](), 0
 
-    def feed(self, data: bytes) -> Iterator[Source]:
+    def feed(self, data: bytes) -> Iterator[Part]:
         """Take bytes, and yield the parts that are full."""
         ends, done, start = streams.line_ends(data), 0, 0
         while done < len(ends):
@@ -402,15 +391,15 @@ class LineParts:
             self._open.append(data[start:])
             self._open_bytes += len(data) - start
 
-    def ended(self) -> Iterator[Source]:
+    def ended(self) -> Iterator[Part]:
         """Yield the lines that ended so far."""
         if self._lines:
-            part = replace(self._source, cut=self._whole)
-            self._source = replace(part, first=part.first + self._lines)
+            part = partial(_line_batch, self._whole, self._first, self._source)
+            self._first += self._lines
             self._whole, self._lines, self._bytes = [], 0, 0
             yield part
 
-    def finish(self) -> Iterator[Source]:
+    def finish(self) -> Iterator[Part]:
         """Yield the last lines, of which one may have no end."""
         if self._open_bytes:
             yield from self.feed(b"\n")
@@ -442,10 +431,8 @@ def _weight(source: Source) -> int:
     return source.size if streams.unpacked_name(source.path) == source.path else PART_BYTES
 
 
-def _length(item: Found) -> int:
-    if isinstance(item, Page):
-        return len(item.data)
-    return len(item.text or "") + len(str(item.meta)) if isinstance(item, Record) else 0
+def _length(page: Page | BadRecord) -> int:
+    return len(page.data) if isinstance(page, Page) else 0
 
 
 def _groups(
@@ -463,34 +450,63 @@ def _groups(
         yield group
 
 
-def _picked(rows: Callable[[Source], Iterator[Named]], source: Source) -> Iterator[Found]:
+def _batch(fields: FieldColumns, source: Source) -> RecordBatch:
+    """Make records of some rows of a file."""
+    batch = picked(fields, f"{source.path}:", _reading_of(source))
+    if source.reading.all_html:
+        for place, record in enumerate(batch):
+            if source.watch.stopped():
+                break
+            batch.put(place, as_html(record, source.reading))
+    return batch
+
+
+def _line_batch(lines: Sequence[bytes], first: int, source: Source) -> RecordBatch:
+    """Make records of whole lines, which are numbered from the first one on."""
+    largest = source.reading.max_bytes
+    if source.form == "jsonl":
+        return _batch(json_fields(lines, first, largest), source)
+    raw = streams.raw_lines(lines, largest, begun=first > 1)
+    rows: Iterator[Named] = (
+        (number, TOO_LONG.format(largest), replaced)
+        if isinstance(line, TooLong)
+        else (number, {"key": f"{source.name}:{number}", "text": line.rstrip("\r")}, replaced)
+        for number, line, replaced in streams.decoded(raw, first)
+        if isinstance(line, TooLong) or line.strip("\r")
+    )
+    return _batch(FieldColumns.of_rows(rows), source)
+
+
+def _reading_of(source: Source) -> Reading:
+    """Return how records are made of fields, whose names are usual where a format gives them."""
     reading = source.reading
-    pick = picker(reading if source.format.has_fields else replace(_ANY, meta_field=reading.kept))
-    for number, fields, replaced in rows(source):
-        place = f"{source.path}:{number}" if number else source.path
-        found = pick(place, fields, replaced)
-        if reading.all_html and isinstance(found, Record) and found.text is not None:
-            yield Page(place, found.key, found.text, found.meta, replaced=replaced)
-        else:
-            yield found
+    return reading if source.format.has_fields else replace(_ANY, meta_field=reading.kept)
 
 
-def json_rows(lines: Iterable[Line], largest: int) -> Iterator[Named]:
-    """Yield the fields of each line of JSON that isn't empty, or why there are none."""
-    for number, line, replaced in lines:
-        if isinstance(line, TooLong):
-            yield number, _TOO_LONG.format(largest), replaced
-            continue
-        if not line or line.isspace():
-            continue
-        found = json_object(line)
-        if number == 1 and PORTABLE in found and not isinstance(found, str):
-            found = "is the portable form of a database, expected a document: use fpdb load"
-        yield number, found, replaced
+def _document(source: Source) -> Record | BadRecord:
+    read = source.format.document
+    if source.problem or not read:
+        return BadRecord(source.path, source.problem, is_file=True)
+    try:
+        return read(source)
+    except StreamError as error:
+        return _broken(source.path, error)
 
 
-def _json(source: Source) -> Iterator[Named]:
-    return json_rows(source.lines(), source.reading.max_bytes)
+def _pages(source: Source) -> Iterator[Page | BadRecord]:
+    """Yield the pages of a web archive, whose texts are still to be found."""
+    try:
+        with streams.opened(source.path) as file:
+            yield from read_pages(source.path, file, source.reading, source.watch)
+    except StreamError as error:
+        yield _broken(source.path, error)
+
+
+def _records(
+    make: Callable[[Each], Record | BadRecord], items: Iterable[Each], watch: Watch
+) -> RecordBatch:
+    """Make a record of each of some items, as long as somebody waits for them."""
+    return RecordBatch.of(map(make, takewhile(lambda _: not watch.stopped(), items)))
 
 
 def read_columns(source: Source, **most: int) -> Iterator[FieldColumns]:
@@ -502,56 +518,40 @@ def read_columns(source: Source, **most: int) -> Iterator[FieldColumns]:
     return tables.named_columns(rows, reading, **most)
 
 
-def _table(source: Source, **most: int) -> Iterator[Named]:
-    return chain.from_iterable(block.rows() for block in read_columns(source, **most))
+def _whole(source: Source, fields: Mapping[str, Any], *, replaced: bool) -> Record | BadRecord:
+    record = picker(_reading_of(source))(source.path, {"key": source.name, **fields}, replaced)
+    return as_html(record, source.reading) if source.reading.all_html else record
 
 
-def _lines(source: Source) -> Iterator[Named]:
-    for number, line, replaced in source.lines():
-        if isinstance(line, TooLong):
-            yield number, _TOO_LONG.format(source.reading.max_bytes), replaced
-        elif text := line.rstrip("\r"):
-            yield number, {"key": f"{source.name}:{number}", "text": text}, replaced
-
-
-def _text(source: Source) -> Iterator[Named]:
+def _text(source: Source) -> Record | BadRecord:
     text, replaced = streams.one_text(source.path, source.chunks(), source.reading.max_bytes)
-    yield 0, {"key": source.name, "text": text}, replaced
+    return _whole(source, {"text": text}, replaced=replaced)
 
 
-def _office(source: Source) -> Iterator[Named]:
+def _office(source: Source) -> Record | BadRecord:
     fields = read_office(source.path, source.reading.max_bytes)
     source.watch.progress(os.path.getsize(source.path))
-    yield 0, {"key": source.name, **fields}, False
+    return _whole(source, fields, replaced=False)
 
 
-def _html(source: Source) -> Iterator[Found]:
+def _html(source: Source) -> Record | BadRecord:
     data = streams.join_chunks(source.chunks(), source.reading.max_bytes)
     label = source.reading.encoding
     kind = f"text/html; charset={label}" if label else ""
-    yield Page(source.path, source.name, data, content_type=kind)
-
-
-def _warc(source: Source) -> Iterator[Found]:
-    with streams.opened(source.path) as file:
-        yield from read_pages(source.path, file, source.reading, source.watch)
-
-
-def _format(rows: Callable[[Source], Iterator[Named]], **traits: bool) -> Format:
-    return Format(partial(_picked, rows), **traits)
+    return record_of_page(Page(source.path, source.name, data, content_type=kind), source.reading)
 
 
 FORMATS = {
-    "jsonl": _format(_json, has_fields=True, by_line=True),
-    "tsv": _format(_table, has_fields=True, is_table=True),
-    "csv": _format(_table, has_fields=True, is_table=True),
-    "parquet": _format(_table, has_fields=True, by_path=True),
-    "lines": _format(_lines, by_line=True),
-    "text": _format(_text, is_document=True),
-    "html": Format(_html, is_document=True),
-    "docx": _format(_office, is_document=True, by_path=True),
-    "odt": _format(_office, is_document=True, by_path=True),
-    "warc": Format(_warc),
+    "jsonl": Format(has_fields=True, by_line=True),
+    "tsv": Format(has_fields=True, is_table=True),
+    "csv": Format(has_fields=True, is_table=True),
+    "parquet": Format(has_fields=True, by_path=True),
+    "lines": Format(by_line=True),
+    "text": Format(_text),
+    "html": Format(_html),
+    "docx": Format(_office, by_path=True),
+    "odt": Format(_office, by_path=True),
+    "warc": Format(),
 }
 
 
@@ -602,14 +602,14 @@ def path_names(paths: Paths) -> list[str]:
     """
     names: list[str] = []
     several = isinstance(paths, Iterable) and not isinstance(paths, str)
-    for given in cast("Iterable[Any]", paths) if several else [paths]:
-        if not isinstance(given, str | os.PathLike):
-            raise InputError(f"found {given!r:.40}, expected a path", hint="name files or folders")
-        path, found = os.fspath(given), []
+    for name in cast("Iterable[Any]", paths) if several else [paths]:
+        if not isinstance(name, str | os.PathLike):
+            raise InputError(f"found {name!r:.40}, expected a path", hint="name files or folders")
+        path, matching = os.fspath(name), []
         if glob.has_magic(path) and not os.path.lexists(path):
-            matching = sorted(glob.glob(path, recursive=True))
-            found = [each for each in matching if not os.path.basename(each).startswith(_HIDDEN)]
-        names += found or [path]
+            every = sorted(glob.glob(path, recursive=True))
+            matching = [path for path in every if not os.path.basename(path).startswith(_HIDDEN)]
+        names += matching or [path]
     return names
 
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import importlib.util
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -95,15 +94,6 @@ class Page:
     replaced: bool = False
 
 
-Found = Record | BadRecord | Page
-
-
-def finished(items: Iterable[Found], reading: Reading) -> Iterator[Record | BadRecord]:
-    """Make records of pages; others stay as they are."""
-    for item in items:
-        yield _read(item, reading) if isinstance(item, Page) else item
-
-
 def is_html(content_type: str) -> bool:
     return media_type(content_type) in _HTML_TYPES
 
@@ -113,7 +103,18 @@ def media_type(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
 
 
-def _read(page: Page, reading: Reading) -> Record | BadRecord:
+def as_html(record: Record | BadRecord, reading: Reading) -> Record | BadRecord:
+    """Take the text of a record for a page, if it has one."""
+    if isinstance(record, BadRecord) or record.text is None:
+        return record
+    source, key, text, meta = record.source, record.key, record.text, record.meta
+    return record_of_page(Page(source, key, text, meta, replaced=record.replaced), reading)
+
+
+def record_of_page(page: Page | BadRecord, reading: Reading) -> Record | BadRecord:
+    """Decode a page, and take its text."""
+    if isinstance(page, BadRecord):
+        return page
     meta = page.meta
     try:
         check_key("key", page.key, replaced=True) if page.key is not None else None

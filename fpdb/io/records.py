@@ -155,7 +155,7 @@ def _several(names: str | Sequence[str]) -> tuple[str, ...]:
 def json_object(data: bytes | str) -> dict[str, Any] | str:
     """Parse a JSON object; return why it is none as a string."""
     try:
-        found = json.loads(data)
+        value = json.loads(data)
     except RecursionError:
         return "is nested too deeply"
     except json.JSONDecodeError as error:
@@ -164,7 +164,7 @@ def json_object(data: bytes | str) -> dict[str, Any] | str:
         return f"isn't UTF-8: {error.reason} at byte {error.start}"
     except ValueError:
         return "holds a JSON number with too many digits"
-    return found if type(found) is dict else "is JSON, but no object"
+    return value if type(value) is dict else "is JSON, but no object"
 
 
 class UnfitError(ValueError):
@@ -178,65 +178,72 @@ Pick = Callable[[str, Mapping[str, Any] | str, bool], Record | BadRecord]
 
 def picker(reading: Reading) -> Pick:
     """Return the function that makes records of fields."""
-    required, keys = reading.required(), reading.keys
+    required, keys, meta_of = reading.required(), reading.keys, meta_keeper(reading)
     texts = [names for what, names in required if what == "text"]
     fingerprints = [names for what, names in required if what == "fingerprint"]
-    everything, kept = "*" in reading.kept, set(reading.kept)
     notation = NOTATIONS[reading.base]
 
-    def fit(source: str, found: Mapping[str, Any], *, damaged: bool) -> Record:
-        name, key = _first(keys, found)
+    def fit(source: str, fields: Mapping[str, Any], *, damaged: bool) -> Record:
+        name, key = _first(keys, fields)
         if key is not None:
             check_key(name, key)
         elif required[0][0] == "key":
-            raise UnfitError(lacking("key", keys, found))
-        used, parts, fingerprint, meta = [name], [], None, None
+            raise UnfitError(lacking("key", keys, fields))
+        parts, fingerprint = [], None
         for names in texts:
-            name, part = _first(names, found)
+            name, part = _first(names, fields)
             if part is None:
-                raise UnfitError(lacking("text", names, found))
+                raise UnfitError(lacking("text", names, fields))
             if type(part) is not str:
                 raise UnfitError(f"{_field(name)} holds {_kind(part)}, expected a text")
             parts.append(part)
-            used.append(name)
         for names in fingerprints:
-            name, value = _first(names, found)
-            if value is None and found.keys().isdisjoint(names):
-                raise UnfitError(lacking("fingerprint", names, found))
+            name, value = _first(names, fields)
+            if value is None and fields.keys().isdisjoint(names):
+                raise UnfitError(lacking("fingerprint", names, fields))
             fingerprint = _fingerprint(names[0], value, notation)
-            used.append(name)
-        if kept:
-            wanted = found.keys() - used if everything else kept
-            meta = {name: value for name, value in found.items() if name in wanted} or None
         text = "\n".join(parts) if texts else None
         # Replaced bytes would make one key of two.
         if damaged and ("\ufffd" in str(key) or not few_replaced(text or "")):
             raise UnfitError(NOT_DECODED)
-        return Record(source, key, text, fingerprint, meta, damaged)
+        return Record(source, key, text, fingerprint, meta_of(fields), damaged)
 
     def pick(
         source: str,
-        found: Mapping[str, Any] | str,
+        fields: Mapping[str, Any] | str,
         damaged: bool,  # noqa: FBT001
     ) -> Record | BadRecord:
-        if isinstance(found, str):
-            return BadRecord(source, found)
+        if isinstance(fields, str):
+            return BadRecord(source, fields)
         try:
-            return fit(source, found, damaged=damaged)
+            return fit(source, fields, damaged=damaged)
         except UnfitError as error:
             return BadRecord(source, str(error))
 
     return pick
 
 
-def lacking(what: str, names: Iterable[str], found: Mapping[str, Any]) -> str:
+def meta_keeper(reading: Reading) -> Callable[[Mapping[str, Any]], dict[str, Any] | None]:
+    """Return the function that chooses of fields, in their order, those that are metadata."""
+    choices = {reading.keys, *(names for _, names in reading.required())}
+    everything, chosen = "*" in reading.kept, set(reading.kept)
+
+    def meta_of(fields: Mapping[str, Any]) -> dict[str, Any] | None:
+        used = {_first(names, fields)[0] for names in choices} if everything else ()
+        names = fields.keys() - used if everything else chosen
+        return {name: value for name, value in fields.items() if name in names} or None
+
+    return meta_of if chosen else lambda _: None
+
+
+def lacking(what: str, names: Iterable[str], fields: Mapping[str, Any]) -> str:
     """Return the message that none of some fields is there, and which there are."""
-    return f"found no {what}: {expected_field(names, found)}; {what}_field names another"
+    return f"found no {what}: {expected_field(names, fields)}; {what}_field names another"
 
 
-def expected_field(names: Iterable[str], found: Mapping[str, Any]) -> str:
+def expected_field(names: Iterable[str], fields: Mapping[str, Any]) -> str:
     """Return the message that one of some fields is expected, and which there are."""
-    there = sorted(name for name, value in found.items() if value is not None)
+    there = sorted(name for name, value in fields.items() if value is not None)
     shown = ", ".join(map(shorten, there[:10])) + (", …" if len(there) > 10 else "")
     wanted = " or ".join(map(shorten, names))
     return f"expected the field {wanted}, there are: {shown or 'none'}"
@@ -264,9 +271,9 @@ def check_key(name: str, key: object, *, replaced: bool = False) -> None:
         raise UnfitError(f"{_field(name)} is no valid Unicode: {shorten(key)}")
 
 
-def _first(names: tuple[str, ...], found: Mapping[str, Any]) -> tuple[str, Any]:
+def _first(names: tuple[str, ...], fields: Mapping[str, Any]) -> tuple[str, Any]:
     for name in names:
-        value = found.get(name)
+        value = fields.get(name)
         if value is not None:
             return name, value
     return "", None

@@ -102,6 +102,7 @@ class Watch:
     - `known`: whether the record of an archive with a key and metadata is stored, and so isn't read
     - `passed`: with the reason why one holds no page: its kind, "status" or "type"
     - `leave_out`: with the path of a file in a directory that isn't text, and the reason
+    - `stopped`: whether nobody waits for pages any more, of which a part would take seconds
     """
 
     progress: Callable[[int], object] = ignore
@@ -109,6 +110,7 @@ class Watch:
     known: Callable[[str, Mapping[str, Any]], object] = ignore
     passed: Callable[[str], object] = ignore
     leave_out: Callable[[str, str], object] = ignore
+    stopped: Callable[[], object] = ignore
 
 
 UNWATCHED = Watch()

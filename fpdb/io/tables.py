@@ -4,7 +4,7 @@ import contextlib
 import csv
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -27,21 +27,56 @@ class FieldColumns:
     """Rows by their numbers: lists of the values of each field, and unusual rows by themselves.
 
     These are by their places: their fields, or the reason why there are none, and whether bytes
-    were replaced.
+    were replaced. Instead of columns there may be the fields of each row.
     """
 
     numbers: Sequence[int]
     columns: dict[str, list[Any]]
     unusual: dict[int, tuple[Mapping[str, Any] | str, bool]]
+    fields: Sequence[Mapping[str, Any]] = ()
+
+    @classmethod
+    def of_rows(cls, rows: Iterable[Named]) -> "FieldColumns":
+        rows = list(rows)
+        unusual = {
+            place: (row, replaced)
+            for place, (_, row, replaced) in enumerate(rows)
+            if replaced or isinstance(row, str)
+        }
+        fields = [{} if isinstance(row, str) else row for _, row, _ in rows]
+        return cls([number for number, _, _ in rows], {}, unusual, fields)
 
     def row(self, place: int) -> tuple[Mapping[str, Any] | str, bool]:
-        if place in self.unusual:
-            return self.unusual[place]
-        return {name: values[place] for name, values in self.columns.items()}, False
+        return self.unusual.get(place) or (self.usual(place), False)
+
+    def usual(self, place: int) -> Mapping[str, Any]:
+        """Return the fields of a row that isn't unusual."""
+        if self.fields:
+            return self.fields[place]
+        return {name: values[place] for name, values in self.columns.items()}
 
     def rows(self) -> Iterator[Named]:
         for place, number in enumerate(self.numbers):
             yield number, *self.row(place)
+
+    def first_of(self, names: Sequence[str]) -> list[Any]:
+        """Return for each row the first value that is there, of some fields."""
+        values: list[Any] = [None] * len(self.numbers)
+        for place, name in enumerate(names):
+            if None not in values:
+                break
+            column = self._column(name)
+            if place and column:
+                pairs = zip(values, column, strict=True)
+                values = [other if value is None else value for value, other in pairs]
+            else:
+                values = list(column or values)
+        return values
+
+    def _column(self, name: str) -> Sequence[Any] | None:
+        if self.fields:
+            return [row.get(name) for row in self.fields]
+        return self.columns.get(name)
 
 
 # Rows and characters that become columns together.

@@ -107,13 +107,12 @@ def numbered_texts(
     """Yield the documents of files with the numbers of their records, and count them."""
     first = 0
     preparer = preparer.adapted(flow.reading.max_bytes)
-    for found in flow.prepared(flow.parts(paths), preparer, texts_only=True):
-        good = [isinstance(each, Record) for each in found.records]
-        short = int(np.count_nonzero(found.documents.short))
+    for records, documents, _ in flow.prepared(flow.parts(paths), preparer, texts_only=True):
+        short = int(np.count_nonzero(documents.short))
         flow.counts.tally("short", short)
-        flow.counts.tally("added", len(found.documents) - short)
-        yield first + np.flatnonzero(good), found.documents
-        first += len(good)
+        flow.counts.tally("added", len(documents) - short)
+        yield first + np.array(records.good, np.int64), documents
+        first += len(records)
         flow.show()
 
 
@@ -167,7 +166,7 @@ class Texts(Generic[D]):
         meter = meter_of("read the texts again", self.files)
         watch = Watch(meter.add, ignore)
         found = (read_parts(path, reading, watch) for path in self.files)
-        parts = mapped(lambda part: list(part()), chain.from_iterable(found), jobs)
+        parts = mapped(lambda part: part(), chain.from_iterable(found), jobs)
         for number, record in enumerate(chain.from_iterable(part for _, part in parts)):
             if isinstance(record, Record):
                 key = self.key_of(record) if self.reading.keyed else number

@@ -86,12 +86,12 @@ def test_what_holds_no_documents_is_left_out_and_counted(tmp_path, caplog):
     counts = "databases 1, files that aren't text 15, hidden files, or with _ 4"
     photos = ", ".join(f"{tmp_path}/photo{number:02}.png" for number in range(10))
     assert [record.getMessage() for record in caplog.records] == [
-        f"{tmp_path}/utf16.txt: read as utf-16-le",
         f"{tmp_path}: left out: {counts}",
         f"{photos}, …: is a picture",
         f"{tmp_path}/store/other: has NUL bytes: export it as text or HTML",
         f"{tmp_path}/store/y.zip: is an archive: Word's are read as .docx, tables of Excel as CSV",
         f"{tmp_path}/z.pdf: isn't text: pdftotext a.pdf a.txt makes text of it",
+        f"{tmp_path}/utf16.txt: read as utf-16-le",
     ]
 
 

@@ -13,8 +13,8 @@ from tiers import examples
 
 import fpdb
 from fpdb.io import batches, files, streams
-from fpdb.io.files import Source, read_records
-from fpdb.io.records import BadRecord, Reading
+from fpdb.io.files import Source, parts_of, read_columns, read_records
+from fpdb.io.records import Reading, picker
 
 KEYS = ["a", "", "ключ", 7, -1, 1 << 70, 1.5, True, None, "\ud800", ["b"]]
 TEXTS = ["some words", "", "词语", "\ud83d", "tab\t", "\0", 5, None, {"a": 1}]
@@ -52,40 +52,27 @@ def lines(draw):
     return json.dumps({name: draw(st.sampled_from(FIELDS[name])) for name in names}).encode()
 
 
-def one_by_one(path, reading):
-    """The records, and those that are bad, without where they were read."""
-    for record in read_records(str(path), reading):
-        number = int(record.source.rpartition(":")[2])
-        if isinstance(record, BadRecord):
-            yield number, record.key, record.reason
-        else:
-            values = [(record.meta or {}).get(name) for name in reading.kept]
-            yield number, record.key, record.text, record.fingerprint, values, record.replaced
+def rows_of(source):
+    """The rows of a file, as a reader finds them, or of JSON lines each parsed by itself."""
+    if source.form == "jsonl":
+        return batches.json_rows(source.lines(), source.reading.max_bytes)
+    return (row for block in read_columns(source) for row in block.rows())
 
 
-def in_columns(path, form, reading):
-    source = Source(str(path), str(path), form, replace(reading, format=form))
-    for part in batches.read_batches(source):
-        found = part()
-        assert not found.damage
-        for place, number in enumerate(found.numbers):
-            if place in found.bad:
-                yield number, found.bad[place].key, found.bad[place].reason
-                continue
-            text, fingerprint = found.texts[place], found.fingerprints.get(place)
-            values = [column[place] for column in found.values.values()]
-            yield number, found.keys[place], text, fingerprint, values
+def one_by_one(source):
+    """The records, as each row makes one."""
+    pick = picker(source.reading)
+    return [pick(f"{source.path}:{number}", *row) for number, *row in rows_of(source)]
 
 
 def require_same(path, form, reading):
-    expected = list(one_by_one(path, reading))
-    found = list(in_columns(path, form, reading))
-    # Texts of ready fingerprints are empty in columns.
-    shown = [row if len(row) == 3 else (*row[:2], row[2] or "", *row[3:5]) for row in expected]
-    assert found == shown
     source = Source(str(path), str(path), form, replace(reading, format=form))
-    replaced = sum(part().replaced for part in batches.read_batches(source))
-    assert replaced == sum(row[5] for row in expected if len(row) > 3)
+    expected = one_by_one(source)
+    assert [record for part in parts_of([source]) for record in part()] == expected
+    # Fields of the metadata are in their order, which equal dictionaries needn't have.
+    metas = [getattr(record, "meta", None) for record in read_records(str(path), source.reading)]
+    shown = [getattr(record, "meta", None) for record in expected]
+    assert list(map(repr, metas)) == list(map(repr, shown))
     return expected
 
 
@@ -96,6 +83,8 @@ READINGS = [
     Reading(keyed=False, fingerprint_field="key", base="decimal"),
     Reading(keyed=False, text_field="text", meta_field="text"),
     Reading(keyed=False, max_bytes=4000),
+    Reading(keyed=False, meta_field="*"),
+    Reading(meta_field=("*", "key"), text_field=("content", "text")),
 ]
 
 
@@ -117,29 +106,24 @@ def test_lines_of_json(tmp_path_factory, rows, reading, usual, block, chunk):
         patch.setattr(files, "_LINES_BYTES", block)
         patch.setattr(streams, "_CHUNK", chunk)
         require_same(path, "jsonl", reading)
-        # Those of one part of an ingest.
-        patch.setattr(batches, "_TOGETHER", 0)
-        parts = files.read_parts(str(path), reading)
-        together = [record for part in parts for record in batches.records_of(part)]
-        assert together == list(read_records(str(path), reading))
 
 
 def test_usual_lines_are_parsed_together(tmp_path, monkeypatch):
     path = tmp_path / "in.jsonl"
     rows = [{"text": f"text {number}", "id": number, "other": [number]} for number in range(2500)]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    looked_at, picker = [], batches.picker
+    looked_at, json_object = [], batches.json_object
 
-    def counted(reading):
-        pick = picker(reading)
-        return lambda *row: looked_at.append(row) or pick(*row)
+    def counted(line):
+        looked_at.append(line)
+        return json_object(line)
 
     monkeypatch.setattr(files, "_LINES_BYTES", 100)
     monkeypatch.setattr(streams, "_CHUNK", 100)
-    monkeypatch.setattr(batches, "picker", counted)
-    found = list(in_columns(path, "jsonl", Reading(keyed=False)))
-    assert [row[1] for row in found] == list(range(2500))
-    assert len(looked_at) == 1  # the first line, which may begin the portable form of a database
+    monkeypatch.setattr(batches, "json_object", counted)
+    keys = [record.key for record in read_records(str(path), Reading(meta_field="*"))]
+    assert keys == list(range(2500))
+    assert not looked_at
 
 
 @given(
@@ -191,7 +175,7 @@ def test_records_in_memory():
     items = [{"text": "a", "id": 1}, fpdb.Document("k", "b"), {"text": 5}, {"key": ""}]
     found = batches.batch_of(items, 7, reading)
     assert list(found.numbers) == [7, 8, 9, 10]
-    assert (found.keys[:2], found.texts) == ([1, "k"], ["a", "b", "", ""])
+    assert (found.keys[:2], found.texts) == ([1, "k"], ["a", "b", None, None])
     assert sorted(found.bad) == [2, 3]
     assert "holds a number, expected a text" in found.bad[2].reason
 
@@ -205,5 +189,5 @@ def test_marked_rows_of_a_parquet_file_are_read_alone(tmp_path, marked):
     marks = np.zeros(3000, np.bool_)
     marks[list(marked)] = True
     source = Source(path, path, "parquet", Reading(keyed=False), marked=marks)
-    found = [text for part in batches.read_batches(source) for text in part().texts]
+    found = [text for part in parts_of([source]) for text in part().texts]
     assert found == [texts[number] for number in marked]
