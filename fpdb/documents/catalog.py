@@ -28,6 +28,7 @@ from fpdb.storage.format import (
     Marked,
     Stored,
     intact_heads,
+    intact_keys,
     marks_in,
     pack_record,
     require_all_intact,
@@ -134,6 +135,10 @@ class Catalog(ABC):
 
     def keys_of(self, txn: ReadTransaction, ids: Column) -> list[Key | None]:
         """Return the keys of documents by their ids; None for a missing one."""
+        with txn.cursor("documents") as cursor:
+            keys = intact_keys(cursor, ids, txn.page_size, self._bits)
+        if keys is not None:
+            return list(keys)
         records = (self.record(txn, number) for number in ids.tolist())
         return [None if stored is None else stored.key for stored in records]
 
@@ -264,7 +269,7 @@ class Catalog(ABC):
         return None if value is None else unpack_record(value, number, self._bits)
 
     def texts(self, txn: ReadTransaction, ids: Column) -> TextColumns:
-        """Return what texts are compared by, given the sorted ids of their documents."""
+        """Return what texts are compared by, given the ids of their documents, best sorted."""
         with txn.cursor("documents") as cursor:
             heads = intact_heads(cursor, ids, txn.page_size, self._bits)
         printed, marks, fingerprints = marks_in(ids, heads or self._values(txn, ids), self._bits)
@@ -284,6 +289,10 @@ class Catalog(ABC):
             raise DamagedError(f"the document {ids[read.index(None)]} isn't there")
         require_all_intact(values, ids.tolist())
         return values
+
+    def recorded(self, _: ReadTransaction, ids: Column) -> Column:
+        """Return the ids of those documents that have a record."""
+        return ids
 
     def named(self, txn: ReadTransaction, number: int) -> Stored:
         """Return the record of a document that is stored; of an integer key without one, the key.
@@ -456,6 +465,10 @@ class IntegerCatalog(Catalog):
         there = np.empty(len(ids), np.bool_)
         there[order] = self.ids.holds(txn, [ids[order]])
         return [number if here else None for number, here in zip(ids.tolist(), there, strict=True)]
+
+    def recorded(self, txn: ReadTransaction, ids: Column) -> Column:
+        keys = (number.to_bytes(ID_BYTES) for number in ids.tolist())
+        return ids[[txn.get("documents", key) is not None for key in keys]]
 
     def named(self, txn: ReadTransaction, number: int) -> Stored:
         return self.record(txn, number) or Stored(number, number, None, 0)

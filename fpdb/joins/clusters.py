@@ -18,7 +18,6 @@ from fpdb.joins.pairs import (
     JoinedTexts,
     SimilarPairs,
     StoredTexts,
-    block_of_stored,
     keys_of,
     shared_rows,
     similar_pairs,
@@ -88,14 +87,15 @@ def find_clusters(
                 near = _by_bits(prints[rows], search.k)
             else:
                 places = None if known is None else _places(texts, numbers, known)
-                block = block_of_stored(view, numbers)
-                near = _ComparedGroup(block, search.similarity or 0.0, known, places).near
+                [sorted_ids], ranks = ranked([numbers])
+                columns = texts.columns(sorted_ids)[ranks]
+                near = _ComparedGroup(columns, search.similarity or 0.0, known, places).near
         firsts = _divided(labels[rows], values, near)
         order = np.lexsort((firsts != np.arange(len(rows)), firsts))
+        keys = keys_of(view, numbers[order])
         for start, stop in pairwise([*run_starts(firsts[order]).tolist(), len(rows)]):
             if stop - start > 1:
-                first, *others = keys_of(view, numbers[order[start:stop]])
-                yield Cluster(first, tuple(others))
+                yield Cluster(keys[start], tuple(keys[start + 1 : stop]))
     if len(ids):
         preference.require_field(there=has_field)
 

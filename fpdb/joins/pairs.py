@@ -29,7 +29,7 @@ from fpdb.fingerprint.sketches import WINDOW, doubtful_estimates, least_estimate
 from fpdb.joins.join import NearPairs, complete_buckets, near_pairs
 from fpdb.models import Key, Pair, PartPair
 from fpdb.progress import tracked
-from fpdb.storage.block import Block, TextColumns
+from fpdb.storage.block import TextColumns
 from fpdb.storage.format import Stored
 from fpdb.tables.bands import Bands, sorted_rows
 from fpdb.tables.bits import distances
@@ -70,11 +70,12 @@ class StoredTexts:
 
     def sharing(self) -> Iterator[tuple[Column, TextColumns]]:
         """Yield the documents that share a fingerprint; all of one fingerprint in one block."""
-        for *_, ids in shared_rows(self._view, self._view.index.home):
-            yield ids, block_of_stored(self._view, ids)
+        for *_, shared_ids in shared_rows(self._view, self._view.index.home):
+            ids = self._view.catalog.recorded(self._view.txn, shared_ids)
+            yield ids, self.columns(ids)
 
     def columns(self, ids: Column) -> TextColumns:
-        """Return the columns of texts, given their sorted ids."""
+        """Return the columns of texts, given their ids, which are best sorted."""
         return self._view.catalog.texts(self._view.txn, ids)
 
     def documents(self, ids: Column) -> list[Stored]:
@@ -303,18 +304,14 @@ def shared_rows(view: View, pages: NumberPages) -> Iterator[Rows]:
 def keys_of(view: View, ids: Column) -> list[Key]:
     if view.catalog.kind == "integer":
         return list(ids.tolist())
-    return [view.catalog.named(view.txn, number).key for number in ids.tolist()]
+    keys = view.catalog.keys_of(view.txn, ids)
+    if None in keys:
+        raise DamagedError(f"the document {ids[keys.index(None)]} isn't there")
+    return [key for key in keys if key is not None]
 
 
 def stored_of(view: View, ids: Column) -> list[Stored]:
     return [view.catalog.named(view.txn, number) for number in ids.tolist()]
-
-
-def block_of_stored(view: View, ids: Column) -> Block:
-    """Return the columns that documents are compared by; a few may be no texts."""
-    parts = [ids[start : start + _PAIRS] for start in range(0, max(len(ids), 1), _PAIRS)]
-    bits = view.index.plan.bits
-    return Block.joined([Block.of(stored_of(view, part), bits) for part in parts])
 
 
 def _expand(view: View, near: NearPairs) -> Iterator[list[NDArray[Any]]]:

@@ -31,6 +31,8 @@ def record_heads(
     seed: int,
     page: int,
     size: int,
+    keys: list[str] | None = None,
+    width: int = 0,
 ) -> bytearray | None: ...
 def bins_apart(
     first: Column, own: Places, second: Column, other: Places, found: Places

@@ -20,6 +20,7 @@ cdef extern from "Python.h":
     ctypedef struct PyObject
     object PyObject_CallFunctionObjArgs(object called, ...)
     object PyMemoryView_FromMemory(char *data, Py_ssize_t size, int flags)
+    object PyUnicode_DecodeUTF8(const char *data, Py_ssize_t size, const char *errors)
 
 cdef enum:
     HEAD = 8
@@ -29,6 +30,16 @@ cdef enum:
     LOW_WORDS = 4
     SIGNATURE_WORDS = 8
     SIGNATURE_BITS = 64 * SIGNATURE_WORDS
+    # The flags of a record, and the bytes of its parts.
+    HAS_FINGERPRINT = 1
+    HAS_DIGEST = 2
+    HAS_SKETCH = 4
+    HAS_CHARACTERS = 8
+    HAS_NUMBER = 32
+    IS_LATE = 64
+    DIGEST = 16
+    SKETCH = 128
+    TIME = 4
     # Rows that are put into a page at once.
     MOST_ROWS = 256
     # A copy that has one of as many rows is searched first.
@@ -525,13 +536,42 @@ cdef const uint8_t *value_in(Leaf *leaf, uint64_t number, Py_ssize_t *length) no
     return NULL
 
 
+cdef key_in(const uint8_t *data, Py_ssize_t size, Py_ssize_t width):
+    """Return the key in a record with a fingerprint of so many bytes; None if it is no text."""
+    cdef uint8_t flags = data[CHECKSUM]
+    cdef Py_ssize_t at = CHECKSUM + 1 + TIME
+    cdef uint64_t length = 0
+    cdef int shift = 0
+    at += (flags & HAS_DIGEST > 0) * DIGEST + (flags & HAS_SKETCH > 0) * SKETCH
+    at += (flags & HAS_FINGERPRINT > 0) * width + (flags & IS_LATE > 0)
+    if flags & HAS_CHARACTERS:
+        while at < size and data[at] > 127:
+            at += 1
+        at += 1
+    while at < size and data[at] > 127 and shift < 56:
+        length |= <uint64_t>(data[at] & 127) << shift
+        shift += 7
+        at += 1
+    if at >= size or data[at] > 127 or flags & HAS_NUMBER:
+        return None
+    length |= <uint64_t>(data[at] & 127) << shift
+    at += 1
+    if length > <uint64_t>(size - at):
+        return None
+    try:
+        return PyUnicode_DecodeUTF8(<const char *>data + at, length, NULL)
+    except UnicodeDecodeError:
+        return None
+
+
 def record_heads(
     cursor, const uint64_t[::1] ids not None, digest, uint64_t seed, Py_ssize_t page,
-    Py_ssize_t size,
+    Py_ssize_t size, list keys=None, Py_ssize_t width=0,
 ):
-    """Return what `heads` does for the records of sorted ids, which are on leaves of N bytes.
+    """Return what `heads` does for the records of ids, best sorted, which are on leaves of N bytes.
 
-    None is returned if one is missing or its checksum is wrong.
+    Their keys are put into a list, given the width of fingerprints. None is returned if a record
+    is missing or its checksum is wrong, or if a wanted key is no text.
     """
     cdef Py_buffer buffer
     cdef Py_ssize_t place, length = 0, taken
@@ -563,6 +603,11 @@ def record_heads(
         sum = PyObject_CallFunctionObjArgs(digest, <PyObject *>body, <PyObject *>own, NULL)
         if read_big(data) >> 32 != <uint64_t>sum & 0xFFFFFFFF:
             return None
+        if keys is not None:
+            text = key_in(data, length, width)
+            if text is None:
+                return None
+            keys.append(text)
         taken = min(size, length)
         memcpy(at, data, taken)
         memset(at + taken, 0, size - taken)

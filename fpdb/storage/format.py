@@ -510,7 +510,7 @@ Marked = tuple[Column, NDArray[np.uint8], Column]
 
 
 def intact_heads(cursor: Any, ids: Column, page: int, bits: int) -> bytearray | None:
-    """Return for `marks_in` the heads of records by their sorted ids, on leaves of N bytes.
+    """Return for `marks_in` the heads of records by their ids, which are on leaves of N bytes.
 
     None is returned without kernels, or if a record is missing or isn't intact. Leaves that are
     larger than the pages of the system, from another machine, don't begin at their multiples.
@@ -519,6 +519,16 @@ def intact_heads(cursor: Any, ids: Column, page: int, bits: int) -> bytearray | 
         return None
     digest, end = xxhash.xxh3_64_intdigest, _head_bytes(bits)
     return kernels.number_pages.record_heads(cursor, ids, digest, RECORD_SEED, page, end)
+
+
+def intact_keys(cursor: Any, ids: Column, page: int, bits: int) -> list[str] | None:
+    """Return the keys in records, as `intact_heads` does their heads; None if one is no text."""
+    if not kernels.enabled or page > mmap.PAGESIZE:
+        return None
+    digest, keys = xxhash.xxh3_64_intdigest, list[str]()
+    read = kernels.number_pages.record_heads
+    heads = read(cursor, ids, digest, RECORD_SEED, page, 0, keys, bits // 8)
+    return None if heads is None else keys
 
 
 def _head_bytes(bits: int) -> int:
