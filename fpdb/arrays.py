@@ -107,7 +107,12 @@ def unique(values: NDArray[Any]) -> NDArray[Any]:
 
 def ranked(rows: Rows) -> tuple[Rows, Places]:
     """Return the distinct rows, sorted, and for each row its place among them."""
-    sequence = np.argsort(rows[0]) if len(rows) == 1 else np.lexsort(rows[::-1])
+    keys = rows
+    if len(rows) == 2 and len(rows[0]):
+        high, low = (int(column.max()).bit_length() for column in rows)
+        if high + low <= 64 > low:  # one column sorts in a quarter of the time
+            keys = [rows[0] << np.uint64(low) | rows[1]]
+    sequence = np.argsort(keys[0]) if len(keys) == 1 else np.lexsort(keys[::-1])
     rows = [column[sequence] for column in rows]
     fresh = differs(*rows)
     places = np.empty(len(fresh), np.int64)

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fpdb.arrays import among, differs, gathered, joined, run_starts, spans, unique
+from fpdb.arrays import among, differs, gathered, joined, ranked, run_starts, spans, unique
 from fpdb.tables.bits import as_words, of_words
 
 numbers = st.lists(st.integers(0, 5), max_size=30)
@@ -30,6 +30,18 @@ def test_sets_of_numbers(values: list[int], known: list[int]) -> None:
     assert unique(_column(values)).tolist() == sorted(set(values))
     marks = among(_column(values), unique(_column(known)))
     assert marks.tolist() == [value in known for value in values]
+
+
+# Those of small numbers fit into one word together, others don't.
+words = st.sampled_from([0, 1, 2, 2**31, 2**32 - 1, 2**32, 2**63, 2**64 - 1])
+
+
+@given(st.integers(1, 3).flatmap(lambda width: st.lists(st.tuples(*[words] * width), min_size=1)))
+def test_ranks_are_places_among_the_distinct_rows(rows: list[tuple[int, ...]]) -> None:
+    distinct, places = ranked([_column(list(column)) for column in zip(*rows, strict=True)])
+    expected = sorted(set(rows))
+    assert [*zip(*(column.tolist() for column in distinct), strict=True)] == expected
+    assert [expected[place] for place in places.tolist()] == rows
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 4)), max_size=10))
