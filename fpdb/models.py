@@ -454,7 +454,7 @@ class Pair(NamedTuple):
     key: Key
     other: Key
     distance: int
-    similarity: float | None
+    similarity: float | None = None
     exact: bool | None = None
 
 

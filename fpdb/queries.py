@@ -241,14 +241,12 @@ class Queries(ABC):
         matches = dict[int, Match]()
         with self._transaction() as txn:
             view = self._view(txn)
-            nearest = nearest_each(view, texts, search.least)
-            [alike] = ((nearest.shares >= 0) & ~nearest.crowded).nonzero()
-            columns = (column[alike].tolist() for column in nearest[:3])
-            for place, number, share, apart in zip(alike.tolist(), *columns, strict=True):
+            nearest, crowded, copies = nearest_each(view, texts, search.least)
+            columns = (column.tolist() for column in nearest.only(~crowded[nearest.first]))
+            for place, number, share, apart, _ in zip(*columns, strict=True):
                 document = view.catalog.named(txn, number)
                 matches[place] = to_match(document, number, apart, share)
-        copies = nearest.copies & ~nearest.crowded
-        return matches, set(copies.nonzero()[0].tolist()), nearest.crowded
+        return matches, set((copies & ~crowded).nonzero()[0].tolist()), crowded
 
     def passages(self, text: str, *, least: float = 0.0, limit: int | None = None) -> PartMatches:
         """Find the stored documents with passages of a text, the sources of most first.

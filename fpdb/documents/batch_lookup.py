@@ -4,12 +4,10 @@ The tables are read once, before anything of the batch is written, and the batch
 itself at once. Then the documents are decided in order.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache, partial
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fpdb.arrays import Column, Marks, Places, differs, joined, ranked, spans, unique
 from fpdb.documents import lookup
@@ -22,12 +20,12 @@ from fpdb.documents.lookup import (
     matched,
     most_compared,
 )
-from fpdb.documents.similarity import Shares, jaccard
-from fpdb.models import Key, Matches
+from fpdb.documents.similarity import Alike, alike
+from fpdb.models import Matches
 from fpdb.storage.block import Block
 from fpdb.storage.format import Stored
 from fpdb.tables import near_among
-from fpdb.tables.bits import as_words, distances, of_words
+from fpdb.tables.bits import as_words, of_words
 
 # Candidates that are held for a batch, and stored documents that are kept in memory, since several
 # documents of the batch may be compared with each.
@@ -35,33 +33,6 @@ _HELD = 1 << 20
 _KEPT = 10_000
 # Documents that are looked up together where many of a batch have too many pairs.
 _FEW = 1 << 12
-
-
-class _Earlier(NamedTuple):
-    """A document that comes before a similar one: its place, the distance, how similar they are.
-
-    The share is nan if fingerprints were compared.
-    """
-
-    place: int
-    distance: int
-    share: float
-
-
-class _Pairs(NamedTuple):
-    """Documents of a batch that resemble earlier ones, as columns.
-
-    A share is nan if fingerprints were compared.
-    """
-
-    later: Places
-    earlier: Places
-    distances: NDArray[np.uint8]
-    shares: Shares
-
-    def only(self, marks: Marks) -> "_Pairs":
-        later, earlier, apart, shares = self
-        return _Pairs(later[marks], earlier[marks], apart[marks], shares[marks])
 
 
 class BatchLookup:
@@ -87,11 +58,12 @@ class BatchLookup:
         self._most = min(lookup.DOCUMENTS, most_compared())
         self._stored = lru_cache(_KEPT)(partial(view.catalog.named, view.txn))
         self._row = lru_cache(_KEPT)(documents.row)
-        self._saved: dict[int, int] = {}  # the ids of documents by their places,
-        self._places: dict[Key, int] = {}  # which the keys lead to
-        self._gone: set[int] = set()  # ids of stored documents that were replaced since
+        # The ids of saved documents by their places, and the places by the ids.
+        self._saved: dict[int, int] = {}
+        self._places: dict[int, int] = {}
         self._candidates: dict[int, Candidates] = {}
-        self._earlier: dict[int, list[_Earlier]] = {}
+        # By a place, those of similar documents before it, how similar they are, and the distances.
+        self._earlier: dict[int, list[tuple[int, float, int]]] = {}
         self._crowded: set[int] = set()
         asked, compared = documents[asking], list[int]()
         saved = np.ones(len(asked), np.bool_)  # unless it is certain that a document isn't
@@ -125,9 +97,8 @@ class BatchLookup:
             saved[:done] |= uncertain
         self._crowded.update(asking[at] for at in crowded.nonzero()[0].tolist())
         columns = (column.tolist() for column in similar)
-        for later, earlier, apart, share in zip(*columns, strict=True):
-            link = _Earlier(asking[earlier], apart, share)
-            self._earlier.setdefault(asking[later], []).append(link)
+        for later, earlier, share, apart, _ in zip(*columns, strict=True):
+            self._earlier.setdefault(asking[later], []).append((asking[earlier], share, apart))
         # The place of the first document that isn't looked up.
         self.end = asking[done] if done < len(asking) else len(documents)
 
@@ -138,46 +109,39 @@ class BatchLookup:
         """
         if place in self._crowded:
             return None
-        stored, links = self._candidates.get(place), self._earlier.get(place)
+        stored, links = self._candidates.get(place), self._earlier.get(place, ())
         if not stored and not links:
             return Matches()
-        runs = [] if stored is None else list(stored.runs)
-        shares = {} if stored is None else dict(stored.shares)
-        if gone := self._gone:
-            runs = [
-                (apart, [number for number in ids if number not in gone]) for apart, ids in runs
-            ]
-        places: dict[int, int] = {}  # of saved documents, by their ids
-        for link in links or ():
-            number = self._saved.get(link.place)
+        runs, shares = list[tuple[int, Iterable[int]]](), dict[int, float]()
+        if stored:
+            shares.update(stored.shares)
+            for apart, ids in stored.runs:  # less those that were replaced since
+                runs.append((apart, [number for number in ids if number not in self._places]))
+        for earlier, share, apart in links:
+            number = self._saved.get(earlier)
             if number is not None:
-                places[number] = link.place
-                runs.append((link.distance, [number]))
-                shares[number] = link.share
+                shares[number] = share
+                runs.append((apart, [number]))
         if sum(1 for _, ids in runs for _ in ids) > self._most:
             return None
 
         def read(number: int) -> Stored:
-            place = places.get(number)
-            return self._stored(number) if place is None else self._row(place)
+            saved = self._places.get(number)
+            return self._stored(number) if saved is None else self._row(saved)
 
         candidates = Candidates(sorted(runs), complete=True, shares=shares)
         return matched(self._row(place), candidates, self._search, read)
 
     def save(self, place: int, number: int, old: Stored | None) -> None:
         """Note that a document was saved under an id, in the place of an old one."""
-        key = self._documents.keys[place]
-        if old:
-            self._gone.add(old.id)
-            if (before := self._places.pop(key, None)) is not None:
-                del self._saved[before]
-        self._saved[place] = number
-        self._places[key] = place
+        if old and number in self._places:
+            del self._saved[self._places[number]]
+        self._saved[place], self._places[number] = number, place
 
 
 def _pairs(
     view: View, documents: Block, search: Search, saved: Marks
-) -> tuple[Places, _Pairs] | None:
+) -> tuple[Places, Alike] | None:
     """Return the documents that resemble earlier ones, and with how many each is compared.
 
     Only such earlier ones count as may be saved. Nothing is returned if the pairs are too many to
@@ -192,19 +156,21 @@ def _pairs(
         numbers, marks = index.bands.shape.columns(documents.sketches, documents.digests)
         marks[short | of_bits] = False
         met.append(_meeting(numbers[marks], marks.nonzero()[0], saved))
-    compared, parts = np.zeros(count, np.int64), list[_Pairs]()
+    compared, parts = np.zeros(count, np.int64), list[Alike]()
+    least = search.least if search.similarity else 1.0  # short ones are equal
     for pairs in met:
         if pairs is None:
             return None
         later, earlier = pairs
         compared += np.bincount(later, minlength=count)
-        parts.append(_similar(documents, later, earlier, search, index.plan.bits))
+        later, earlier = np.divmod(unique(later * count + earlier), count)
+        parts.append(alike(documents, later, documents, earlier, least=least, bits=index.plan.bits))
     if of_bits.any():
         near = _near(view, documents, ~short, search.k)
         if near is None:
             return None
-        parts.append(near.only(of_bits[near.later] & saved[near.earlier]))
-    return compared, _Pairs(*joined(parts))
+        parts.append(near.only(of_bits[near.first] & saved[near.second]))
+    return compared, Alike(*joined(parts))
 
 
 def _meeting(numbers: Column, places: Places, saved: Marks) -> tuple[Places, Places] | None:
@@ -224,26 +190,15 @@ def _meeting(numbers: Column, places: Places, saved: Marks) -> tuple[Places, Pla
     return np.repeat(places, counts), places[marked][spans(starts, counts)]
 
 
-def _similar(documents: Block, later: Places, earlier: Places, search: Search, bits: int) -> _Pairs:
-    """Return the pairs of texts that are similar; short ones only if they are equal."""
-    count = len(documents)
-    later, earlier = np.divmod(unique(later * count + earlier), count)
-    shares = jaccard(documents, later, documents, earlier)
-    [near] = (shares >= (search.least if search.similarity else 1.0)).nonzero()
-    later, earlier = later[near], earlier[near]
-    apart = distances(documents.fingerprints[later], documents.fingerprints[earlier], bits)
-    return _Pairs(later, earlier, apart, shares[near])
-
-
-def _near(view: View, documents: Block, printed: Marks, k: int) -> _Pairs | None:
+def _near(view: View, documents: Block, printed: Marks, k: int) -> Alike | None:
     """Return the pairs of fingerprints within k; nothing if they are too many to be held."""
     [places] = printed.nonzero()
     words, ranks = ranked(as_words(documents.fingerprints[places]))
     fingerprints = of_words(words)
-    pairs = near_among(view.index, fingerprints, k)
-    if pairs is None:
+    near_prints = near_among(view.index, fingerprints, k)
+    if near_prints is None:
         return None
-    queries, others, apart = pairs
+    queries, others, apart = near_prints
     # A document leads to the fingerprints near its own, and each of these to its documents.
     bounds = queries.searchsorted(np.arange(len(fingerprints) + 1))
     sizes = np.diff(bounds)[ranks]
@@ -255,4 +210,6 @@ def _near(view: View, documents: Block, printed: Marks, k: int) -> _Pairs | None
         return None
     earlier = places[owners[spans(bounds[others[near]], sizes)]]
     later, apart = np.repeat(later, sizes), np.repeat(apart[near], sizes)
-    return _Pairs(later, earlier, apart, np.full(len(later), np.nan)).only(earlier < later)
+    before = earlier < later
+    pairs = Alike(later, earlier, np.full(len(later), np.nan), apart, np.ones_like(before))
+    return pairs.only(before)

@@ -11,7 +11,7 @@ import numpy as np
 
 from fpdb.arrays import Column, Marks, Places, differs, portions, ranked, run_starts, spans
 from fpdb.documents.catalog import View
-from fpdb.documents.similarity import KnownTexts, Shares, decided, equal_texts, jaccard
+from fpdb.documents.similarity import Alike, KnownTexts, alike, decided
 from fpdb.errors import DamagedError
 from fpdb.fingerprint.sketches import doubtful_estimates, least_estimate, one_jaccard
 from fpdb.models import Document, Match, Matches
@@ -20,7 +20,7 @@ from fpdb.storage.block import Block, TextColumns
 from fpdb.storage.format import Stored
 from fpdb.storage.origin import unpack_meta
 from fpdb.tables import Hits, bands, find_together, near_many, scan, scan_is_better, scan_many
-from fpdb.tables.bits import Distances, Fingerprints, distances, to_array, to_ints
+from fpdb.tables.bits import Fingerprints, to_array, to_ints
 
 # Of one query: rows that are read, and documents that are returned, before it is cut.
 CANDIDATES = 1_000_000
@@ -78,66 +78,18 @@ def answer(view: View, question: Stored, search: Search) -> Matches:
     return matched(question, candidates, search, partial(view.catalog.named, view.txn))
 
 
-class Nearest(NamedTuple):
-    """The most similar document of each of many texts: its id, how similar it is, the distance.
+def nearest_each(view: View, texts: TextColumns, least: float) -> tuple[Alike, Marks, Marks]:
+    """Find the most similar document of each of many texts; of equally near ones the first added.
 
-    The share of a text that is like none is -1. A `crowded` one has too many candidates to be
-    compared here. A document has the very text of one of the `copies`, be it the nearest or not.
+    Also mark the texts that have too many candidates to be compared here, and those that a document
+    has, be it the nearest or not.
     """
-
-    ids: Column
-    shares: Shares
-    distances: Distances
-    crowded: Marks
-    copies: Marks
-
-    @classmethod
-    def none(cls, count: int) -> "Nearest":
-        """Return that of some texts before any document is compared."""
-        shares, apart = np.full(count, -1.0), np.zeros(count, np.uint8)
-        crowded, copies = np.zeros((2, count), np.bool_)
-        return cls(np.zeros(count, np.uint64), shares, apart, crowded, copies)
-
-    def update(self, texts: Places, ids: Column, shares: Shares, apart: Distances) -> None:
-        """Take the better of what is known and of other documents.
-
-        Of two that are as near, it is the one that was added first.
-        """
-        sequence = np.lexsort((ids, apart, -shares, texts))
-        sequence = sequence[differs(texts[sequence])]
-        texts, ids = texts[sequence], ids[sequence]
-        shares, apart = shares[sequence], apart[sequence]
-        old, near = self.shares[texts], self.distances[texts]
-        nearer = (apart < near) | ((apart == near) & (ids < self.ids[texts]))
-        better = (shares > old) | ((shares == old) & nearer)
-        places = texts[better]
-        self.ids[places], self.shares[places] = ids[better], shares[better]
-        self.distances[places] = apart[better]
-
-
-def nearest_each(view: View, texts: TextColumns, least: float) -> Nearest:
-    """Find the most similar document of each of many texts, as columns."""
-    nearest = Nearest.none(len(texts.digests))
-    candidates = np.zeros(len(nearest.ids), np.int64)
+    nearest, copies = Alike.none(), np.zeros(len(texts), np.bool_)
+    candidates = np.zeros(len(texts), np.int64)
     for pairs in alike_each(view, texts, least, candidates):
-        nearest.copies[pairs.texts[pairs.same]] = True
-        nearest.update(*pairs[:4])
-    nearest.crowded[:] = candidates > most_compared()
-    return nearest
-
-
-class Alike(NamedTuple):
-    """Texts and documents that resemble them, as columns.
-
-    Of each pair it has the place of the text, the id of the document, how similar they are, the
-    distance of their fingerprints, and whether the texts are equal.
-    """
-
-    texts: Places
-    ids: Column
-    shares: Shares
-    distances: Distances
-    same: Marks
+        copies[pairs.first[pairs.sure]] = True
+        nearest = nearest.nearer(pairs)
+    return nearest, candidates > most_compared(), copies
 
 
 def most_compared() -> int:
@@ -173,23 +125,17 @@ def alike_each(view: View, texts: TextColumns, least: float, candidates: Places)
             sequence = np.argsort(reached)
             for first in range(0, len(sequence), _PAIRS):
                 pairs = sequence[first : first + _PAIRS]
-                yield from _alike(view, texts, askers[pairs], reached[pairs], least)
+                yield _compared_with_stored(view, texts, askers[pairs], reached[pairs], least)
 
 
-def _alike(
+def _compared_with_stored(
     view: View, texts: TextColumns, askers: Places, reached: Column, least: float
-) -> Iterator[Alike]:
-    """Compare texts with the documents that they have reached, which are sorted."""
-    [ids], at = ranked([reached])
+) -> Alike:
+    """Compare texts with the documents that they have reached; these are best sorted."""
+    [ids], places = ranked([reached])
     stored = view.catalog.texts(view.txn, ids)
-    shares = jaccard(texts, askers, stored, at)
-    [near] = (shares >= least).nonzero()
-    if len(near):
-        askers, at = askers[near], at[near]
-        prints = texts.fingerprints[askers], stored.fingerprints[at]
-        apart = distances(*prints, view.index.plan.bits)
-        same = equal_texts(texts, askers, stored, at)
-        yield Alike(askers, ids[at], shares[near], apart, same)
+    pairs = alike(texts, askers, stored, places, least=least, bits=view.index.plan.bits)
+    return pairs._replace(second=ids[pairs.second])
 
 
 class Candidates(NamedTuple):
@@ -247,7 +193,7 @@ def _similar_each(view: View, texts: Block, search: Search) -> Iterator[Candidat
     similar: dict[int, dict[int, tuple[int, float]]] = {}
     held = 0
     for pairs in alike_each(view, texts, search.least, candidates):
-        held += len(pairs.ids)
+        held += len(pairs.first)
         if held > _HELD and len(texts) > 1:
             half = len(texts) // 2
             for part in (texts[:half], texts[half:]):

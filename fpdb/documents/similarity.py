@@ -1,17 +1,53 @@
 """How similar texts are, by the Jaccard similarity of their sketches, or of their shingles."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.arrays import Marks, Places
+from fpdb.arrays import Marks, Places, differs, joined
 from fpdb.fingerprint.sketches import jaccard_of_rows, least_estimate
 from fpdb.storage.block import TextColumns
 from fpdb.storage.format import Stored
+from fpdb.tables.bits import Distances, distances
 
 Shares = NDArray[np.float64]
+
+
+class Alike(NamedTuple):
+    """Pairs of documents that are or may be similar, as columns.
+
+    They go by places or ids. A share is nan if fingerprints were compared. A pair is `sure` if that
+    was so, or if the texts are equal or known; of others, the share is an estimate.
+    """
+
+    first: NDArray[Any]
+    second: NDArray[Any]
+    shares: Shares
+    distances: Distances
+    sure: Marks
+
+    def only(self, chosen: Marks | Places | slice) -> "Alike":
+        return Alike._make(column[chosen] for column in self)
+
+    @classmethod
+    def none(cls) -> "Alike":
+        ids, apart, sure = np.empty(0, np.uint64), np.empty(0, np.uint8), np.empty(0, np.bool_)
+        return cls(np.empty(0, np.int64), ids, np.empty(0), apart, sure)
+
+    def nearer(self, others: "Alike") -> "Alike":
+        """Return the nearest pair of each first document in these and others."""
+        pairs = Alike(*joined([self, others])).nearest_first()
+        return pairs.only(differs(pairs.first))
+
+    def nearest_first(self) -> "Alike":
+        """Sort the pairs of each first document: the most similar one, then the nearest by bits.
+
+        Of two that are as near, the lower one comes first.
+        """
+        shares = np.nan_to_num(self.shares)
+        return self.only(np.lexsort((self.second, self.distances, -shares, self.first)))
 
 
 class KnownTexts(Protocol):
@@ -25,6 +61,29 @@ class KnownTexts(Protocol):
 
     def ask_no_more(self) -> None:
         """Take all further texts for unknown."""
+
+
+def alike(
+    first: TextColumns,
+    own: Places,
+    second: TextColumns,
+    other: Places,
+    *,
+    least: float,
+    bits: int,
+    at: Places | None = None,
+) -> Alike:
+    """Compare texts with others by their places; return the pairs whose estimate is at least so.
+
+    With `at`, the others have these places.
+    """
+    there = other if at is None else at[other]
+    shares = jaccard(first, own, second, there)
+    [near] = (shares >= least).nonzero()
+    own, there = own[near], there[near]
+    apart = distances(first.fingerprints[own], second.fingerprints[there], bits)
+    equal = equal_texts(first, own, second, there)
+    return Alike(own, other[near], shares[near], apart, equal)
 
 
 def jaccard(first: TextColumns, own: Places, second: TextColumns, other: Places) -> Shares:

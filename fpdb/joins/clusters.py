@@ -10,13 +10,12 @@ import numpy as np
 from fpdb.arrays import Column, Marks, Places, Rows, among, joined, ranked, run_starts
 from fpdb.documents.catalog import View
 from fpdb.documents.lookup import Search
-from fpdb.documents.similarity import KnownTexts, Shares, decided, equal_texts, jaccard
+from fpdb.documents.similarity import Alike, KnownTexts, Shares, decided, equal_texts, jaccard
 from fpdb.fingerprint.sketches import doubtful_estimates, has_sketch, least_estimate, mix
 from fpdb.joins.join import near_pairs
 from fpdb.joins.pairs import (
     NO_IDS,
     JoinedTexts,
-    SimilarPairs,
     StoredTexts,
     keys_of,
     shared_rows,
@@ -223,11 +222,11 @@ def clustering_of(
     """
     counts, estimated = np.zeros(101, np.int64), 0
 
-    def count(found: SimilarPairs) -> None:
+    def count(pairs: Alike) -> None:
         nonlocal estimated
-        percents = np.floor(found.shares * 100 + 1e-9).astype(np.int64)
+        percents = np.floor(pairs.shares * 100 + 1e-9).astype(np.int64)
         counts[:] += np.bincount(percents, minlength=101)
-        estimated += int(np.count_nonzero(~found.exact))
+        estimated += int(np.count_nonzero(~pairs.sure))
 
     ids, labels, copies = _similar(texts, similarity, jobs, count, known)
     firsts, least = np.arange(len(ids)), np.ones(len(ids))
@@ -289,7 +288,7 @@ def _similar(
     texts: JoinedTexts,
     similarity: float,
     jobs: int,
-    on_pairs: Callable[[SimilarPairs], object] = lambda _: None,
+    on_pairs: Callable[[Alike], object] = lambda _: None,
     known: KnownTexts | None = None,
 ) -> tuple[Column, Places, Column]:
     """Return what `_near` does, of the documents that similar pairs connect, and the copies.
@@ -306,9 +305,9 @@ def _similar(
         forest.connect([originals[copied]], [ids[copied]])
         copies.append(ids[copied])
     copied_ids = np.sort(np.concatenate(copies))
-    for found in similar_pairs(texts, similarity, jobs, copied_ids, known):
-        forest.connect([found.first], [found.second])
-        on_pairs(found)
+    for pairs in similar_pairs(texts, similarity, jobs, copied_ids, known):
+        forest.connect([pairs.first], [pairs.second])
+        on_pairs(pairs)
     [ids], trees = forest.trees()
     return ids, trees, copied_ids
 

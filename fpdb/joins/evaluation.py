@@ -362,8 +362,8 @@ def _similar(
     )
     shape = choose_bands(similarity, len(texts))
     compared = TextsInColumns(columns, shape, np.arange(len(usable)))
-    for found in similar_pairs(compared, similarity):
-        yield usable[found.first.astype(np.int64)], usable[found.second.astype(np.int64)]
+    for first, second, *_ in similar_pairs(compared, similarity):
+        yield usable[first.astype(np.int64)], usable[second.astype(np.int64)]
 
 
 def _sampled(batch: Batch, truth: "Truth") -> tuple[Places, Places]:

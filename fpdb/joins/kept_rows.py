@@ -1,4 +1,7 @@
-"""Rows of the documents that are kept, in which others find those that may be like them."""
+"""Rows of the documents that are kept, in which others find those that may be like them.
+
+A row has a word of a hash, by which they meet, and the place of a document.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -7,9 +10,8 @@ import numpy as np
 
 from fpdb import kernels
 from fpdb.arrays import Column, Marks, Places, differs, portions, spans
-from fpdb.fingerprint.sketches import low_bits_apart
+from fpdb.fingerprint.sketches import low_bits_apart, mix
 from fpdb.joins.columns import GrowingColumn, Room
-from fpdb.joins.rows import PLACE, row_places
 
 # Pairs that are compared at once: their sketches fit into a cache.
 PAIRS = 1 << 15
@@ -21,6 +23,11 @@ _MANY_MET = 1 << 10
 _MERGED = 1 << 20
 # The kernel's.
 HEAD_ROWS = 64
+# Numbers that are mixed at once.
+_MIXED = 1 << 15
+# A row is a word: the upper bits of a hash, and the place of a document. With more bits for places,
+# many documents of a large corpus are compared that have only these bits in common.
+PLACE = np.uint64((1 << 30) - 1)
 
 
 class LowBits(NamedTuple):
@@ -156,3 +163,28 @@ def _pairs(
         near = low_bits_apart(low.own, own, low.other, met) <= low.apart
         own, met = own[near], met[near]
     return own, met
+
+
+def number_rows(numbers: Column, places: Places) -> Column:
+    """Return sorted rows: a hash of each number, and the place of its document."""
+    rows = places.astype(np.uint64)
+    for start in range(0, len(rows), _MIXED):  # which stay in a cache
+        some = slice(start, start + _MIXED)
+        rows[some] |= mix(numbers[some]) & ~PLACE
+    rows.sort()
+    return rows
+
+
+def row_places(rows: Column) -> Places:
+    return (rows & PLACE).view(np.int64)
+
+
+def repeated(rows: Column) -> Marks:
+    """Mark the sorted rows whose number another one has."""
+    first = np.append(differs(rows & ~PLACE), True)
+    marks: Marks = ~(first[:-1] & first[1:])
+    return marks
+
+
+def only(rows: Column, marks: Marks) -> Column:
+    return rows[marks[row_places(rows)]]

@@ -23,7 +23,7 @@ from fpdb.arrays import (
 )
 from fpdb.documents.catalog import View
 from fpdb.documents.lookup import Search
-from fpdb.documents.similarity import KnownTexts, Shares, decided, equal_texts, jaccard
+from fpdb.documents.similarity import Alike, KnownTexts, alike, decided
 from fpdb.errors import DamagedError, IncompleteWarning
 from fpdb.fingerprint.sketches import WINDOW, doubtful_estimates, least_estimate, unpack_passages
 from fpdb.joins.join import NearPairs, complete_buckets, near_pairs
@@ -32,7 +32,6 @@ from fpdb.progress import tracked
 from fpdb.storage.block import TextColumns
 from fpdb.storage.format import Stored
 from fpdb.tables.bands import Bands, sorted_rows
-from fpdb.tables.bits import distances
 from fpdb.tables.passages import MOST_OF_A_PASSAGE
 from fpdb.tables.sorted_pages import NumberPages
 from fpdb.threads import mapped
@@ -111,28 +110,6 @@ class TextsInColumns:
 JoinedTexts = StoredTexts | TextsInColumns
 
 
-class SimilarPairs(NamedTuple):
-    """Pairs of documents that are similar enough: their ids, and how near they are.
-
-    A share is exact where both texts are known or equal.
-    """
-
-    first: Column
-    second: Column
-    distances: NDArray[np.uint8]
-    shares: Shares
-    exact: Marks
-
-    def decided(self, texts: JoinedTexts, similarity: float, known: KnownTexts) -> "SimilarPairs":
-        """Return the pairs that are similar by their texts, as far as these are known."""
-        [ids], names = ranked([np.concatenate([self.first, self.second])])
-        places = known.places(texts.documents(ids))
-        exact = known.shares(*np.split(places[names], 2))
-        alike, shares, is_exact = decided(self.shares, self.exact, exact, similarity)
-        first, second, apart = self.first[alike], self.second[alike], self.distances[alike]
-        return SimilarPairs(first, second, apart, shares[alike], is_exact[alike])
-
-
 class _Meeting(NamedTuple):
     """Pairs of documents that agree in bands, as places among the ids.
 
@@ -149,18 +126,18 @@ class _Meeting(NamedTuple):
 
 def find_pairs(view: View, search: Search, jobs: int = 1) -> Iterator[Pair]:
     """Yield all pairs of documents near each other, each once."""
-    found: Iterator[Sequence[NDArray[Any]]] = (
-        _near_documents(view, search.k, jobs)
-        if search.similarity is None
-        else similar_pairs(StoredTexts(view), search.similarity, jobs, known=search.known)
-    )
-    for first, second, apart, *columns in found:
+    near: Iterator[Sequence[NDArray[Any]]]
+    if search.similarity is None:
+        near = _near_documents(view, search.k, jobs)
+    else:
+        similar = similar_pairs(StoredTexts(view), search.similarity, jobs, known=search.known)
+        near = ([*pairs[:2], pairs.distances, pairs.shares, pairs.sure] for pairs in similar)
+    for first, second, *columns in near:
         [ids], names = ranked([np.concatenate([first, second])])
         keys = keys_of(view, ids)
-        own, other = (half.tolist() for half in np.split(names, 2))
-        values = [column.tolist() for column in columns] or [[None] * len(own)] * 2
-        for a, b, distance, *near in zip(own, other, apart.tolist(), *values, strict=True):
-            yield Pair(keys[a], keys[b], distance, *near)
+        sides = (half.tolist() for half in np.split(names, 2))
+        for one, two, *values in zip(*sides, *(column.tolist() for column in columns), strict=True):
+            yield Pair(keys[one], keys[two], *values)
 
 
 def similar_pairs(
@@ -169,7 +146,7 @@ def similar_pairs(
     jobs: int = 1,
     copies: Column = NO_IDS,
     known: KnownTexts | None = None,
-) -> Iterator[SimilarPairs]:
+) -> Iterator[Alike]:
     """Yield the pairs of similar texts, but no pairs of `copies`, which are sorted ids.
 
     Texts that agree in a band are compared, each pair once: in the first of its bands that isn't
@@ -179,21 +156,27 @@ def similar_pairs(
     least = doubtful_estimates(similarity)[0] if known else least_estimate(similarity)
     crowds = np.concatenate([NO_IDS, *(_crowded(numbers) for numbers, _ in texts.rows())])
 
-    def compare(met: _Meeting) -> SimilarPairs:
-        columns = met.texts
+    def compare(met: _Meeting) -> Alike:
+        columns, ids = met.texts, met.ids
+        pairs = alike(columns, met.own, columns, met.other, least=least, bits=texts.bits)
         rows = texts.shape.columns(columns.sketches, columns.digests)
-        chosen = _meeting_at(rows, crowds, met.own, met.other)
-        shares = jaccard(columns, met.own, columns, met.other)
-        kept = (chosen >= met.low) & (chosen <= met.high) & (shares >= least)
-        own, other = met.own[kept], met.other[kept]
-        apart = distances(columns.fingerprints[own], columns.fingerprints[other], texts.bits)
-        equal = equal_texts(columns, own, columns, other)
-        return SimilarPairs(met.ids[own], met.ids[other], apart, shares[kept], equal)
+        chosen = _meeting_at(rows, crowds, pairs.first, pairs.second)
+        pairs = pairs.only((chosen >= met.low) & (chosen <= met.high))
+        return pairs._replace(first=ids[pairs.first], second=ids[pairs.second])
 
-    compared = (found for _, found in mapped(compare, _meetings_of(texts, copies), jobs))
+    compared = (pairs for _, pairs in mapped(compare, _meetings_of(texts, copies), jobs))
     if known is None:
         return compared
-    return (found.decided(texts, similarity, known) for found in compared)
+    return (_decided(pairs, texts, similarity, known) for pairs in compared)
+
+
+def _decided(pairs: Alike, texts: JoinedTexts, similarity: float, known: KnownTexts) -> Alike:
+    """Return the pairs that are similar by their texts, as far as these are known."""
+    [ids], names = ranked([np.concatenate([pairs.first, pairs.second])])
+    places = known.places(texts.documents(ids))
+    exact = known.shares(*np.split(places[names], 2))
+    are_similar, shares, sure = decided(pairs.shares, pairs.sure, exact, similarity)
+    return pairs._replace(shares=shares, sure=sure).only(are_similar)
 
 
 def _meetings_of(texts: JoinedTexts, copies: Column) -> Iterator[_Meeting]:

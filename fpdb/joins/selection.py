@@ -18,7 +18,7 @@ import numpy as np
 
 from fpdb.arrays import Column, Marks, Places, among, differs, joined, portions, spans, unique
 from fpdb.documents.lookup import CANDIDATES, Search
-from fpdb.documents.similarity import Shares, equal_texts, jaccard
+from fpdb.documents.similarity import Alike, Shares, alike
 from fpdb.errors import DamagedError, InputError
 from fpdb.fingerprint.sketches import (
     LOW_WORDS,
@@ -27,8 +27,18 @@ from fpdb.fingerprint.sketches import (
     most_apart,
 )
 from fpdb.joins.columns import GrowingColumn, GrowingTexts, Room
-from fpdb.joins.kept_rows import HEAD_ROWS, PAIRS, KeptRows, LowBits, meeting
-from fpdb.joins.rows import PLACE, number_rows, only, repeated, row_places
+from fpdb.joins.kept_rows import (
+    HEAD_ROWS,
+    PAIRS,
+    PLACE,
+    KeptRows,
+    LowBits,
+    meeting,
+    number_rows,
+    only,
+    repeated,
+    row_places,
+)
 from fpdb.joins.rules import ANY, Rule
 from fpdb.joins.shingle_sets import ShingleSets
 from fpdb.models import Key
@@ -61,23 +71,6 @@ class Chosen(NamedTuple):
     nearest: Places
     shares: Shares
     distances: Distances
-
-
-class _Alike(NamedTuple):
-    """Pairs of documents that are or may be similar: a place in a block, and an earlier one's.
-
-    That is one in the block, or one among the kept documents. A pair is `sure` unless its shingles
-    have to show whether it is similar.
-    """
-
-    own: Places
-    other: Places
-    shares: Shares
-    distances: Distances
-    sure: Marks
-
-    def only(self, some: Marks | Places | slice) -> "_Alike":
-        return _Alike._make(column[some] for column in self)
 
 
 @dataclass
@@ -214,33 +207,34 @@ class Selection:
             self._together = max(self._together, 2 * size)
         within = [
             self._compared(pairs, numbers, numbers)
-            for rows, found in zip(sought, meetings, strict=True)
-            for pairs in self._among(block, *rows, *found)
+            for (table, *_), rows, runs in zip(tables, sought, meetings, strict=True)
+            for pairs in self._among(table, block, rows, runs)
         ]
         _choose_in_order(within, choice)
         # What is decided again is compared with all that it may resemble.
         doubtful, kept, is_open = self.doubtful, choice.kept, choice.is_open
         doubtful[numbers[is_open]] = True
         for pairs in within:
-            doubtful[numbers[pairs.other[is_open[pairs.own] & kept[pairs.other]]]] = True
+            doubtful[numbers[pairs.second[is_open[pairs.first] & kept[pairs.second]]]] = True
         for pairs in before:
-            doubtful[self._kept.values[pairs.other[is_open[pairs.own]]]] = True
+            doubtful[self._kept.values[pairs.second[is_open[pairs.first]]]] = True
         ids = self._keep(choice, tables)
         chosen = Chosen(
             *(kept, choice.crowded, is_open),
             *(np.full(size, -1), np.full(size, np.nan), np.zeros(size, np.uint8)),
         )
-        nearer = [pairs.only(kept[pairs.other] & pairs.sure & ~kept[pairs.own]) for pairs in within]
-        before += [pairs._replace(other=ids[pairs.other].astype(np.int64)) for pairs in nearer]
+        for pairs in within:
+            nearer = pairs.only(kept[pairs.second] & pairs.sure & ~kept[pairs.first])
+            before.append(nearer._replace(second=ids[nearer.second].astype(np.int64)))
         if before:
             self._find_nearest(chosen, before, key_of)
         return chosen
 
     def _compare_with_kept(
         self, choice: _Choice, tables: Sequence[tuple[KeptRows, Column, Column]]
-    ) -> Iterator[_Alike]:
+    ) -> Iterator[Alike]:
         """Leave out documents that resemble kept ones; yield these pairs."""
-        doubtful, every, earlier = self.doubtful, self._corpus.all, self._kept.values
+        doubtful, earlier = self.doubtful, self._kept.values
         for table, asked, _ in tables:
             low = None
             if self._apart is not None and table is self._texts:
@@ -256,12 +250,12 @@ class Selection:
                     continue
                 askers, candidates = askers[compared], candidates[compared]  # noqa: PLW2901
                 self._corpus.expect(choice.numbers[askers], earlier[candidates])
-                alike = self._similar(choice.texts, askers, every, candidates, earlier)
-                pairs = self._compared(alike, choice.numbers, earlier)
-                settled = pairs.sure & ~self._open.values[pairs.other]
-                choice.kept[pairs.own[settled]] = False
-                choice.is_open[pairs.own[~settled]] = True
-                doubtful[earlier[pairs.other[~settled]]] = True
+                pairs = self._similar(table, choice.texts, askers, candidates, within=False)
+                pairs = self._compared(pairs, choice.numbers, earlier)
+                settled = pairs.sure & ~self._open.values[pairs.second]
+                choice.kept[pairs.first[settled]] = False
+                choice.is_open[pairs.first[~settled]] = True
+                doubtful[earlier[pairs.second[~settled]]] = True
                 yield pairs.only(settled)
         choice.is_open &= choice.asking
 
@@ -304,23 +298,21 @@ class Selection:
 
         The sketches decide, since the other texts aren't at hand; or digests, by the rule.
         """
-        every, crowded = self._corpus.all, np.zeros(len(texts), np.bool_)
+        crowded = np.zeros(len(texts), np.bool_)
         least = self._rule.least_estimate(self._similarity)
         similar = [np.empty(0, np.int64)]
         for table, asked, _ in self._tables(texts, np.arange(len(texts))):
             for own, met in table.near(asked, crowded, None):
-                pairs = self._similar(texts, own, every, met, self._kept.values)
-                alike = pairs.only(pairs.sure | (pairs.shares >= least))
-                similar.append(self._kept.values[alike.other])
+                pairs = self._similar(table, texts, own, met, within=False)
+                pairs = pairs.only(pairs.sure | (pairs.shares >= least))
+                similar.append(self._kept.values[pairs.second])
         return np.intersect1d(np.concatenate(similar), self.kept)
 
     def _find_nearest(
-        self, choice: Chosen, pairs: Sequence[_Alike], key_of: Callable[[int], Key] | None
+        self, choice: Chosen, pairs: Sequence[Alike], key_of: Callable[[int], Key] | None
     ) -> None:
         """Fill in the nearest kept documents, given the similar pairs with these."""
-        own, other, shares, apart, _ = alike = _Alike(*joined(pairs))
-        order = np.lexsort((other, apart, -np.nan_to_num(shares), own))
-        own, other, shares, apart, _ = alike.only(order)
+        own, other, shares, apart, _ = Alike(*joined(pairs)).nearest_first()
         other, ranks = self._kept.values[other], np.nan_to_num(shares)
         [starts] = differs(own).nonzero()
         choice.nearest[own[starts]] = other[starts]
@@ -384,61 +376,60 @@ class Selection:
         return number_rows(self._rule.apart(np.concatenate(found), numbers[places]), places)
 
     def _among(
-        self, block: TextColumns, asked: Column, held: Column, starts: Places, counts: Places
-    ) -> Iterator[_Alike]:
-        """Yield the similar pairs within a block, given where each row that asks finds others."""
+        self,
+        table: KeptRows,
+        block: TextColumns,
+        rows: tuple[Column, Column],
+        runs: tuple[Places, Places],
+    ) -> Iterator[Alike]:
+        """Yield the similar pairs within a block: the rows that ask, others, and what each meets.
+
+        That is where runs of these begin, and how long they are.
+        """
+        (asked, held), (starts, counts) = rows, runs
         owners, size = row_places(asked), len(block)
-        for some in portions(counts, _MOST_PAIRS):
-            later = np.repeat(owners[some], counts[some])
-            earlier = row_places(held[spans(starts[some], counts[some])])
+        for part in portions(counts, _MOST_PAIRS):
+            later = np.repeat(owners[part], counts[part])
+            earlier = row_places(held[spans(starts[part], counts[part])])
             before = earlier < later
             pairs = unique(later[before] * size + earlier[before])
             for start in range(0, len(pairs), PAIRS):
-                own, other = np.divmod(pairs[start : start + PAIRS], size)
-                yield self._similar(block, own, block, other)
+                sides = np.divmod(pairs[start : start + PAIRS], size)
+                yield self._similar(table, block, *sides, within=True)
 
     def _similar(
-        self,
-        block: TextColumns,
-        own: Places,
-        others: TextColumns,
-        met: Places,
-        numbers: Places | None = None,
-    ) -> _Alike:
-        """Return the pairs that are or may be similar; with `numbers`, the others have those."""
-        other = met if numbers is None else numbers[met]
-        one, two = block, others
-        shares, by_bits = np.full(len(own), np.nan), np.ones(len(own), np.bool_)
-        if self._least is not None:
-            shares, by_bits = jaccard(one, own, two, other), block.ready[own]
-            [left] = (by_bits | (shares >= self._least)).nonzero()
-            own, met, other = own[left], met[left], other[left]
-            shares, by_bits = shares[left], by_bits[left]
-            shares[by_bits] = np.nan
-        apart = distances(one.fingerprints[own], two.fingerprints[other], self._bits)
-        alike = ~by_bits | ((apart <= self._k) & self._rule.by_estimate)
-        # Equal sketches don't show that texts are equal.
-        certain = shares >= self._sure if self._sure < 1 else equal_texts(one, own, two, other)
-        sure = by_bits | certain
-        short = block.short[own] | others.short[other]
-        if short.any():
-            # A short text resembles only those that are equal.
-            digests = one.digests[own[short]]
-            same = (digests == two.digests[other[short]]).all(axis=1) & digests.any(axis=1)
-            alike[short] = same & block.short[own[short]] & others.short[other[short]]
-            shares[short], apart[short], sure[short] = 1.0, 0, True
-        return _Alike(own, met, shares, apart, sure).only(alike)
+        self, table: KeptRows, block: TextColumns, own: Places, met: Places, *, within: bool
+    ) -> Alike:
+        """Return the pairs of a table that are or may be similar: within a block, or kept ones."""
+        others, at = (block, None) if within else (self._corpus.all, self._kept.values)
+        if table is self._prints:
+            there = met if at is None else at[met]
+            apart = distances(block.fingerprints[own], others.fingerprints[there], self._bits)
+            pairs = Alike(own, met, np.full(len(own), np.nan), apart, np.ones(len(own), np.bool_))
+            return pairs.only((apart <= self._k) & self._rule.by_estimate)
+        least = 1.0 if self._least is None else self._least
+        pairs = alike(block, own, others, met, least=least, bits=self._bits, at=at)
+        there = pairs.second if at is None else at[pairs.second]
+        # A short text resembles only those that are equal.
+        short = block.short[pairs.first]
+        fits = (short == others.short[there]) & (pairs.sure | ~short)
+        pairs.distances[short] = 0
+        if (
+            self._sure < 1
+        ):  # equal sketches show that texts are similar, but not that they are equal
+            pairs = pairs._replace(sure=pairs.shares >= self._sure)
+        return pairs.only(fits)
 
-    def _compared(self, pairs: _Alike, own: Places, other: Places) -> _Alike:
+    def _compared(self, pairs: Alike, own: Places, other: Places) -> Alike:
         """Return the pairs without those whose shingles, if they are at hand, show no similarity.
 
         The documents in their places have these numbers, and the rule holds for each pair.
         """
-        pairs = pairs.only(self._rule.compares(own[pairs.own], other[pairs.other]))
+        pairs = pairs.only(self._rule.compares(own[pairs.first], other[pairs.second]))
         [places] = (~pairs.sure).nonzero()
         if self._sets is None or not len(places):
             return pairs
-        numbers = own[pairs.own[places]], other[pairs.other[places]]
+        numbers = own[pairs.first[places]], other[pairs.second[places]]
         shares = self._sets.shares(*numbers, self._similarity)
         pairs.shares[places], alike = shares, pairs.sure.copy()
         alike[places] = (shares >= self._similarity) & self._rule.lets_go(*numbers, shares)
@@ -454,7 +445,7 @@ def _cut(pairs: Iterable[tuple[Places, Places]]) -> Iterator[tuple[Places, Place
             start, size = start + size, min(4 * size, PAIRS)
 
 
-def _choose_in_order(within: Sequence[_Alike], choice: _Choice) -> None:
+def _choose_in_order(within: Sequence[Alike], choice: _Choice) -> None:
     """Leave out each document that resembles an earlier one that is kept, given such pairs.
 
     It stays, but is open, if a pair isn't sure or the earlier one is open. If the nearest one is

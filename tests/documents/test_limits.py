@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fpdb
-from fpdb.documents.lookup import Nearest
+from fpdb.documents.similarity import Alike
 from fpdb.storage.block import Block
 from fpdb.storage.format import Stored
 from fpdb.tables.bands import Bands
@@ -96,16 +96,16 @@ def test_the_nearest_is_the_most_similar_then_the_closest_then_the_first_that_wa
     others = [(5, 0.7, 1), (4, 0.7, 1)]
     for order in itertools.permutations(rows):
         for cut in range(len(order) + 1):
-            nearest = Nearest.none(3)
+            nearest = Alike.none()
             for part in ([*order[:cut]], [*order[cut:]]):
                 texts = np.array([0] * len(part) + [2] * len(others))
                 ids, shares, apart = zip(*part, *others, strict=True)
-                nearest.update(
-                    texts, np.array(ids, np.uint64), np.array(shares), np.array(apart, np.uint8)
-                )
-            assert nearest.ids.tolist() == [7, 0, 4]
-            assert nearest.shares.tolist() == [0.9, -1, 0.7]
-            assert nearest.distances.tolist() == [3, 0, 1]
+                columns = np.array(ids, np.uint64), np.array(shares), np.array(apart, np.uint8)
+                nearest = nearest.nearer(Alike(texts, *columns, texts < 0))
+            assert [*zip(*(column.tolist() for column in nearest[:4]), strict=True)] == [
+                (0, 7, 0.9, 3),
+                (2, 4, 0.7, 1),
+            ]
 
 
 @pytest.mark.parametrize("new", [pytest.param(True, marks=pytest.mark.process), False])

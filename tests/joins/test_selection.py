@@ -14,6 +14,7 @@ from fpdb import kernels
 from fpdb.documents.layout import header_for, layout
 from fpdb.documents.lookup import Search
 from fpdb.documents.prepare import Preparer
+from fpdb.documents.similarity import Alike
 from fpdb.fingerprint.sketches import one_jaccard, standard_error
 from fpdb.joins import kept_rows, selection
 from fpdb.joins.clusters import clustering_of
@@ -433,7 +434,7 @@ def test_more_documents_than_rows_can_name_are_refused(monkeypatch):
 def test_who_is_left_out_is_open_only_if_the_nearest_one_is_wanted(told):
     """The second one may resemble the first, and so may stay; the third resembles both."""
     own, other, sure = np.array([1, 2, 2]), np.array([0, 0, 1]), np.array([False, True, True])
-    pairs = selection._Alike(own, other, np.ones(3), np.zeros(3, np.uint8), sure)
+    pairs = Alike(own, other, np.ones(3), np.zeros(3, np.uint8), sure)
     choice = selection._Choice(None, own, sure, told, np.ones(3, np.bool_))
     selection._choose_in_order([pairs], choice)
     assert choice.kept.tolist() == [True, True, False]
