@@ -99,6 +99,20 @@ def run_starts(*columns: NDArray[Any]) -> Places:
     return starts
 
 
+def in_runs(*columns: NDArray[Any]) -> tuple[Places, Places]:
+    """Return for each of sorted rows how many equal ones come after it, and how many there are."""
+    starts, count = run_starts(*columns), len(columns[0])
+    counts = np.diff(starts, append=count)
+    sizes = np.repeat(counts, counts)
+    return np.repeat(starts, counts) + sizes - np.arange(count) - 1, sizes
+
+
+def following(counts: Places) -> tuple[Places, Places]:
+    """Pair each row with so many of those after it: return the places of both, row by row."""
+    rows = np.arange(len(counts))
+    return np.repeat(rows, counts), spans(rows + 1, counts)
+
+
 def unique(values: NDArray[Any]) -> NDArray[Any]:
     """Sort values, and drop repeated ones."""
     ordered = np.sort(values)

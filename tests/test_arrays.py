@@ -1,12 +1,23 @@
 """The small helpers for columns of numbers, against plain Python."""
 
-from itertools import groupby
+from itertools import combinations, groupby
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fpdb.arrays import among, differs, gathered, joined, ranked, run_starts, spans, unique
+from fpdb.arrays import (
+    among,
+    differs,
+    following,
+    gathered,
+    in_runs,
+    joined,
+    ranked,
+    run_starts,
+    spans,
+    unique,
+)
 from fpdb.tables.bits import as_words, of_words
 
 numbers = st.lists(st.integers(0, 5), max_size=30)
@@ -30,6 +41,19 @@ def test_sets_of_numbers(values: list[int], known: list[int]) -> None:
     assert unique(_column(values)).tolist() == sorted(set(values))
     marks = among(_column(values), unique(_column(known)))
     assert marks.tolist() == [value in known for value in values]
+
+
+@given(numbers)
+def test_rows_meet_those_after_them_in_their_run(values: list[int]) -> None:
+    values.sort()
+    after, sizes = in_runs(_column(values))
+    assert sizes.tolist() == [values.count(value) for value in values]
+    pairs = [
+        pair
+        for pair in combinations(range(len(values)), 2)
+        if len({values[at] for at in pair}) == 1
+    ]
+    assert [*zip(*(column.tolist() for column in following(after)), strict=True)] == pairs
 
 
 # Those of small numbers fit into one word together, others don't.

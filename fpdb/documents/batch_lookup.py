@@ -9,7 +9,17 @@ from functools import lru_cache, partial
 
 import numpy as np
 
-from fpdb.arrays import Column, Marks, Places, differs, joined, ranked, spans, unique
+from fpdb.arrays import (
+    Column,
+    Marks,
+    Places,
+    following,
+    in_runs,
+    joined,
+    ranked,
+    spans,
+    unique,
+)
 from fpdb.documents import lookup
 from fpdb.documents.catalog import View
 from fpdb.documents.lookup import (
@@ -180,14 +190,11 @@ def _meeting(numbers: Column, places: Places, saved: Marks) -> tuple[Places, Pla
     """
     sequence = np.lexsort((places, numbers))
     places = places[sequence]
-    marked = saved[places]
-    before = marked.cumsum() - marked  # how many marked ones come before, in all
-    heads = np.where(differs(numbers[sequence]), np.arange(len(places)), 0)
-    starts = before[np.maximum.accumulate(heads)]
-    counts = before - starts
+    counts = in_runs(numbers[sequence])[0] * saved[places]
     if counts.sum() > _HELD:
         return None
-    return np.repeat(places, counts), places[marked][spans(starts, counts)]
+    earlier, later = following(counts)
+    return places[later], places[earlier]
 
 
 def _near(view: View, documents: Block, printed: Marks, k: int) -> Alike | None:

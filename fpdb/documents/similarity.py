@@ -65,9 +65,9 @@ class KnownTexts(Protocol):
 
 def alike(
     first: TextColumns,
-    own: Places,
+    left: Places,
     second: TextColumns,
-    other: Places,
+    right: Places,
     *,
     least: float,
     bits: int,
@@ -77,22 +77,22 @@ def alike(
 
     With `at`, the others have these places.
     """
-    there = other if at is None else at[other]
-    shares = jaccard(first, own, second, there)
+    there = right if at is None else at[right]
+    shares = jaccard(first, left, second, there)
     [near] = (shares >= least).nonzero()
-    own, there = own[near], there[near]
-    apart = distances(first.fingerprints[own], second.fingerprints[there], bits)
-    equal = equal_texts(first, own, second, there)
-    return Alike(own, other[near], shares[near], apart, equal)
+    left, there = left[near], there[near]
+    apart = distances(first.fingerprints[left], second.fingerprints[there], bits)
+    equal = equal_texts(first, left, second, there)
+    return Alike(left, right[near], shares[near], apart, equal)
 
 
-def jaccard(first: TextColumns, own: Places, second: TextColumns, other: Places) -> Shares:
+def jaccard(first: TextColumns, left: Places, second: TextColumns, right: Places) -> Shares:
     """Return the similarity of each two texts; nan if one of them has no sketch.
 
     Equal texts are similar in any case.
     """
-    shares = jaccard_of_rows(first.sketches, own, second.sketches, other)
-    shares[equal_texts(first, own, second, other)] = 1.0
+    shares = jaccard_of_rows(first.sketches, left, second.sketches, right)
+    shares[equal_texts(first, left, second, right)] = 1.0
     return shares
 
 
@@ -115,12 +115,12 @@ def decided(
     return shares >= np.where(known, similarity, least_estimate(similarity)), shares, known
 
 
-def equal_texts(first: TextColumns, own: Places, second: TextColumns, other: Places) -> Marks:
+def equal_texts(first: TextColumns, left: Places, second: TextColumns, right: Places) -> Marks:
     """Mark the pairs of texts whose digests are equal."""
     # Most pairs differ in the first half of their digests, which is compared much faster.
-    same: Marks = first.digests[:, 0].take(own) == second.digests[:, 0].take(other)
+    same: Marks = first.digests[:, 0].take(left) == second.digests[:, 0].take(right)
     [places] = same.nonzero()
-    digests = first.digests[own[places]]
-    equal = (digests == second.digests[other[places]]).all(axis=1)
+    digests = first.digests[left[places]]
+    equal = (digests == second.digests[right[places]]).all(axis=1)
     same[places] = equal & digests.any(axis=1)
     return same

@@ -14,12 +14,13 @@ from fpdb.arrays import (
     Rows,
     among,
     differs,
+    following,
     gathered,
+    in_runs,
     joined,
     portions,
     ranked,
     run_starts,
-    spans,
 )
 from fpdb.documents.catalog import View
 from fpdb.documents.lookup import Search
@@ -120,8 +121,8 @@ class _Meeting(NamedTuple):
     high: np.uint64
     ids: Column
     texts: TextColumns
-    own: Places
-    other: Places
+    first: Places
+    second: Places
 
 
 def find_pairs(view: View, search: Search, jobs: int = 1) -> Iterator[Pair]:
@@ -158,7 +159,7 @@ def similar_pairs(
 
     def compare(met: _Meeting) -> Alike:
         columns, ids = met.texts, met.ids
-        pairs = alike(columns, met.own, columns, met.other, least=least, bits=texts.bits)
+        pairs = alike(columns, met.first, columns, met.second, least=least, bits=texts.bits)
         rows = texts.shape.columns(columns.sketches, columns.digests)
         chosen = _meeting_at(rows, crowds, pairs.first, pairs.second)
         pairs = pairs.only((chosen >= met.low) & (chosen <= met.high))
@@ -231,10 +232,10 @@ def _agreeing(texts: JoinedTexts, copies: Column) -> Iterator[Rows]:
     """Yield the numbers of bands and the pairs of texts that agree in them."""
     largest = 0
     for numbers, ids in texts.rows():
-        kept = ~among(ids, copies)
-        left, _ = in_runs(numbers[kept])
-        largest = max(largest, int(left.max(initial=0)))
-        yield from meetings(numbers[kept], ids[kept], np.minimum(left, MOST_MET))
+        left = ~among(ids, copies)
+        after, _ = in_runs(numbers[left])
+        largest = max(largest, int(after.max(initial=0)))
+        yield from _meetings(numbers[left], ids[left], np.minimum(after, MOST_MET))
     if largest > MOST_MET:
         warnings.warn(
             f"some pairs may be missing: {largest + 1:,} documents agree in a band of their "
@@ -244,20 +245,12 @@ def _agreeing(texts: JoinedTexts, copies: Column) -> Iterator[Rows]:
         )
 
 
-def in_runs(numbers: Column) -> tuple[Places, Places]:
-    """Return for each of sorted rows how many equal ones come after it, and how many there are."""
-    starts = run_starts(numbers)
-    counts = np.diff(starts, append=len(numbers))
-    sizes = np.repeat(counts, counts)
-    return np.repeat(starts, counts) + sizes - np.arange(len(numbers)) - 1, sizes
-
-
-def meetings(numbers: Column, ids: Column, counts: Places) -> Iterator[Rows]:
-    for some in portions(counts, _PAIRS):
-        above = np.repeat(np.arange(some.start, some.stop), counts[some])
-        below = spans(np.arange(some.start, some.stop) + 1, counts[some])
+def _meetings(numbers: Column, ids: Column, counts: Places) -> Iterator[Rows]:
+    """Yield pairs of sorted rows with one number: each row, and so many of those after it."""
+    for part in portions(counts, _PAIRS):
+        above, below = following(counts[part])
         if len(above):
-            yield [numbers[above], ids[above], ids[below]]
+            yield [numbers[part][above], ids[part][above], ids[part.start :][below]]
 
 
 def _near_documents(view: View, k: int, jobs: int) -> Iterator[list[NDArray[Any]]]:
@@ -364,7 +357,7 @@ def _agreeing_parts(view: View, pages: NumberPages, low: int, high: int) -> Rows
     found: list[Rows] = [[NO_IDS, NO_IDS]]
     for numbers, ids in shared_rows(view, pages):
         inside = (ids >= np.uint64(low)) & (ids <= np.uint64(high))
-        found += [pair for _, *pair in meetings(numbers, ids, _meeting(numbers)[0] * inside)]
+        found += [pair for _, *pair in _meetings(numbers, ids, _meeting(numbers)[0] * inside)]
     return ranked(joined(found))[0]
 
 

@@ -302,8 +302,8 @@ class Selection:
         least = self._rule.least_estimate(self._similarity)
         similar = [np.empty(0, np.int64)]
         for table, asked, _ in self._tables(texts, np.arange(len(texts))):
-            for own, met in table.near(asked, crowded, None):
-                pairs = self._similar(table, texts, own, met, within=False)
+            for askers, met in table.near(asked, crowded, None):
+                pairs = self._similar(table, texts, askers, met, within=False)
                 pairs = pairs.only(pairs.sure | (pairs.shares >= least))
                 similar.append(self._kept.values[pairs.second])
         return np.intersect1d(np.concatenate(similar), self.kept)
@@ -312,19 +312,19 @@ class Selection:
         self, choice: Chosen, pairs: Sequence[Alike], key_of: Callable[[int], Key] | None
     ) -> None:
         """Fill in the nearest kept documents, given the similar pairs with these."""
-        own, other, shares, apart, _ = Alike(*joined(pairs)).nearest_first()
-        other, ranks = self._kept.values[other], np.nan_to_num(shares)
-        [starts] = differs(own).nonzero()
-        choice.nearest[own[starts]] = other[starts]
-        choice.shares[own[starts]] = shares[starts]
-        choice.distances[own[starts]] = apart[starts]
+        askers, numbers, shares, apart, _ = Alike(*joined(pairs)).nearest_first()
+        numbers, ranks = self._kept.values[numbers], np.nan_to_num(shares)
+        [starts] = differs(askers).nonzero()
+        choice.nearest[askers[starts]] = numbers[starts]
+        choice.shares[askers[starts]] = shares[starts]
+        choice.distances[askers[starts]] = apart[starts]
         if key_of is None:
             return
-        [ends] = np.append(differs(own, ranks, apart), True).nonzero()
+        [ends] = np.append(differs(askers, ranks, apart), True).nonzero()
         ends = ends[ends.searchsorted(starts, "right")]
-        for place in (other[ends - 1] != other[starts]).nonzero()[0].tolist():
-            equal = dict.fromkeys(other[starts[place] : ends[place]].tolist())
-            choice.nearest[own[starts[place]]] = min(equal, key=key_of)
+        for place in (numbers[ends - 1] != numbers[starts]).nonzero()[0].tolist():
+            equal = dict.fromkeys(numbers[starts[place] : ends[place]].tolist())
+            choice.nearest[askers[starts[place]]] = min(equal, key=key_of)
 
     def _block(self, numbers: Places) -> TextColumns:
         """Return the columns of documents; of those in a row, they aren't copied."""
@@ -398,17 +398,19 @@ class Selection:
                 yield self._similar(table, block, *sides, within=True)
 
     def _similar(
-        self, table: KeptRows, block: TextColumns, own: Places, met: Places, *, within: bool
+        self, table: KeptRows, block: TextColumns, askers: Places, met: Places, *, within: bool
     ) -> Alike:
         """Return the pairs of a table that are or may be similar: within a block, or kept ones."""
         others, at = (block, None) if within else (self._corpus.all, self._kept.values)
         if table is self._prints:
             there = met if at is None else at[met]
-            apart = distances(block.fingerprints[own], others.fingerprints[there], self._bits)
-            pairs = Alike(own, met, np.full(len(own), np.nan), apart, np.ones(len(own), np.bool_))
+            apart = distances(block.fingerprints[askers], others.fingerprints[there], self._bits)
+            pairs = Alike(
+                askers, met, np.full(len(askers), np.nan), apart, np.ones(len(askers), np.bool_)
+            )
             return pairs.only((apart <= self._k) & self._rule.by_estimate)
         least = 1.0 if self._least is None else self._least
-        pairs = alike(block, own, others, met, least=least, bits=self._bits, at=at)
+        pairs = alike(block, askers, others, met, least=least, bits=self._bits, at=at)
         there = pairs.second if at is None else at[pairs.second]
         # A short text resembles only those that are equal.
         short = block.short[pairs.first]
