@@ -16,6 +16,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy, memmove, memset
 
+from fpdb.kernels.hashes cimport LONGEST_HASHED, hash64
+
 cdef extern from "Python.h":
     ctypedef struct PyObject
     object PyObject_CallFunctionObjArgs(object called, ...)
@@ -581,6 +583,7 @@ def record_heads(
     cdef Leaf leaf
     cdef bint known = False
     cdef int shift
+    cdef uint64_t checksum
     to_key, value_of = cursor.set_key, cursor.value
     found = PyByteArray_FromStringAndSize(NULL, size * ids.shape[0])
     at = <uint8_t *>PyByteArray_AsString(found)
@@ -598,10 +601,14 @@ def record_heads(
             known = is_leaf(&leaf, data, page)
         if length < 8:  # fewer than any record
             return None
-        body = PyMemoryView_FromMemory(<char *>data + CHECKSUM, length - CHECKSUM, PyBUF_READ)
-        own = <object>(seed ^ ids[place])
-        sum = PyObject_CallFunctionObjArgs(digest, <PyObject *>body, <PyObject *>own, NULL)
-        if read_big(data) >> 32 != <uint64_t>sum & 0xFFFFFFFF:
+        if length - CHECKSUM <= LONGEST_HASHED:
+            checksum = hash64(data + CHECKSUM, length - CHECKSUM, seed ^ ids[place])
+        else:
+            body = PyMemoryView_FromMemory(<char *>data + CHECKSUM, length - CHECKSUM, PyBUF_READ)
+            own = <object>(seed ^ ids[place])
+            sum = PyObject_CallFunctionObjArgs(digest, <PyObject *>body, <PyObject *>own, NULL)
+            checksum = <uint64_t>sum
+        if read_big(data) >> 32 != checksum & 0xFFFFFFFF:
             return None
         if keys is not None:
             text = key_in(data, length, width)

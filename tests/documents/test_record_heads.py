@@ -28,7 +28,7 @@ def drawn(dice: random.Random) -> list[Stored]:
             dice.getrandbits(64),
             dice.choice([1, 1 << 33]),
             dice.randbytes(16) if number % 3 else b"",
-            dice.randbytes(dice.choice([0, 0, 30, 500, 1900, 2100, 9000])),
+            dice.randbytes(dice.choice([0, 30, dice.randrange(120), 500, 1900, 2100, 9000])),
             dice.choice([0, 1, 128, 1 << 40]),
             dice.randbytes(128) if number % 5 else b"",
         )
