@@ -39,10 +39,11 @@ from fpdb.tables import Index
 from fpdb.tables.bands import Sketched
 from fpdb.tables.bits import Fingerprints
 from fpdb.tables.index import HIGH_BITS
-from fpdb.tables.sorted_pages import NumberPages, SortedPages, TextPages, out_of_order
+from fpdb.tables.levels import Levels, NumberLevels, TextLevels
+from fpdb.tables.sorted_pages import out_of_order
 
 KEYS = "keys"
-key_pages = TextPages(KEYS)
+key_pages = TextLevels(KEYS)
 _DIGEST_BYTES = 32
 # Bytes of a long key before its digest.
 HEAD_BYTES = LONGEST_TEXT - _DIGEST_BYTES
@@ -94,7 +95,7 @@ class Catalog(ABC):
     """What both kinds of keys share: records by id, and short texts by their digest."""
 
     kind: str
-    by_key: SortedPages[Any]  # which have the keys
+    by_key: Levels[Any]  # which have the keys
 
     def __init__(self, index: Index) -> None:
         self._index = index
@@ -109,7 +110,7 @@ class Catalog(ABC):
     @property
     def names(self) -> list[str]:
         """The names of the sub-databases."""
-        return ["documents", self.by_key.name, "short"]
+        return ["documents", *self.by_key.names, "short"]
 
     @abstractmethod
     def check_key(self, key: Key) -> None:
@@ -438,7 +439,7 @@ class IntegerCatalog(Catalog):
     """Documents whose keys are numbers, which are their ids as well."""
 
     kind = "integer"
-    by_key = ids = NumberPages("ids", keys=1, columns=3)
+    by_key = ids = NumberLevels("ids", keys=1, columns=3)
 
     def check_key(self, key: Key) -> None:
         if isinstance(key, bool) or not isinstance(key, int) or not 0 <= key < 1 << 64:

@@ -432,20 +432,23 @@ cdef class NearSearch:
     def near(self, list cursors not None, query, int64_t room):
         """Return what `Index.near` does: distances, and the ids that the home table has.
 
-        None is returned if there is no room for all rows, or a page is one for the definition.
+        Each table has a list of cursors. None is returned if there is no room for all rows, or a
+        page is one for the definition.
         """
         cdef Nearby found = Nearby()
         cdef Py_ssize_t place
         if len(cursors) != len(self.probes):
-            raise ValueError("each table has a cursor")
+            raise ValueError("each table has cursors")
         found.distances, found.ids = {}, {}
         found.query.low = query & MOST
         found.query.high = query >> 64 if self.words == 2 else query
         found.k, found.words, found.room, found.few = self.k, self.words, room, self.few
         for place in range(len(cursors)):
-            at, probes = <PageCursor?>cursors[place], <Probes?>self.probes[place]
-            if at.columns < self.words or not found.look(at, probes, self.home and not place):
-                return None
+            probes = <Probes?>self.probes[place]
+            for cursor in <list?>cursors[place]:
+                at = <PageCursor?>cursor
+                if at.columns < self.words or not found.look(at, probes, self.home and not place):
+                    return None
         if found.few < 0:
             found.ids.clear()
         for known in found.ids.values():

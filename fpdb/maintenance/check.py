@@ -21,7 +21,14 @@ import xxhash
 from numpy.typing import NDArray
 
 from fpdb.arrays import Column, Rows, differs, gathered, joined
-from fpdb.documents.catalog import KEYS, Catalog, View, key_bytes, key_pages
+from fpdb.documents.catalog import (
+    KEYS,
+    Catalog,
+    IntegerCatalog,
+    View,
+    key_bytes,
+    key_pages,
+)
 from fpdb.documents.layout import check_runs, database_names, layout, read_layout
 from fpdb.errors import DamagedError, FormatError, FpdbError, InputError, OpenError, WorkerError
 from fpdb.fingerprint import canonical
@@ -44,7 +51,8 @@ from fpdb.storage.lmdb_file import DATA_FILE
 from fpdb.tables import Permutation
 from fpdb.tables.bits import as_words, of_words
 from fpdb.tables.index import HIGH_BITS
-from fpdb.tables.sorted_pages import NumberPages
+from fpdb.tables.levels import Levels
+from fpdb.tables.sorted_pages import SortedPages, changed_rows
 
 # The limits of the child process: far more than an intact database needs.
 _MEMORY = 4 << 30
@@ -52,8 +60,6 @@ _SECONDS = 600
 _SECONDS_A_MEGABYTE = 2
 
 ROWS, RECORDS = 1 << 16, 1 << 13  # of a table, and of documents, that are read at once
-
-_ROWS_OF_IDS = NumberPages("ids", keys=3, columns=3)  # looked up by all that they have
 
 _SEEDS = [int.from_bytes(os.urandom(8)) for _ in range(4)]
 
@@ -217,7 +223,11 @@ class _Check:
         self._bits = view.index.plan.bits
         self._numbered = view.catalog.kind == "integer"
         self._home, self._by_key = view.index.home.name, view.catalog.by_key.name
-        self._tables = {pages.name: pages for pages in _tables(view)}
+        self._tables: dict[str, Levels[Any]] = {pages.name: pages for pages in _tables(view)}
+        # Recent pages are compared together with the others.
+        self._table_of = {
+            name: table for table, pages in self._tables.items() for name in pages.names
+        }
         self._further = {
             pages.name: table.permutation
             for pages, table in zip(view.index.further, view.index.plan.tables[1:], strict=True)
@@ -225,7 +235,8 @@ class _Check:
         self._problems: list[Problem] = []
         self._faulty: set[str] = set()  # sub-databases that aren't compared any more
         # The other tables are compared with the home table, which is read again for each.
-        read = [*self._tables, "short", "documents", *[self._home] * len(self._further)]
+        read = [name for pages in self._tables.values() for name in pages.names]
+        read += ["short", "documents", *self._index.home.names * len(self._further)]
         self._step = Meter("compare the tables", "entry", sum(map(self._txn.entries, read)))
 
     def problems(self) -> Iterator[Problem]:
@@ -246,7 +257,7 @@ class _Check:
     def _reported(self) -> Iterator[Problem]:
         """Yield the new problems; where they are, nothing is compared any more."""
         new, self._problems = self._problems, []
-        self._faulty.update(problem.where for problem in new)
+        self._faulty.update(self._table_of.get(problem.where, problem.where) for problem in new)
         yield from new
 
     # The tables
@@ -255,7 +266,9 @@ class _Check:
         """Yield the rows of a sub-database in blocks, as far as they can be compared."""
         if name == "short":
             return self._short()
-        return gathered((self._comparable(name, rows) for rows in self._pages(name)), ROWS)
+        pages = self._tables[name]
+        rows = pages.merged(self._pages(pages), self._pages(pages.recent))
+        return gathered((self._comparable(name, part) for part in rows), ROWS)
 
     def _comparable(self, name: str, rows: Any) -> Rows:
         if name == KEYS:
@@ -269,9 +282,9 @@ class _Check:
             return [rows[1], rows[0]]
         return rows  # type: ignore[no-any-return]
 
-    def _pages(self, name: str) -> Iterator[Any]:
+    def _pages(self, pages: SortedPages[Any]) -> Iterator[Any]:
         """Yield the rows of pages that can be read; report the others, and rows out of order."""
-        pages, last = self._tables[name], b""
+        name, last = pages.name, b""
         with self._txn.cursor(name) as cursor:
             for page, value in self._step.count(cursor):
                 try:
@@ -381,7 +394,8 @@ class _Check:
         if self._by_key not in self._faulty:
             high = as_words(block.fingerprints)[0] >> np.uint64(min(self._bits, 64) - HIGH_BITS)
             rows = [block.ids, high, block.added.astype(np.uint64)]
-            for number in block.ids[~_ROWS_OF_IDS.holds(self._txn, rows)].tolist():
+            others, _ = changed_rows(rows, IntegerCatalog.ids.find(self._txn, [block.ids]))
+            for number in others[0].tolist():
                 self._report(self._by_key, _OTHER.format(number))
 
     def _check_counters(
@@ -447,5 +461,5 @@ def require_checksums(view: View) -> None:
         )
 
 
-def _tables(view: View) -> list[Any]:
+def _tables(view: View) -> list[Levels[Any]]:
     return [*view.index.pages, view.catalog.by_key]

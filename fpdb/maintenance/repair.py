@@ -29,6 +29,7 @@ from fpdb.storage.format import (
 from fpdb.storage.survey import Survey
 from fpdb.tables.bits import Fingerprints, of_words, to_array
 from fpdb.tables.bulk_load import LEAST_MEMORY, MEMORY
+from fpdb.tables.levels import Levels
 from fpdb.tables.sorted_pages import R, SortedPages
 
 T = TypeVar("T")
@@ -125,7 +126,7 @@ class _Repair:
                 bare = self._write_bare(into, self._catalog, total)
                 counters = counters._replace(documents=counters.documents + len(bare[1]))
             else:
-                names = chain.from_iterable(self._pages(key_pages))
+                names = chain.from_iterable(self._rows(key_pages))
                 lost = (text for text, _ in names if find_key(into, text) is None)
                 self.lost += [text.decode(errors="replace") for text in lost]
 
@@ -179,8 +180,11 @@ class _Repair:
             self._report("counters", what)
             return None
 
+    def _rows(self, table: Levels[R]) -> Iterator[R]:
+        """Yield the rows of a table whose pages are intact."""
+        return table.merged(self._pages(table), self._pages(table.recent))
+
     def _pages(self, pages: SortedPages[R]) -> Iterator[R]:
-        """Yield the rows of the pages that are intact."""
 
         def unpack(key: bytes, value: bytes | None) -> R:
             rows = pages.unpack(value or b"", pages.seed_at(key))
@@ -224,9 +228,9 @@ class _Repair:
         self, into: WriteTransaction, catalog: IntegerCatalog, total: int
     ) -> tuple[Fingerprints, Column]:
         """Write the documents without a record whose row of the home table is intact."""
-        own, _, times = joined([catalog.ids.empty(), *self._pages(catalog.ids)])
+        own, _, times = joined([catalog.ids.empty(), *self._rows(catalog.ids)])
         home = self._index.home
-        *words, ids = joined([home.empty(), *self._pages(home)])
+        *words, ids = joined([home.empty(), *self._rows(home)])
         recorded = joined(
             [[np.empty(0, np.uint64)], *([rows[0]] for rows in catalog.ids.scan(into))]
         )[0]

@@ -24,7 +24,8 @@ from fpdb.storage import ReadTransaction, WriteTransaction
 from fpdb.storage.block import FEW, Block
 from fpdb.storage.format import Stored
 from fpdb.tables.bits import order
-from fpdb.tables.sorted_pages import NumberPages, changed_rows
+from fpdb.tables.levels import NumberLevels
+from fpdb.tables.sorted_pages import changed_rows
 
 # Ids that are read of one band: where more documents agree, they share boilerplate or a form.
 MOST_OF_A_BAND = 10_000
@@ -114,8 +115,8 @@ class Bands:
 class NumberTable(ABC):
     """A sub-database of rows: a number of a text, and the id of a document that has it."""
 
-    def __init__(self, name: str, bits: int) -> None:
-        self.pages = NumberPages(name, keys=2, columns=2)
+    def __init__(self, name: str, bits: int, width: int) -> None:
+        self.pages = NumberLevels(name, keys=2, columns=2, width=width)
         self.bits = bits  # of what a text has, in a number
 
     @abstractmethod
@@ -132,7 +133,7 @@ class BandTable(NumberTable):
     """The sub-database of all bands of the sketches of a database."""
 
     def __init__(self, shape: Bands) -> None:
-        super().__init__("bands", shape.bits)
+        super().__init__("bands", shape.bits, shape.count)
         self.shape = shape
         self._mask = (1 << shape.bits) - 1
         self._bytes = -(-shape.bits * shape.count // 8)

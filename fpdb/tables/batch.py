@@ -209,15 +209,16 @@ def _near_each(
         table, longest = route.table, 0
         for probe in _probes(as_words(route.permutation.apply(fingerprints)), route):
             held = _HELD if several else _NO_LIMIT
-            search = kernels.number_pages.RangeSearch(*probe, read, budget, k, held)
-            try:
-                for queries, *changes in table.searched(txn, len(probe.lows), search):
-                    found.append(_near_rows(own, index, route, queries, changes))
-                    if several and sum(len(part.queries) for part in found) > _HELD:
-                        raise _CrowdedError
-            except OverflowError:
-                raise _CrowdedError from None
-            longest = max(longest, search.longest)
+            for pages in table.levels(txn):
+                search = kernels.number_pages.RangeSearch(*probe, read, budget, k, held)
+                try:
+                    for queries, *changes in pages.searched(txn, len(probe.lows), search):
+                        found.append(_near_rows(own, index, route, queries, changes))
+                        if several and sum(len(part.queries) for part in found) > _HELD:
+                            raise _CrowdedError
+                except OverflowError:
+                    raise _CrowdedError from None
+                longest = max(longest, search.longest)
         spare += longest * min(3 * len(route.masks), txn.entries(table.name))
     complete = np.ones(len(fingerprints), np.bool_)
     alone = read + spare > budget if kernels.enabled else complete.copy()

@@ -24,6 +24,7 @@ from fpdb.tables.bits import (
     to_array,
     to_ints,
 )
+from fpdb.tables.levels import NumberLevels
 from fpdb.tables.passages import PassageTable
 from fpdb.tables.plan import Plan
 from fpdb.tables.sorted_pages import NumberPages, changed_rows, seek
@@ -48,7 +49,7 @@ class Nearby(NamedTuple):
 class Route(NamedTuple):
     """A table that a query reads, and which of its prefixes."""
 
-    table: NumberPages
+    table: NumberLevels
     permutation: Permutation
     below: int  # a mask of the bits after the prefix
     masks: tuple[int, ...]  # as changes of the permuted fingerprint
@@ -63,9 +64,9 @@ class Index:
     def __init__(self, plan: Plan, *, passages: bool = False) -> None:
         self.plan = plan
         self._words = words = 2 if plan.bits == 128 else 1
-        self.home = NumberPages("table-00", words + 1, words + 1)
+        self.home = NumberLevels("table-00", words + 1, words + 1)
         self.further = [
-            NumberPages(f"table-{number:02d}", words, words)
+            NumberLevels(f"table-{number:02d}", words, words)
             for number in range(1, len(plan.tables))
         ]
         self.tables = [self.home, *self.further]
@@ -80,10 +81,10 @@ class Index:
 
     @property
     def names(self) -> list[str]:
-        return [pages.name for pages in self.pages]
+        return [name for pages in self.pages for name in pages.names]
 
     @property
-    def pages(self) -> list[NumberPages]:
+    def pages(self) -> list[NumberLevels]:
         return [*self.tables, *(table.pages for table in self.of_texts)]
 
     def routes(self, k: int) -> list[Route]:
@@ -164,13 +165,17 @@ class Index:
 
         A page is one step, and so is a run of equal fingerprints, however long.
         """
+        located = (self._locate(txn, pages, high, number) for pages in self.home.levels(txn))
+        return next((fingerprint for fingerprint in located if fingerprint is not None), None)
+
+    def _locate(
+        self, txn: ReadTransaction, pages: NumberPages, high: int, number: int
+    ) -> int | None:
         below = self.plan.bits - HIGH_BITS
         candidate, end = high << below, (high + 1) << below
-        with txn.cursor(self.home.name) as cursor:
-            while candidate < end and seek(
-                cursor, self.home.key(*self._words_of(candidate), number)
-            ):
-                rows = self.home.rows_at(cursor)
+        with txn.cursor(pages.name) as cursor:
+            while candidate < end and seek(cursor, pages.key(*self._words_of(candidate), number)):
+                rows = pages.rows_at(cursor)
                 for at in (rows[-1] == number).nonzero()[0].tolist():
                     fingerprint = _fingerprint_at(rows, at)
                     if fingerprint >> below == high:
@@ -179,7 +184,7 @@ class Index:
                 if last > candidate:
                     candidate = last
                 elif cursor.next():
-                    rows = self.home.rows_at(cursor)
+                    rows = pages.rows_at(cursor)
                     candidate = max(candidate + 1, _fingerprint_at(rows, 0))
                 else:
                     return None
@@ -192,10 +197,7 @@ class Index:
         """
         if kernels.enabled:
             search = self._searches.get(k) or self._search(k)
-            readers = txn.kept.get(search) or txn.kept.setdefault(
-                search,
-                [route.table.reader(txn.kept_cursor(route.table.name)) for route in self.routes(k)],
-            )
+            readers = txn.kept.get(search) or txn.kept.setdefault(search, self._readers(txn, k))
             found = search.near(readers, fingerprint, budget)
             if found is not None:
                 return Nearby(found[0], complete=True, ids=found[1])
@@ -214,6 +216,13 @@ class Index:
         if unread and next(self.ids(txn, fingerprint, 0), None) is not None:
             near[fingerprint] = 0
         return Nearby(near, complete=not unread, ids={})
+
+    def _readers(
+        self, txn: ReadTransaction, k: int
+    ) -> "list[list[kernels.number_pages.PageCursor]]":
+        """Return cursors over the tables that a query within k reads."""
+        tables = (route.table.levels(txn) for route in self.routes(k))
+        return [[pages.reader(txn.kept_cursor(pages.name)) for pages in table] for table in tables]
 
     def _search(self, k: int) -> "kernels.number_pages.NearSearch":
         """Return the kernel that does what `near` does, for one k."""
@@ -235,14 +244,17 @@ class Index:
 
     def _pages(self, txn: ReadTransaction, route: Route, fingerprint: int) -> Iterator[Rows]:
         """Yield the words of the pages that have rows with a probed prefix, each page once."""
-        permuted, table = route.permutation.apply_one(fingerprint), route.table
-        last = b""
-        for low in sorted((permuted ^ mask) & ~route.below for mask in route.masks):
-            first, end = (table.key(*self._words_of(each)) for each in (low, low | route.below))
-            for key, value in table.between(txn, first, end):
-                if key > last:
-                    yield table.unpack(value, table.seed_at(key), self._words)
-                    last = key
+        permuted = route.permutation.apply_one(fingerprint)
+        for table in route.table.levels(txn):
+            last = b""
+            for low in sorted((permuted ^ mask) & ~route.below for mask in route.masks):
+                first, end = (
+                    table.key(*self._words_of(bound)) for bound in (low, low | route.below)
+                )
+                for key, value in table.between(txn, first, end):
+                    if key > last:
+                        yield table.unpack(value, table.seed_at(key), self._words)
+                        last = key
 
     def _near_rows(
         self, rows: Rows, permutation: Permutation, fingerprint: int, k: int

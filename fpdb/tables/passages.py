@@ -21,6 +21,8 @@ from fpdb.tables.bands import NumberTable, sorted_rows
 MOST_OF_A_PASSAGE = 1000
 ROW_BITS = 32
 _REST = 8 * PASSAGE_BYTES - ROW_BITS
+# Rows of a text of some hundred words, about.
+_PASSAGES = 10
 # What a row takes while it is sorted.
 _ROW_BYTES = 64
 
@@ -34,7 +36,7 @@ class PassageTable(NumberTable):
     """The sub-database of the passages of all documents."""
 
     def __init__(self) -> None:
-        super().__init__("passages", ROW_BITS)
+        super().__init__("passages", ROW_BITS, _PASSAGES)
 
     def made(self, documents: Block) -> Strings:
         """Return the numbers of each document; a short text has none."""

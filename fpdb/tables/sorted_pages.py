@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -74,7 +74,7 @@ class SortedPages(ABC, Generic[R]):
     def _part(self, rows: R, start: int, stop: int) -> R: ...
 
     @abstractmethod
-    def _joined(self, rows: R, more: R) -> R: ...
+    def _joined(self, parts: Sequence[R]) -> R: ...
 
     @abstractmethod
     def _spliced(self, rows: R, insert: R, remove: R) -> R:
@@ -98,6 +98,9 @@ class SortedPages(ABC, Generic[R]):
     def first_key(self, rows: R) -> bytes:
         """Return the key of the page that has these rows."""
         return self.keys(self._part(rows, 0, 1))[0]
+
+    def _key_at(self, rows: R, place: int) -> bytes:
+        return self.first_key(self._part(rows, place, place + 1))
 
     def between(
         self, txn: ReadTransaction, first: bytes = b"", last: bytes | None = None
@@ -131,7 +134,7 @@ class SortedPages(ABC, Generic[R]):
         """Append sorted rows after all that are stored, page by page, each as full as possible."""
         rest = self.empty()
         for block in blocks:
-            rows, done = self._joined(rest, block), 0
+            rows, done = self._joined([rest, block]), 0
             for piece, page in self._full(rows):
                 rest = piece
                 done += self._count(piece)
@@ -202,7 +205,7 @@ class SortedPages(ABC, Generic[R]):
             pieces = list(self._full(rows))
         elif fit < count or (pieces and 4 * len(page) < LARGEST):
             before = self._page_before(cursor, old) if old else None
-            both = self._joined(before[1], rows) if before else rows
+            both = self._joined([before[1], rows]) if before else rows
             if fit < count:  # with the page before, so that pages are fuller than halves
                 parts = 2 if 8 * self._count(both) <= 14 * fit else 3
                 while not (pieces := self._cut(both, parts)):
@@ -312,9 +315,6 @@ class NumberPages(SortedPages[Rows]):
         keys = self.keys([column[starts] for column in rows[: self._keys]])
         return dict(zip(keys, pages, strict=True))
 
-    def _key_at(self, rows: Rows, place: int) -> bytes:
-        return self.first_key(self._part(rows, place, place + 1))
-
     def _count(self, rows: Rows) -> int:
         return len(rows[0])
 
@@ -324,8 +324,8 @@ class NumberPages(SortedPages[Rows]):
     def _part(self, rows: Rows, start: int, stop: int) -> Rows:
         return [column[start:stop] for column in rows]
 
-    def _joined(self, rows: Rows, more: Rows) -> Rows:
-        return joined([rows, more])
+    def _joined(self, parts: Sequence[Rows]) -> Rows:
+        return joined(parts) if parts else self.empty()
 
     def _spliced(self, rows: Rows, insert: Rows, remove: Rows) -> Rows:
         if self._count(remove):
@@ -371,12 +371,15 @@ class NumberPages(SortedPages[Rows]):
                 )
                 found = kernels.number_pages.runs(reader, some)
             for number, last in [(number, None) for number in some] if found is None else found:
-                own = list(islice(self.run(txn, number), most + 1)) if last is None else last
+                own = list(islice(self._run(txn, number), most + 1)) if last is None else last
                 if own:
                     yield number, own
 
     def run(self, txn: ReadTransaction, *first: int) -> Iterator[int]:
         """Yield the last numbers of the rows that begin with some numbers."""
+        return self._run(txn, *first)
+
+    def _run(self, txn: ReadTransaction, *first: int) -> Iterator[int]:
         key = self.key(*first)
         for own, value in self.between(txn, key, key):
             rows = self.unpack(value, self.seed_at(own))
@@ -405,7 +408,7 @@ class NumberPages(SortedPages[Rows]):
                 numbers.append(found)
         else:
             for place, row in enumerate(zip(*(word.tolist() for word in words), strict=True)):
-                numbers.append(np.array(list(islice(self.run(txn, *row), each)), np.uint64))
+                numbers.append(np.array(list(islice(self._run(txn, *row), each)), np.uint64))
                 owners.append(np.full(len(numbers[-1]), place))
         owner, last = np.concatenate(owners), np.concatenate(numbers)
         if len(words) > 1:  # rows with the same first word may take turns
@@ -418,7 +421,7 @@ class NumberPages(SortedPages[Rows]):
     ) -> Iterator[list[NDArray[Any]]]:
         """Have a kernel read the pages of its N ranges; yield the columns that it finds, in parts.
 
-        The first one has places of queries.
+        The first one has places of queries. It is for the pages of one sub-database.
         """
         # Where most pages are needed, reading on is faster than seeking the next range.
         in_turn = txn.entries(self.name) <= ranges
@@ -503,8 +506,8 @@ class TextPages(SortedPages[list[TextEntry]]):
     def _part(self, rows: list[TextEntry], start: int, stop: int) -> list[TextEntry]:
         return rows[start:stop]
 
-    def _joined(self, rows: list[TextEntry], more: list[TextEntry]) -> list[TextEntry]:
-        return rows + more
+    def _joined(self, parts: Sequence[list[TextEntry]]) -> list[TextEntry]:
+        return list(chain.from_iterable(parts))
 
     def _spliced(
         self, rows: list[TextEntry], insert: list[TextEntry], remove: list[TextEntry]

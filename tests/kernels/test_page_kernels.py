@@ -208,7 +208,7 @@ def test_a_forged_page_is_read_within_its_bytes(seed):
     for columns in range(-1, 6):
         at = reader(page, columns)
         search = search_of(2 ** dice.randrange(65) - 1, dice.randrange(70), [0, *numbers[:1]])
-        found = search.near([at], query, 1 << 20)
+        found = search.near([[at]], query, 1 << 20)
         assert found is None or found[0].keys() >= found[1].keys()
         read = kernels.number_pages.runs(at, sorted(set(numbers)))
         assert read is None or {number for number, _ in read} <= set(numbers)
@@ -225,11 +225,11 @@ def test_a_forged_page_is_read_within_its_bytes(seed):
 def test_a_damaged_page_is_left_to_the_definition():
     page = bytearray(packed([np.arange(0, 2000, 20, dtype=np.uint64)], 0))
     at = reader(page)
-    assert search_of(63).near([at], 20, 500) == ({0: 2, 20: 0, 60: 2}, {0: [0], 20: [20], 60: [60]})
+    assert search_of(63).near([[at]], 20, 500) == ({0: 2, 20: 0, 60: 2}, {0: [0], 20: [20], 60: [60]})
     assert kernels.number_pages.runs(at, [20, 30]) == [(20, [20])]
     for place in range(len(page)):
         page[place] ^= 16
-        assert search_of(63).near([at], 20, 500) is None
+        assert search_of(63).near([[at]], 20, 500) is None
         assert kernels.number_pages.runs(at, [20]) is None
         assert all(search.search(at, False, 9) is None for search in searches([20]))
         inserter = kernels.number_pages.RowsToInsert(np.array([[25]], np.uint64), LARGEST)
@@ -241,10 +241,10 @@ def test_what_does_not_fit_a_search_is_refused():
     at = reader(packed([np.arange(0, 2000, 20, dtype=np.uint64)], 0))
     moves, mask = np.array([[1, 1, 2]], np.uint64), np.zeros(1, np.uint64)
     for cursors in ([], [at, at]):
-        with pytest.raises(ValueError, match="each table has a cursor"):
+        with pytest.raises(ValueError, match="each table has cursors"):
             search_of(63).near(cursors, 20, 500)
     with pytest.raises(TypeError):
-        search_of(63).near([None], 20, 500)
+        search_of(63).near([[None]], 20, 500)
     for wrong in ((moves[:, :1].copy(), moves), (moves, np.zeros((2, 2), np.uint64))):
         with pytest.raises(ValueError, match="three columns"):
             kernels.number_pages.Probes(*wrong, mask, 0)

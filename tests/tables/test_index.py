@@ -33,7 +33,7 @@ PLANS = {
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
-    names = [f"table-{number:02d}" for number in range(16)]
+    names = [f"table-{number:02d}{level}" for number in range(16) for level in ("", "-recent")]
     with Environment.create(tmp_path_factory.mktemp("index") / "db", names) as env:
         yield env
 
