@@ -51,14 +51,14 @@ def test_a_batch_touches_each_page_of_each_table_once(
     tmp_path: Path, keys: str, puts: Counter[tuple[str, bytes]]
 ) -> None:
     dice = np.random.default_rng(1)
-    numbers = dice.integers(0, 2**64, 40_000, np.uint64).tolist()
-    names = [n if keys == "integer" else f"{n:06d}" for n in range(40_000)]
+    numbers = dice.integers(0, 2**64, 20_000, np.uint64).tolist()
+    names = [n if keys == "integer" else f"{n:06d}" for n in range(20_000)]
     options: dict[str, Any] = {"recipe": TINY, "keys": keys, "plan": choose_plan(64, 3)}
     with fpdb.create(tmp_path / "db", similarity=None, **options) as db:
-        db.add_fingerprints(names[:39_000], numbers[:39_000])
+        db.add_fingerprints(names[:19_000], numbers[:19_000])
         pages = {table.name: table.pages for table in db.stats().tables}
         puts.clear()
-        assert db.add_fingerprints(names[39_000:], numbers[39_000:]) == 1000
+        assert db.add_fingerprints(names[19_000:], numbers[19_000:]) == 1000
         written = Counter(name for name, _ in puts)
         # A page that overflows gives rows to the one before, which may be written already.
         assert max(puts.values()) <= 2
@@ -68,7 +68,7 @@ def test_a_batch_touches_each_page_of_each_table_once(
             assert before < after
             assert before * 0.9 < written[name] <= after
         puts.clear()
-        assert db.delete_many(names[::40]) == 1000
+        assert db.delete_many(names[::20]) == 1000
         assert set(puts.values()) == {1}
         # Only the metadata change: the tables stay as they are.
         puts.clear()
@@ -76,7 +76,7 @@ def test_a_batch_touches_each_page_of_each_table_once(
         assert not [name for name, _ in puts if name.startswith("table")]
         # What is unchanged isn't written at all, but for the counters.
         puts.clear()
-        assert db.add_fingerprints(names[39_000:39_010], numbers[39_000:39_010]) <= 1
+        assert db.add_fingerprints(names[19_000:19_010], numbers[19_000:19_010]) <= 1
         assert {name for name, _ in puts} <= {"counters", "documents", "keys", "ids", *pages}
         assert list(db.check()) == []
 

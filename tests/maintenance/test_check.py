@@ -85,7 +85,7 @@ def row_of(db: Database, pages: NumberPages, number: int) -> Rows:
     array = to_array([document.fingerprint], db.plan.bits)
     if pages is db._index.home:
         return [*as_words(array), np.array([document.id], np.uint64)]
-    table = db.plan.tables[db._index.names.index(pages.name)]
+    table = db.plan.tables[tables(db).index(pages)]
     return as_words(table.permutation.apply(array))
 
 
