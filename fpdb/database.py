@@ -487,7 +487,8 @@ class Database(Queries):
                 bytes=(self.path / DATA_FILE).stat().st_size,
                 bytes_used=sum(map(txn.bytes_of, layout.database_names(index, self._catalog))),
                 tables=tuple(
-                    TableStats(pages.name, bits, txn.entries(pages.name)) for pages, bits in tables
+                    TableStats(pages.name, bits, sum(map(txn.entries, pages.names)))
+                    for pages, bits in tables
                 ),
                 similarity=head.get("similarity"),
                 sketches=counters.sketches,

@@ -26,7 +26,7 @@ from fpdb import Database, Document, Grams, Recipe
 from fpdb.fingerprint.sketches import least_estimate
 from fpdb.models import Key
 from fpdb.storage import number_pages
-from fpdb.tables import Bands, Plan, sorted_pages
+from fpdb.tables import Bands, Plan, levels, sorted_pages
 from fpdb.tables.bits import to_array, to_ints
 from fpdb.tables.plan import choose_plan, home_plan, nested_plan
 
@@ -388,6 +388,7 @@ def test_any_history_agrees_with_brute_force(
         # Pages of a dozen rows split and merge all the time.
         monkeypatch.setattr(number_pages, "LARGEST", 200)
         monkeypatch.setattr(sorted_pages, "LARGEST", 200)
+        monkeypatch.setattr(levels, "_LEAST", 0)
     machine = type("Machine", (Machine,), {})
     machine.plan, machine.keys, machine.largest = PLANS[name], keys, 120 if small else 1200
     machine.similarity = similarity

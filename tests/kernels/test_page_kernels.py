@@ -225,7 +225,10 @@ def test_a_forged_page_is_read_within_its_bytes(seed):
 def test_a_damaged_page_is_left_to_the_definition():
     page = bytearray(packed([np.arange(0, 2000, 20, dtype=np.uint64)], 0))
     at = reader(page)
-    assert search_of(63).near([[at]], 20, 500) == ({0: 2, 20: 0, 60: 2}, {0: [0], 20: [20], 60: [60]})
+    assert search_of(63).near([[at]], 20, 500) == (
+        {0: 2, 20: 0, 60: 2},
+        {0: [0], 20: [20], 60: [60]},
+    )
     assert kernels.number_pages.runs(at, [20, 30]) == [(20, [20])]
     for place in range(len(page)):
         page[place] ^= 16

@@ -21,7 +21,9 @@ PLENTY = 1 << 30
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
-    with Environment.create(tmp_path_factory.mktemp("bands") / "db", ["bands", "bands-recent"]) as env:
+    with Environment.create(
+        tmp_path_factory.mktemp("bands") / "db", ["bands", "bands-recent"]
+    ) as env:
         yield env
 
 
