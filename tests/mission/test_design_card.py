@@ -219,7 +219,7 @@ def test_each_table_is_a_sorted_sub_database_of_permuted_fingerprints(made):
     db, stored = made
     with Environment(db) as env:
         header = env.header()
-        tables = [name for name in env.names() if name.startswith("table-")]
+        tables = [name for name in env.names() if re.fullmatch(r"table-\d\d", name)]
         assert tables == [f"table-{number:02}" for number in range(len(header.tables))]
         assert len(tables) > 1
         for name, table in zip(tables, header.tables, strict=True):
@@ -287,6 +287,29 @@ def scan(env, header, query):
                 if low <= permuted_row <= high:
                     near.add(unpermuted(permuted_row, header.bits, table["blocks"]))
     return near
+
+
+def test_recent_pages_have_the_newest_rows_of_a_large_table(tmp_path):
+    stored = {key: DICE.getrandbits(64) for key in range(60_000)}
+    keys, numbers = list(stored), list(stored.values())
+    with fpdb.create(tmp_path / "db", recipe="none", keys="integer", k=3) as db:
+        db.add_fingerprints(keys[:50_000], numbers[:50_000])
+        for first in range(50_000, 60_000, 1000):
+            db.add_fingerprints(keys[first : first + 1000], numbers[first : first + 1000])
+    with Environment(tmp_path / "db") as env:
+        header = env.header()
+        for number, table in enumerate(header.tables):
+            name = f"table-{number:02}"
+            others, recent = (
+                {row for _, rows in env.pages(each, 1 + (not number)) for row in rows}
+                for each in (name, f"{name}-recent")
+            )
+            assert 50_000 < len(others) < 60_000
+            assert {permuted(one, 64, table["blocks"]) for one in numbers} == {
+                row[0] for row in others | recent
+            }
+        home = {row[-1] for _, rows in env.pages("table-00-recent", 2) for row in rows}
+        assert min(home) >= 50_000
 
 
 def test_a_range_scan_and_a_hamming_check_find_what_query_finds(run, made):
