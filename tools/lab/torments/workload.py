@@ -15,10 +15,13 @@ from typing import Any
 import lmdb
 
 import fpdb
+from fpdb.tables import levels
 
 KEYS = 1500  # of each writer
 BUILT = 4000
 CENTRES = 400
+# These databases are small, and their tables shall have recent pages all the same.
+levels._LEAST = 0
 LARGEST_BATCH = 40
 LARGEST_LOAD = 200
 LARGEST_DELETION = 20
