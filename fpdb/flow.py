@@ -198,7 +198,9 @@ class Flow(Generic[C]):
         documents = records.sifted(fill)
         if records.bad:
             documents = documents[records.good]
-        return Prepared(records, documents, list(answer(documents)) if answer else ())
+        if answer:
+            return Prepared(records, documents, list(answer(documents)))
+        return Prepared(records, preparer.catalog.packed(documents))
 
     def _documents(self, records: RecordBatch, *, preparer: Preparer, texts_only: bool) -> Block:
         """Return records as documents; raise InputError if one of them can't be one."""
