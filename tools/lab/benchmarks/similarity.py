@@ -2,7 +2,8 @@
 
 Fingerprints and sketches are random and written as they are, so that no text is cut and hashed; in
 every tenth document both are those of the one before, but for a bit and six bytes. Queries are
-measured by the processor time of the thread, what waits for the disk by the clock.
+measured by the processor time of the thread, what waits for the disk by the clock. Bytes are those
+that LMDB writes, once many batches have filled the recent pages.
 """
 
 import itertools
@@ -23,6 +24,8 @@ AT_ONCE = 50_000
 BATCH = 1_000
 SINGLES = 500
 TENTH = 10
+# Of so many stored documents, one is added in batches before these are measured.
+SETTLED = 20
 LEAST = 0.8
 BITS = 64
 
@@ -93,12 +96,19 @@ def measure(path, similarity, documents, rounds):
         block = Block.of(together, BITS)
         many = processor(rounds, lambda: list(db.query_prepared(block)))
         figures["query_many, each of a thousand"] = 1e6 * many / len(together)
-        batches = [Block.of(source.take(BATCH), BITS) for _ in range(3 * rounds)]
-        seconds = median(
-            [timed(lambda own=own: db.add_prepared(own, skip_duplicates=True)) for own in batches]
+        settled, measured = documents // SETTLED // BATCH, 10 * rounds
+        seconds, before = [], 0
+        for batch in range(settled + measured):
+            before = written_bytes() if batch == settled else before
+            block = Block.of(source.take(BATCH), BITS)
+            seconds.append(timed(lambda block=block: db.add_prepared(block, skip_duplicates=True)))
+        figures["add, each of a thousand, without duplicates"] = (
+            1e6 * median(seconds[settled:]) / BATCH
         )
-        figures["add, each of a thousand, without duplicates"] = 1e6 * seconds / BATCH
-        expected = documents + len(batches) * BATCH * (TENTH - 1) // TENTH
+        figures["bytes written for each of them"] = (written_bytes() - before) / measured / BATCH
+        later = db.stats()
+        figures["bytes of the file for one in use, after batches"] = later.bytes / later.bytes_used
+        expected = documents + (settled + measured) * BATCH * (TENTH - 1) // TENTH
         if abs(len(db) - expected) > expected // 1000 + 2:
             raise ValueError(f"found {len(db)} documents, expected {expected}")
         figures["bytes of the file for a document, keys of 50 bytes"] = stats.bytes / documents
@@ -110,6 +120,12 @@ def measure(path, similarity, documents, rounds):
         if pairs[0] < 0.99 * (documents // TENTH):
             raise ValueError(f"found {pairs[0]} pairs, expected {documents // TENTH}")
     return figures
+
+
+def written_bytes():
+    """Return how many bytes this process has written to files."""
+    lines = Path("/proc/self/io").read_text().splitlines()
+    return int(dict(line.split(": ") for line in lines)["wchar"])
 
 
 def processor(rounds, work):
@@ -131,7 +147,7 @@ def rows_of(documents, rounds):
     rows = []
     for row, own in similar.items():
         unit = "s" if row == "all pairs" else "bytes" if "bytes" in row else "µs"
-        digits = 2 if unit == "s" else 0
+        digits = 2 if unit == "s" or "for one" in row else 0
         rows.append(
             {
                 "row": row,
