@@ -62,12 +62,13 @@ class Levels(SortedPages[R]):
         most = isqrt(pages * self._width) if pages >= _LEAST * self._width else 0
         if self._count(insert) <= most * _MANY:
             recent.splice(txn, insert, remove)
-            super().splice(txn, nothing, remove)
+            if self._count(remove):
+                super().splice(txn, nothing, remove)
         else:
             for rows in (insert, remove) if held else ():
                 recent.splice(txn, nothing, rows)
             super().splice(txn, insert, remove)
-        if held or most:
+        if txn.entries(recent.name) > most:
             super().splice(txn, self._excess(txn, most), nothing)
 
     def insert(self, txn: WriteTransaction, blocks: Iterable[R]) -> None:
@@ -82,8 +83,6 @@ class Levels(SortedPages[R]):
         name = self.recent.name
         excess, place = txn.entries(name) - most, name.encode()
         keys, parts, after = list[bytes](), list[R](), b""
-        if excess <= 0:
-            return self.empty()
         with txn.cursor(name) as cursor:
             there = cursor.set_range(txn.get("counters", place) or b"") or cursor.first()
             while there and len(keys) < excess:
