@@ -10,11 +10,12 @@ import heapq
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import groupby
 from math import isqrt
 
 import numpy as np
 
-from fpdb.arrays import Column, Places, Rows
+from fpdb.arrays import Column, Places, Rows, differs
 from fpdb.storage import ReadTransaction, WriteTransaction
 from fpdb.storage.text_pages import TextEntry
 from fpdb.tables.sorted_pages import NumberPages, R, SortedPages, TextPages
@@ -68,7 +69,7 @@ class Levels(SortedPages[R]):
             for rows in (insert, remove) if held else ():
                 recent.splice(txn, nothing, rows)
             super().splice(txn, insert, remove)
-        if txn.entries(recent.name) > most:
+        if (held or most) and txn.entries(recent.name) > most:
             super().splice(txn, self._excess(txn, most), nothing)
 
     def insert(self, txn: WriteTransaction, blocks: Iterable[R]) -> None:
@@ -126,12 +127,13 @@ class NumberLevels(Levels[Rows], NumberPages):
         recent = dict(self.recent.runs(txn, numbers, most))
         runs = dict(super().runs(txn, numbers, most))
         for number in numbers:
-            last = sorted([*runs.get(number, ()), *recent.get(number, ())])
+            last = sorted({*runs.get(number, ()), *recent.get(number, ())})
             if last:
                 yield number, last[: most + 1]
 
     def run(self, txn: ReadTransaction, *first: int) -> Iterator[int]:
-        return heapq.merge(super().run(txn, *first), self.recent.run(txn, *first))
+        both = heapq.merge(super().run(txn, *first), self.recent.run(txn, *first))
+        return (number for number, _ in groupby(both))
 
     def last_numbers(
         self, txn: ReadTransaction, words: Rows, most: int | None = None
@@ -144,6 +146,7 @@ class NumberLevels(Levels[Rows], NumberPages):
         owners = [np.repeat(places[:-1], np.diff(ends)) for ends in (bounds, recent_bounds)]
         owner, last = np.concatenate(owners), np.concatenate([numbers, recent])
         sequence = np.lexsort((last, owner))
+        sequence = sequence[differs(owner[sequence], last[sequence])]
         owner, last = owner[sequence], last[sequence]
         if most is not None:
             taken = np.arange(len(owner)) - owner.searchsorted(owner) <= most
