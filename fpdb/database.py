@@ -11,7 +11,7 @@ from typing import IO, Any, Literal, Self
 from fpdb.arrays import each
 from fpdb.documents import layout
 from fpdb.documents.lookup import Search, answers
-from fpdb.documents.prepare import BATCH, LOAD, Preparer, as_rows, take, transactions
+from fpdb.documents.prepare import BATCH, Preparer, keyed_rows, take, transactions
 from fpdb.documents.runs import Runs
 from fpdb.documents.writer import Writer, without_collector
 from fpdb.errors import DatabaseNotFoundError, InputError, MovedError, NotADatabaseError
@@ -368,19 +368,18 @@ class Database(Queries):
         return None
 
     def add_fingerprints(
-        self, keys: Iterable[Key], fingerprints: Any, *, memory: int = MEMORY
+        self, keys: Iterable[Any], fingerprints: Any = None, *, memory: int = MEMORY
     ) -> int:
-        """Add documents whose fingerprints are known.
-
-        An empty database is filled in one transaction. To others a million documents are added at a
-        time; if that is interrupted, run it again.
+        """Add documents whose fingerprints are known, in one transaction.
 
         Args:
-            keys: One for each fingerprint, e.g. an array of numbers. Of a key that comes twice, the
-                last counts.
+            keys: One for each fingerprint, e.g. an array of numbers. Or, without `fingerprints`,
+                an iterator of pairs of keys and fingerprints, of which any number takes bounded
+                memory; nobody else can write until it ends. Of a key that comes twice, the last
+                counts.
             fingerprints: An array as `recipe.fingerprint_many` returns it, or any numbers.
-            memory: About how many bytes to sort in, besides the arrays and the copies that are made
-                of those that may be written to.
+            memory: About how many bytes to hold besides what is given and LMDB's own half a
+                gigabyte; the rest is sorted in a file in the directory of the database.
 
         Returns:
             How many were new or changed.
@@ -390,15 +389,10 @@ class Database(Queries):
             LockTimeoutError, DiskFullError, ReadOnlyError, ClosedError: As in `add`.
         """
         require_whole("memory", memory, LEAST_MEMORY)
-        names, array = as_rows(keys, fingerprints, self._catalog, self.plan.bits)
-        added, changed, start = now(), 0, 0
-        while start < len(names):
-            with self._environment.write(self._timeout) as txn:
-                writer = self._writer(txn)
-                part = slice(start, start + LOAD if writer.documents else len(names))
-                changed += writer.add_rows(names[part], array[part], added, memory)
-            start = part.stop
-        return changed
+        blocks = keys if fingerprints is None else [(keys, fingerprints)]
+        rows = keyed_rows(blocks, self._catalog, self.plan.bits)
+        with self._environment.write(self._timeout) as txn:
+            return self._writer(txn).add_rows(rows, now(), memory)
 
     def delete(self, key: Key) -> bool:
         """Delete a document; return whether it was there.

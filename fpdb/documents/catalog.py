@@ -9,13 +9,14 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from itertools import chain, compress, islice
+from pathlib import Path
 from typing import Any, SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.arrays import Column, Marks, Places, Rows
+from fpdb.arrays import Column, Marks, Places, Rows, gathered
 from fpdb.errors import DamagedError, InputError
 from fpdb.models import CARRIED, DIGEST_BYTES, LATEST, MINHASH, PASSAGES, Key
 from fpdb.progress import tracked
@@ -35,9 +36,10 @@ from fpdb.storage.format import (
 from fpdb.storage.text_pages import LONGEST_TEXT, TextEntry
 from fpdb.tables import Index
 from fpdb.tables.bands import Sketched
-from fpdb.tables.bits import Fingerprints
+from fpdb.tables.bits import Fingerprints, as_words, of_words
 from fpdb.tables.index import HIGH_BITS
 from fpdb.tables.sorted_pages import NumberPages, SortedPages, TextPages, out_of_order
+from fpdb.tables.sorter import Sorter
 
 KEYS = "keys"
 key_pages = TextPages(KEYS)
@@ -48,13 +50,16 @@ HEAD_BYTES = LONGEST_TEXT - _DIGEST_BYTES
 # Documents that are read in one step.
 SLICE = 1000
 
-# Keys as they are loaded: uint64[n], or texts as object[n].
+# Keys as they are loaded: uint64[n], or texts as object[n]; and with their fingerprints.
 Keys = NDArray[Any]
+KeyedRows = tuple[Keys, Fingerprints]
 
 # Records whose sketches are read at once.
 _BLOCK = 1 << 14
 # Rows of `ids` that are made at once.
 _ROWS = 1 << 20
+# What a text key takes while it is loaded: as a string, as bytes, and in a record.
+_TEXT_ROW_BYTES = 1 << 10
 
 
 def key_bytes(key: str) -> bytes:
@@ -153,12 +158,24 @@ class Catalog(ABC):
         return documents
 
     @abstractmethod
-    def holds(self, txn: ReadTransaction, keys: Keys) -> Marks:
-        """Mark the keys that are stored; keys that are numbers are sorted."""
+    def in_turn(self, rows: Iterable[KeyedRows], folder: Path, memory: int) -> Iterator[KeyedRows]:
+        """Yield keys with fingerprints in the turn in which they are stored.
+
+        In a block no key comes twice, and keys that are numbers come but once, sorted.
+        """
+
+    @abstractmethod
+    def ids_of(self, txn: ReadTransaction, keys: Keys) -> tuple[Marks, Column]:
+        """Mark the keys that are stored, and return their ids; keys that are numbers are sorted."""
 
     @abstractmethod
     def fill(
-        self, txn: WriteTransaction, keys: Keys, ids: Column, fingerprints: Fingerprints, added: int
+        self,
+        txn: WriteTransaction,
+        keys: Keys,
+        ids: Column,
+        fingerprints: Fingerprints,
+        added: int | Column,
     ) -> None:
         """Write new documents that are a key and a fingerprint."""
 
@@ -348,13 +365,25 @@ class TextCatalog(Catalog):
             new, gone = sorted(set(new).difference(gone)), sorted(set(gone).difference(new))
         key_pages.splice(txn, new, gone)
 
-    def holds(self, txn: ReadTransaction, keys: Keys) -> Marks:
+    def in_turn(self, rows: Iterable[KeyedRows], folder: Path, memory: int) -> Iterator[KeyedRows]:
+        for keys, fingerprints in gathered(rows, max(memory // _TEXT_ROW_BYTES, SLICE)):
+            last = dict(zip(keys.tolist(), range(len(keys)), strict=True))
+            places = np.fromiter(last.values(), np.intp, len(last))
+            yield keys[places], fingerprints[places]
+
+    def ids_of(self, txn: ReadTransaction, keys: Keys) -> tuple[Marks, Column]:
         texts = list(map(key_bytes, keys.tolist()))
         ids = numbers_of(txn, texts)
-        return np.fromiter((text in ids for text in texts), np.bool_, len(texts))
+        marks = np.fromiter((text in ids for text in texts), np.bool_, len(texts))
+        return marks, np.fromiter((ids[text] for text in compress(texts, marks)), np.uint64)
 
     def fill(
-        self, txn: WriteTransaction, keys: Keys, ids: Column, fingerprints: Fingerprints, added: int
+        self,
+        txn: WriteTransaction,
+        keys: Keys,
+        ids: Column,
+        fingerprints: Fingerprints,
+        added: int | Column,
     ) -> None:
         for start in range(0, len(ids), _BLOCK):
             part = slice(start, start + _BLOCK)
@@ -455,8 +484,17 @@ class IntegerCatalog(Catalog):
         below = np.uint64(min(self._bits, 64) - HIGH_BITS)
         return [ids, words >> below, np.ascontiguousarray(times)]
 
-    def holds(self, txn: ReadTransaction, keys: Keys) -> Marks:
-        return self.ids.holds(txn, [keys])
+    def in_turn(self, rows: Iterable[KeyedRows], folder: Path, memory: int) -> Iterator[KeyedRows]:
+        columns = 3 if self._bits == 128 else 2
+        with Sorter(folder, columns, 1, memory) as sorter:
+            for keys, fingerprints in rows:
+                sorter.add([keys, *as_words(fingerprints)])
+            for keys, *words in sorter.rows():
+                yield keys, of_words(words)
+
+    def ids_of(self, txn: ReadTransaction, keys: Keys) -> tuple[Marks, Column]:
+        marks = self.ids.holds(txn, [keys])
+        return marks, keys[marks]
 
     def fill(
         self,
@@ -469,7 +507,7 @@ class IntegerCatalog(Catalog):
         times = np.broadcast_to(np.asarray(added, np.uint64), len(ids))
         parts = (slice(start, start + _ROWS) for start in range(0, len(ids), _ROWS))
         rows = (self._rows(ids[part], fingerprints[part], times[part]) for part in parts)
-        self.ids.insert(txn, rows)
+        self.ids.merge(txn, rows, len(ids))
 
     def each(self, txn: ReadTransaction) -> Iterator[Stored]:
         return chain.from_iterable(self._of_rows(txn, rows) for rows in self.ids.scan(txn))
