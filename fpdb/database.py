@@ -368,15 +368,15 @@ class Database(Queries):
         return None
 
     def add_fingerprints(
-        self, keys: Iterable[Any], fingerprints: Any = None, *, memory: int = MEMORY
+        self, keys: Iterable[Any] | None, fingerprints: Any = None, *, memory: int = MEMORY
     ) -> int:
         """Add documents whose fingerprints are known, in one transaction.
 
         Args:
-            keys: One for each fingerprint, e.g. an array of numbers. Or, without `fingerprints`,
-                an iterator of pairs of keys and fingerprints, of which any number takes bounded
-                memory; nobody else can write until it ends. Of a key that comes twice, the last
-                counts.
+            keys: One for each fingerprint, e.g. an array of numbers; None counts them on from the
+                highest number that is stored, or from 0. Of a key that comes twice, the last
+                counts. Without `fingerprints`, an iterator of both in pairs, of which any number
+                takes bounded memory; nobody else can write until it ends.
             fingerprints: An array as `recipe.fingerprint_many` returns it, or any numbers.
             memory: About how many bytes to hold besides what is given and LMDB's own half a
                 gigabyte; the rest is sorted in a file in the directory of the database.
@@ -389,9 +389,10 @@ class Database(Queries):
             LockTimeoutError, DiskFullError, ReadOnlyError, ClosedError: As in `add`.
         """
         require_whole("memory", memory, LEAST_MEMORY)
-        blocks = keys if fingerprints is None else [(keys, fingerprints)]
-        rows = keyed_rows(blocks, self._catalog, self.plan.bits)
+        blocks: Iterable[Any] = [(keys, fingerprints)] if fingerprints is not None else keys or ()
         with self._environment.write(self._timeout) as txn:
+            following = self._catalog.following(txn)
+            rows = keyed_rows(blocks, self._catalog, self.plan.bits, following)
             return self._writer(txn).add_rows(rows, now(), memory)
 
     def delete(self, key: Key) -> bool:

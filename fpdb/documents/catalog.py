@@ -158,6 +158,10 @@ class Catalog(ABC):
         return documents
 
     @abstractmethod
+    def following(self, txn: ReadTransaction) -> int | None:
+        """Return the number after the highest key; None if keys aren't numbers."""
+
+    @abstractmethod
     def in_turn(self, rows: Iterable[KeyedRows], folder: Path, memory: int) -> Iterator[KeyedRows]:
         """Yield keys with fingerprints in the turn in which they are stored.
 
@@ -365,6 +369,9 @@ class TextCatalog(Catalog):
             new, gone = sorted(set(new).difference(gone)), sorted(set(gone).difference(new))
         key_pages.splice(txn, new, gone)
 
+    def following(self, txn: ReadTransaction) -> int | None:
+        return None
+
     def in_turn(self, rows: Iterable[KeyedRows], folder: Path, memory: int) -> Iterator[KeyedRows]:
         for keys, fingerprints in gathered(rows, max(memory // _TEXT_ROW_BYTES, SLICE)):
             last = dict(zip(keys.tolist(), range(len(keys)), strict=True))
@@ -483,6 +490,10 @@ class IntegerCatalog(Catalog):
         times = np.broadcast_to(np.asarray(added, np.uint64), len(ids))
         below = np.uint64(min(self._bits, 64) - HIGH_BITS)
         return [ids, words >> below, np.ascontiguousarray(times)]
+
+    def following(self, txn: ReadTransaction) -> int | None:
+        with txn.cursor(self.ids.name) as cursor:
+            return int(self.ids.rows_at(cursor)[0][-1]) + 1 if cursor.last() else 0
 
     def in_turn(self, rows: Iterable[KeyedRows], folder: Path, memory: int) -> Iterator[KeyedRows]:
         columns = 3 if self._bits == 128 else 2

@@ -362,11 +362,21 @@ def as_fingerprints(values: Any, bits: int, name: str = "fingerprint") -> Finger
 
 
 def keyed_rows(
-    blocks: Iterable[tuple[Iterable[Key], Any]], catalog: Catalog, bits: int
+    blocks: Iterable[tuple[Iterable[Key] | None, Any]],
+    catalog: Catalog,
+    bits: int,
+    following: int | None,
 ) -> Iterator[KeyedRows]:
-    """Yield keys with their fingerprints as arrays that no other thread can change."""
+    """Yield keys with their fingerprints as arrays that no other thread can change.
+
+    Without keys, they are the numbers from `following` on, if this isn't None.
+    """
     for keys, values in blocks:
-        fingerprints, names = as_fingerprints(values, bits), _as_keys(keys, catalog)
+        fingerprints = as_fingerprints(values, bits)
+        if keys is None:
+            names, following = _counted(len(fingerprints), following)
+        else:
+            names = _as_keys(keys, catalog)
         if len(names) != len(fingerprints):
             raise InputError(
                 f"found {len(names)} keys and {len(fingerprints)} fingerprints, expected as many "
@@ -376,6 +386,17 @@ def keyed_rows(
         for start in range(0, len(names), LOAD):
             part = slice(start, start + LOAD)
             yield unchanging(names[part]), unchanging(fingerprints[part])
+
+
+def _counted(count: int, first: int | None) -> tuple[Keys, int]:
+    """Return N numbers from one on, and the number after them."""
+    if first is None or first + count > 1 << 64:
+        raise InputError(
+            "found fingerprints without keys, "
+            + ("expected texts as keys" if first is None else "and no number left to count them"),
+            hint="give each fingerprint a key; with keys='integer' they can be counted",
+        )
+    return np.uint64(first) + np.arange(count, dtype=np.uint64), first + count
 
 
 def _as_keys(keys: Iterable[Key], catalog: Catalog) -> Keys:
