@@ -16,8 +16,8 @@ from fpdb.documents.layout import new_database, new_header, read_runs
 from fpdb.documents.prepare import GATHERED
 from fpdb.errors import InputError, RecipeMismatchError
 from fpdb.flow import Flow, Ingested
-from fpdb.io.arrow import fingerprint_blocks, spark_files
-from fpdb.io.decoding import FingerprintBlock, SparkSchema
+from fpdb.io.arrow import fingerprint_blocks, print_files
+from fpdb.io.decoding import FingerprintBlock, PrintSchema
 from fpdb.io.files import Paths, path_names, size_of
 from fpdb.io.fingerprint_files import (
     ARRAY_SUFFIXES,
@@ -49,6 +49,8 @@ from fpdb.storage.open_checks import is_vacant
 from fpdb.tables.bulk_load import MEMORY
 
 _CHUNK = 1 << 18
+# Fields of Parquet files that may be read by columns, if the reading names any.
+_NAMES = {None, "key", "fingerprint"}
 
 
 def load(
@@ -131,9 +133,10 @@ def load(
                 raise InputError(f"{source}: {error}", hint=error.hint) from None
     else:
         check_file(source)
-        if found := spark_files(source):
+        by_name = not {flow.reading.key_field, flow.reading.fingerprint_field} - _NAMES
+        if by_name and (found := print_files(source)):
             with named(source):
-                run.columns(*found)
+                run.columns(source, *found)
         elif os.path.isdir(source):
             run.databases(names)
         else:
@@ -229,12 +232,15 @@ class _Load:
             for place, error in bad:
                 raise InputError(f"line {line + place}: {error}", hint=error.hint)
 
-    def columns(self, files: list[str], schema: SparkSchema) -> None:
+    def columns(self, source: str, files: list[str], schema: PrintSchema) -> None:
         """Add the documents of Parquet files, as `fpdb.integrations.spark` computed them."""
         if is_vacant(self.path):
             self.new.setdefault("similarity", schema.similarity)
             self.new.setdefault("recipe", "web" if schema.recipe_id else "none")
         with self._database(schema.keys) as database:
+            if not schema.signed and database.key_type != schema.keys:
+                self._add_records(database, source)
+                return
             if schema.recipe_id not in (None, database.recipe.id):
                 raise RecipeMismatchError(
                     f"{self.path} has the recipe {database.recipe.id}, found fingerprints by the "
@@ -265,10 +271,9 @@ class _Load:
         documents = []
         for fields in block.others:
             problem, missing = fields.pop("problem", None), fields["fingerprint"] is None
-            if missing and not fields.get("digest"):
-                self.flow.refuse(
-                    BadRecord(f"{source}: {fields['key']}", problem or "no fingerprint")
-                )
+            if fields["key"] is None or (missing and not fields.get("digest")):
+                problem = problem or ("no fingerprint" if missing else "no key")
+                self.flow.refuse(BadRecord(f"{source}: {fields['key']}", problem))
             else:
                 documents.append(Document(**fields, short=missing))
         self.flow.counts.count(list(database.add_many(documents, transaction=GATHERED)))
@@ -291,23 +296,27 @@ class _Load:
                 yield from array_blocks(path, bits, Watch(self.flow.count_bytes))
 
     def records(self, source: str) -> None:
+        """Add the keys and fingerprints of records."""
+        with self._database("text") as database:
+            self._add_records(database, source)
+
+    def _add_records(self, database: Database, source: str) -> None:
         """Add the keys and fingerprints of records; those of a plain table by columns."""
         flow = self.flow
         if flow.reading.fingerprint_field is None:
             flow.reading = dataclasses.replace(flow.reading, fingerprint_field="fingerprint")
         form = flow.reading.format or SUFFIXES.get(suffix_of(source))
-        with self._database("text") as database:
-            if form in ("csv", "tsv") and source != "-" and database.key_type == "integer":
-                bits, watch = database.plan.bits, Watch(flow.count_bytes)
-                try:
-                    self._add(database, digit_blocks(source, form, flow.reading, bits, watch))
-                except (UnusualError, StreamError):  # which is explained when it is read
-                    flow.counts.read = flow.counts.bytes_read = 0
-                else:
-                    return
-            prepared = flow.prepared(flow.parts([source]), database.preparer)
-            blocks = ((part.documents.keys, part.documents.fingerprints) for part in prepared)
-            self._add(database, blocks)
+        if form in ("csv", "tsv") and source != "-" and database.key_type == "integer":
+            bits, watch = database.plan.bits, Watch(flow.count_bytes)
+            try:
+                self._add(database, digit_blocks(source, form, flow.reading, bits, watch))
+            except (UnusualError, StreamError):  # which is explained when it is read
+                flow.counts.read = flow.counts.bytes_read = 0
+            else:
+                return
+        prepared = flow.prepared(flow.parts([source]), database.preparer)
+        blocks = ((part.documents.keys, part.documents.fingerprints) for part in prepared)
+        self._add(database, blocks)
 
     def _add(self, database: Database, blocks: Iterable[KeyedBlock]) -> None:
         """Add bare fingerprints in one transaction."""

@@ -75,7 +75,9 @@ def _layout(path: str, bits: int) -> tuple[np.dtype[Any], int, int]:
     kind, shape = array.dtype, array.shape
     if kind.names is None and len(shape) in (1, 2) and array.flags.c_contiguous:
         kind, shape = _unnamed(kind, *shape[1:]), shape[:1]
-    values = kind["fingerprint"] if {"key", "fingerprint"} <= {*(kind.names or ()), "key"} else kind
+    elif not {"key", "fingerprint"} <= {*(kind.names or ())}:
+        kind = _unnamed(np.dtype(bool))  # which no fingerprint has
+    values = kind["fingerprint"]
     if len(shape) != 1 or values.base.kind != "u" or values.shape not in ((), (2,)):
         raise StreamError(
             f"holds an array {array.dtype}{list(array.shape)}, {_EXPECTED}",
