@@ -396,7 +396,9 @@ def _counted(count: int, first: int | None) -> tuple[Keys, int]:
             + ("expected texts as keys" if first is None else "and no number left to count them"),
             hint="give each fingerprint a key; with keys='integer' they can be counted",
         )
-    return np.uint64(first) + np.arange(count, dtype=np.uint64), first + count
+    numbers = np.arange(count, dtype=np.uint64)
+    numbers += np.uint64(first % (1 << 64))  # with none to count, it may be beyond the last
+    return numbers, first + count
 
 
 def _as_keys(keys: Iterable[Key], catalog: Catalog) -> Keys:
