@@ -53,11 +53,10 @@ SLICE = 1000
 # Keys as they are loaded: uint64[n], or texts as object[n]; and with their fingerprints.
 Keys = NDArray[Any]
 KeyedRows = tuple[Keys, Fingerprints]
+NumberedRows = tuple[Keys, Column, Fingerprints]  # with the ids of the documents between them
 
 # Records whose sketches are read at once.
 _BLOCK = 1 << 14
-# Rows of `ids` that are made at once.
-_ROWS = 1 << 20
 # What a text key takes while it is loaded: as a string, as bytes, and in a record.
 _TEXT_ROW_BYTES = 1 << 10
 
@@ -174,14 +173,9 @@ class Catalog(ABC):
 
     @abstractmethod
     def fill(
-        self,
-        txn: WriteTransaction,
-        keys: Keys,
-        ids: Column,
-        fingerprints: Fingerprints,
-        added: int | Column,
+        self, txn: WriteTransaction, rows: Iterable[NumberedRows], added: int | Column, count: int
     ) -> None:
-        """Write new documents that are a key and a fingerprint."""
+        """Write new documents, N at most, that are a key and a fingerprint, as they come."""
 
     @abstractmethod
     def slice_after(self, txn: ReadTransaction, after: Key | None, prefix: str) -> list[Stored]:
@@ -385,21 +379,17 @@ class TextCatalog(Catalog):
         return marks, np.fromiter((ids[text] for text in compress(texts, marks)), np.uint64)
 
     def fill(
-        self,
-        txn: WriteTransaction,
-        keys: Keys,
-        ids: Column,
-        fingerprints: Fingerprints,
-        added: int | Column,
+        self, txn: WriteTransaction, rows: Iterable[NumberedRows], added: int | Column, count: int
     ) -> None:
-        for start in range(0, len(ids), _BLOCK):
-            part = slice(start, start + _BLOCK)
-            documents = replace(Block.bare(keys[part].tolist(), self._bits), ids=ids[part])
-            documents.fingerprints[:] = fingerprints[part]
-            documents.added[:] = added
-            put_entries(txn, documents.entries(self._bits), ())
-        named = sorted(zip(map(key_bytes, keys.tolist()), ids.tolist(), strict=True))
-        key_pages.insert(txn, [named])
+        for keys, ids, fingerprints in rows:
+            for start in range(0, len(ids), _BLOCK):
+                part = slice(start, start + _BLOCK)
+                documents = replace(Block.bare(keys[part].tolist(), self._bits), ids=ids[part])
+                documents.fingerprints[:] = fingerprints[part]
+                documents.added[:] = added
+                put_entries(txn, documents.entries(self._bits), ())
+            named = sorted(zip(map(key_bytes, keys.tolist()), ids.tolist(), strict=True))
+            key_pages.insert(txn, [named])
 
     def slice_after(self, txn: ReadTransaction, after: Key | None, prefix: str) -> list[Stored]:
         start = prefix.encode("utf-8", "surrogatepass")[:HEAD_BYTES]
@@ -508,17 +498,10 @@ class IntegerCatalog(Catalog):
         return marks, keys[marks]
 
     def fill(
-        self,
-        txn: WriteTransaction,
-        keys: Keys,
-        ids: Column,
-        fingerprints: Fingerprints,
-        added: int | Column,
+        self, txn: WriteTransaction, rows: Iterable[NumberedRows], added: int | Column, count: int
     ) -> None:
-        times = np.broadcast_to(np.asarray(added, np.uint64), len(ids))
-        parts = (slice(start, start + _ROWS) for start in range(0, len(ids), _ROWS))
-        rows = (self._rows(ids[part], fingerprints[part], times[part]) for part in parts)
-        self.ids.merge(txn, rows, len(ids))
+        blocks = (self._rows(ids, fingerprints, added) for _, ids, fingerprints in rows)
+        self.ids.merge(txn, blocks, count)
 
     def each(self, txn: ReadTransaction) -> Iterator[Stored]:
         return chain.from_iterable(self._of_rows(txn, rows) for rows in self.ids.scan(txn))

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import compress, count, islice
+from itertools import chain, compress, count, islice
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from fpdb.documents.catalog import (
     Catalog,
     KeyedRows,
     Keys,
+    NumberedRows,
     View,
     find_key,
     key_bytes,
@@ -89,17 +90,18 @@ class Writer:
         Return how many are new or changed.
         """
         folder, columns = self._txn.shared.directory, 3 if self._index.plan.bits == 128 else 2
-        first, share = self._next_id, memory // _SHARES
+        first, share, read = self._next_id, memory // _SHARES, 0
+
+        def counted() -> Iterator[KeyedRows]:
+            nonlocal read
+            for block in rows:
+                read += len(block[0])
+                yield block
+
         with RowFile(folder, columns, share) as new, RowFile(folder, columns, share) as other:
-            for keys, fingerprints in self._catalog.in_turn(rows, folder, share):
-                known, ids = self._catalog.ids_of(self._txn, keys)
-                if len(ids):
-                    other.append([ids, *as_words(fingerprints[known])])
-                if len(ids) < len(keys):
-                    fresh = ~known if len(ids) else slice(None)
-                    ids, prints = self._number(keys[fresh]), fingerprints[fresh]
-                    self._catalog.fill(self._txn, keys[fresh], ids, prints, added)
-                    new.append([ids, *as_words(prints)])
+            parts = self._new_rows(self._catalog.in_turn(counted(), folder, share), new, other)
+            for part in parts:  # all numbers are read before the first comes
+                self._catalog.fill(self._txn, chain([part], parts), added, read)
             changed = len(new)
             if changed > BATCH:
                 load_tables(self._txn, self._index, partial(_prints, new), changed, 2 * share)
@@ -109,6 +111,21 @@ class Writer:
             if changed:
                 self._count(changed)
             return changed + self._replace_rows(other, added, first)
+
+    def _new_rows(
+        self, rows: Iterable[KeyedRows], new: RowFile, other: RowFile
+    ) -> Iterator[NumberedRows]:
+        """Yield those rows whose keys aren't stored, and keep both kinds under their ids."""
+        for keys, fingerprints in rows:
+            known, ids = self._catalog.ids_of(self._txn, keys)
+            if len(ids):
+                other.append([ids, *as_words(fingerprints[known])])
+            if len(ids) < len(keys):
+                fresh = ~known if len(ids) else slice(None)
+                names, prints = keys[fresh], fingerprints[fresh]
+                ids = self._number(names)
+                new.append([ids, *as_words(prints)])
+                yield names, ids, prints
 
     def _replace_rows(self, rows: RowFile, added: int, first: int) -> int:
         """Give documents by their ids other fingerprints; count the changed ones that are old."""

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -274,12 +274,12 @@ class NumberPages(SortedPages[Rows]):
 
     def merge(self, txn: WriteTransaction, blocks: Iterable[Rows], count: int) -> None:
         """Insert N rows in blocks, which are sorted and follow one another; pages become full."""
-        many = self._are_many(txn, count)
-        for block in blocks:
+        many, following = self._are_many(txn, count), iter(blocks)
+        for block in following:
             if (last := self._page_before_all(txn, block)) is not None:
                 if self._count(last):
                     txn.delete(self.name, self.first_key(last))
-                self.fill(txn, [last, block])
+                self.fill(txn, chain([last, block], following))
             elif many:
                 self._refill(txn, block)
             else:

@@ -80,6 +80,9 @@ class Sorter:
         self._runs = RowFile(folder, columns)
         self._held: list[Rows] = []
         self._room = self._most
+        # The keys of the last row of all runs, as long as these follow one another.
+        self._last: tuple[np.uint64, ...] = ()
+        self._in_turn = True
 
     def __enter__(self) -> Self:
         return self
@@ -97,7 +100,7 @@ class Sorter:
             self._room -= stop - start
             start = stop
             if not self._room:
-                self._runs.append(self._taken())
+                self._end_run()
 
     def rows(self) -> Iterator[Rows]:
         """Yield all rows in their order, in blocks."""
@@ -106,8 +109,15 @@ class Sorter:
                 yield self._taken()
             return
         if self._held:
-            self._runs.append(self._taken())
-        yield from self._merged()
+            self._end_run()
+        yield from self._runs if self._in_turn else self._merged()
+
+    def _end_run(self) -> None:
+        run = self._taken()
+        ends = [tuple(column[at] for column in run[: self._keys]) for at in (0, -1)]
+        self._in_turn &= self._last < ends[0]
+        self._last = ends[1]
+        self._runs.append(run)
 
     def _taken(self) -> Rows:
         rows = joined(self._held)

@@ -67,7 +67,7 @@ def test_many_runs_are_merged(folder: Path, order: str) -> None:
     sequence = np.lexsort((ids, numbers))
     assert np.array_equal(np.concatenate([part[0] for part in parts]), numbers[sequence])
     assert np.array_equal(np.concatenate([part[1] for part in parts]), ids[sequence])
-    assert max(len(part[0]) for part in parts) <= 64 * 25  # as there are 25 runs
+    assert max(len(part[0]) for part in parts) <= 64 * 50  # as there are 50 runs
 
 
 def test_a_file_has_the_blocks_that_its_memory_does_not_hold(folder: Path) -> None:
