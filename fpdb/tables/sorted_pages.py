@@ -293,7 +293,8 @@ class NumberPages(SortedPages[Rows]):
 
     def splice(self, txn: WriteTransaction, insert: Rows, remove: Rows) -> None:
         """Remove rows and insert others; if many come to all pages, these are filled anew."""
-        if self._count(remove) or not self._are_many(txn, self._count(insert)):
+        few = self._count(remove) or self._count(insert) <= _MERGED * _MANY
+        if few or not self._are_many(txn, self._count(insert)):
             super().splice(txn, insert, remove)
         else:
             self._refill(txn, insert)
