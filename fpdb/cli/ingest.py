@@ -190,7 +190,7 @@ def load(
     the same key, the newest stays. Without --recipe, fingerprints count as made by
     another program, and texts are refused.
     """
-    given: dict[str, Any] = {"recipe": recipe, "k": k, "keys": key_type, "memory": memory}
+    settings: dict[str, Any] = {"recipe": recipe, "k": k, "keys": key_type, "memory": memory}
     progress, bad_records = ProgressLine("fingerprint"), BadRecords()
     render.now.left = "a new database isn't there, an old one is intact; run it again"
     counts = fpdb.load(
@@ -200,7 +200,7 @@ def load(
         bad=bad,
         on_bad=bad_records,
         on_progress=progress,
-        **{name: value for name, value in given.items() if value is not None},
+        **{name: value for name, value in settings.items() if value is not None},
     )
     progress.summarise()
     bad_records.settle(counts.read - counts.bad)

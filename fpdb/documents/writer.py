@@ -117,11 +117,11 @@ class Writer:
     ) -> Iterator[NumberedRows]:
         """Yield those rows whose keys aren't stored, and keep both kinds under their ids."""
         for keys, fingerprints in rows:
-            known, ids = self._catalog.ids_of(self._txn, keys)
+            stored, ids = self._catalog.ids_of(self._txn, keys)
             if len(ids):
-                other.append([ids, *as_words(fingerprints[known])])
+                other.append([ids, *as_words(fingerprints[stored])])
             if len(ids) < len(keys):
-                fresh = ~known if len(ids) else slice(None)
+                fresh = ~stored if len(ids) else slice(None)
                 names, prints = keys[fresh], fingerprints[fresh]
                 ids = self._number(names)
                 new.append([ids, *as_words(prints)])

@@ -274,7 +274,8 @@ class NumberPages(SortedPages[Rows]):
 
     def merge(self, txn: WriteTransaction, blocks: Iterable[Rows], count: int) -> None:
         """Insert N rows in blocks, which are sorted and follow one another; pages become full."""
-        many, following = self._are_many(txn, count), iter(blocks)
+        many = self._are_many(txn, count)
+        following = (block for block in blocks if self._count(block))
         for block in following:
             if (last := self._page_before_all(txn, block)) is not None:
                 if self._count(last):
