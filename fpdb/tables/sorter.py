@@ -15,7 +15,7 @@ from fpdb.tables.bits import order
 ROW_BYTES = 32
 # Rows that are merged together, and the least of them that are read of a run.
 _MERGED, _LEAST = 1 << 21, 1 << 6
-# Rows of one block of a file.
+# Rows that are read of a file together, or of another database.
 BLOCK = 1 << 20
 
 
@@ -41,7 +41,8 @@ class RowFile:
 
     def __iter__(self) -> Iterator[Rows]:
         for place, count in enumerate(self.counts):
-            yield self.part(place, 0, count)
+            for start in range(0, count or 1, BLOCK):
+                yield self.part(place, start, min(start + BLOCK, count))
 
     def append(self, rows: Rows) -> None:
         """Append a block of rows."""
