@@ -12,7 +12,7 @@ from typing import IO, Any, Literal, Self
 from fpdb.arrays import each
 from fpdb.documents import layout
 from fpdb.documents.lookup import Search, answers
-from fpdb.documents.prepare import BATCH, LOAD, Preparer, as_rows, take, transactions
+from fpdb.documents.prepare import BATCH, Preparer, keyed_rows, take, transactions
 from fpdb.documents.runs import Runs
 from fpdb.documents.writer import Writer, without_collector
 from fpdb.errors import DatabaseNotFoundError, InputError, MovedError, NotADatabaseError
@@ -365,19 +365,18 @@ class Database(Queries):
         return None
 
     def add_fingerprints(
-        self, keys: Iterable[Key], fingerprints: Any, *, memory: int = MEMORY
+        self, keys: Iterable[Any] | None, fingerprints: Any = None, *, memory: int = MEMORY
     ) -> int:
-        """Add documents whose fingerprints are known.
-
-        An empty database is filled in one transaction. To others a million documents are added at a
-        time; if that is interrupted, run it again.
+        """Add documents whose fingerprints are known, in one transaction.
 
         Args:
-            keys: One for each fingerprint, e.g. an array of numbers. Of a key that comes twice, the
-                last counts.
+            keys: One for each fingerprint, e.g. an array of numbers; None counts them on from the
+                highest number that is stored, or from 0. Of a key that comes twice, the last
+                counts. Without `fingerprints`, an iterator of both in pairs, of which any number
+                takes bounded memory; nobody else can write until it ends.
             fingerprints: An array as `recipe.fingerprint_many` returns it, or any numbers.
-            memory: About how many bytes to sort in, besides the arrays and the copies that are made
-                of those that may be written to.
+            memory: About how many bytes to hold besides what is given and LMDB's own half a
+                gigabyte; the rest is sorted in a file in the directory of the database.
 
         Returns:
             How many were new or changed.
@@ -386,15 +385,11 @@ class Database(Queries):
             InputError: There aren't as many keys as fingerprints, or one can't be stored.
         """
         require_whole("memory", memory, LEAST_MEMORY)
-        names, array = as_rows(keys, fingerprints, self._catalog, self.plan.bits)
-        added, changed, start = now(), 0, 0
-        while start < len(names):
-            with self._environment.write(self._timeout) as txn:
-                writer = Writer(txn, self._index, self._catalog)
-                part = slice(start, start + LOAD if writer.documents else len(names))
-                changed += writer.add_rows(names[part], array[part], added, memory)
-            start = part.stop
-        return changed
+        blocks: Iterable[Any] = [(keys, fingerprints)] if fingerprints is not None else keys or ()
+        with self._environment.write(self._timeout) as txn:
+            following = self._catalog.following(txn)
+            rows = keyed_rows(blocks, self._catalog, self.plan.bits, following)
+            return Writer(txn, self._index, self._catalog).add_rows(rows, now(), memory)
 
     def delete(self, key: Key) -> bool:
         """Delete a document; return whether it was there."""

@@ -4,39 +4,53 @@ import codecs
 import contextlib
 import dataclasses
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 
-import numpy as np
-
 from fpdb.database import Database
 from fpdb.documents.layout import new_database, new_header, read_runs
 from fpdb.documents.prepare import GATHERED
 from fpdb.errors import InputError, RecipeMismatchError
 from fpdb.flow import Flow, Ingested
-from fpdb.io.arrow import fingerprint_blocks, spark_files
-from fpdb.io.decoding import FingerprintBlock, SparkSchema
+from fpdb.io.arrow import fingerprint_blocks, print_files
+from fpdb.io.decoding import FingerprintBlock, PrintSchema
 from fpdb.io.files import Paths, path_names, size_of
+from fpdb.io.fingerprint_files import (
+    ARRAY_SUFFIXES,
+    KeyedBlock,
+    UnusualError,
+    array_blocks,
+    array_kind,
+    digit_blocks,
+)
 from fpdb.io.records import BadRecord, Reading
-from fpdb.io.streams import StreamError, Watch, check_file, chunks, named, unpacked_name
+from fpdb.io.streams import (
+    SUFFIXES,
+    StreamError,
+    Watch,
+    check_file,
+    chunks,
+    named,
+    suffix_of,
+    unpacked_name,
+)
 from fpdb.maintenance import portable
 from fpdb.maintenance.rebuild import combine, open_sources
-from fpdb.models import Document, Key
+from fpdb.models import Document
 from fpdb.progress import announce
 from fpdb.scratch import remove_abandoned
 from fpdb.storage import Environment
 from fpdb.storage.block import Block
 from fpdb.storage.open_checks import is_vacant
-from fpdb.tables.bits import Fingerprints
 from fpdb.tables.bulk_load import MEMORY
 
 _CHUNK = 1 << 18
-# What a record takes, about, until it is stored with the others of its step.
-_RECORD_BYTES = 256
+# Fields of Parquet files that may be read by columns, if the reading names any.
+_NAMES = {None, "key", "fingerprint"}
 
 
 def load(
@@ -61,18 +75,22 @@ def load(
     added to a source. Each source is read in one snapshot. A new database gets the ids in the order
     of the sources, and the tables that suit all their documents.
 
-    Of records, only keys and fingerprints are taken. If that is the fingerprint which is stored
-    with its key, the document stays as it is, with its sketch and metadata.
+    Of records, only keys and fingerprints are taken, all in one transaction. If that is the
+    fingerprint which is stored with its key, the document stays as it is, with its sketch and
+    metadata.
 
     Args:
         path: The directory of the database.
         sources: One database or several; all must have the same recipe, kind of keys, similarity
             and k. Or one file: what `dump` wrote, records with a key and a fingerprint (JSON lines,
             CSV, TSV, Parquet), or the Parquet file or directory that `fpdb.integrations.spark`
-            wrote. Or "-" for standard input, or an open binary file, with what `dump` wrote; with a
-            format, "-" may hold records.
+            wrote. Or one array file or several, as in the reference of `fpdb load`: .npy of numpy,
+            or .u64, words of which the lowest byte comes first; where they have no keys, these are
+            counted on from the highest that is stored, or from 0. Or "-" for standard input, or an
+            open binary file, with what `dump` wrote; with a format, "-" may hold records.
         reading: The format, and which fields of records mean what; "key" and "fingerprint".
-        memory: About how many bytes to sort in, besides the fingerprints.
+        memory: About how many bytes to hold, besides LMDB's own half a gigabyte; the rest is sorted
+            in a file in the directory of the database.
         bad: "drop" leaves out records that can't be used; "fail" raises InputError at the first.
         on_bad: Called for each record that can't be used.
         on_progress: Called with the counts so far.
@@ -97,6 +115,11 @@ def load(
         run.dumped(iter(partial(read, _CHUNK), b""))
         return flow.counts
     names = path_names(cast("Paths", sources))
+    if names and all(suffix_of(name) in ARRAY_SUFFIXES for name in names):
+        flow.counts.bytes_total = size_of(*names)
+        run.arrays(names)
+        run.announce_unsketched()
+        return flow.counts
     if len(names) != 1:
         run.databases(names)
         return flow.counts
@@ -110,18 +133,15 @@ def load(
                 raise InputError(f"{source}: {error}", hint=error.hint) from None
     else:
         check_file(source)
-        if found := spark_files(source):
+        by_name = not {flow.reading.key_field, flow.reading.fingerprint_field} - _NAMES
+        if by_name and (found := print_files(source)):
             with named(source):
-                run.columns(*found)
+                run.columns(source, *found)
         elif os.path.isdir(source):
             run.databases(names)
         else:
             run.records(source)
-    if run.unsketched:
-        announce(
-            f"{run.unsketched:,} fingerprints came without sketches: the bits (k) find them, no "
-            "similarity does"
-        )
+    run.announce_unsketched()
     return flow.counts
 
 
@@ -212,12 +232,15 @@ class _Load:
             for place, error in bad:
                 raise InputError(f"line {line + place}: {error}", hint=error.hint)
 
-    def columns(self, files: list[str], schema: SparkSchema) -> None:
+    def columns(self, source: str, files: list[str], schema: PrintSchema) -> None:
         """Add the documents of Parquet files, as `fpdb.integrations.spark` computed them."""
         if is_vacant(self.path):
             self.new.setdefault("similarity", schema.similarity)
             self.new.setdefault("recipe", "web" if schema.recipe_id else "none")
         with self._database(schema.keys) as database:
+            if not schema.signed and database.key_type != schema.keys:
+                self._add_records(database, source)
+                return
             if schema.recipe_id not in (None, database.recipe.id):
                 raise RecipeMismatchError(
                     f"{self.path} has the recipe {database.recipe.id}, found fingerprints by the "
@@ -225,58 +248,103 @@ class _Load:
                     hint="load them into a database that is created with that recipe",
                 )
             sketched = schema.sketched and database.similarity is not None
-            for path in files:
+            others = files
+            if not sketched:
+                others = []
+                self._add(database, self._bare_blocks(files, others))
+            for path in others:
                 for block in fingerprint_blocks(path, sketched=sketched):
-                    self._add_columns(database, path, block)
+                    self._add_documents(database, path, block)
 
-    def _add_columns(self, database: Database, source: str, block: FingerprintBlock) -> None:
-        """Add the rows of a block: bare fingerprints at once, the others as documents."""
-        self.flow.counts.read += len(block.keys)
-        if len(block.keys):
-            self._add(database, block.keys, block.fingerprints)
+    def _bare_blocks(self, files: list[str], others: list[str]) -> Iterator[KeyedBlock]:
+        """Yield the bare fingerprints of files; note which of these have other documents."""
+        for path in files:
+            has_others = False
+            for block in fingerprint_blocks(path, sketched=False):
+                has_others |= bool(block.others)
+                yield block.keys, block.fingerprints
+            if has_others:
+                others.append(path)
+
+    def _add_documents(self, database: Database, source: str, block: FingerprintBlock) -> None:
+        """Add those documents of a block that are more than a key and a fingerprint."""
         documents = []
         for fields in block.others:
             problem, missing = fields.pop("problem", None), fields["fingerprint"] is None
-            if missing and not fields.get("digest"):
-                self.flow.refuse(
-                    BadRecord(f"{source}: {fields['key']}", problem or "no fingerprint")
-                )
+            if fields["key"] is None or (missing and not fields.get("digest")):
+                problem = problem or ("no fingerprint" if missing else "no key")
+                self.flow.refuse(BadRecord(f"{source}: {fields['key']}", problem))
             else:
                 documents.append(Document(**fields, short=missing))
         self.flow.counts.count(list(database.add_many(documents, transaction=GATHERED)))
         self.flow.show()
 
+    def arrays(self, paths: list[str]) -> None:
+        """Add the fingerprints of array files, one after the other."""
+        for path in paths:
+            check_file(path)
+        with named(paths[0]):
+            keys, wide = array_kind(paths[0])
+        if is_vacant(self.path) and wide:
+            self.new.setdefault("recipe", "none-128")
+        with self._database(keys) as database:
+            self._add(database, self._array_blocks(paths, database.plan.bits))
+
+    def _array_blocks(self, paths: list[str], bits: int) -> Iterator[KeyedBlock]:
+        for path in paths:
+            with named(path, "write it again"):
+                yield from array_blocks(path, bits, Watch(self.flow.count_bytes))
+
     def records(self, source: str) -> None:
-        """Add the keys and fingerprints of records, as many at a time as the memory holds."""
+        """Add the keys and fingerprints of records."""
+        with self._database("text") as database:
+            self._add_records(database, source)
+
+    def _add_records(self, database: Database, source: str) -> None:
+        """Add the keys and fingerprints of records; those of a plain table by columns."""
         flow = self.flow
         if flow.reading.fingerprint_field is None:
             flow.reading = dataclasses.replace(flow.reading, fingerprint_field="fingerprint")
-        parts = flow.parts([source])
-        keys: list[Key] = []
-        fingerprints: list[Fingerprints] = []
-        with self._database("text") as database:
-            for prepared in flow.prepared(parts, database.preparer):
-                documents = prepared.documents
-                keys += documents.keys
-                fingerprints.append(documents.fingerprints)
-                flow.counts.read += len(documents)
-                flow.show()
-                if len(keys) * _RECORD_BYTES >= self.memory:
-                    self._add(database, keys, np.concatenate(fingerprints))
-                    keys, fingerprints = [], []
-            if keys:
-                self._add(database, keys, np.concatenate(fingerprints))
+        form = flow.reading.format or SUFFIXES.get(suffix_of(source))
+        if form in ("csv", "tsv") and source != "-" and database.key_type == "integer":
+            bits, watch = database.plan.bits, Watch(flow.count_bytes)
+            try:
+                self._add(database, digit_blocks(source, form, flow.reading, bits, watch))
+            except (UnusualError, StreamError):  # which is explained when it is read
+                flow.counts.read = flow.counts.bytes_read = 0
+            else:
+                return
+        prepared = flow.prepared(flow.parts([source]), database.preparer)
+        blocks = ((part.documents.keys, part.documents.fingerprints) for part in prepared)
+        self._add(database, blocks)
 
-    def _add(self, database: Database, keys: Any, fingerprints: Any) -> None:
-        before = len(database)
-        changed = database.add_fingerprints(keys, fingerprints, memory=self.memory)
+    def _add(self, database: Database, blocks: Iterable[KeyedBlock]) -> None:
+        """Add bare fingerprints in one transaction."""
+        counts, before, read = self.flow.counts, len(database), 0
+
+        def counted() -> Iterator[KeyedBlock]:
+            nonlocal read
+            for block in blocks:
+                read += len(block[1])
+                counts.read += len(block[1])
+                self.flow.show()
+                yield block
+
+        changed = database.add_fingerprints(counted(), memory=self.memory)
         added = min(max(len(database) - before, 0), changed)
         self.unsketched += changed * (database.similarity is not None)
-        counts = self.flow.counts
         counts.added += added
         counts.replaced += changed - added
-        counts.unchanged += len(fingerprints) - changed
+        counts.unchanged += read - changed
         self.flow.show()
+
+    def announce_unsketched(self) -> None:
+        """Say how many fingerprints came into a database of sketches without one."""
+        if self.unsketched:
+            announce(
+                f"{self.unsketched:,} fingerprints came without sketches: the bits (k) find them, "
+                "no similarity does"
+            )
 
     @contextlib.contextmanager
     def _database(self, keys: str) -> Iterator[Database]:

@@ -42,6 +42,13 @@ def scratch_folder(beside: Path | None = None) -> Iterator[Path]:
         yield folder
 
 
+def unnamed_file(folder: Path) -> IO[bytes]:
+    """Open a file in a folder that is gone when it is closed, or its process is killed."""
+    import tempfile  # it takes long to import, and few commands need it
+
+    return tempfile.TemporaryFile(dir=folder, prefix=".", suffix=_FOLDER)
+
+
 def remove_abandoned(beside: Path) -> None:
     """Remove what killed processes have left beside a path, as far as that is possible."""
     with contextlib.suppress(ValueError):  # a path with a NUL

@@ -156,10 +156,18 @@ def _describe(answer: Answer) -> dict[str, Any]:
 @takes(
     "format key_field fingerprint_field base",
     reading=fpdb.Reading,
-    sources=argument("DB|FILE|-", "Databases, or one file; - is an export on standard input."),
+    sources=argument(
+        "DB|FILE|-", "Databases, arrays, or one file; - is an export on standard input."
+    ),
     k=options.NEW_K,
     fingerprint_field=option("--fingerprint-field F", "Field of a ready fingerprint."),
     format=option("--format FORMAT", "portable, as exports are; jsonl, tsv, csv or parquet."),
+    memory=option(
+        "--memory N",
+        "Memory to sort in, beside 500 MB; default 1G.",
+        rare=True,
+        parser=options.parse_bytes,
+    ),
 )
 def load(
     path: Path,
@@ -169,18 +177,20 @@ def load(
     k: int | None = None,
     key_type: options.KeyType | None = None,
     bad: Literal["drop", "fail"] = "drop",
+    memory: int | None = None,
 ) -> None:
     """Load fingerprints, exports and databases.
 
     Example:
       fpdb load all.fpdb north.fpdb south.fpdb
+      fpdb load crawl.fpdb prints-1.npy prints-2.npy
       fpdb load crawl.fpdb prints.tsv --key-field 1 --fingerprint-field 4 --base decimal
 
     A new database appears once everything is in it. If documents of databases have
     the same key, the newest stays. Without --recipe, fingerprints count as made by
     another program, and texts are refused.
     """
-    new: dict[str, Any] = {"recipe": recipe, "k": k, "keys": key_type}
+    settings: dict[str, Any] = {"recipe": recipe, "k": k, "keys": key_type, "memory": memory}
     progress, bad_records = ProgressLine("fingerprint"), BadRecords()
     render.now.left = "a new database isn't there, an old one is intact; run it again"
     counts = fpdb.load(
@@ -190,7 +200,7 @@ def load(
         bad=bad,
         on_bad=bad_records,
         on_progress=progress,
-        **{name: value for name, value in new.items() if value is not None},
+        **{name: value for name, value in settings.items() if value is not None},
     )
     progress.summarise()
     bad_records.settle(counts.read - counts.bad)

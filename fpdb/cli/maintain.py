@@ -280,8 +280,8 @@ def plan(
     Example:
       fpdb plan --bits 64 -k 3 --documents 8e9
 
-    An asterisk marks the plan that fpdb create takes. Times and bytes are
-    estimates.
+    An asterisk marks the plan that fpdb create takes, if a database can be so
+    large. Times and bytes are estimates.
     """
     asked = {"bits": bits, "k": k, "documents": documents}
     listed = plans(bits, k, documents, similarity=similarity)
@@ -290,12 +290,16 @@ def plan(
     found = [(each, estimate_cost(each, documents)) for each in listed]
     facts, plain = _facts(*found[0], documents, k, similarity)
     if render.now.json:
-        rows = [{"chosen": not place} | _plain(*each) for place, each in enumerate(found)]
+        rows = [
+            {"chosen": not place and each[1].fits} | _plain(*each)
+            for place, each in enumerate(found)
+        ]
         render.record(asked | plain | {"plans": rows})
         return
     lines = []
     for place, (each, cost) in enumerate(found):
-        counts = ("" if place else "*", f"{len(each.tables)}", f"{each.prefix}", f"{cost.probes:,}")
+        star = "*" if not place and cost.fits else ""
+        counts = (star, f"{len(each.tables)}", f"{each.prefix}", f"{cost.probes:,}")
         candidates = render.number(cost.candidates_per_probe), render.number(cost.candidates)
         seconds = cost.similar_seconds or cost.seconds
         costs = render.size(cost.bytes), *map(render.duration, (seconds, cost.insert_seconds))

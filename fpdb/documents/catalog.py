@@ -9,13 +9,14 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from itertools import chain, compress, islice
+from pathlib import Path
 from typing import Any, SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.arrays import Column, Marks, Places, Rows, Strings
+from fpdb.arrays import Column, Marks, Places, Rows, Strings, gathered
 from fpdb.errors import DamagedError, InputError
 from fpdb.models import CARRIED, DIGEST_BYTES, LATEST, MINHASH, PASSAGES, Key
 from fpdb.progress import tracked
@@ -37,10 +38,11 @@ from fpdb.storage.format import (
 from fpdb.storage.text_pages import LONGEST_TEXT, TextEntry
 from fpdb.tables import Index
 from fpdb.tables.bands import Sketched
-from fpdb.tables.bits import Fingerprints
+from fpdb.tables.bits import Fingerprints, as_words, of_words
 from fpdb.tables.index import HIGH_BITS
 from fpdb.tables.levels import Levels, NumberLevels, TextLevels
 from fpdb.tables.sorted_pages import out_of_order
+from fpdb.tables.sorter import Sorter
 
 KEYS = "keys"
 key_pages = TextLevels(KEYS)
@@ -51,13 +53,15 @@ HEAD_BYTES = LONGEST_TEXT - _DIGEST_BYTES
 # Documents that are read in one step.
 SLICE = 1000
 
-# Keys as they are loaded: uint64[n], or texts as object[n].
+# Keys as they are loaded: uint64[n], or texts as object[n]; and with their fingerprints.
 Keys = NDArray[Any]
+KeyedRows = tuple[Keys, Fingerprints]
+NumberedRows = tuple[Keys, Column, Fingerprints]  # with the ids of the documents between them
 
 # Records whose sketches are read at once.
 _BLOCK = 1 << 14
-# Rows of `ids` that are made at once.
-_ROWS = 1 << 20
+# What a text key takes while it is loaded: as a string, as bytes, and in a record.
+_TEXT_ROW_BYTES = 1 << 10
 
 
 def key_bytes(key: str) -> bytes:
@@ -177,14 +181,25 @@ class Catalog(ABC):
         return documents if documents.packed else replace(documents, packed=self.pack(documents))
 
     @abstractmethod
-    def holds(self, txn: ReadTransaction, keys: Keys) -> Marks:
-        """Mark the keys that are stored; keys that are numbers are sorted."""
+    def following(self, txn: ReadTransaction) -> int | None:
+        """Return the number after the highest key; None if keys aren't numbers."""
+
+    @abstractmethod
+    def in_turn(self, rows: Iterable[KeyedRows], folder: Path, memory: int) -> Iterator[KeyedRows]:
+        """Yield keys with fingerprints in the turn in which they are stored.
+
+        In a block no key comes twice, and keys that are numbers come but once, sorted.
+        """
+
+    @abstractmethod
+    def ids_of(self, txn: ReadTransaction, keys: Keys) -> tuple[Marks, Column]:
+        """Mark the keys that are stored, and return their ids; keys that are numbers are sorted."""
 
     @abstractmethod
     def fill(
-        self, txn: WriteTransaction, keys: Keys, ids: Column, fingerprints: Fingerprints, added: int
+        self, txn: WriteTransaction, rows: Iterable[NumberedRows], added: int | Column, count: int
     ) -> None:
-        """Write new documents that are a key and a fingerprint."""
+        """Write new documents, N at most, that are a key and a fingerprint, as they come."""
 
     @abstractmethod
     def slice_after(self, txn: ReadTransaction, after: Key | None, prefix: str) -> list[Stored]:
@@ -394,22 +409,33 @@ class TextCatalog(Catalog):
             new, gone = sorted(set(new).difference(gone)), sorted(set(gone).difference(new))
         key_pages.splice(txn, new, gone)
 
-    def holds(self, txn: ReadTransaction, keys: Keys) -> Marks:
+    def following(self, txn: ReadTransaction) -> int | None:
+        return None
+
+    def in_turn(self, rows: Iterable[KeyedRows], folder: Path, memory: int) -> Iterator[KeyedRows]:
+        for keys, fingerprints in gathered(rows, max(memory // _TEXT_ROW_BYTES, SLICE)):
+            last = dict(zip(keys.tolist(), range(len(keys)), strict=True))
+            places = np.fromiter(last.values(), np.intp, len(last))
+            yield keys[places], fingerprints[places]
+
+    def ids_of(self, txn: ReadTransaction, keys: Keys) -> tuple[Marks, Column]:
         names = self.names_of(keys.tolist())
         ids = numbers_of(txn, names)
-        return np.fromiter((name in ids for name in names), np.bool_, len(names))
+        marks = np.fromiter((name in ids for name in names), np.bool_, len(names))
+        return marks, np.fromiter((ids[name] for name in compress(names, marks)), np.uint64)
 
     def fill(
-        self, txn: WriteTransaction, keys: Keys, ids: Column, fingerprints: Fingerprints, added: int
+        self, txn: WriteTransaction, rows: Iterable[NumberedRows], added: int | Column, count: int
     ) -> None:
-        for start in range(0, len(ids), _BLOCK):
-            part = slice(start, start + _BLOCK)
-            documents = replace(Block.bare(keys[part].tolist(), self._bits), ids=ids[part])
-            documents.fingerprints[:] = fingerprints[part]
-            documents.added[:] = added
-            self._append(txn, documents.pack(self._bits), documents.ids)
-        named = sorted(zip(self.names_of(keys.tolist()), ids.tolist(), strict=True))
-        key_pages.insert(txn, [named])
+        for keys, ids, fingerprints in rows:
+            for start in range(0, len(ids), _BLOCK):
+                part = slice(start, start + _BLOCK)
+                documents = replace(Block.bare(keys[part].tolist(), self._bits), ids=ids[part])
+                documents.fingerprints[:] = fingerprints[part]
+                documents.added[:] = added
+                self._append(txn, documents.pack(self._bits), documents.ids)
+            named = sorted(zip(self.names_of(keys.tolist()), ids.tolist(), strict=True))
+            key_pages.insert(txn, [named])
 
     def slice_after(self, txn: ReadTransaction, after: Key | None, prefix: str) -> list[Stored]:
         start = prefix.encode("utf-8", "surrogatepass")[:HEAD_BYTES]
@@ -518,21 +544,31 @@ class IntegerCatalog(Catalog):
         below = np.uint64(min(self._bits, 64) - HIGH_BITS)
         return [ids, words >> below, np.ascontiguousarray(times)]
 
-    def holds(self, txn: ReadTransaction, keys: Keys) -> Marks:
-        return self.ids.holds(txn, [keys])
+    def following(self, txn: ReadTransaction) -> int | None:
+        following = [0]
+        for pages in self.ids.levels(txn):
+            with txn.cursor(pages.name) as cursor:
+                if cursor.last():
+                    following.append(int(pages.rows_at(cursor)[0][-1]) + 1)
+        return max(following)
+
+    def in_turn(self, rows: Iterable[KeyedRows], folder: Path, memory: int) -> Iterator[KeyedRows]:
+        columns = 3 if self._bits == 128 else 2
+        with Sorter(folder, columns, 1, memory) as sorter:
+            for keys, fingerprints in rows:
+                sorter.add([keys, *as_words(fingerprints)])
+            for keys, *words in sorter.rows():
+                yield keys, of_words(words)
+
+    def ids_of(self, txn: ReadTransaction, keys: Keys) -> tuple[Marks, Column]:
+        marks = self.ids.holds(txn, [keys])
+        return marks, keys[marks]
 
     def fill(
-        self,
-        txn: WriteTransaction,
-        keys: Keys,
-        ids: Column,
-        fingerprints: Fingerprints,
-        added: int | Column,
+        self, txn: WriteTransaction, rows: Iterable[NumberedRows], added: int | Column, count: int
     ) -> None:
-        times = np.broadcast_to(np.asarray(added, np.uint64), len(ids))
-        parts = (slice(start, start + _ROWS) for start in range(0, len(ids), _ROWS))
-        rows = (self._rows(ids[part], fingerprints[part], times[part]) for part in parts)
-        self.ids.insert(txn, rows)
+        blocks = (self._rows(ids, fingerprints, added) for _, ids, fingerprints in rows)
+        self.ids.merge(txn, blocks, count)
 
     def each(self, txn: ReadTransaction) -> Iterator[Stored]:
         return chain.from_iterable(self._of_rows(txn, rows) for rows in self.ids.scan(txn))

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.arrays import Places, column, differs, portions
-from fpdb.documents.catalog import Catalog, Keys
+from fpdb.arrays import Places, column, portions
+from fpdb.documents.catalog import Catalog, KeyedRows, Keys
 from fpdb.errors import InputError, RecipeError, TagsWarning
 from fpdb.fingerprint import Recipe
 from fpdb.models import (
@@ -35,10 +35,11 @@ from fpdb.storage.format import LARGEST_META, Header, Stored
 from fpdb.tables import Index
 from fpdb.tables.bits import Fingerprints, to_array, to_ints
 
-# Documents of one transaction: while a caller waits for them, in files, and as ready fingerprints.
+# Documents of one transaction, while a caller waits for them and in files; ready fingerprints that
+# are taken together.
 BATCH = 1000
 GATHERED = 1 << 15
-LOAD = 1_000_000
+LOAD = 1 << 20
 _BATCH_CHARACTERS = 1 << 23
 # Keys, metadata and sketches of one transaction.
 TRANSACTION_BYTES = 1 << 23
@@ -367,30 +368,44 @@ def as_fingerprints(values: Any, bits: int, name: str = "fingerprint") -> Finger
     return values
 
 
-def as_rows(
-    keys: Iterable[Key], values: Any, catalog: Catalog, bits: int
-) -> tuple[Keys, Fingerprints]:
-    """Return keys and their fingerprints as arrays that no other thread can change.
+def keyed_rows(
+    blocks: Iterable[tuple[Iterable[Key] | None, Any]],
+    catalog: Catalog,
+    bits: int,
+    following: int | None,
+) -> Iterator[KeyedRows]:
+    """Yield keys with their fingerprints as arrays that no other thread can change.
 
-    Of equal keys only the last stays; keys that are numbers are sorted.
+    Without keys, they are the numbers from `following` on, if this isn't None.
     """
-    fingerprints = unchanging(as_fingerprints(values, bits))
-    names = unchanging(_as_keys(keys, catalog))
-    if len(names) != len(fingerprints):
+    for keys, values in blocks:
+        fingerprints = as_fingerprints(values, bits)
+        if keys is None:
+            names, following = _counted(len(fingerprints), following)
+        else:
+            names = _as_keys(keys, catalog)
+        if len(names) != len(fingerprints):
+            raise InputError(
+                f"found {len(names)} keys and {len(fingerprints)} fingerprints, expected as many "
+                "of both",
+                hint="the first key goes with the first fingerprint, and so on",
+            )
+        for start in range(0, len(names), LOAD):
+            part = slice(start, start + LOAD)
+            yield unchanging(names[part]), unchanging(fingerprints[part])
+
+
+def _counted(count: int, first: int | None) -> tuple[Keys, int]:
+    """Return N numbers from one on, and the number after them."""
+    if first is None or first + count > 1 << 64:
         raise InputError(
-            f"found {len(names)} keys and {len(fingerprints)} fingerprints, expected as many of "
-            "both",
-            hint="the first key goes with the first fingerprint, and so on",
+            "found fingerprints without keys, "
+            + ("expected texts as keys" if first is None else "and no number left to count them"),
+            hint="give each fingerprint a key; with keys='integer' they can be counted",
         )
-    if names.dtype == np.uint64:
-        if (names[1:] > names[:-1]).all():
-            return names, fingerprints
-        places = np.argsort(names, kind="stable")
-        places = places[np.append(differs(names[places])[1:], True)]
-    else:
-        last = dict(zip(names.tolist(), range(len(names)), strict=True))
-        places = np.fromiter(last.values(), np.intp, len(last))
-    return names[places], fingerprints[places]
+    numbers = np.arange(count, dtype=np.uint64)
+    numbers += np.uint64(first % (1 << 64))  # with none to count, it may be beyond the last
+    return numbers, first + count
 
 
 def _as_keys(keys: Iterable[Key], catalog: Catalog) -> Keys:

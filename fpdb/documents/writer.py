@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain, count, islice
+from itertools import chain, compress, count, islice
 from operator import sub
 
 import numpy as np
@@ -15,7 +15,8 @@ from fpdb.arrays import Column, Rows, joined
 from fpdb.documents.batch_lookup import BatchLookup
 from fpdb.documents.catalog import (
     Catalog,
-    Keys,
+    KeyedRows,
+    NumberedRows,
     View,
     find_key,
     key_bytes,
@@ -31,13 +32,17 @@ from fpdb.storage.format import Stored
 from fpdb.storage.origin import renamed
 from fpdb.storage.text_pages import TextEntry
 from fpdb.tables import Index
-from fpdb.tables.bits import Fingerprints
-from fpdb.tables.bulk_load import load_tables, source_of
+from fpdb.tables.bits import Fingerprints, as_words, of_words
+from fpdb.tables.bulk_load import load_tables
+from fpdb.tables.sorter import RowFile
 
 # New documents whose keys and rows are written together.
 ADDED_TOGETHER = 1 << 20
 # Documents that are replaced or removed at a time, which bounds the memory of a transaction.
 _TOGETHER = 50_000
+# Parts of the memory of a load: as much is held of new rows, of others, and of those being sorted;
+# changed pages that aren't in the file yet take the last part.
+_SHARES = 4
 
 
 @contextlib.contextmanager
@@ -77,33 +82,66 @@ class Writer:
         """How many documents are stored."""
         return self._counters.documents
 
-    def add_rows(self, keys: Keys, fingerprints: Fingerprints, added: int, memory: int) -> int:
+    def add_rows(self, rows: Iterable[KeyedRows], added: int, memory: int) -> int:
         """Add documents that are a key and a fingerprint, or replace those with their keys.
 
         Return how many are new or changed.
         """
-        empty = not self.documents
-        known = np.zeros(len(keys), np.bool_) if empty else self._catalog.holds(self._txn, keys)
-        other = known.copy()
-        if self._catalog.kind == "integer" and not self._txn.entries("documents"):
-            other[known] = ~self._index.holds(self._txn, fingerprints[known], keys[known])
-        changed = len(known) - int(known.sum())
-        if changed:
-            new, chosen = keys[~known], fingerprints[~known]
-            ids = new if self._catalog.kind == "integer" else self._new_ids(len(new))
-            self._catalog.fill(self._txn, new, ids, chosen, added)
-            if empty and len(ids) > BATCH:  # fewer are put into empty tables as into others
-                load_tables(self._txn, self._index, source_of(chosen, ids), len(ids), memory)
-            else:
-                self._index.update(self._txn, [[chosen, ids]])
-            self._count(len(ids))
-        keys, fingerprints = keys[other], fingerprints[other]
-        for start in range(0, len(keys), _TOGETHER):
-            part = slice(start, start + _TOGETHER)
-            documents = Block.bare(keys[part].tolist(), self._index.plan.bits)
-            documents.fingerprints[:] = fingerprints[part]
-            documents.added[:] = added
-            changed += sum(result.status != "unchanged" for result in self.add(documents))
+        folder, columns = self._txn.shared.directory, 3 if self._index.plan.bits == 128 else 2
+        first, share, read = self._next_id, memory // _SHARES, 0
+
+        def counted() -> Iterator[KeyedRows]:
+            nonlocal read
+            for block in rows:
+                read += len(block[0])
+                yield block
+
+        with RowFile(folder, columns, share) as new, RowFile(folder, columns, share) as other:
+            parts = self._new_rows(self._catalog.in_turn(counted(), folder, share), new, other)
+            for part in parts:  # all numbers are read before the first comes
+                self._catalog.fill(self._txn, chain([part], parts), added, read)
+            changed = len(new)
+            if changed > BATCH:
+                load_tables(self._txn, self._index, partial(_prints, new), changed, 2 * share)
+            elif changed:
+                for prints, ids in _prints(new):
+                    self._index.update(self._txn, [[prints, ids]])
+            if changed:
+                self._count(changed)
+            return changed + self._replace_rows(other, added, first)
+
+    def _new_rows(
+        self, rows: Iterable[KeyedRows], new: RowFile, other: RowFile
+    ) -> Iterator[NumberedRows]:
+        """Yield those rows whose keys aren't stored, and keep both kinds under their ids."""
+        for keys, fingerprints in rows:
+            stored, ids = self._catalog.ids_of(self._txn, keys)
+            if len(ids):
+                other.append([ids, *as_words(fingerprints[stored])])
+            if len(ids) < len(keys):
+                fresh = ~stored if len(ids) else slice(None)
+                names, prints = keys[fresh], fingerprints[fresh]
+                ids = names if self._catalog.kind == "integer" else self._new_ids(len(names))
+                new.append([ids, *as_words(prints)])
+                yield names, ids, prints
+
+    def _replace_rows(self, rows: RowFile, added: int, first: int) -> int:
+        """Give documents by their ids other fingerprints; count the changed ones that are old."""
+        bits = self._index.plan.bits
+        changed, numbered = 0, self._catalog.kind == "integer"
+        for prints, ids in _prints(rows):
+            for start in range(0, len(ids), _TOGETHER):
+                part = slice(start, start + _TOGETHER)
+                names, values = self._catalog.keys_of(self._txn, ids[part]), prints[part]
+                if numbered and not self._txn.entries("documents"):
+                    other = ~self._index.holds(self._txn, values, ids[part])
+                    names, values = list(compress(names, other)), values[other]
+                documents = Block.bare([key for key in names if key is not None], bits)
+                documents.fingerprints[:] = values
+                documents.added[:] = added
+                for result in self.add(documents):
+                    was_there = numbered or (result.id or 0) < first
+                    changed += was_there and result.status != "unchanged"
         return changed
 
     def _new_ids(self, count: int) -> Column:
@@ -308,6 +346,12 @@ class Writer:
             sketches=None if old.sketches is None else old.sketches + sketches,
         )
         self._txn.put("counters", b"counters", self._counters.pack())
+
+
+def _prints(rows: RowFile) -> Iterator[tuple[Fingerprints, Column]]:
+    """Yield fingerprints with the ids that stand before them, in blocks."""
+    for ids, *words in rows:
+        yield of_words(words), ids
 
 
 def _stays(old: Stored | None, document: Stored, *, newer: bool) -> bool:

@@ -14,7 +14,7 @@ from fpdb.arrays import Marks
 from fpdb.errors import InputError, MissingExtraError
 from fpdb.io import decoding
 from fpdb.io.annotations import FIELDS, Annotation, require_free
-from fpdb.io.decoding import ColumnFile, FingerprintBlock, SparkSchema
+from fpdb.io.decoding import ColumnFile, FingerprintBlock, PrintSchema
 from fpdb.io.records import Reading
 from fpdb.io.streams import Watch, named
 from fpdb.io.tables import FieldColumns, header_reason
@@ -279,8 +279,8 @@ class TableWriter:
         self._rows = []
 
 
-def spark_files(source: str) -> tuple[list[str], SparkSchema] | None:
-    """Return the Parquet files of a path whose fingerprints are signed words, and their schema."""
+def print_files(source: str) -> tuple[list[str], PrintSchema] | None:
+    """Return the Parquet files of a path whose fingerprints are words, and their schema."""
     path = Path(source)
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     if not files or files[0].suffix != ".parquet" or not files[0].is_file():

@@ -84,9 +84,13 @@ class FingerprintBlock(NamedTuple):
     others: list[dict[str, Any]]
 
 
-class SparkSchema(NamedTuple):
-    """Whether there are sketches, the kind of keys, and what recipe and similarity are noted."""
+class PrintSchema(NamedTuple):
+    """Whether there are sketches, the kind of keys, and what recipe and similarity are noted.
 
+    Fingerprints are `signed` words, as Spark has them, or unsigned ones with keys that are numbers.
+    """
+
+    signed: bool
     sketched: bool
     keys: str
     recipe_id: str | None
@@ -331,23 +335,25 @@ def _as_json(value: Any) -> Any:
     return str(value)
 
 
-def schema(file: ColumnFile) -> Iterator[SparkSchema]:
-    """Yield what the columns are, if the fingerprints are signed words."""
+def schema(file: ColumnFile) -> Iterator[PrintSchema]:
+    """Yield what the columns are, if the fingerprints are words."""
     from pyarrow import parquet, types
 
     found = parquet.read_schema(file.path)
     if not {"key", "fingerprint"} <= set(found.names):
         return
     kind = found.field("fingerprint").type
-    if not (types.is_int64(kind) or types.is_struct(kind)):
+    keys = "integer" if types.is_integer(found.field("key").type) else "text"
+    signed = types.is_int64(kind) or types.is_struct(kind)
+    if not (signed or (types.is_uint64(kind) and keys == "integer")):
         return
     noted = (found.metadata or {}).get(b"org.apache.spark.sql.parquet.row.metadata", b"{}")
     fields = {field["name"]: field for field in json.loads(noted).get("fields", [])}
     note = fields.get("fingerprint", {}).get("metadata", {}).get("fpdb", {})
     recipe_id, similarity = note.get("recipe_id"), note.get("similarity")
-    keys = "integer" if types.is_integer(found.field("key").type) else "text"
-    yield SparkSchema(
-        "sketch" in found.names,
+    yield PrintSchema(
+        signed,
+        signed and "sketch" in found.names,
         keys,
         recipe_id if isinstance(recipe_id, str) else None,
         similarity if isinstance(similarity, float | int) else None,
@@ -404,7 +410,7 @@ def fingerprints(file: ColumnFile, *, sketched: bool) -> Iterator[FingerprintBlo
     chosen = [name for name in _SPARK if name in reader.schema_arrow.names]
     for batch in _batches(file, reader, chosen, _LOADED):
         for some in _cut(batch, _LOADED, _LOADED_BYTES):
-            known = some["fingerprint"].is_valid()
+            known = compute.and_(some["fingerprint"].is_valid(), some["key"].is_valid())
             bare = some.slice(0, 0) if sketched else some.filter(known)
             others = some if sketched else some.filter(compute.invert(known))
             keys = bare["key"]

@@ -41,7 +41,8 @@ from fpdb.storage.format import (
     require_checksum,
 )
 from fpdb.tables.bits import Fingerprints, of_words
-from fpdb.tables.bulk_load import BLOCK, LEAST_MEMORY, load_tables
+from fpdb.tables.bulk_load import LEAST_MEMORY, load_tables
+from fpdb.tables.sorter import BLOCK
 
 T = TypeVar("T")
 # A key, the place of its source, its id; an integer key also has the remainder of its row of `ids`.

@@ -243,7 +243,7 @@ class _Repair:
         places = bare.searchsorted(own[there])
         added[places] = times[there]
         self.lost += own[~there & ~among(own, recorded)].tolist()
-        catalog.fill(into, bare, bare, fingerprints, added)
+        catalog.fill(into, [(bare, bare, fingerprints)], added, len(bare))
         if undated := len(bare) - len(np.unique(places)):
             what = f"{undated} documents have lost their time of adding"
             self._report("ids", f"{what}, and have this one")

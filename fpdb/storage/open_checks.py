@@ -40,7 +40,7 @@ LARGEST_MAP = 1 << 40
 # By how much a map exceeds its file at least: a reader opens it anew when it is outgrown.
 READERS_ROOM, WRITERS_ROOM = 1 << 20, 16 << 20
 MAX_READERS = 4096
-MAX_DATABASES = 80
+MAX_DATABASES = 160
 # LMDB's lock file: two lines of the processor's cache, and one for each reader.
 LOCK_BYTES = 64 * (2 + MAX_READERS)
 

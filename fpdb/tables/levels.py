@@ -58,9 +58,7 @@ class Levels(SortedPages[R]):
 
     def splice(self, txn: WriteTransaction, insert: R, remove: R) -> None:
         recent, nothing = self.recent, self.empty()
-        pages, held = txn.entries(self.name), txn.entries(self.recent.name)
-        # With as many, a batch of a thousand documents writes about as many of them as of others.
-        most = isqrt(pages * self._width) if pages >= _LEAST * self._width else 0
+        most, held = self._most_recent(txn), txn.entries(self.recent.name)
         if self._count(insert) <= most * _MANY:
             recent.splice(txn, insert, remove)
             if self._count(remove):
@@ -71,6 +69,14 @@ class Levels(SortedPages[R]):
             super().splice(txn, insert, remove)
         if (held or most) and txn.entries(recent.name) > most:
             super().splice(txn, self._excess(txn, most), nothing)
+
+    def _most_recent(self, txn: ReadTransaction) -> int:
+        """Return how many recent pages there may be: none of a small table.
+
+        With as many, a batch of a thousand documents writes about as many of them as of others.
+        """
+        pages = txn.entries(self.name)
+        return isqrt(pages * self._width) if pages >= _LEAST * self._width else 0
 
     def insert(self, txn: WriteTransaction, blocks: Iterable[R]) -> None:
         if txn.entries(self.recent.name):
@@ -117,6 +123,11 @@ class NumberLevels(Levels[Rows], NumberPages):
         self, txn: ReadTransaction, first: bytes = b"", columns: int | None = None
     ) -> Iterator[Rows]:
         return (rows[:columns] for rows in super().scan(txn, first, columns))
+
+    def merge(self, txn: WriteTransaction, blocks: Iterable[Rows], count: int) -> None:
+        if txn.entries(self.recent.name) and count > self._most_recent(txn) * _MANY:
+            NumberPages.splice(self, txn, self._excess(txn, 0), self.empty())
+        super().merge(txn, blocks, count)
 
     def runs(
         self, txn: ReadTransaction, numbers: Sequence[int], most: int

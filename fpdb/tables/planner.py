@@ -14,6 +14,7 @@ from typing import NamedTuple
 from fpdb.errors import PlanError
 from fpdb.fingerprint.sketches import BINS
 from fpdb.models import require_similarity
+from fpdb.storage.open_checks import LARGEST_MAP
 from fpdb.tables.bands import MOST_BINS, Bands
 from fpdb.tables.plan import Plan, choose_plan, home_plan, nested_plan
 
@@ -104,6 +105,11 @@ class Estimate:
     similar_seconds: float | None
 
     @property
+    def fits(self) -> bool:
+        """Whether the tables aren't larger than a database can be."""
+        return self.bytes <= LARGEST_MAP
+
+    @property
     def seconds_per_document(self) -> float:
         """The time of one query and one insert, which is what a crawler does with a page."""
         query = self.seconds if self.similar_seconds is None else self.similar_seconds
@@ -153,7 +159,8 @@ def chance_matches(bits: int, k: int, documents: int) -> float:
 def plans(bits: int, k: int, documents: int, *, similarity: float | None = None) -> list[Plan]:
     """Return the plans for a width, a k and a number of documents, the best first.
 
-    With a `similarity`, they have the bands that find sketches with it.
+    Those whose tables are larger than a database can be come last. With a `similarity`, they have
+    the bands that find sketches with it.
 
     Raises:
         PlanError: No tables serve this k, or an argument is out of its range.
@@ -167,7 +174,8 @@ def plans(bits: int, k: int, documents: int, *, similarity: float | None = None)
             f"k = {k} in {bits} bits takes too many probes, or probes that read too much",
             hint=f"with {bits} bits k can be {nearest}; or take wider fingerprints",
         )
-    found.sort(key=lambda plan: estimate_cost(plan, documents).seconds_per_document)
+    costs = {plan: estimate_cost(plan, documents) for plan in found}
+    found.sort(key=lambda plan: (not costs[plan].fits, costs[plan].seconds_per_document))
     return [replace(plan, bands=bands) for plan in found]
 
 

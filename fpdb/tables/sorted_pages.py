@@ -269,25 +269,54 @@ class NumberPages(SortedPages[Rows]):
 
     def first_key(self, rows: Rows) -> bytes:
         """Return the key of the page that has these rows, a tenth as slowly as those of many."""
-        return self.key(*(int(column[0]) for column in rows[: self._keys]))
+        return self._key_at(rows, 0)
 
     def unpack(self, value: bytes | memoryview, seed: int, columns: int | None = None) -> Rows:
         """Return all columns of a page or the first N, or raise DamagedError."""
         return unpack_rows(value, self.columns, seed, columns)
 
+    def merge(self, txn: WriteTransaction, blocks: Iterable[Rows], count: int) -> None:
+        """Insert N rows in blocks, which are sorted and follow one another; pages become full."""
+        many = self._are_many(txn, count)
+        following = (block for block in blocks if self._count(block))
+        for block in following:
+            if (last := self._page_before_all(txn, block)) is not None:
+                if self._count(last):
+                    txn.delete(self.name, self.first_key(last))
+                self.fill(txn, chain([last, block], following))
+            elif many:
+                self._refill(txn, block)
+            else:
+                self.splice(txn, block, self.empty())
+
+    def _page_before_all(self, txn: ReadTransaction, rows: Rows) -> Rows | None:
+        """Return the last page, or no rows, if some sorted rows come after all that are stored."""
+        with txn.cursor(self.name) as cursor:
+            last = self.rows_at(cursor) if cursor.last() else self.empty()
+        return last if not len(last[0]) or self._key_at(last, -1) < self.first_key(rows) else None
+
     def splice(self, txn: WriteTransaction, insert: Rows, remove: Rows) -> None:
         """Remove rows and insert others; if many come to all pages, these are filled anew."""
-        first, count = 0, self._count(insert)
-        few = self._count(remove) or count <= _MERGED * _MANY
-        if few or (pages := txn.entries(self.name)) < _MERGED or count <= pages * _MANY:
+        few = self._count(remove) or self._count(insert) <= _MERGED * _MANY
+        if few or not self._are_many(txn, self._count(insert)):
             super().splice(txn, insert, remove)
-            return
+        else:
+            self._refill(txn, insert)
+
+    def _are_many(self, txn: ReadTransaction, count: int) -> bool:
+        """Return whether so many rows are inserted that pages are better filled anew."""
+        pages = txn.entries(self.name)
+        return pages >= _MERGED and count > pages * _MANY
+
+    def _refill(self, txn: WriteTransaction, insert: Rows) -> None:
+        """Insert sorted rows, and fill the pages that they belong to anew, many at a time."""
+        first, count, none = 0, self._count(insert), self.empty()
         with txn.cursor(self.name) as cursor:
             while first < count:
                 old: list[bytes] = []
-                parts: list[Rows] = []
+                parts: list[Rows] = [none]
                 there = seek(cursor, self._key_at(insert, first))
-                while there and len(parts) < _MERGED:
+                while there and len(old) < _MERGED:
                     old.append(bytes(cursor.key()))
                     parts.append(self.rows_at(cursor))
                     there = cursor.next()
@@ -297,7 +326,7 @@ class NumberPages(SortedPages[Rows]):
                     after = bisect_left(range(count), upper, first, key=at)
                     if after == first:
                         raise out_of_order(self.name)
-                rows = self._spliced(joined(parts), self._part(insert, first, after), remove)
+                rows = self._spliced(joined(parts), self._part(insert, first, after), none)
                 pieces = self._filled(rows)
                 for key in set(old).difference(pieces):
                     txn.delete(self.name, key)
@@ -314,6 +343,9 @@ class NumberPages(SortedPages[Rows]):
             pages.append(page)
         keys = self.keys([column[starts] for column in rows[: self._keys]])
         return dict(zip(keys, pages, strict=True))
+
+    def _key_at(self, rows: Rows, place: int) -> bytes:
+        return self.key(*(int(column[place]) for column in rows[: self._keys]))
 
     def _count(self, rows: Rows) -> int:
         return len(rows[0])
@@ -459,6 +491,8 @@ class NumberPages(SortedPages[Rows]):
     def holds(self, txn: ReadTransaction, rows: Rows) -> Marks:
         """Mark those rows, which are sorted by their key, whose key is stored."""
         wanted = rows[: self._keys]
+        if self._count(rows) and self._page_before_all(txn, rows):
+            return np.zeros(self._count(rows), np.bool_)
         return _among(wanted, self.find(txn, wanted)[: self._keys])
 
 

@@ -1,6 +1,9 @@
 """The pages show the figures that were measured, and what is measured is what is said."""
 
 import json
+import os
+import sys
+from types import SimpleNamespace
 
 import pytest
 from modules import modules_of
@@ -28,6 +31,23 @@ def test_the_store_is_measured_beside_sqlite(bench):
     assert {("join", "sqlite", "one"), ("adds", "fpdb", "one"), ("load", "fpdb", "all")} <= rows
     assert [record for record in records if "stopped" in record] == []
     assert {version.split()[0] for version in versions} == {"SQLite", "fpdb"}
+
+
+@pytest.mark.process
+def test_a_load_of_very_many_is_measured_and_leaves_nothing(bench, tmp_path, monkeypatch):
+    billion = bench("billion")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    options = SimpleNamespace(documents=20_000, memory=1 << 20, folder=tmp_path)
+    [[row]] = billion.run(options)["tables"]
+    assert (row["documents"], row["single found"], row["batch found"]) == (
+        "20,000",
+        "3,000",
+        "100,000",
+    )
+    assert 30 < float(row["bytes each"]) < 60
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(SystemExit, match="has room for"):
+        billion.run(SimpleNamespace(documents=10**15, memory=1 << 20, folder=tmp_path))
 
 
 def test_the_page_of_times_has_the_tables_of_the_kept_figures(bench):

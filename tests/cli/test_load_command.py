@@ -3,6 +3,7 @@
 import json
 import signal
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -178,3 +179,38 @@ def test_an_interrupted_copy_leaves_nothing(run, pair, tmp_path, monkeypatch):
         assert run("load", tmp_path / "c", *pair).code == 130
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
     assert run("load", tmp_path / "c", *pair).code == 0
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("there", [False, True])
+def test_a_load_that_is_killed_leaves_nothing(start, tmp_path, path, there):
+    few = DICE.integers(0, 2**64, 3000, np.uint64)
+    np.save(tmp_path / "few.npy", few)
+    np.save(tmp_path / "many.npy", DICE.integers(0, 2**64, 500_000, np.uint64))
+    if there:
+        fpdb.load(path, tmp_path / "few.npy")
+    process = start("load", path, tmp_path / "many.npy", "--memory", "1M")
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and process.poll() is None and not _writes(process.pid):
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert path.exists() == there
+    if there:
+        assert stored(path) == dict(enumerate(few.tolist()))
+    fpdb.load(path, tmp_path / "few.npy")
+    assert len(stored(path)) == 3000 * (1 + there)
+    left = {file.name for file in tmp_path.iterdir()}
+    assert left == {"few.npy", "many.npy", "db"}
+    assert {file.name for file in path.iterdir()} <= {
+        "data.mdb",
+        "lock.mdb",
+        "fpdb.lock",
+        "fpdb.seal",
+    }
+
+
+def _writes(pid):
+    """Return whether a process has written a megabyte or more."""
+    lines = Path(f"/proc/{pid}/io").read_text().splitlines()
+    return int(dict(line.split(": ") for line in lines)["wchar"]) > 1 << 20

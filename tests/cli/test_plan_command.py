@@ -31,6 +31,20 @@ def test_the_designs_of_the_paper_for_two_to_the_34_fingerprints(run):
     assert [each["chosen"] for each in plans] == [chosen for chosen, _ in shown]
 
 
+def test_plans_of_more_than_a_database_can_hold_are_last_and_none_is_starred(run):
+    few, many = (
+        json.loads(run("plan", "--documents", documents, "--json").out)["plans"]
+        for documents in ("1e10", "1e12")
+    )
+    assert [plan["chosen"] for plan in few] == [True] + [False] * (len(few) - 1)
+    fits = [plan["bytes"] <= 1 << 40 for plan in few]
+    assert fits == sorted(fits, reverse=True)
+    assert {True, False} == {*fits}
+    assert {(plan["chosen"], plan["bytes"] > 1 << 40) for plan in many} == {(False, True)}
+    shown = rows(run("plan", "--documents", "1e12"))
+    assert not any(chosen for chosen, _ in shown)
+
+
 def test_a_database_that_will_match_by_chance_is_created_with_a_warning(run, tmp_path):
     done = run("create", tmp_path / "a", "--recipe", "bigram-32", "--json")
     assert json.loads(done.out)["bits"] == 32

@@ -1,6 +1,7 @@
 """Ready fingerprints in bulk: into an empty database, and into one that holds documents."""
 
 import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,7 @@ def expected(*loads: tuple[Any, Any]) -> list[tuple[Any, ...]]:
 def test_load_after_load_agrees_with_a_dict(
     tmp_path: Path, bits: int, keys: str, step: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fpdb.database.LOAD", step)
+    monkeypatch.setattr("fpdb.documents.prepare.LOAD", step)
     recipe = fpdb.recipe("web").with_bits(bits)
     numbers = DICE.permutation(2000)[:1000]
     numbers[7] = numbers[900]  # of a key that comes twice, the last counts
@@ -90,7 +91,7 @@ def test_many_changes_are_made_in_portions(
         db.add_fingerprints(own, first)
         before = Counters.unpack(_counters(db)).writes
         assert db.add_fingerprints(own, second) == 900
-        assert Counters.unpack(_counters(db)).writes - before == (3 if keys == "integer" else 4)
+        assert Counters.unpack(_counters(db)).writes - before == 4
         assert db.add_fingerprints(*more) == 1000
         assert content(db) == expected((own, second), more)
         assert list(db.check()) == []
@@ -123,7 +124,7 @@ def test_a_load_that_fails_halfway_leaves_the_database_empty(
 
     with fpdb.create(tmp_path / "db", keys="integer") as db:
         with monkeypatch.context() as patch:
-            patch.setattr("fpdb.tables.bulk_load.distinct", broken)
+            patch.setattr("fpdb.tables.sorter.order", broken)
             with pytest.raises(MemoryError):
                 db.add_fingerprints(np.arange(5000), fingerprints(64, 5000))
         assert len(db) == 0
@@ -132,15 +133,93 @@ def test_a_load_that_fails_halfway_leaves_the_database_empty(
 
 
 def test_memory_is_about_what_was_asked_for(tmp_path: Path) -> None:
-    count = 400_000
+    count, memory = 400_000, 8 << 20
     array, keys = fingerprints(64, count), np.arange(count, dtype=np.uint64)
-    with fpdb.create(tmp_path / "db", keys="integer") as db:
+    parts = [slice(start, start + 10_000) for start in range(0, count, 10_000)]
+    with fpdb.create(tmp_path / "db", keys="integer", capacity=count) as db:
         tracemalloc.start()
-        db.add_fingerprints(keys, array, memory=8 << 20)
+        assert db.add_fingerprints(((keys[i], array[i]) for i in parts), memory=memory) == count
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-    assert peak < 40 << 20  # beside the memory to sort: blocks, and the pages being made
-    assert count * 64 > 24 << 20
+    assert peak < 2 * memory < count * 64
+
+
+def loaded(path: Path, bits: int, kind: str, *calls: Any) -> Database:
+    recipe = fpdb.recipe("web").with_bits(bits)
+    db = fpdb.create(path, recipe=recipe, keys=kind, similarity=None)
+    for call in calls:
+        db.add_fingerprints(*call, memory=1 << 20)
+    return db
+
+
+@pytest.mark.parametrize(
+    ("bits", "kind"), [(32, "integer"), (64, "integer"), (128, "integer"), (64, "text")]
+)
+def test_one_call_four_calls_and_an_iterator_store_the_same(
+    tmp_path: Path, bits: int, kind: str
+) -> None:
+    own, array = names(DICE.permutation(4000), kind), fingerprints(bits, 4000)
+    parts = [(own[at : at + 1000], array[at : at + 1000]) for at in range(0, 4000, 1000)]
+    with (
+        loaded(tmp_path / "one", bits, kind, (own, array)) as one,
+        loaded(tmp_path / "four", bits, kind, *parts) as four,
+        loaded(tmp_path / "blocks", bits, kind, (iter(parts),)) as blocks,
+    ):
+        for db in (one, four, blocks):
+            assert content(db) == expected((own, array))
+            assert list(db.check()) == []
+            for (key, number, *_), place in zip(content(db)[::100], range(40), strict=True):
+                near = db.query_fingerprint(number ^ 1 << place % bits % 32)
+                assert key in {match.key for match in near}
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_pages_are_as_full_after_four_calls(tmp_path: Path, *, ordered: bool) -> None:
+    own, array = DICE.permutation(100_000), fingerprints(64, 100_000)
+    if ordered:
+        own.sort()
+    starts = range(0, len(own), 25_000)
+    parts = [(own[at : at + 25_000], array[at : at + 25_000]) for at in starts]
+    with (
+        loaded(tmp_path / "one", 64, "integer", (own, array)) as one,
+        loaded(tmp_path / "four", 64, "integer", *parts) as four,
+        loaded(tmp_path / "blocks", 64, "integer", (iter(parts),)) as blocks,
+    ):
+        pages = [sum(table.pages for table in db.stats().tables) for db in (one, four, blocks)]
+        assert pages[2] == pages[0]
+        assert pages[1] <= 1.05 * pages[0]
+        assert blocks.stats().bytes <= 1.05 * one.stats().bytes
+
+
+def test_an_iterator_that_fails_leaves_the_database_as_it_was(tmp_path: Path) -> None:
+    def broken() -> Iterator[tuple[Any, Any]]:
+        yield np.arange(3000, 6000), fingerprints(64, 3000)
+        yield np.arange(10), fingerprints(64, 9)
+
+    with fpdb.create(tmp_path / "db", keys="integer") as db:
+        first = np.arange(5000), fingerprints(64, 5000)
+        db.add_fingerprints(*first)
+        with pytest.raises(fpdb.InputError, match="found 10 keys and 9 fingerprints"):
+            db.add_fingerprints(broken())
+        assert content(db) == expected(first)
+        assert list(db.check()) == []
+
+
+def test_keys_are_counted_on_from_the_highest(tmp_path: Path) -> None:
+    with fpdb.create(tmp_path / "db", keys="integer") as db:
+        assert db.add_fingerprints(None, fingerprints(64, 3)) == 3
+        db.add_fingerprints([2**64 - 2], [1])
+        assert db.add_fingerprints(iter([(None, np.array([2], np.uint64))])) == 1
+        assert [document.key for document in db.scan()] == [0, 1, 2, 2**64 - 2, 2**64 - 1]
+        with pytest.raises(fpdb.InputError, match="no number left"):
+            db.add_fingerprints(None, [3])
+        assert db.add_fingerprints(None, np.empty(0, np.uint64)) == 0
+        assert db.add_fingerprints(iter([])) == 0
+    with (
+        fpdb.create(tmp_path / "texts") as db,
+        pytest.raises(fpdb.InputError, match="without keys"),
+    ):
+        db.add_fingerprints(None, [3])
 
 
 def test_compact_refuses_what_doesnt_fit(tmp_path: Path) -> None:

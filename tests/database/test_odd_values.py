@@ -17,6 +17,7 @@ import fpdb
 from fpdb import Database, Document, Recipe
 from fpdb.cli.output import format_time
 from fpdb.database import BATCH
+from fpdb.documents.catalog import IntegerCatalog
 from fpdb.errors import InputError
 from fpdb.models import LATEST
 
@@ -97,16 +98,16 @@ def test_an_array_that_changes_meanwhile_is_stored_as_it_was(
 ) -> None:
     numbered.add_fingerprints(range(stored), range(stored))
     keys, numbers = NUMBERS.copy(), NUMBERS.copy()
-    entered = type(numbered)._writer
+    looked_up = IntegerCatalog.ids_of
 
-    def changing(self: Database, *arguments: Any) -> Any:
+    def changing(self: IntegerCatalog, *arguments: Any) -> Any:
         # As another thread would at this moment.
         thread = threading.Thread(target=lambda: (keys.fill(5), numbers.fill(6)))
         thread.start()
         thread.join()
-        return entered(self, *arguments)
+        return looked_up(self, *arguments)
 
-    monkeypatch.setattr(type(numbered), "_writer", changing)
+    monkeypatch.setattr(IntegerCatalog, "ids_of", changing)
     assert numbered.add_fingerprints(keys, numbers) == len(NUMBERS)
     monkeypatch.undo()
     assert list(numbered.check()) == []

@@ -11,10 +11,11 @@ import pytest
 
 from fpdb.arrays import joined
 from fpdb.storage import Environment, ReadTransaction
-from fpdb.tables import Index, Plan, bulk_load
+from fpdb.tables import Index, Plan
 from fpdb.tables.bits import as_words
-from fpdb.tables.bulk_load import load_tables, source_of
+from fpdb.tables.bulk_load import FingerprintSource, load_tables
 from fpdb.tables.plan import choose_plan, home_plan, nested_plan
+from fpdb.tables.sorter import ROW_BYTES
 
 PLANS = {
     "home only": home_plan(64, 2, 16),
@@ -40,18 +41,21 @@ def rows_of(txn: ReadTransaction, index: Index) -> list[list[tuple[int, ...]]]:
     return [[*zip(*joined(pages.scan(txn)), strict=True)] for pages in index.tables]
 
 
+def source_of(fingerprints: Any, ids: Any) -> FingerprintSource:
+    """Return a source of two arrays, some rows at a time."""
+    starts = range(0, len(ids), 100)
+    return lambda: ((fingerprints[at : at + 100], ids[at : at + 100]) for at in starts)
+
+
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
-@pytest.mark.parametrize("ranges", [1, 7, 60])
-def test_ranges_load_what_one_sort_does(
-    plan: Plan, ranges: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bulk_load, "BLOCK", 100)
+@pytest.mark.parametrize("runs", [1, 7, 20])
+def test_sorted_runs_load_what_one_sort_does(plan: Plan, runs: int, tmp_path: Path) -> None:
     index, array = Index(plan), numbers(plan.bits, 1500)
     ids = np.random.default_rng(1).permutation(5000)[: len(array)].astype(np.uint64)
-    row = 192 if plan.bits == 128 else 96
+    memory = 2 * ROW_BYTES * index.home.columns * -(-len(ids) // runs)
     with Environment.create(tmp_path / "db", index.names) as environment:
         with environment.write() as txn:
-            load_tables(txn, index, source_of(array, ids), len(ids), len(ids) * row // ranges)
+            load_tables(txn, index, source_of(array, ids), len(ids), memory)
         with environment.read() as txn:
             home, *further = rows_of(txn, index)
     assert home == sorted(zip(*as_words(array), ids, strict=True))
@@ -60,7 +64,7 @@ def test_ranges_load_what_one_sort_does(
         assert rows == sorted(set(zip(*permuted, strict=True)))
 
 
-def test_pages_are_full_whatever_the_ranges(tmp_path: Path) -> None:
+def test_pages_are_full_whatever_the_memory(tmp_path: Path) -> None:
     index, array = Index(choose_plan(64, 3)), numbers(64, 20_000)
     ids = np.arange(len(array), dtype=np.uint64)
     counts = []

@@ -12,7 +12,7 @@ from fpdb.storage import Environment, ReadTransaction, WriteTransaction, number_
 from fpdb.tables import Index
 from fpdb.tables import sorted_pages as pages_module
 from fpdb.tables.bits import Fingerprints, to_array, to_ints
-from fpdb.tables.bulk_load import load_tables, source_of
+from fpdb.tables.bulk_load import load_tables
 from fpdb.tables.index import HIGH_BITS
 from fpdb.tables.plan import choose_plan, home_plan, nested_plan
 from fpdb.tables.sorted_pages import NumberPages
@@ -39,7 +39,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environmen
 
 
 def fill(txn: WriteTransaction, index: Index, fingerprints: Fingerprints, ids: Any) -> None:
-    load_tables(txn, index, source_of(fingerprints, ids), len(ids))
+    load_tables(txn, index, lambda: [(fingerprints, ids)], len(ids))
 
 
 def words(dice: np.random.Generator, bits: int, count: int) -> Fingerprints:

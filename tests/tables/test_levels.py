@@ -218,6 +218,27 @@ def test_a_snapshot_keeps_the_rows_that_were_moved_since(
         assert listed(pages.scan(txn)) != before
 
 
+@pytest.mark.parametrize("count", [20, 400])
+def test_merged_rows_replace_those_of_recent_pages(
+    environment: Environment, small: None, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(levels, "_MANY", 20)
+    pages, dice = NUMBERS[3], np.random.default_rng(8)
+    expected: dict[int, Row] = {}
+    with environment.write() as txn:
+        emptied(txn, pages)
+        for batch in range(30):
+            numbers = np.unique(dice.integers(0, 900, 20, np.uint64))
+            pages.splice(txn, [numbers, numbers, numbers + np.uint64(batch)], pages.empty())
+            expected |= {number: (number, number, number + batch) for number in numbers.tolist()}
+        assert txn.entries(pages.recent.name)
+        numbers = np.unique(dice.integers(0, 1000, count, np.uint64))
+        halves = [numbers[: count // 2], numbers[count // 2 :]]
+        pages.merge(txn, ([part, part, part] for part in halves), len(numbers))
+        expected |= {number: (number,) * 3 for number in numbers.tolist()}
+        assert listed(pages.scan(txn)) == sorted(expected.values())
+
+
 def test_recent_pages_of_a_table_that_shrinks_are_moved(
     environment: Environment, small: None
 ) -> None:

@@ -1,5 +1,6 @@
 """Pages against sorted sets, and the bytes of their columns."""
 
+import itertools
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -167,6 +168,30 @@ def test_fill_makes_full_pages_with_the_content_of_splice(
         # What was filled is spliced as if it had been spliced all along.
         pages.splice(txn, as_rows(rows[:2000], width), as_rows(rows[1000:4000], width))
         assert content(txn, pages) == sorted({*rows[:2000], *rows[4000:]})
+
+
+@pytest.mark.parametrize("pages", KINDS, ids=lambda pages: pages.name)
+@pytest.mark.parametrize(("stored", "new"), [(0, 9000), (9000, 20_000), (20_000, 300), (5, 9000)])
+@pytest.mark.parametrize("place", ["between", "after"])
+def test_merged_blocks_leave_full_pages_and_the_content_of_a_dict(
+    pages: NumberPages, stored: int, new: int, place: str, undone: Any
+) -> None:
+    width, keys = pages.columns, pages._keys
+    array = np.random.default_rng(5).integers(0, 2**62, (stored + new, width), np.uint64)
+    array[stored:, 0] += np.uint64(2**63 if place == "after" else 0)
+    array[stored : stored + 50, :keys] = array[:50, :keys]  # which are replaced
+    by_key = [(tuple(row[:keys]), tuple(row)) for row in array.tolist()]
+    old, come = dict(by_key[:stored]), dict(by_key[stored:])
+    rows = as_rows([*come.values()], width)
+    cuts = [0, 0, *range(100, new, 3000), len(rows[0])]
+    with undone() as txn:
+        pages.fill(txn, [as_rows([*old.values()], width)])
+        blocks = [[column[a:b] for column in rows] for a, b in itertools.pairwise(cuts)]
+        pages.merge(txn, blocks, new)
+        assert content(txn, pages) == sorted((old | come).values())
+        sizes = [len(value) for _, value in entries(txn, pages)]
+        if new > 300:
+            assert sum(sizes) >= 0.93 * LARGEST * (len(sizes) - 1)
 
 
 def test_a_scan_begins_with_the_page_that_the_key_belongs_to(undone: Any) -> None:

@@ -8,6 +8,7 @@ import re
 import tempfile
 from pathlib import Path
 
+import billion
 import decide
 import dedupe
 import numpy
@@ -31,8 +32,8 @@ SUITES = {
     "serve": serving,
     "store": store,
 }
-# What other pages quote, or needs Java: run only if named.
-OTHERS = {"passages": passages, "spark": spark}
+# What other pages quote, or needs Java, or much of the disk: run only if named.
+OTHERS = {"passages": passages, "spark": spark, "billion": billion}
 
 
 def machine():
@@ -79,6 +80,11 @@ def main():
     names = [side.name for side in store.CONTENDERS[1:]]
     parser.add_argument("--peers", nargs="*", choices=names, default=names, help="beside fpdb")
     parser.add_argument("--rounds", type=int, default=5, help="measurements of each row: 5")
+    parser.add_argument(
+        "--documents", type=lambda text: int(float(text)), default=10**9, help="of billion: 1e9"
+    )
+    parser.add_argument("--memory", type=int, default=1 << 30, help="of billion, in bytes: 1 GiB")
+    parser.add_argument("--folder", help="where billion makes its files")
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.name} and its picture")
     parser.add_argument("--again", action="store_true", help="tables from the figures kept before")
     options = parser.parse_args()
