@@ -98,10 +98,12 @@ class Levels(SortedPages[R]):
                 there = cursor.next()
             if there:
                 after = bytes(cursor.key())
+        # A copy, even of one page: pages that are deleted may be overwritten.
+        rows = self._joined([self.empty(), *parts])
         for key in keys:
             txn.delete(name, key)
         txn.put("counters", place, after)
-        return self._joined(parts)
+        return rows
 
 
 class NumberLevels(Levels[Rows], NumberPages):

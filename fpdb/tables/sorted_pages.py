@@ -281,9 +281,10 @@ class NumberPages(SortedPages[Rows]):
         following = (block for block in blocks if self._count(block))
         for block in following:
             if (last := self._page_before_all(txn, block)) is not None:
+                rows = joined([last, block])  # a copy: the page that is deleted may be overwritten
                 if self._count(last):
                     txn.delete(self.name, self.first_key(last))
-                self.fill(txn, chain([last, block], following))
+                self.fill(txn, chain([rows], following))
             elif many:
                 self._refill(txn, block)
             else:

@@ -23,7 +23,7 @@ from fpdb.fingerprint.sketches import mix
 
 PART = 1 << 22
 QUERIES, FLIPS, BATCH = 3_000, 3, 100_000
-DISK_EACH = 80
+DISK_EACH = 72
 
 
 def run(options):
