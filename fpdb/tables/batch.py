@@ -219,7 +219,9 @@ def _near_each(
                 except OverflowError:
                     raise _CrowdedError from None
                 longest = max(longest, search.longest)
-        spare += longest * min(3 * len(route.masks), txn.entries(table.name))
+        spare += longest * sum(
+            min(3 * len(route.masks), txn.entries(pages.name)) for pages in table.levels(txn)
+        )
     complete = np.ones(len(fingerprints), np.bool_)
     alone = read + spare > budget if kernels.enabled else complete.copy()
     parts = [part.chosen(~alone[part.queries]) for part in found]

@@ -15,12 +15,13 @@ from math import isqrt
 
 import numpy as np
 
-from fpdb.arrays import Column, Places, Rows, differs
+from fpdb.arrays import Column, Marks, Places, Rows, differs
 from fpdb.storage import ReadTransaction, WriteTransaction
 from fpdb.storage.text_pages import TextEntry
 from fpdb.tables.sorted_pages import NumberPages, R, SortedPages, TextPages
 
-# A table has recent pages from this many pages on, for each row of a document: at most a tenth.
+# A table in which a document has N rows has recent pages from N times as many pages on, so that
+# they are at most a tenth.
 _LEAST = 100
 # More new rows for each recent page are many for each of the other pages, too.
 _MANY = 256
@@ -45,16 +46,24 @@ class Levels(SortedPages[R]):
         return self.merged(super().scan(txn, first), self.recent.scan(txn, first))
 
     def merged(self, pages: Iterable[R], recent: Iterable[R]) -> Iterator[R]:
-        """Yield the rows of pages with those of recent ones, which are held in memory."""
-        new, start = self._joined(list(recent)), 0
-        count, key_at = self._count(new), partial(self._key_at, new)
+        """Yield the rows of pages with those of recent ones, which are read as they are needed."""
+        following, new = iter(recent), self.empty()
+        page = next(following, None)
         for rows in filter(self._count, pages):
-            last = self._key_at(rows, self._count(rows) - 1)
-            end = bisect_right(range(count), last, start, key=key_at)
-            yield self._spliced(rows, self._part(new, start, end), self.empty())
-            start = end
-        if start < count:
-            yield self._part(new, start, count)
+            last, parts = self._key_at(rows, self._count(rows) - 1), [new]
+            while page is not None and self.first_key(page) <= last:
+                parts.append(page)
+                page = next(following, None)
+            new = self._joined(parts)
+            count, key_at = self._count(new), partial(self._key_at, new)
+            end = bisect_right(range(count), last, key=key_at)
+            yield self._spliced(rows, self._part(new, 0, end), self.empty())
+            new = self._part(new, end, count)
+        if self._count(new):
+            yield new
+        if page is not None:
+            yield page
+        yield from following
 
     def splice(self, txn: WriteTransaction, insert: R, remove: R) -> None:
         recent, nothing = self.recent, self.empty()
@@ -86,21 +95,19 @@ class Levels(SortedPages[R]):
             super().insert(txn, blocks)
 
     def _excess(self, txn: WriteTransaction, most: int) -> R:
-        """Return the rows of recent pages that are more than N, which are taken off in turn."""
+        """Return the rows of recent pages that are more than N, and take these off, in turn."""
         name = self.recent.name
         excess, place = txn.entries(name) - most, name.encode()
-        keys, parts, after = list[bytes](), list[R](), b""
+        taken: dict[bytes, R] = {}
         with txn.cursor(name) as cursor:
             there = cursor.set_range(txn.get("counters", place) or b"") or cursor.first()
-            while there and len(keys) < excess:
-                keys.append(bytes(cursor.key()))
-                parts.append(self.recent.rows_at(cursor))
-                there = cursor.next()
-            if there:
-                after = bytes(cursor.key())
+            while there and len(taken) < excess:
+                taken[bytes(cursor.key())] = self.recent.rows_at(cursor)
+                there = cursor.next() or cursor.first()
+            after = bytes(cursor.key()) if there else b""
         # A copy, even of one page: pages that are deleted may be overwritten.
-        rows = self._joined([self.empty(), *parts])
-        for key in keys:
+        rows = self._joined([self.empty(), *(taken[key] for key in sorted(taken))])
+        for key in taken:
             txn.delete(name, key)
         txn.put("counters", place, after)
         return rows
@@ -130,6 +137,10 @@ class NumberLevels(Levels[Rows], NumberPages):
         if txn.entries(self.recent.name) and count > self._most_recent(txn) * _MANY:
             NumberPages.splice(self, txn, self._excess(txn, 0), self.empty())
         super().merge(txn, blocks, count)
+
+    def holds(self, txn: ReadTransaction, rows: Rows) -> Marks:
+        marks = super().holds(txn, rows)
+        return marks | self.recent.holds(txn, rows) if txn.entries(self.recent.name) else marks
 
     def runs(
         self, txn: ReadTransaction, numbers: Sequence[int], most: int

@@ -104,6 +104,8 @@ def test_rows_of_numbers_are_those_of_a_dictionary(
             assert listed(pages.scan(txn)) == rows
             assert listed(pages.scan(txn, columns=1)) == [row[:1] for row in rows]
             asked = sorted({row[:keys] for row in drawn} | set(stored[::2]) | {(7,) * keys})
+            held = pages.holds(txn, as_rows(asked, keys))
+            assert held.tolist() == [key in expected for key in asked]
             found = listed(iter([pages.find(txn, as_rows(asked, keys))]))
             assert found == [expected[key] for key in asked if key in expected]
             if width > 1 and keys > 1:
@@ -237,6 +239,20 @@ def test_merged_rows_replace_those_of_recent_pages(
         pages.merge(txn, ([part, part, part] for part in halves), len(numbers))
         expected |= {number: (number,) * 3 for number in numbers.tolist()}
         assert listed(pages.scan(txn)) == sorted(expected.values())
+
+
+def test_rows_after_all_others_are_held_on_recent_pages(
+    environment: Environment, small: None
+) -> None:
+    pages = NUMBERS[3]
+    with environment.write() as txn:
+        emptied(txn, pages)
+        numbers = np.arange(1000, dtype=np.uint64)
+        pages.insert(txn, [[numbers] * 3])
+        later = numbers[:5] + np.uint64(5000)
+        pages.splice(txn, [later] * 3, pages.empty())
+        assert txn.entries(pages.recent.name)
+        assert pages.holds(txn, [later]).all()
 
 
 def test_recent_pages_of_a_table_that_shrinks_are_moved(
