@@ -227,7 +227,9 @@ def _compared(
         )
         for numbers, found in numbered_texts(flow, paths, database.preparer):
             ids = numbers.astype(np.uint64)
-            database.add_prepared(dataclasses.replace(found, ids=ids, keys=ids.tolist()))
+            database.add_prepared(
+                dataclasses.replace(found, ids=ids, keys=ids.tolist(), packed=None)
+            )
         return database
     files = ComparedFiles(Room(scratch), recipe, similarity, kept)
     files.fill(flow, paths)
