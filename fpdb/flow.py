@@ -255,7 +255,7 @@ class Flow(Generic[C]):
 def filled(
     preparer: Preparer, records: RecordBatch, keys: Sequence[Key], metas: Sequence[Any], **how: Any
 ) -> tuple[Block, Places]:
-    """Return what `Preparer.filled` does of records, of which bad ones resemble nothing."""
+    """Make documents of records by `Preparer.filled`; bad ones resemble nothing."""
     bits = preparer.index.plan.bits
     ready = {
         place: unsigned(number, bits) if number < 0 else number

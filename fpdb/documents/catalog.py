@@ -170,14 +170,14 @@ class Catalog(ABC):
         return np.ones(len(documents), np.bool_)
 
     def pack(self, documents: Block) -> Packed:
-        """Return what is written of documents, unless it is made already."""
+        """Return the names, records and numbers of documents, unless they are packed already."""
         if documents.packed:
             return documents.packed
         names, records = self.names_of(documents.keys), self._records(documents)
         return Packed(names, records, self._index.numbers(documents))
 
     def packed(self, documents: Block) -> Block:
-        """Return documents with what is written of them."""
+        """Return documents with their names, records and numbers."""
         return documents if documents.packed else replace(documents, packed=self.pack(documents))
 
     @abstractmethod

@@ -170,7 +170,7 @@ class Preparer:
         return block.with_rows(rows, self.index.plan.bits) if rows else block
 
     def packed(self, documents: Sequence[Document], *, keep_texts: bool = False) -> Block:
-        """Prepare documents, and make what is written of them."""
+        """Prepare documents, and pack their records."""
         return self.catalog.packed(self.prepare(documents, keep_texts=keep_texts))
 
     def question(self, text: str, *, sketched: bool) -> Stored:

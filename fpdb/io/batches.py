@@ -91,7 +91,7 @@ class RecordBatch:
         self.fingerprints.pop(place, None)
 
     def sifted(self, make: Callable[["RecordBatch"], Made]) -> Made:
-        """Return what is made of the records, once those are bad whose making is an InputError."""
+        """Make something of all records; those for which that is an InputError become bad ones."""
         try:
             return make(self)
         except InputError:

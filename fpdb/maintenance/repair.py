@@ -185,6 +185,7 @@ class _Repair:
         return table.merged(self._pages(table), self._pages(table.recent))
 
     def _pages(self, pages: SortedPages[R]) -> Iterator[R]:
+        """Yield the rows of the pages of a sub-database that are intact."""
 
         def unpack(key: bytes, value: bytes | None) -> R:
             rows = pages.unpack(value or b"", pages.seed_at(key))

@@ -89,7 +89,7 @@ class Block(TextColumns):
 
     Further fields are there by their names, unless all documents lack them. The ids of documents
     with text keys are zeros until they are written. Texts, which aren't stored, are there if all
-    are kept. Who changes a block but for its ids and texts drops what was `packed` of it.
+    are kept. Whoever changes other columns than ids and texts sets `packed` to None.
     """
 
     ids: Column
