@@ -11,7 +11,7 @@ from operator import sub
 
 import numpy as np
 
-from fpdb.arrays import Column, Rows, joined
+from fpdb.arrays import Column, Rows, gathered, joined
 from fpdb.documents.batch_lookup import BatchLookup
 from fpdb.documents.catalog import (
     Catalog,
@@ -96,8 +96,8 @@ class Writer:
                 read += len(block[0])
                 yield block
 
-        with RowFile(folder, columns, share) as new, RowFile(folder, columns, share) as other:
-            parts = self._new_rows(self._catalog.in_turn(counted(), folder, share), new, other)
+        with RowFile(folder, columns, share) as new, RowFile(folder, columns, share) as old:
+            parts = self._new_rows(self._catalog.in_turn(counted(), folder, share), new, old)
             for part in parts:  # all numbers are read before the first comes
                 self._catalog.fill(self._txn, chain([part], parts), added, read)
             changed = len(new)
@@ -108,16 +108,16 @@ class Writer:
                     self._index.update(self._txn, [[prints, ids]])
             if changed:
                 self._count(changed)
-            return changed + self._replace_rows(other, added, first)
+            return changed + self._replace_rows(old, added, first)
 
     def _new_rows(
-        self, rows: Iterable[KeyedRows], new: RowFile, other: RowFile
+        self, rows: Iterable[KeyedRows], new: RowFile, old: RowFile
     ) -> Iterator[NumberedRows]:
         """Yield those rows whose keys aren't stored, and keep both kinds under their ids."""
         for keys, fingerprints in rows:
             stored, ids = self._catalog.ids_of(self._txn, keys)
             if len(ids):
-                other.append([ids, *as_words(fingerprints[stored])])
+                old.append([ids, *as_words(fingerprints[stored])])
             if len(ids) < len(keys):
                 fresh = ~stored if len(ids) else slice(None)
                 names, prints = keys[fresh], fingerprints[fresh]
@@ -129,13 +129,14 @@ class Writer:
         """Give documents by their ids other fingerprints; count the changed ones that are old."""
         bits = self._index.plan.bits
         changed, numbered = 0, self._catalog.kind == "integer"
-        for prints, ids in _prints(rows):
+        # A block changes pages all over the tables, so small ones are written together.
+        for prints, ids in _prints(gathered(rows, _TOGETHER)):
             for start in range(0, len(ids), _TOGETHER):
                 part = slice(start, start + _TOGETHER)
                 names, values = self._catalog.keys_of(self._txn, ids[part]), prints[part]
                 if numbered and not self._txn.entries("documents"):
-                    other = ~self._index.holds(self._txn, values, ids[part])
-                    names, values = list(compress(names, other)), values[other]
+                    differing = ~self._index.holds(self._txn, values, ids[part])
+                    names, values = list(compress(names, differing)), values[differing]
                 documents = Block.bare([key for key in names if key is not None], bits)
                 documents.fingerprints[:] = values
                 documents.added[:] = added
@@ -348,7 +349,7 @@ class Writer:
         self._txn.put("counters", b"counters", self._counters.pack())
 
 
-def _prints(rows: RowFile) -> Iterator[tuple[Fingerprints, Column]]:
+def _prints(rows: Iterable[Sequence[Column]]) -> Iterator[tuple[Fingerprints, Column]]:
     """Yield fingerprints with the ids that stand before them, in blocks."""
     for ids, *words in rows:
         yield of_words(words), ids
