@@ -38,7 +38,8 @@ from fpdb.tables.sorter import RowFile
 
 # New documents whose keys and rows are written together.
 ADDED_TOGETHER = 1 << 20
-# Documents that are replaced or removed at a time, which bounds the memory of a transaction.
+# Documents that are replaced or removed at a time, or nearly twice as many, which bounds the memory
+# of a transaction.
 _TOGETHER = 50_000
 # Parts of the memory of a load: as much is held of new rows, of others, and of those being sorted;
 # changed pages that aren't in the file yet take the last part.
@@ -131,11 +132,11 @@ class Writer:
         changed, numbered = 0, self._catalog.kind == "integer"
         # A block changes pages all over the tables, so small ones are written together.
         for prints, ids in _prints(gathered(rows, _TOGETHER)):
-            for start in range(0, len(ids), _TOGETHER):
-                part = slice(start, start + _TOGETHER)
-                names, values = self._catalog.keys_of(self._txn, ids[part]), prints[part]
+            for places in np.array_split(np.arange(len(ids)), max(len(ids) // _TOGETHER, 1)):
+                numbers, values = ids[places], prints[places]
+                names = self._catalog.keys_of(self._txn, numbers)
                 if numbered and not self._txn.entries("documents"):
-                    differing = ~self._index.holds(self._txn, values, ids[part])
+                    differing = ~self._index.holds(self._txn, values, numbers)
                     names, values = list(compress(names, differing)), values[differing]
                 documents = Block.bare([key for key in names if key is not None], bits)
                 documents.fingerprints[:] = values
