@@ -385,7 +385,9 @@ class Database(Queries):
             InputError: There aren't as many keys as fingerprints, or one can't be stored.
         """
         require_whole("memory", memory, LEAST_MEMORY)
-        blocks: Iterable[Any] = [(keys, fingerprints)] if fingerprints is not None else keys or ()
+        blocks = () if keys is None else keys
+        if fingerprints is not None:
+            blocks = [(keys, fingerprints)]
         with self._environment.write(self._timeout) as txn:
             following = self._catalog.following(txn)
             rows = keyed_rows(blocks, self._catalog, self.plan.bits, following)

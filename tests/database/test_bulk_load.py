@@ -207,6 +207,15 @@ def test_an_iterator_that_fails_leaves_the_database_as_it_was(tmp_path: Path) ->
         assert list(db.check()) == []
 
 
+@pytest.mark.parametrize("keys", [[1, 2], np.arange(3), [(1, 2, 3)], ["ab"], 5])
+def test_keys_without_fingerprints_are_refused(tmp_path: Path, keys: Any) -> None:
+    with (
+        fpdb.create(tmp_path / "db", keys="integer") as db,
+        pytest.raises(fpdb.InputError, match=r"expected .*pairs? of keys and fingerprints"),
+    ):
+        db.add_fingerprints(keys)
+
+
 def test_keys_are_counted_on_from_the_highest(tmp_path: Path) -> None:
     with fpdb.create(tmp_path / "db", keys="integer") as db:
         assert db.add_fingerprints(None, fingerprints(64, 3)) == 3
