@@ -85,7 +85,7 @@ class FingerprintBlock(NamedTuple):
 
 
 class PrintSchema(NamedTuple):
-    """Whether there are sketches, the kind of keys, and what recipe and similarity are noted.
+    """Whether there are sketches, the kind of keys, and the recipe and similarity in the metadata.
 
     Fingerprints are `signed` words, as Spark has them, or unsigned ones with keys that are numbers.
     """
@@ -336,7 +336,7 @@ def _as_json(value: Any) -> Any:
 
 
 def schema(file: ColumnFile) -> Iterator[PrintSchema]:
-    """Yield what the columns are, if the fingerprints are words."""
+    """Yield the kinds of the columns, if the fingerprints are words."""
     from pyarrow import parquet, types
 
     found = parquet.read_schema(file.path)

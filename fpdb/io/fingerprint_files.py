@@ -36,12 +36,18 @@ class UnusualError(Exception):
 
 
 def array_blocks(path: str, bits: int, watch: Watch) -> Iterator[KeyedBlock]:
-    """Yield what a .npy file has, or a .u64 file: words, the lowest byte first, two for 128 bits.
+    """Yield the rows of a .npy file, or of a .u64 file, for a database of N bits.
 
     In .npy are fingerprints as `recipe.fingerprint_many` returns them, or the fields `key` and
-    `fingerprint`.
+    `fingerprint`; in .u64 are words, the lowest byte first, two for 128 bits.
     """
     kind, count, start = _layout(path, bits)
+    wide = kind["fingerprint"].shape == (2,)
+    if wide != (bits == 128):
+        raise StreamError(
+            f"holds fingerprints of {128 if wide else 'at most 64'} bits, expected {bits}",
+            hint="those of another width need a database of their own",
+        )
     for at in range(0, count, _ROWS):
         wanted = min(_ROWS, count - at)
         rows = np.fromfile(path, kind, wanted, offset=start + at * kind.itemsize)
@@ -61,24 +67,27 @@ def array_kind(path: str) -> tuple[str, bool]:
 
 def _layout(path: str, bits: int) -> tuple[np.dtype[Any], int, int]:
     """Return the type of a row, how many there are, and where they begin."""
+    if not os.path.isfile(path):
+        raise StreamError(
+            "isn't a regular file, expected one", hint="save it: arrays aren't read from pipes"
+        )
     if suffix_of(path) == ".u64":
         size, words = os.path.getsize(path), 2 if bits == 128 else 1
         if size % (8 * words):
             raise StreamError(f"has {size:,} bytes, expected {8 * words} for each fingerprint")
         return _unnamed(np.dtype("<u8"), words), size // (8 * words), 0
     try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        array = np.lib.format.open_memmap(path, mode="r")
     except (OSError, ValueError, EOFError) as error:
         raise StreamError(f"can't be read as an array of numpy: {error}") from None
-    if not isinstance(array, np.memmap):
-        raise StreamError("holds several arrays, expected one")
     kind, shape = array.dtype, array.shape
     if kind.names is None and len(shape) in (1, 2) and array.flags.c_contiguous:
         kind, shape = _unnamed(kind, *shape[1:]), shape[:1]
     elif not {"key", "fingerprint"} <= {*(kind.names or ())}:
         kind = _unnamed(np.dtype(bool))  # which no fingerprint has
     values = kind["fingerprint"]
-    if len(shape) != 1 or values.base.kind != "u" or values.shape not in ((), (2,)):
+    fits = values.shape == () or (values.shape, values.base.itemsize) == ((2,), 8)
+    if len(shape) != 1 or values.base.kind != "u" or not fits:
         raise StreamError(
             f"holds an array {array.dtype}{list(array.shape)}, {_EXPECTED}",
             hint="array.view(numpy.uint64) takes the bits of signed words",

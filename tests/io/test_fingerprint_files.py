@@ -1,5 +1,6 @@
 """Ready fingerprints that are loaded by columns: what is stored is what a plain reading finds."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +182,7 @@ def test_damaged_files_are_named_and_leave_all_as_it_was(tmp_path: Path) -> None
     np.save(tmp_path / "objects.npy", np.array([1, "a"], object), allow_pickle=True)
     for name, wrong in {
         "signed.npy": array.view(np.int64),
+        "halves.npy": np.zeros((3, 2), np.uint32),
         "cube.npy": np.zeros((2, 2, 2), np.uint64),
         "columns.npy": np.asfortranarray(np.zeros((3, 2), np.uint64)),
         "lacking.npy": np.zeros(3, [("keys", "u8"), ("fingerprint", "u8")]),
@@ -189,9 +191,12 @@ def test_damaged_files_are_named_and_leave_all_as_it_was(tmp_path: Path) -> None
     }.items():
         np.save(tmp_path / name, wrong)
         broken[name] = b""
-    for name in [*broken, "objects.npy", "absent.npy"]:
-        with pytest.raises(fpdb.InputError, match=name.partition(".")[0] + "|found an array"):
+    for name in ("pipe.npy", "pipe.u64"):
+        os.mkfifo(tmp_path / name)
+    for name in [*broken, "objects.npy", "absent.npy", "pipe.npy", "pipe.u64"]:
+        with pytest.raises(fpdb.InputError, match=name) as refused:
             fpdb.load(tmp_path / "db", [tmp_path / "good.npy", tmp_path / name])
+        assert "load it unsafely" not in str(refused.value)
         with pytest.raises(fpdb.InputError):
             fpdb.load(tmp_path / "new", tmp_path / name, recipe="none")
         assert not (tmp_path / "new").exists()
@@ -199,3 +204,5 @@ def test_damaged_files_are_named_and_leave_all_as_it_was(tmp_path: Path) -> None
     fpdb.create(tmp_path / "texts", recipe="none", similarity=None).close()
     with pytest.raises(fpdb.InputError, match="without keys"):
         fpdb.load(tmp_path / "texts", tmp_path / "good.npy")
+    with pytest.raises(fpdb.InputError, match=r"halves\.npy holds an array uint32"):
+        fpdb.load(tmp_path / "halves", tmp_path / "halves.npy", recipe="none-128")
