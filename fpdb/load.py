@@ -4,14 +4,17 @@ import codecs
 import contextlib
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 
+import numpy as np
+
 from fpdb.database import Database
+from fpdb.documents.catalog import Catalog
 from fpdb.documents.layout import new_database, new_header, read_runs
 from fpdb.documents.prepare import GATHERED
 from fpdb.errors import InputError, RecipeMismatchError
@@ -30,6 +33,7 @@ from fpdb.io.fingerprint_files import (
 from fpdb.io.records import BadRecord, Reading
 from fpdb.io.streams import (
     SUFFIXES,
+    UNWATCHED,
     StreamError,
     Watch,
     check_file,
@@ -157,6 +161,17 @@ def _is_portable(source: str, form: str | None) -> bool:
     return False
 
 
+def _document(fields: dict[str, Any], catalog: Catalog) -> Document:
+    """Return the document of a row; raise InputError if it is none."""
+    problem, short = fields.pop("problem", None), fields["fingerprint"] is None
+    if fields["key"] is None:
+        raise InputError(problem or "found no key")
+    if short and not fields.get("digest"):
+        raise InputError(problem or "found no fingerprint, and no digest of a short text")
+    catalog.check_key(fields["key"])
+    return Document(**fields, short=short)
+
+
 @dataclass
 class _Load:
     """Loads a file or databases, and counts what became of each record."""
@@ -238,8 +253,8 @@ class _Load:
             self.new.setdefault("similarity", schema.similarity)
             self.new.setdefault("recipe", "web" if schema.recipe_id else "none")
         with self._database(schema.keys) as database:
-            if not schema.signed and database.key_type != schema.keys:
-                self._add_records(database, source)
+            if schema.form != "signed":
+                self._add_records(database, source, files if schema.form == "unsigned" else [])
                 return
             if schema.recipe_id not in (None, database.recipe.id):
                 raise RecipeMismatchError(
@@ -248,34 +263,34 @@ class _Load:
                     hint="load them into a database that is created with that recipe",
                 )
             sketched = schema.sketched and database.similarity is not None
-            others = files
+            others, watch = files, Watch(self.flow.count_bytes)
             if not sketched:
                 others = []
                 self._add(database, self._bare_blocks(files, others))
+                watch = UNWATCHED  # as they were read
             for path in others:
-                for block in fingerprint_blocks(path, sketched=sketched):
+                for block in fingerprint_blocks(path, watch, sketched=sketched):
                     self._add_documents(database, path, block)
 
     def _bare_blocks(self, files: list[str], others: list[str]) -> Iterator[KeyedBlock]:
         """Yield the bare fingerprints of files; note which of these have other documents."""
         for path in files:
             has_others = False
-            for block in fingerprint_blocks(path, sketched=False):
+            for block in fingerprint_blocks(path, Watch(self.flow.count_bytes)):
                 has_others |= bool(block.others)
                 yield block.keys, block.fingerprints
             if has_others:
                 others.append(path)
 
     def _add_documents(self, database: Database, source: str, block: FingerprintBlock) -> None:
-        """Add those documents of a block that are more than a key and a fingerprint."""
+        """Add the documents of a block that are more than a key and a fingerprint."""
         documents = []
         for fields in block.others:
-            problem, missing = fields.pop("problem", None), fields["fingerprint"] is None
-            if fields["key"] is None or (missing and not fields.get("digest")):
-                problem = problem or ("no fingerprint" if missing else "no key")
-                self.flow.refuse(BadRecord(f"{source}: {fields['key']}", problem))
-            else:
-                documents.append(Document(**fields, short=missing))
+            place = f"{source}:{fields.pop('row')}"
+            try:
+                documents.append(_document(fields, database.preparer.catalog))
+            except InputError as error:
+                self.flow.refuse(BadRecord(place, str(error), error.hint, fields["key"]))
         self.flow.counts.count(list(database.add_many(documents, transaction=GATHERED)))
         self.flow.show()
 
@@ -300,23 +315,36 @@ class _Load:
         with self._database("text") as database:
             self._add_records(database, source)
 
-    def _add_records(self, database: Database, source: str) -> None:
-        """Add the keys and fingerprints of records; those of a plain table by columns."""
+    def _add_records(self, database: Database, source: str, files: Sequence[str] = ()) -> None:
+        """Add the keys and fingerprints of records; of a plain table, or of `files`, by columns."""
         flow = self.flow
         if flow.reading.fingerprint_field is None:
             flow.reading = dataclasses.replace(flow.reading, fingerprint_field="fingerprint")
         form = flow.reading.format or SUFFIXES.get(suffix_of(source))
-        if form in ("csv", "tsv") and source != "-" and database.key_type == "integer":
+        tabular = form in ("csv", "tsv") and source != "-"
+        if (files or tabular) and database.key_type == "integer":
             bits, watch = database.plan.bits, Watch(flow.count_bytes)
             try:
-                self._add(database, digit_blocks(source, form, flow.reading, bits, watch))
+                if files:
+                    self._add(database, self._whole_blocks(files, bits))
+                else:
+                    self._add(database, digit_blocks(source, str(form), flow.reading, bits, watch))
             except (UnusualError, StreamError):  # which is explained when it is read
                 flow.counts.read = flow.counts.bytes_read = 0
             else:
                 return
-        prepared = flow.prepared(flow.parts([source]), database.preparer)
+        prepared = flow.prepared(flow.parts(files or [source]), database.preparer)
         blocks = ((part.documents.keys, part.documents.fingerprints) for part in prepared)
         self._add(database, blocks)
+
+    def _whole_blocks(self, files: Sequence[str], bits: int) -> Iterator[KeyedBlock]:
+        """Yield the bare fingerprints of files; raise UnusualError where a row isn't one."""
+        largest = np.uint64((1 << min(bits, 64)) - 1)
+        for path in files:
+            for block in fingerprint_blocks(path, Watch(self.flow.count_bytes)):
+                if block.others or bits > 64 or (block.fingerprints > largest).any():
+                    raise UnusualError
+                yield block.keys, block.fingerprints
 
     def _add(self, database: Database, blocks: Iterable[KeyedBlock]) -> None:
         """Add bare fingerprints in one transaction."""

@@ -16,7 +16,7 @@ from fpdb.io import decoding
 from fpdb.io.annotations import FIELDS, Annotation, require_free
 from fpdb.io.decoding import ColumnFile, FingerprintBlock, PrintSchema
 from fpdb.io.records import Reading
-from fpdb.io.streams import Watch, named
+from fpdb.io.streams import UNWATCHED, Watch, named
 from fpdb.io.tables import FieldColumns, header_reason
 from fpdb.processes import CallError, KeptWorkers
 from fpdb.threads import overlapped
@@ -280,7 +280,7 @@ class TableWriter:
 
 
 def print_files(source: str) -> tuple[list[str], PrintSchema] | None:
-    """Return the Parquet files of a path whose fingerprints are words, and their schema."""
+    """Return the Parquet files of a path that have keys and fingerprints, and their schema."""
     path = Path(source)
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     if not files or files[0].suffix != ".parquet" or not files[0].is_file():
@@ -292,7 +292,9 @@ def print_files(source: str) -> tuple[list[str], PrintSchema] | None:
     return None
 
 
-def fingerprint_blocks(path: str, *, sketched: bool) -> Iterator[FingerprintBlock]:
+def fingerprint_blocks(
+    path: str, watch: Watch = UNWATCHED, *, sketched: bool = False
+) -> Iterator[FingerprintBlock]:
     """Yield the columns of such a file in blocks; with sketches, all of them as documents."""
     read = partial(decoding.fingerprints, sketched=sketched)
-    return _decoded(ColumnFile(os.path.abspath(path), read))
+    return _shared(ColumnFile(os.path.abspath(path), read), watch)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fpdb.arrays import Places
 from fpdb.io.records import Reading, shorten
 from fpdb.io.streams import StreamError
 from fpdb.io.tables import FieldColumns, header_reason
@@ -77,7 +78,7 @@ class ColumnFile:
 
 
 class FingerprintBlock(NamedTuple):
-    """Keys with bare fingerprints, and other documents as fields."""
+    """Keys with bare fingerprints, and other rows as fields with their numbers, as "row"."""
 
     keys: Any
     fingerprints: NDArray[np.uint64]
@@ -85,12 +86,12 @@ class FingerprintBlock(NamedTuple):
 
 
 class PrintSchema(NamedTuple):
-    """Whether there are sketches, the kind of keys, and the recipe and similarity in the metadata.
+    """The kinds of fingerprints and keys, and the recipe and similarity in the metadata.
 
-    Fingerprints are `signed` words, as Spark has them, or unsigned ones with keys that are numbers.
+    Fingerprints are words, "signed" ones, as Spark has them, or "unsigned", or else "other".
     """
 
-    signed: bool
+    form: str
     sketched: bool
     keys: str
     recipe_id: str | None
@@ -336,7 +337,7 @@ def _as_json(value: Any) -> Any:
 
 
 def schema(file: ColumnFile) -> Iterator[PrintSchema]:
-    """Yield the kinds of the columns, if the fingerprints are words."""
+    """Yield the kinds of the columns, if there are keys and fingerprints."""
     from pyarrow import parquet, types
 
     found = parquet.read_schema(file.path)
@@ -345,14 +346,13 @@ def schema(file: ColumnFile) -> Iterator[PrintSchema]:
     kind = found.field("fingerprint").type
     keys = "integer" if types.is_integer(found.field("key").type) else "text"
     signed = types.is_int64(kind) or types.is_struct(kind)
-    if not (signed or (types.is_uint64(kind) and keys == "integer")):
-        return
+    unsigned = types.is_uint64(kind) and keys == "integer"
     noted = (found.metadata or {}).get(b"org.apache.spark.sql.parquet.row.metadata", b"{}")
     fields = {field["name"]: field for field in json.loads(noted).get("fields", [])}
     note = fields.get("fingerprint", {}).get("metadata", {}).get("fpdb", {})
     recipe_id, similarity = note.get("recipe_id"), note.get("similarity")
     yield PrintSchema(
-        signed,
+        "signed" if signed else "unsigned" if unsigned else "other",
         signed and "sketch" in found.names,
         keys,
         recipe_id if isinstance(recipe_id, str) else None,
@@ -399,30 +399,47 @@ def _only(batches: Batches, marks: bytes) -> Iterator[tuple["pyarrow.RecordBatch
         yield batch.filter(pyarrow.array(some)) if some.any() else batch.slice(0, 0), read
 
 
-def fingerprints(file: ColumnFile, *, sketched: bool) -> Iterator[FingerprintBlock]:
-    """Yield bare fingerprints, many at a time, and what has more than that as documents.
+def fingerprints(file: ColumnFile, *, sketched: bool) -> Iterator[tuple[FingerprintBlock, float]]:
+    """Yield bare fingerprints, many at a time, and other rows as fields.
 
-    If they are `sketched`, no fingerprint is bare.
+    If they are `sketched`, no fingerprint is bare. With each block comes the share of the file that
+    was read.
     """
     from pyarrow import compute, types
 
-    reader = _opened(file)
+    reader, read = _opened(file), 0
     chosen = [name for name in _SPARK if name in reader.schema_arrow.names]
     for batch in _batches(file, reader, chosen, _LOADED):
         for some in _cut(batch, _LOADED, _LOADED_BYTES):
-            known = compute.and_(some["fingerprint"].is_valid(), some["key"].is_valid())
-            bare = some.slice(0, 0) if sketched else some.filter(known)
-            others = some if sketched else some.filter(compute.invert(known))
+            is_bare = compute.and_(some["fingerprint"].is_valid(), _usable(some["key"]))
+            bare = some.slice(0, 0) if sketched else some.filter(is_bare)
+            others = some if sketched else some.filter(compute.invert(is_bare))
+            is_other = ~is_bare.to_numpy(zero_copy_only=False) | sketched
+            documents = _documents(others, read + 1 + np.flatnonzero(is_other))
+            read += some.num_rows
             keys = bare["key"]
             whole = types.is_integer(keys.type) and not keys.null_count
             names = keys.to_numpy(zero_copy_only=False) if whole else keys.to_pylist()
-            yield FingerprintBlock(names, _words_of(bare["fingerprint"]), _documents(others))
+            block = FingerprintBlock(names, _words_of(bare["fingerprint"]), documents)
+            yield block, read / reader.metadata.num_rows
 
 
-def _documents(batch: "pyarrow.RecordBatch") -> list[dict[str, Any]]:
+def _usable(keys: Any) -> Any:
+    """Mark the keys that a database may take."""
+    from pyarrow import compute, types
+
+    if types.is_signed_integer(keys.type):
+        return compute.greater_equal(keys, 0).fill_null(False)  # noqa: FBT003
+    if types.is_string(keys.type):
+        return compute.not_equal(keys, "").fill_null(False)  # noqa: FBT003
+    return keys.is_valid()
+
+
+def _documents(batch: "pyarrow.RecordBatch", rows: Places) -> list[dict[str, Any]]:
     documents: list[dict[str, Any]] = batch.to_pylist()
     numbers = _words_of(batch["fingerprint"]).tolist()
-    for fields, number in zip(documents, numbers, strict=True):
+    for fields, number, row in zip(documents, numbers, rows.tolist(), strict=True):
+        fields["row"] = row
         if fields["fingerprint"] is not None:
             is_wide = isinstance(number, list)
             fields["fingerprint"] = number[0] << 64 | number[1] if is_wide else number

@@ -96,18 +96,57 @@ def test_arrays_with_keys_replace_what_is_stored(tmp_path: Path, bits: int) -> N
 
 
 @pytest.mark.process
-def test_parquet_of_unsigned_words_is_read_by_columns(tmp_path: Path) -> None:
+def test_parquet_of_unsigned_words_is_read_by_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     array, expected = prints(64)
     keys: list[int | None] = [*range(COUNT)]
     keys[7], values = None, pa.array(array, mask=np.arange(COUNT) == 9)
     parquet.write_table(pa.table({"key": keys, "fingerprint": values}), tmp_path / "p.parquet")
+    size = (tmp_path / "p.parquet").stat().st_size
     bad: list[Any] = []
     counts = fpdb.load(tmp_path / "db", tmp_path / "p.parquet", on_bad=bad.append)
     assert (counts.read, counts.added, counts.bad) == (COUNT, COUNT - 2, 2)
-    assert [record.reason for record in bad] == ["no key", "no fingerprint"]
+    assert (counts.bytes_read, counts.bytes_total) == (counts.bytes_total, size)
+    assert [record.source for record in bad] == [
+        f"{tmp_path / 'p.parquet'}:{row}" for row in (8, 10)
+    ]
+    assert "found no key: expected the field" in bad[0].reason
+    assert "'fingerprint' holds null" in bad[1].reason
     assert stored(tmp_path / "db") == {k: v for k, v in expected.items() if k not in (7, 9)}
     fpdb.load(tmp_path / "texts", tmp_path / "p.parquet", keys="text")
     assert len(stored(tmp_path / "texts")) == COUNT - 2
+    parquet.write_table(
+        pa.table({"key": range(COUNT), "fingerprint": array}), tmp_path / "p.parquet"
+    )
+    monkeypatch.setattr("fpdb.flow.Flow.prepared", None)  # which reads records one by one
+    fpdb.load(tmp_path / "whole", tmp_path / "p.parquet")
+    assert stored(tmp_path / "whole") == expected
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("signed", [True, False])
+def test_a_bad_row_of_parquet_is_named_and_left_out(tmp_path: Path, *, signed: bool) -> None:
+    words = pa.array([1, 2, None, 4], pa.int64() if signed else pa.uint64())
+    path = tmp_path / "p.parquet"
+    parquet.write_table(pa.table({"key": [-1, 6, 7, None], "fingerprint": words}), path)
+    bad: list[Any] = []
+    counts = fpdb.load(tmp_path / "db", path, on_bad=bad.append)
+    assert (counts.read, counts.bad) == (4, 3)
+    assert [record.source for record in bad] == [f"{path}:{row}" for row in (1, 3, 4)]
+    assert stored(tmp_path / "db") == {6: 2}
+    assert counts.bytes_read == path.stat().st_size
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("kind", ["int64", "uint64", "uint32", "string"])
+def test_keys_are_of_the_kind_of_their_column(tmp_path: Path, kind: str) -> None:
+    words = pa.array([1, 2]).cast(kind)
+    for name, keys in (("numbers", [5, 6]), ("texts", ["5", "6"])):
+        table = pa.table({"key": keys, "fingerprint": words})
+        parquet.write_table(table, tmp_path / f"{name}.parquet")
+        fpdb.load(tmp_path / name, tmp_path / f"{name}.parquet")
+        assert stored(tmp_path / name) == dict(zip(keys, (1, 2), strict=True))
 
 
 @pytest.mark.parametrize("form", ["csv", "tsv"])
