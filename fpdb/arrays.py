@@ -36,7 +36,7 @@ class Strings:
 
     @classmethod
     def joined(cls, parts: "Sequence[Strings]") -> "Strings":
-        """Return the strings of several columns, of which there is at least one."""
+        """Join columns of strings; at least one is given."""
         starts = np.cumsum([0, *(len(part.data) for part in parts[:-1])])
         ends = [part.ends + start for part, start in zip(parts, starts, strict=True)]
         return cls(np.concatenate([part.data for part in parts]), np.concatenate(ends))
@@ -108,7 +108,7 @@ def in_runs(*columns: NDArray[Any]) -> tuple[Places, Places]:
 
 
 def following(counts: Places) -> tuple[Places, Places]:
-    """Pair each row with so many of those after it: return the places of both, row by row."""
+    """Pair each row with the next N rows; return the places of both, row by row."""
     rows = np.arange(len(counts))
     return np.repeat(rows, counts), spans(rows + 1, counts)
 

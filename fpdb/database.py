@@ -638,7 +638,7 @@ class Database(Queries):
 
 
 def describe(path: str | os.PathLike[str]) -> Stats:
-    """Return what a database holds, and how; only counts are read. Errors are those of `open`."""
+    """Count the documents and pages of a database. Errors are those of `open`."""
     with Environment.open(path, readonly=True, verify=require_complete_copy) as environment:
         return Database(environment).stats()
 

@@ -72,7 +72,7 @@ class BatchLookup:
         self._saved: dict[int, int] = {}
         self._places: dict[int, int] = {}
         self._candidates: dict[int, Candidates] = {}
-        # By a place, those of similar documents before it, how similar they are, and the distances.
+        # By a place, the places of similar earlier documents, their similarities and distances.
         self._earlier: dict[int, list[tuple[int, float, int]]] = {}
         self._crowded: set[int] = set()
         asked, compared = documents[asking], list[int]()
@@ -125,7 +125,7 @@ class BatchLookup:
         runs, shares = list[tuple[int, Iterable[int]]](), dict[int, float]()
         if stored:
             shares.update(stored.shares)
-            for apart, ids in stored.runs:  # less those that were replaced since
+            for apart, ids in stored.runs:  # without the replaced candidates
                 runs.append((apart, [number for number in ids if number not in self._places]))
         for earlier, share, apart in links:
             number = self._saved.get(earlier)

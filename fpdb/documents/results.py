@@ -20,7 +20,7 @@ class Columns(NamedTuple, Generic[_T]):
     rows: Callable[[int, _T], Iterable[tuple[Any, ...]]]
 
 
-# The columns of pairs and clusters are those that the command line writes.
+# The command line writes pairs and clusters in the same columns.
 _NEAR = {"distance": "int32", "similarity": "double"}
 PAIRS: Columns[Pair] = Columns(
     {"key": "key", "other": "key", **_NEAR, "exact": "bool"}, lambda _, pair: [pair]

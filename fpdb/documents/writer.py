@@ -241,7 +241,7 @@ class Writer:
         ]
 
     def _take_rows_of_known_keys(self, *, newer: bool) -> None:
-        """Take the documents whose keys are stored, or come twice, with what is stored of them.
+        """Take the documents whose keys are stored, or come twice, and the stored documents.
 
         Less of a text costs nothing that is stored of it, unless only `newer` ones count.
         """

@@ -138,7 +138,7 @@ def _whole_lines(parts: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _places(head: list[bytes], reading: Reading) -> tuple[int, int, int]:
-    """Return how many columns a table has, and which are those of the keys and fingerprints."""
+    """Return the number of columns of a table, and the places of keys and fingerprints."""
     if numbered(reading):
         names = [str(number + 1) for number in range(len(head))]
     else:

@@ -224,7 +224,7 @@ def picker(reading: Reading) -> Pick:
 
 
 def meta_keeper(reading: Reading) -> Callable[[Mapping[str, Any]], dict[str, Any] | None]:
-    """Return the function that chooses of fields, in their order, those that are metadata."""
+    """Return the function that chooses the metadata of a record, in the order of its fields."""
     choices = {reading.keys, *(names for _, names in reading.required())}
     everything, chosen = "*" in reading.kept, set(reading.kept)
 

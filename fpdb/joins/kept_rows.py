@@ -1,4 +1,4 @@
-"""Rows of the documents that are kept, in which others find those that may be like them.
+"""Rows of the survivors, in which records find their candidates.
 
 A row has a word of a hash, by which they meet, and the place of a document.
 """
