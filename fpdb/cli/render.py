@@ -371,6 +371,15 @@ def show_log(name: str) -> None:
     logging.getLogger(name).addHandler(Shown(logging.WARNING))
 
 
+def print_log(name: str) -> None:
+    """Print the records of a logger, as they are, from now on."""
+    import logging
+
+    logger = logging.getLogger(name)
+    logger.setLevel(logging.INFO)
+    logger.addHandler(logging.StreamHandler(sys.stdout))
+
+
 def listed(counts: Mapping[str, int], share: str = "") -> str:
     """Return counts with their names, the first one and all that aren't zero.
 

@@ -26,6 +26,7 @@ def _require_host(host: str) -> str:
     private_key=option("--tls-key FILE", "The key of the certificate."),
     readonly=option("--readonly", "Only answer queries."),
     explorer=option("--explorer", "Also serve pages to explore it, at /explore/."),
+    access_log=option("--access-log", "Print a line of JSON for each request."),
     texts=options.TEXTS,
 )
 def serve(
@@ -38,6 +39,7 @@ def serve(
     private_key: Path | None = None,
     readonly: bool = False,
     explorer: bool = False,
+    access_log: bool = False,
     texts: list[str] | None = None,
     similarity: float | None = None,
     recipe: fpdb.Recipe | None = None,
@@ -48,13 +50,20 @@ def serve(
       fpdb serve crawl.fpdb --host 0.0.0.0 --token-file tokens
 
     Answers once a document is durable. /openapi.json describes the calls. SIGTERM
-    ends the server after what was accepted is answered.
+    ends the server after what was accepted is answered; SIGHUP reads the tokens
+    again.
     """
     require((certificate is None) == (private_key is None), "--tls-cert needs --tls-key")
     require(explorer or not texts, "--texts are for the pages of --explorer")
     from fpdb.integrations import server  # it takes long to import, and is an extra
 
     access = server.Access(server.read_tokens(token_file) if token_file else ())
+
+    def reload() -> None:
+        if token_file:
+            access.replace_tokens(server.read_tokens(token_file))
+            render.summarise(None, f"read the tokens in {token_file} again")
+
     opened = (
         fpdb.open(path, readonly=True, recipe=recipe)
         if readonly
@@ -66,6 +75,8 @@ def serve(
         if explorer:
             pages = stack.enter_context(fpdb.Explorer(database, texts=texts or ()))
         render.show_log(server.__name__)
+        if access_log:
+            render.print_log(server.access_log.name)
         server.serve(
             server.app(database, access=access, similarity=similarity, explorer=pages),
             host=host,
@@ -75,5 +86,6 @@ def serve(
             private_key=private_key,
             on_start=lambda url: render.summarise(None, f"serving {path} at {url}"),
             on_error=render.fail,
+            on_reload=reload,
         )
     render.summarise(None, "ended: answered documents are stored")

@@ -384,6 +384,70 @@ def test_other_hosts_need_a_token(start, path, tokens, certified):
     assert ended(process) == 0
 
 
+def test_sighup_reads_the_tokens_again_and_ends_nothing(start, path, tokens):
+    process = start("serve", path, "--port", 0, "--token-file", tokens)
+    port = port_of(process)
+    first, second = "Bearer 0123456789abcdef", "Bearer fedcba9876543210"
+    with connected(port) as connection:
+
+        def statuses():
+            return [check(connection, "a", authorization=token)[0] for token in (first, second)]
+
+        def reload():
+            process.send_signal(signal.SIGHUP)
+            return process.stderr.readline()
+
+        assert statuses() == [200, 401]
+        assert b"refused an unknown token" in process.stderr.readline()
+        tokens.write_text("write fedcba9876543210\n")
+        assert b"read the tokens" in reload()
+        assert statuses() == [401, 200]
+        # One that can't be used changes nothing.
+        tokens.write_text("write short\n")
+        assert b"error: " in reload()
+        assert b"hint: " in process.stderr.readline()
+        assert statuses() == [401, 200]
+    assert ended(process) == 0
+
+
+def test_sighup_without_tokens_ends_nothing(start, path):
+    process = start("serve", path, "--port", 0)
+    port = port_of(process)
+    for _ in range(3):
+        process.send_signal(signal.SIGHUP)
+        with connected(port) as connection:
+            assert check(connection, "a")[0] == 200
+            connection.request("GET", "/metrics")
+            metrics = connection.getresponse().read()
+    assert b"fpdb_build_info{" in metrics
+    assert b"process_open_fds " in metrics
+    assert b"_created" not in metrics  # half of the lines, which no dashboard shows
+    assert ended(process) == 0
+
+
+def test_an_access_log_has_a_line_for_each_request_and_no_secrets(start, path, tokens):
+    process = start("serve", path, "--port", 0, "--token-file", tokens, "--access-log")
+    with connected(port_of(process)) as connection:
+        allowed = {"authorization": "Bearer 0123456789abcdef"}
+        check(connection, "https://a.example/", **allowed)
+        check(connection, "b", **allowed, **{"x-request-id": "of a proxy"})
+        check(connection, "b", **allowed, **{"x-request-id": "abc-17"})
+        check(connection, "c")
+        connection.request("GET", "/v1/documents?key=secret", headers=allowed)
+        connection.getresponse().read()
+        written = [process.stdout.readline() for _ in range(5)]
+    assert ended(process) == 0
+    assert process.stdout.read() == b""
+    lines = [json.loads(line) for line in written]
+    assert [line["status"] for line in lines] == [200, 200, 200, 401, 404]
+    assert {line["path"] for line in lines} == {"/v1/check", "/v1/documents"}
+    assert lines[2]["id"] == "abc-17"
+    assert len({line["id"] for line in lines} - {"of a proxy"}) == 5
+    assert all(line["address"] == "127.0.0.1" and line["seconds"] > 0 for line in lines)
+    assert b"secret" not in b"".join(written)
+    assert b"0123456789abcdef" not in b"".join(written)
+
+
 def test_a_key_is_secret_and_has_no_password(start, path, certified):
     certificate, key = certified
 

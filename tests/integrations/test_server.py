@@ -3,7 +3,9 @@
 import asyncio
 import json
 import os
+import re
 import time
+from pathlib import Path
 
 import pytest
 from asgi import call, close
@@ -20,6 +22,7 @@ TEXT = (
     "last year. Their young will fly before the summer is over, and begin the long journey south."
 )
 OTHER = "The old bridge at Lindow is closed, because the river has washed out one of its piers."
+EXAMPLES = Path(__file__).parents[2] / "examples"
 LINES = {"content_type": "application/x-ndjson"}
 WRITE, READ = "w" * 16, "r" * 16
 
@@ -400,6 +403,20 @@ def test_statistics_and_metrics_count_what_is_stored(db):
     assert float(counted["fpdb_file_bytes"]) > 0
     assert counted["fpdb_transaction_documents_count"] == "2.0"
     assert counted["fpdb_waiting_documents"] == "0.0"
+    assert counted[f'fpdb_build_info{{version="{fpdb.__version__}"}}'] == "1.0"
+    assert float(counted["process_resident_memory_bytes"]) > 0
+
+
+def test_alerts_and_the_dashboard_name_metrics_that_there_are(db):
+    [_, metrics] = talk(db, check("a"), ("GET", "/metrics"))
+    there = {
+        re.match(r"\w+", line)[0] for line in metrics.body.decode().splitlines() if line[0] != "#"
+    }
+    for name in ("alerts.yaml", "dashboard.json"):
+        written = (EXAMPLES / "server" / name).read_text(encoding="utf-8")
+        named = set(re.findall(r"\b(?:fpdb|process)_[a-z_]+", written))
+        assert len(named) > 5
+        assert named <= there
 
 
 def test_a_database_may_be_read_only(db):

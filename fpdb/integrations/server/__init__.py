@@ -16,11 +16,11 @@ except ImportError as error:
     ) from None
 
 from fpdb.integrations.server.access import Access, read_tokens
-from fpdb.integrations.server.application import Application, Limits
+from fpdb.integrations.server.application import Application, Limits, access_log
 from fpdb.integrations.server.calls import CALLS, PAGES, explorer_calls
 from fpdb.integrations.server.serving import serve
 
-__all__ = ["Access", "Application", "Limits", "app", "read_tokens", "serve"]
+__all__ = ["Access", "Application", "Limits", "access_log", "app", "read_tokens", "serve"]
 
 
 def app(

@@ -57,10 +57,11 @@ class Access:
         required: bool = False,
         hosts: Iterable[str] | None = LOOPBACK,
     ) -> None:
-        self._roles: dict[bytes, Role] = {_digest(token): role for role, token in tokens}
+        self.replace_tokens(tokens)
         # Without tokens, sessions alone get in, and no password would.
-        self._by_session = required and not self._roles
-        self.required = required or bool(self._roles)
+        self._by_session = required and not self._tokens
+        self.required = required or bool(self._tokens)
+        self._sessions: dict[bytes, Role] = {}
         self.hosts = None if hosts is None or self.required else frozenset(hosts)
         self._invitations: dict[bytes, Role] = {}
         name = secrets.token_urlsafe(16) if self._by_session else ""
@@ -68,6 +69,10 @@ class Access:
         self._cookie = f"fpdb_{name}" if name else "fpdb_session"
         self._session_in = re.compile(rf"(?:^|;\s*){self._cookie}=([\w-]+)".encode())
         self._log_from = 0.0
+
+    def replace_tokens(self, tokens: Iterable[tuple[Role, str]]) -> None:
+        """Let in who has these tokens, from now on; sessions of browsers go on."""
+        self._tokens: dict[bytes, Role] = {_digest(token): role for role, token in tokens}
 
     def invite(self, role: Role) -> str:
         """Return a token that begins the session of a browser, once, as `?token=…` of a page."""
@@ -85,7 +90,7 @@ class Access:
             return None
         self._invitations.clear()
         session = secrets.token_urlsafe(32)
-        self._roles[_digest(session)] = role
+        self._sessions[_digest(session)] = role
         rest = urlencode([each for each in query if each[0] != "token"])
         cookie = f"{self._cookie}={session}; HttpOnly; Path={self.base}/; SameSite=strict"
         headers = {
@@ -115,7 +120,8 @@ class Access:
         if not self.required or path in OPEN_TO_ALL:
             return _ANYBODY
         token, session = self._token_in(headers)
-        role = self._roles.get(_digest(token)) if token else None
+        digest = _digest(token)
+        role = self._tokens.get(digest) or self._sessions.get(digest)
         if role is not None:
             return Visitor(role, session)
         if token:

@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import logging
 import math
+import re
+import secrets
 import threading
 import time
 import warnings
@@ -11,12 +13,21 @@ from collections import Counter as Counts
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache, partial
+from datetime import UTC, datetime
+from functools import cache, cached_property, partial
 from http import HTTPStatus
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Info,
+    ProcessCollector,
+    generate_latest,
+)
 
 import fpdb
 from fpdb.integrations.batcher import Batcher, Outcome, added_to, again_if_moved
@@ -25,6 +36,7 @@ from fpdb.integrations.server.messages import (
     HttpReply,
     PageMaker,
     ProblemError,
+    encode,
     problem_reply,
     status_name,
 )
@@ -47,6 +59,10 @@ _WATCHED = frozenset({"/healthz", "/metrics"})
 _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
 _DOCUMENTS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 logger = logging.getLogger(__name__)
+# A line of JSON for each request, at the level INFO.
+access_log = logging.getLogger(f"{__package__}.requests")
+access_log.propagate = False
+_REQUEST_ID = re.compile(rb"[!-~]{1,64}")
 
 
 @dataclass(frozen=True)
@@ -129,12 +145,15 @@ class Application:
             page = self._page if b"text/html" in headers.get(b"accept", b"") else None
             await self._send(request, problem_reply(error, page), send)
         except Exception:
-            logger.exception("a request couldn't be answered")
+            logger.exception("the request %s couldn't be answered", request.id)
             raise
         finally:
             self.held -= request.held
             self.requests -= request.counted
-            self.metrics.count_request(request.call, request.status, time.monotonic() - began)
+            seconds = time.monotonic() - began
+            self.metrics.count_request(request.call, request.status, seconds)
+            if access_log.isEnabledFor(logging.INFO):
+                access_log.info(request.described(seconds))
 
     async def _reply(self, request: "Request") -> HttpReply:
         scope = request.scope
@@ -245,6 +264,8 @@ class Metrics:
         self._incomplete = count("fpdb_incomplete_answers", "Searches that a budget ended.")
         self._documents = sizes("fpdb_transaction_documents", "Documents of a transaction.")
         self._transactions = times("fpdb_transaction_seconds", "Time of a transaction.")
+        ProcessCollector(registry=registry)
+        Info("fpdb_build", "The version.", registry=registry).info({"version": fpdb.__version__})
         gauge("fpdb_damaged", "1: the database is damaged.").set_function(
             lambda: bool(database.damage)
         )
@@ -274,7 +295,7 @@ class Metrics:
             self._checked(status).inc(number)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class Request:
     """A request to an application: who sent it, and its body, which is still to come."""
 
@@ -291,6 +312,25 @@ class Request:
     # Whether it is one of the requests in flight, and the bytes that it holds.
     counted: bool = False
     held: int = 0
+
+    @cached_property
+    def id(self) -> str:
+        """The header X-Request-Id, or a number that the log has in its place."""
+        header = self.headers.get(b"x-request-id", b"")
+        return header.decode() if _REQUEST_ID.fullmatch(header) else secrets.token_hex(8)
+
+    def described(self, seconds: float) -> str:
+        """Return a line of JSON for the log: neither keys nor texts, which others may not read."""
+        line = {
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "id": self.id,
+            "address": (self.scope.get("client") or [""])[0],
+            "method": self.scope["method"],
+            "path": self.scope["path"],
+            "status": self.status,
+            "seconds": round(seconds, 6),
+        }
+        return encode(line).decode()
 
     def count(self) -> None:
         """Count it as one of the requests in flight; raise ProblemError if they are too many."""

@@ -19,6 +19,7 @@ from granian._granian import SocketHolder
 from granian.constants import HTTPModes, Interfaces, SSLProtocols
 from granian.http import HTTP1Settings
 from granian.server.embed import Server
+from prometheus_client import disable_created_metrics
 
 import fpdb
 from fpdb.integrations.batcher import again_if_moved
@@ -44,28 +45,39 @@ def serve(
     private_key: Path | None = None,
     on_start: Callable[[str], object] = lambda _: None,
     on_error: Callable[[fpdb.FpdbError], object] = lambda _: None,
+    on_reload: Callable[[], object] = lambda: None,
 ) -> None:
     """Serve an application of `app` until SIGTERM or Ctrl-C; what was accepted is answered then.
 
     It listens on a Unix socket, which those may use that the umask says, or on a host and a port, 0
     for any free one. An address that other hosts reach is refused unless tokens are required.
-    `on_start` is called with the URL, and `on_error` once with the error of a database that is
-    damaged, or isn't at its path any more. MovedError is raised if one with other tables takes its
-    place.
+    `on_start` is called with the URL, `on_reload` for each SIGHUP, and `on_error` with what it
+    raises, and once with the error of a database that is damaged, or isn't at its path any more.
+    MovedError is raised if one with other tables takes its place.
     """
     access = application.access
     if unix:
         access.hosts = None  # no web page can call a Unix socket
     if certificate and private_key:
         _require_usable(certificate, private_key)
+    # Half of the metrics would be times at which they were created, which no dashboard shows.
+    disable_created_metrics()  # type: ignore[no-untyped-call]
     with contextlib.ExitStack() as bound:
         listener = _listening_at(unix, bound) if unix else _listening(access, host, port)
         bound.callback(listener.close)
         server = _Granian(application, listener, ssl_cert=certificate, ssl_key=private_key)
+
+        def reload() -> None:
+            try:
+                on_reload()
+            except fpdb.FpdbError as error:
+                on_error(error)
+
         # It is restored at the end, when Ctrl-C is raised again for the caller.
         interrupt = signal.getsignal(signal.SIGINT)
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop:
+                loop.get_loop().add_signal_handler(signal.SIGHUP, reload)
                 ended_by = loop.run(_run(application, server, bound.close, on_start, on_error))
         finally:
             signal.signal(signal.SIGINT, interrupt)
