@@ -94,6 +94,9 @@ def described_call(call: Call) -> dict[str, Any]:
     if call.body:
         content = content_of(call.body, lines=call.body)
         described["requestBody"] = {"required": True, "content": content}
+    if call.body is CheckBody:
+        described["parameters"] = [KEY | {"required": False, "description": "the key of a page"}]
+        content["text/html"] = {"schema": {"type": "string"}, "example": f"<p>{TEXT}</p>"}
     return described
 
 

@@ -6,6 +6,7 @@ import os
 import re
 import time
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 from asgi import call, close
@@ -190,6 +191,37 @@ def test_pages_and_fingerprints_are_checked_too(db):
     assert copy.json["duplicate_of"] == "a"
     assert near.json == {"key": "c", "status": "duplicate", "duplicate_of": "a", "distance": 0}
     assert found.json == {"matches": [{"key": "a", "distance": 0}]}
+
+
+def test_a_page_is_decoded_as_its_server_says(db):
+    text = "红嘴鸥又在采石场上空筑巢，管理员四月里数到了十一对，比去年多四对。" * 3  # noqa: RUF001
+    page = f"<html><body><p>{text}</p></body></html>"
+    html = {"content_type": "text/html; charset=GBK"}
+    url = "https://a.example/?a=1&b=ü"
+    added, copy, no_key, wrong, few, lines_ = talk(
+        db,
+        ("POST", f"/v1/check?{urlencode({'key': url})}", page.encode("gbk"), html),
+        check("b", text),
+        ("POST", "/v1/check", page.encode("gbk"), html),
+        # A crawler that decodes it by itself, and wrongly.
+        check("c", text.encode("gbk").decode("utf-8", "replace")),
+        check("d", OTHER * 3 + "\ufffd"),
+        ("POST", "/v1/check", lines({"key": "e", "text": "a\ufffd" * 90}), LINES),
+    )
+    assert added.json == {"key": url, "status": "added"}
+    assert copy.json["duplicate_of"] == url
+    assert no_key.status == 422
+    assert "key=" in no_key.json["hint"]
+    assert wrong.json["replaced_characters"] > len(text) // 2
+    assert "replaced_characters" not in few.json
+    assert lines_.json["replaced_characters"] == 90
+
+
+def test_a_page_needs_a_token_that_may_write(db):
+    access = server.Access([("read", READ)])
+    reader = {"content_type": "text/html", "authorization": f"Bearer {READ}"}
+    [refused] = talk(db, ("POST", "/v1/check?key=a", b"<p>kites", reader), access=access)
+    assert refused.status == 403
 
 
 def test_each_problem_has_its_status_and_a_hint(db):

@@ -18,7 +18,7 @@ import msgspec
 import fpdb
 from fpdb.integrations.batcher import Outcome
 from fpdb.integrations.server.application import Application, Call, Request
-from fpdb.integrations.server.lines import encode_lines, is_lines, lines_reply
+from fpdb.integrations.server.lines import LINES, encode_lines, lines_reply, media_type
 from fpdb.integrations.server.messages import (
     JSON,
     CheckAnswer,
@@ -61,18 +61,24 @@ async def check(request: Request) -> HttpReply:
 
     Stores the document unless it resembles a stored one; both are one transaction.
     """
-    if is_lines(request):
+    kind = media_type(request)
+    if kind in LINES:
         request.require_writer()
         return lines_reply(request, _submit_documents, _refused_check)
-    body = _decoded(_check, await request.body())
-    if not body.store:
-        return json_reply(await request.read(_look, request.application, body))
-    request.require_writer()
-    documents = [await _document(request, body)]
-    [added] = await request.application.add(documents, request.deadline)
+    if kind == b"text/html":
+        request.require_writer()
+        document = await _page(request)
+        key = document.key
+    else:
+        body = _decoded(_check, await request.body())
+        if not body.store:
+            return json_reply(await request.read(_look, request.application, body))
+        request.require_writer()
+        document, key = await _document(request, body), body.name
+    [added] = await request.application.add([document], request.deadline)
     if isinstance(added, fpdb.FpdbError):
         raise added
-    return json_reply(checked(body.name, added.status, added.matches))
+    return json_reply(checked(key, added.status, added.matches, document.text))
 
 
 async def query(request: Request) -> HttpReply:
@@ -81,7 +87,7 @@ async def query(request: Request) -> HttpReply:
     Finds the stored documents near a text, a page or a fingerprint, or those with passages of a
     text or a page.
     """
-    if is_lines(request):
+    if media_type(request) in LINES:
         return lines_reply(request, _submit_questions, _refused_query)
     question = _decoded(_query, await request.body())
     written = await request.read(_answer, request.application, question)
@@ -204,7 +210,7 @@ async def _submit_documents(
 ) -> AsyncGenerator[bytes, None]:
     """Store the documents of lines, in their order."""
     application = request.application
-    begun: list[CheckAnswer | str | int] = []
+    begun: list[CheckAnswer | tuple[str | int, str | None]] = []
     adding: list[Awaitable[list[Outcome]]] = []
     waiting: list[fpdb.Document] = []
     for line in lines:
@@ -216,7 +222,7 @@ async def _submit_documents(
             key = body.name
             if body.store:
                 waiting.append(await _document(request, body))
-                begun.append(key)
+                begun.append((key, waiting[-1].text))
                 continue
             # A look finds what the lines before it have stored, also those of parts before this.
             looked = application.add(waiting, request.deadline)
@@ -237,10 +243,12 @@ async def _submit_documents(
     for answer in begun:
         if isinstance(answer, CheckAnswer):
             answers.append(answer)
-        elif isinstance(outcome := next(outcomes), fpdb.Added):
-            answers.append(checked(answer, outcome.status, outcome.matches))
+            continue
+        key, text = answer
+        if isinstance(outcome := next(outcomes), fpdb.Added):
+            answers.append(checked(key, outcome.status, outcome.matches, text))
         else:
-            answers.append(_refused_check(outcome, answer))
+            answers.append(_refused_check(outcome, key))
     yield encode_lines(answers)
 
 
@@ -305,6 +313,14 @@ def _look(application: Application, body: CheckBody) -> CheckAnswer:
     key = _stored_key(application, body.name)
     matches[:] = [match for match in matches if match.key != key]
     return checked(body.name, "duplicate" if matches else "new", matches)
+
+
+async def _page(request: Request) -> fpdb.Document:
+    """Return the document of a body that is a page, as its server sent it."""
+    key, body = _key(request), await request.body()
+    kind = request.headers[b"content-type"].decode("latin-1")
+    page = await request.read(partial(fpdb.html_text, body, content_type=kind))
+    return fpdb.Document(key, page.text)
 
 
 async def _document(request: Request, body: CheckBody) -> fpdb.Document:
@@ -407,5 +423,5 @@ def _key(request: Request) -> str | int:
             hint="encode the key in UTF-8 before you escape it with percent signs",
         ) from None
     if "key" not in fields:
-        raise fpdb.InputError("found no key", hint="/v1/documents?key=… names the document")
+        raise fpdb.InputError("found no key", hint="?key=… after the path names the document")
     return _stored_key(request.application, fields["key"][-1])

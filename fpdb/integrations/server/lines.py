@@ -12,7 +12,7 @@ import msgspec
 from fpdb.integrations.server.application import Request, Scope
 from fpdb.integrations.server.messages import HttpReply, ProblemError
 
-_TYPES = (b"application/x-ndjson", b"application/ndjson", b"application/jsonl")
+LINES = (b"application/x-ndjson", b"application/ndjson", b"application/jsonl")
 # Lines that are taken together, and the most such batches that are begun and not answered.
 _TOGETHER, _BEGUN = 500, 2
 # Reading pauses while more bytes of lines than this aren't taken yet.
@@ -28,9 +28,9 @@ Submit = Callable[[Request, Sequence[bytearray]], AsyncGenerator[bytes, None]]
 Refuse = Callable[[Exception], msgspec.Struct]
 
 
-def is_lines(request: Request) -> bool:
-    kind = request.headers.get(b"content-type", b"")
-    return kind.partition(b";")[0].strip().lower() in _TYPES
+def media_type(request: Request) -> bytes:
+    """Return the type of the body, without its charset."""
+    return request.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
 
 
 def lines_reply(request: Request, submit: Submit, refuse: Refuse) -> HttpReply:

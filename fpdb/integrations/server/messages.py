@@ -23,6 +23,8 @@ _STATUSES: tuple[tuple[type[Exception] | tuple[type[Exception], ...], HTTPStatus
     (fpdb.ClosedError, HTTPStatus.SERVICE_UNAVAILABLE, "try again once the database is back"),
     (Exception, HTTPStatus.SERVICE_UNAVAILABLE, ""),
 )
+# The least share of characters that couldn't be decoded of which an answer speaks.
+_REPLACED = 0.01
 _Digits = Annotated[
     str,
     Meta(
@@ -131,6 +133,9 @@ class CheckAnswer(Struct, kw_only=True, omit_defaults=True):
     distance: Annotated[int | None, Meta(description="the bits that differ")] = None
     similarity: Annotated[float | None, Meta(description="the estimated similarity")] = None
     complete: Annotated[bool, Meta(description="false: something similar may be missing")] = True
+    replaced_characters: Annotated[
+        int, Meta(description="U+FFFD in the text, from 1 % on: the page was decoded wrongly")
+    ] = 0
     error: Annotated[str | None, Meta(description="of a line: what is wrong with it")] = None
     hint: Annotated[str | None, Meta(description="of a line: what cures that")] = None
 
@@ -180,9 +185,13 @@ class ProblemDetails(Struct, kw_only=True, omit_defaults=True):
     hint: str | None = None
 
 
-def checked(key: str | int, status: str, matches: fpdb.Matches) -> CheckAnswer:
-    """Return what became of a document; of a duplicate, also what it resembles."""
+def checked(
+    key: str | int, status: str, matches: fpdb.Matches, text: str | None = None
+) -> CheckAnswer:
+    """Return what became of a document with a text; of a duplicate, also what it resembles."""
     answer = CheckAnswer(key=key, status=status, complete=matches.complete)
+    if text and (replaced := text.count("\ufffd")) >= len(text) * _REPLACED:
+        answer.replaced_characters = replaced
     if status == "duplicate":
         nearest = matches[0]
         answer.duplicate_of, answer.distance = nearest.key, nearest.distance
