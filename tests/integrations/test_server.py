@@ -194,7 +194,7 @@ def test_pages_and_fingerprints_are_checked_too(db):
 
 
 def test_a_page_is_decoded_as_its_server_says(db):
-    text = "红嘴鸥又在采石场上空筑巢，管理员四月里数到了十一对，比去年多四对。" * 3  # noqa: RUF001
+    text = "红嘴鸥又在采石场上空筑巢，管理员四月里数到了十一对，比去年多四对。" * 3
     page = f"<html><body><p>{text}</p></body></html>"
     html = {"content_type": "text/html; charset=GBK"}
     url = "https://a.example/?a=1&b=ü"
