@@ -309,6 +309,17 @@ def test_a_golden_database_can_be_written(golden: Path, name: str, tmp_path: Pat
         assert list(db.check()) == [], NEVER
 
 
+def test_a_golden_database_goes_back_by_its_export(golden: Path, tmp_path: Path) -> None:
+    with readable(), fpdb.open(golden) as db, (tmp_path / "export").open("wb") as file:
+        db.dump(file)
+        before = [replace(document, id=None) for document in db.scan()]
+    with (tmp_path / "export").open("rb") as file:
+        fpdb.load(tmp_path / "older", file)
+    with fpdb.open(tmp_path / "older") as db:
+        after = [replace(document, id=None) for document in db.scan()]
+        assert sorted(after, key=str) == sorted(before, key=str), NEVER
+
+
 def test_what_is_written_today_has_the_bytes_of_then(
     golden: Path, name: str, tmp_path: Path
 ) -> None:
