@@ -24,19 +24,19 @@ if not hasattr(fpdb, "kernels_available"):
     )
 
 # Commands that go on until they are ended.
-_WITHOUT_JSON = {"serve", "explore", "follow"}
+_WITHOUT_JSON = {"serve", "explore", "follow", "mcp"}
 # The panels of the help, with their commands, and the module of one that hasn't its name.
 _PANELS = {
     "Find": "ingest query dedupe pairs pairs.clusters pairs.copies",
     "Look": "report report.explore compare evaluate.eval",
-    "Connect": "serve ingest.follow ingest.load documents.export",
+    "Connect": "serve ingest.follow mcp ingest.load documents.export",
     "Maintain": "maintain.create documents.get documents.delete maintain.stats maintain.check "
     "maintain.backup maintain.compact maintain.repair",
     "Recipes": "recipes.fingerprint maintain.plan recipes",
 }
 _SLIP = 0.8  # the least likeness of a name and a slip of it
 # Only named at the end of the help; --help-all shows them.
-_RARE = {"load", "compact", "repair", "fingerprint", "plan", "recipes"}
+_RARE = {"mcp", "load", "compact", "repair", "fingerprint", "plan", "recipes"}
 _COMMANDS = {
     place.rpartition(".")[2]: (panel, place.partition(".")[0])
     for panel, places in _PANELS.items()

@@ -319,6 +319,17 @@ def follow(case):
 
 
 @row
+def mcp(case):
+    call = {"name": "stats", "arguments": {}}
+    line = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+    (case.folder / "calls.jsonl").write_text(json.dumps(line) + "\n")
+    with (case.folder / "calls.jsonl").open("rb") as stdin:
+        done = case("mcp", case.path, stdin=stdin)
+    stats = json.loads(done.out)["result"]["structuredContent"]
+    assert stats["documents"] == case.kind.documents
+
+
+@row
 def load(case):
     prints = b"".join(b"%d\t%x\n" % (100 + place, number) for place, number in enumerate(PRINTS))
     done = case("load", case.path, "-", *FIELDS, "--format", "tsv", stdin=prints)
