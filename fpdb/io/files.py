@@ -28,6 +28,7 @@ from fpdb.io.office import read_office
 from fpdb.io.records import BadRecord, Reading, Record, picker
 from fpdb.io.streams import UNWATCHED, Line, StreamError, TooLong, Watch
 from fpdb.io.tables import FieldColumns, Named
+from fpdb.io.wacz import read_wacz
 from fpdb.io.warc import read_pages
 from fpdb.models import LARGEST_TEXT
 from fpdb.progress import Meter, announce
@@ -237,7 +238,7 @@ def _choose(path: str, reading: Reading, default: str | None = None) -> str:
     if FORMATS[form].is_table:
         tables.check_columns(reading)
     if FORMATS[form].by_path:
-        if not FORMATS[form].document:
+        if FORMATS[form].has_fields:
             arrow.require()
         if path == "-" or streams.unpacked_name(path) != path:
             raise InputError(
@@ -246,7 +247,7 @@ def _choose(path: str, reading: Reading, default: str | None = None) -> str:
             )
     if form == "text" and reading.all_html:
         form = "html"
-    if form in ("html", "warc"):
+    if form in ("html", *_ARCHIVES):
         require_html()
     return form
 
@@ -497,7 +498,8 @@ def _pages(source: Source) -> Iterator[Page | BadRecord]:
     """Yield the pages of a web archive, whose texts are still to be found."""
     try:
         with streams.opened(source.path) as file:
-            yield from read_pages(source.path, file, source.reading, source.watch)
+            read = _ARCHIVES[source.form]
+            yield from read(source.path, file, source.reading, source.watch)
     except StreamError as error:
         yield _broken(source.path, error)
 
@@ -541,6 +543,7 @@ def _html(source: Source) -> Record | BadRecord:
     return record_of_page(Page(source.path, source.name, data, content_type=kind), source.reading)
 
 
+_ARCHIVES = {"warc": read_pages, "wacz": read_wacz}
 FORMATS = {
     "jsonl": Format(has_fields=True, by_line=True),
     "tsv": Format(has_fields=True, is_table=True),
@@ -552,6 +555,7 @@ FORMATS = {
     "docx": Format(_office, by_path=True),
     "odt": Format(_office, by_path=True),
     "warc": Format(),
+    "wacz": Format(by_path=True),
 }
 
 

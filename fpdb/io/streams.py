@@ -61,6 +61,7 @@ SUFFIXES = {
     ".docx": "docx",
     ".odt": "odt",
     ".warc": "warc",
+    ".wacz": "wacz",
 }
 
 # What makes a file that can be read of one that can't.

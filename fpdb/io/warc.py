@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import IO, Any, NamedTuple
 
+from fpdb.errors import MissingExtraError
 from fpdb.io.html import Page, is_html, media_type
 from fpdb.io.records import BadRecord, Reading, UnfitError
 from fpdb.io.streams import (
@@ -439,8 +440,13 @@ def _decoded(body: bytes, coding: str, largest: int) -> bytes:
         return _unpacked(GzipReader, body, largest) if body.startswith(b"\x1f\x8b") else body
     if coding == "br":
         return _unpacked(BrotliReader, body, largest)
+    if coding == "zstd":
+        try:
+            return join_chunks(unpacked([body], ZSTD), largest)
+        except (StreamError, MissingExtraError) as error:
+            raise UnfitError(f"has a body that can't be unpacked: {error}") from None
     if coding != "deflate":
-        raise UnfitError(f"is packed as {coding[:40]!r}, expected gzip, deflate or br")
+        raise UnfitError(f"is packed as {coding[:40]!r}, expected gzip, deflate, br or zstd")
     # Some servers leave out the header of zlib.
     has_header = len(body) > 1 and body[0] & 15 == 8 and not (body[0] << 8 | body[1]) % 31
     try:

@@ -6,6 +6,8 @@ import io
 import lzma
 import random
 import struct
+import sys
+import zipfile
 import zlib
 
 import brotli
@@ -489,3 +491,89 @@ def test_html_files_and_fields(tmp_path):
     (tmp_path / "e.csv").write_text("key,text\n1,<p>some <b>words</b>\n")
     [row] = read_records(str(tmp_path / "e.csv"), Reading(**options))
     assert row.text == "some words"
+
+
+def zipped(files, compression=zipfile.ZIP_STORED):
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", compression) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return data.getvalue()
+
+
+LISTED = "\n".join(
+    [
+        '{"format":"json-pages-1.0","id":"pages","title":"All Pages"}',
+        "no JSON",
+        "[1]",
+        '{"url":"http://a.example/none","title":"From the list","ts":"2026-03-01T12:00:00Z"}',
+        '{"url":"http://a.example/0","title":"Not this one"}',
+        '{"url":7,"title":[]}',
+    ]
+)
+UNTITLED = record("http://a.example/none", http(page("seven").replace("<title>Kites</title>", "")))
+
+
+def test_a_zip_of_archives_is_read_with_the_titles_of_its_pages(tmp_path):
+    files = {
+        "datapackage.json": "{}",
+        "pages/pages.jsonl": LISTED,
+        "archive/a.warc.gz": packed(*SOME[:2]),
+        "archive/b.warc": UNTITLED,
+        "indexes/index.cdx.gz": b"",
+        "other.warc.gz": packed(SOME[5]),
+    }
+    records = read(tmp_path, zipped(files), "crawl.wacz")
+    assert [each.key for each in records] == [*ALL[:2], "http://a.example/none"]
+    assert [each.meta["title"] for each in records] == ["Kites", "Kites", "From the list"]
+    assert records[0].source == f"{tmp_path}/crawl.wacz/archive/a.warc.gz:0"
+    assert "seven" in records[2].text
+
+
+def test_what_is_wrong_with_a_zip_of_archives_is_said(tmp_path):
+    def reason(data):
+        [bad] = read(tmp_path, data, "crawl.wacz")
+        assert isinstance(bad, BadRecord)
+        return bad.reason
+
+    whole = zipped({"archive/a.warc.gz": packed(*SOME)})
+    assert "as a ZIP" in reason(b"not a zip")
+    assert "as a ZIP" in reason(whole[:-9])
+    assert "no WARC file" in reason(zipped({"a.warc.gz": b""}))
+    files = {"archive/a.warc": SOME[0]}
+    assert "packed or encrypted" in reason(zipped(files, zipfile.ZIP_DEFLATED))
+    # What is damaged inside is skipped, and the rest is read.
+    at = whole.index(b"\x1f\x8b", 100)
+    records = read(tmp_path, whole[: at + 20] + b"\0\0\0\0" + whole[at + 24 :], "crawl.wacz")
+    kinds = [type(each) for each in records]
+    assert kinds.count(Record) >= 4
+    assert BadRecord in kinds
+
+
+@settings(max_examples=examples(200))
+@given(st.lists(st.tuples(st.integers(0, 2**20), st.integers(0, 255)), min_size=1, max_size=8))
+def test_no_change_of_a_zip_of_archives_ends_the_reading(tmp_path_factory, changes):
+    data = bytearray(zipped({"pages/pages.jsonl": LISTED, "archive/a.warc": UNTITLED}))
+    for place, value in changes:
+        data[-1 - place % len(data)] = value
+    path = tmp_path_factory.mktemp("changed") / "crawl.wacz"
+    path.write_bytes(data)
+    for each in read_records(str(path), Reading()):
+        assert isinstance(each, Record | BadRecord)
+
+
+def test_bodies_in_zstd_are_read_where_the_package_is(tmp_path, monkeypatch):
+    body = zstandard.compress(page("nine").encode())
+    data = record("http://a.example/z", http(body, headers=["Content-Encoding: zstd"]))
+    [found] = read(tmp_path, data)
+    assert "nine" in found.text
+    bomb = zstandard.compress(b" " * (1 << 24))
+    data = record("http://a.example/z", http(bomb, headers=["Content-Encoding: zstd"]))
+    [bad] = read(tmp_path, data)
+    assert isinstance(bad, BadRecord)
+    data = record("http://a.example/z", http(body[:-3], headers=["Content-Encoding: zstd"]))
+    [bad] = read(tmp_path, data)
+    assert "can't be unpacked" in bad.reason
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    [bad] = read(tmp_path, record("u", http(body, headers=["Content-Encoding: zstd"])))
+    assert "zstandard" in bad.reason
