@@ -28,8 +28,7 @@ from fpdb.io.office import read_office
 from fpdb.io.records import BadRecord, Reading, Record, picker
 from fpdb.io.streams import UNWATCHED, Line, StreamError, TooLong, Watch
 from fpdb.io.tables import FieldColumns, Named
-from fpdb.io.wacz import read_wacz
-from fpdb.io.warc import read_pages
+from fpdb.io.wacz import read_archive
 from fpdb.models import LARGEST_TEXT
 from fpdb.progress import Meter, announce
 from fpdb.storage.lmdb_file import DATA_FILE
@@ -247,7 +246,7 @@ def _choose(path: str, reading: Reading, default: str | None = None) -> str:
             )
     if form == "text" and reading.all_html:
         form = "html"
-    if form in ("html", *_ARCHIVES):
+    if form in ("html", "warc", "wacz"):
         require_html()
     return form
 
@@ -498,8 +497,7 @@ def _pages(source: Source) -> Iterator[Page | BadRecord]:
     """Yield the pages of a web archive, whose texts are still to be found."""
     try:
         with streams.opened(source.path) as file:
-            read = _ARCHIVES[source.form]
-            yield from read(source.path, file, source.reading, source.watch)
+            yield from read_archive(source.path, file, source.reading, source.watch)
     except StreamError as error:
         yield _broken(source.path, error)
 
@@ -543,7 +541,6 @@ def _html(source: Source) -> Record | BadRecord:
     return record_of_page(Page(source.path, source.name, data, content_type=kind), source.reading)
 
 
-_ARCHIVES = {"warc": read_pages, "wacz": read_wacz}
 FORMATS = {
     "jsonl": Format(has_fields=True, by_line=True),
     "tsv": Format(has_fields=True, is_table=True),
