@@ -67,6 +67,14 @@ def record_files(paths: Paths, reading: Reading) -> list[str]:
     return found
 
 
+def _partitions(path: str) -> tuple[str, ...]:
+    """Return the folders `name=value` in which a file is, whose names are columns of its rows."""
+    *folders, _ = PurePath(path).parts
+    while folders and not all("=" in folder for folder in folders):
+        del folders[0]
+    return tuple(folders)
+
+
 def _state(path: str) -> str:
     status = os.stat(path)
     return f"{status.st_size} {status.st_mtime_ns} {status.st_ino}"
@@ -90,9 +98,9 @@ class Corpus:
         """Write the files without near-duplicates, each whole or not at all."""
         self._check_targets()
         forms = self._check()
-        if self.into_folder:
+        for folder in self._folders():
             with disk_named(self.output.parent):
-                self.output.mkdir(exist_ok=True, parents=True)
+                folder.mkdir(exist_ok=True, parents=True)
         beside = self.output / "dedupe" if self.into_folder else self.output
         with disk_named(beside.parent), scratch_folder(Path(os.path.realpath(beside))) as scratch:
             inputs = [
@@ -100,6 +108,7 @@ class Corpus:
                 for number, (path, form) in enumerate(zip(self.paths, forms, strict=True))
             ]
             headers = self._headers(inputs)
+            self._tell_of_partitions(inputs)
             with self.run.opened(given) as database, self.run.room(scratch) as room:
                 self._decide_and_write(database, inputs, headers, room)
 
@@ -174,6 +183,18 @@ class Corpus:
                     hint="write them to files of their own, into a folder",
                 )
         return headers
+
+    def _tell_of_partitions(self, inputs: list[Source]) -> None:
+        """Say which columns one output has no more, since folders alone have them."""
+        lost = {
+            folder.partition("=")[0]
+            for source in inputs
+            if source.form == "parquet" and not self.into_folder
+            for folder in _partitions(source.path)
+        }
+        if lost:
+            names = ", ".join(sorted(lost))
+            announce(f"{self.output}: has no columns {names} of folders; output_dir keeps these")
 
     def _decide_and_write(
         self,
@@ -331,7 +352,13 @@ class Corpus:
     def _targets(self) -> list[Path]:
         if not self.into_folder:
             return [self.output]
-        return [self.output / PurePath(path).name for path in self.paths]
+        return [
+            self.output.joinpath(*_partitions(path), PurePath(path).name) for path in self.paths
+        ]
+
+    def _folders(self) -> set[Path]:
+        """Return the folders that are made for the outputs."""
+        return {target.parent for target in self._targets()} if self.into_folder else set()
 
     def _check_targets(self) -> None:
         """Raise InputError if a file would be written twice, or would replace an input."""
@@ -355,7 +382,7 @@ class Corpus:
                 hint="give them two names",
             )
         for target in [*targets, *([Path(self.removed)] if self.removed else [])]:
-            if not target.parent.is_dir() and target.parent != self.output:
+            if not target.parent.is_dir() and target.parent not in {self.output, *self._folders()}:
                 raise InputError(
                     f"{target} can't be written: there is no folder {target.parent}",
                     hint="create it first, or name another file",

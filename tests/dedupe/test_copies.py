@@ -234,3 +234,35 @@ def test_lines_of_a_pipe_go_by_its_name_in_a_database(tmp_path, monkeypatch):
     fpdb.dedupe("-", tmp_path / "out.txt", reading, database=tmp_path / "a.fpdb")
     with fpdb.open(tmp_path / "a.fpdb") as database:
         assert list(database.keys()) == ["-:1", "-:2"]
+
+
+@pytest.mark.process
+def test_folders_that_are_columns_are_in_the_output_too(tmp_path, caplog):
+    texts = [
+        f"Red kites nest above the quarry again: wardens counted {count} pairs in April this year. "
+        f"Their young will fly before the summer is over, and begin the long journey {where}."
+        for count, where in [("eleven", "south"), ("eleven", "home"), ("ten", "south")]
+    ]
+    for month, part in [("01", "a"), ("01", "b"), ("02", "a")]:
+        folder = tmp_path / "lake" / "year=2026" / f"month={month}"
+        folder.mkdir(parents=True, exist_ok=True)
+        rows = [{"key": f"{month}{part}{n}", "text": texts[n]} for n in range(3)]
+        parquet.write_table(pa.Table.from_pylist(rows), folder / f"part-{part}.parquet")
+    fpdb.dedupe(tmp_path / "lake", output_dir=tmp_path / "out")
+    written = sorted(p.relative_to(tmp_path / "out") for p in (tmp_path / "out").rglob("*.parquet"))
+    assert [str(path) for path in written] == [
+        "year=2026/month=01/part-a.parquet",
+        "year=2026/month=01/part-b.parquet",
+        "year=2026/month=02/part-a.parquet",
+    ]
+    table = parquet.read_table(tmp_path / "out", partitioning="hive")
+    assert set(table.column_names) == {"key", "text", "year", "month"}
+    assert table.column("key").to_pylist() == ["01a0"]
+    # One file lacks them, which is said.
+    fpdb.dedupe(tmp_path / "lake", output=tmp_path / "one.parquet")
+    assert parquet.read_table(tmp_path / "one.parquet").column("key").to_pylist() == ["01a0"]
+    assert "has no columns month, year of folders" in caplog.text
+    # Two files of one folder still can't have one name.
+    lake = tmp_path / "lake" / "year=2026" / "month=01" / "part-a.parquet"
+    with pytest.raises(fpdb.InputError, match="of the same name"):
+        fpdb.dedupe([lake, str(lake)], output_dir=tmp_path / "twice")
