@@ -124,9 +124,9 @@ def test_a_corpus_is_cleaned(tmp_path):
     assert "<html" in (tmp_path / "clean.jsonl.html").read_text()
 
 
-def crawl(folder, site):
-    """Crawl with the program that uses no framework; return what it prints, each line as words."""
-    crawler = ROOT / "examples" / "asyncio_crawler.py"
+def crawl(folder, site, name="asyncio_crawler"):
+    """Crawl with a program of the folder; return what it prints, each line as words."""
+    crawler = ROOT / "examples" / f"{name}.py"
     out = run(folder, sys.executable, crawler, site, "crawl.fpdb")
     return [line.split() for line in out.splitlines()]
 
@@ -150,6 +150,14 @@ def test_a_crawler_without_a_framework_stores_each_page_once(tmp_path, site):
 def test_a_crawler_without_a_framework_finds_copies_in_other_templates(tmp_path, serve):
     pages = pages_of_paper()
     lines = crawl(tmp_path, serve(pages))
+    assert len(lines) == len(pages)
+    require_right({line[1]: line[2] for line in lines if line[0] == "duplicate"})
+
+
+@pytest.mark.full
+def test_a_crawler_of_crawlee_finds_copies_in_other_templates(tmp_path, serve):
+    pages = pages_of_paper()
+    lines = crawl(tmp_path, serve(pages), "crawlee_crawler")
     assert len(lines) == len(pages)
     require_right({line[1]: line[2] for line in lines if line[0] == "duplicate"})
 
