@@ -4,6 +4,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 
 from fpdb.arrays import Marks, each
 from fpdb.documents.catalog import View
+from fpdb.documents.groups import keeper_of
 from fpdb.documents.lookup import (
     Search,
     answer,
@@ -27,12 +29,13 @@ from fpdb.documents.parts import find_parts
 from fpdb.documents.prepare import BATCH, Preparer, as_fingerprints, as_number
 from fpdb.documents.results import CLUSTERS, MATCHES, PAIRS, PART_PAIRS, Results
 from fpdb.documents.similarity import KnownTexts
-from fpdb.errors import DocumentNotFoundError, IncompleteWarning, InputError
+from fpdb.errors import DamagedError, DocumentNotFoundError, IncompleteWarning, InputError
 from fpdb.fingerprint import Recipe
 from fpdb.models import (
     MOST_BYTES,
     Cluster,
     Document,
+    Group,
     Key,
     Match,
     Matches,
@@ -47,7 +50,7 @@ from fpdb.models import (
 from fpdb.scratch import scratch_folder
 from fpdb.storage import Ongoing, ReadTransaction
 from fpdb.storage.block import Block, TextColumns
-from fpdb.storage.format import Counters
+from fpdb.storage.format import Counters, Stored
 from fpdb.tables import Hits, Plan, require_k
 from fpdb.threads import mapped
 
@@ -491,7 +494,48 @@ class Queries(ABC):
         """
         with self._transaction() as txn:
             stored = self._catalog.find(txn, key)
-        return default if stored is None else to_document(stored)
+            return default if stored is None else self._document(txn, stored)
+
+    def _document(self, txn: ReadTransaction, stored: Stored) -> Document:
+        """Return a stored document with the key of the keeper of its group."""
+        document, view = to_document(stored), self._view(txn)
+        if not self._index.groups:
+            return document
+        keeper = keeper_of(view, self._index.groups, stored)
+        same = keeper == stored.id
+        return replace(document, group=stored.key if same else self._catalog.named(txn, keeper).key)
+
+    def group(self, key: Key) -> Group:
+        """Return the group that the document with a key belongs to.
+
+        A document belongs to the group of the keeper that it resembled most when it was added, or
+        to its own if it resembled none. Where a keeper is deleted or replaced, the oldest member
+        takes its place; those that don't resemble that are decided anew, by and by.
+
+        Returns:
+            A `Group`: the key of its keeper, and those of its other members, the oldest first.
+
+        Raises:
+            InputError: The database keeps no groups.
+            DocumentNotFoundError: No document has the key.
+        """
+        if not self._index.groups:
+            raise InputError(
+                "the database keeps no groups",
+                hint="create it with groups, or compact it with groups",
+            )
+        with self._transaction() as txn:
+            stored = self._catalog.find(txn, key)
+            if stored is None:
+                raise _not_found(key)
+            keeper = keeper_of(self._view(txn), self._index.groups, stored)
+            members = self._index.groups.members_of(txn, keeper)
+            first, *others = self._catalog.keys_of(
+                txn, np.concatenate([np.array([keeper], np.uint64), members])
+            )
+        if first is None or None in others:
+            raise DamagedError(f"the group of {key!r} has a document that isn't there")
+        return Group(first, tuple(own for own in others if own is not None))
 
     def keys_of(self, ids: Iterable[int]) -> list[Key | None]:
         """Return the keys of documents by their ids, as `query_fingerprints` returns them.
@@ -519,20 +563,20 @@ class Queries(ABC):
         while True:
             with self._transaction() as txn:
                 found = self._catalog.slice_after(txn, after, prefix)
+                chosen = [
+                    self._document(txn, stored)
+                    for stored in found
+                    if added_before is None or stored.added < added_before
+                ]
             if not found:
                 return
             after = found[-1].key
-            for stored in found:
-                if added_before is None or stored.added < added_before:
-                    yield to_document(stored)
+            yield from chosen
 
     def __getitem__(self, key: Key) -> Document:
         found = self.get(key)
         if found is None:
-            raise DocumentNotFoundError(
-                f"found no document with the key {key!r}",
-                hint="db.get(key) gives None for a key that isn't there",
-            )
+            raise _not_found(key)
         return found
 
     def __contains__(self, key: Key) -> bool:
@@ -601,6 +645,13 @@ class Queries(ABC):
             return self._usual._replace(limit=limit, similarity=similarity or self.similarity)
         require_k(k, self.plan.bits)
         return Search(k, limit)
+
+
+def _not_found(key: Key) -> DocumentNotFoundError:
+    return DocumentNotFoundError(
+        f"found no document with the key {key!r}",
+        hint="db.get(key) gives None for a key that isn't there",
+    )
 
 
 def finder_of_clusters(keep: str, *, chains: bool = False) -> Callable[..., Iterator[Cluster]]:

@@ -41,13 +41,14 @@ _HELD = 1 << 20
 class Search(NamedTuple):
     """The rule of a match: a least similarity, or without one a largest distance k.
 
-    Texts that are known are compared exactly.
+    Texts that are known are compared exactly. `only` says whether a document, by its id, may match.
     """
 
     k: int
     limit: int | None = None
     similarity: float | None = None
     known: KnownTexts | None = None
+    only: Callable[[int], bool] | None = None
 
     @property
     def most(self) -> int:
@@ -316,6 +317,8 @@ def _compared(
     sketch, digest, fingerprint = question.sketch, question.digest, question.fingerprint or 0
     for _, ids in candidates.runs:
         for number in ids:
+            if search.only and not search.only(number):
+                continue
             stored = read(number)
             same = stored.digest == digest and any(digest)
             if question.fingerprint is None and not same:
@@ -363,7 +366,8 @@ def _nearest(candidates: Candidates, search: Search, read: Callable[[int], Store
             if len(matches) == search.most:
                 complete = False
                 break
-            matches.append(to_match(read(number), number, apart))
+            if not search.only or search.only(number):
+                matches.append(to_match(read(number), number, apart))
     return _ranked(matches, limit, complete=complete)
 
 
@@ -395,9 +399,10 @@ def to_matches(matches: Iterable[Match], *, complete: bool) -> Matches:
 
 
 def to_document(stored: Stored) -> Document:
-    number, key, fingerprint, added, digest, meta, characters, sketch, *further = stored
+    """Return a stored document, whose group only other documents tell."""
+    number, key, fingerprint, added, digest, meta, characters, sketch, *further, _keeper = stored
     return Document(
         *(key, None, unpack_meta(meta), fingerprint, number, added, fingerprint is None),
         *(sketch or None, digest or None, characters),
-        *[value or None for value in further],
+        *[value or None for value in further],  # type: ignore[arg-type]
     )
