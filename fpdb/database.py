@@ -11,7 +11,7 @@ from typing import IO, Any, Literal, Self
 
 from fpdb.arrays import each
 from fpdb.documents import layout
-from fpdb.documents.lookup import Search, answers
+from fpdb.documents.lookup import Search, answers, times_of
 from fpdb.documents.prepare import BATCH, Preparer, keyed_rows, take, transactions
 from fpdb.documents.runs import Runs
 from fpdb.documents.similarity import KnownTexts
@@ -461,17 +461,24 @@ class Database(Queries):
                 Writer(txn, self._index, self._catalog).remove(gone)
         return clusters
 
-    def dump(self, file: IO[bytes]) -> int:
+    def dump(
+        self,
+        file: IO[bytes],
+        *,
+        added_since: float | None = None,
+        added_before: float | None = None,
+    ) -> int:
         """Write the database in its portable form, for a machine of any kind; `fpdb.load` reads it.
 
         The file is a binary one, such as `gzip.open(path, "wb")` or a pipe. It gets everything
-        that is kept of each document, as it is at this moment, in the order of the ids. Return how
-        many there are.
+        that is kept of each document, as it is at this moment, in the order of the ids; with times,
+        as in `scan`, of those that were added then. Return how many there are.
         """
         from fpdb.maintenance import portable
 
         with self._transaction() as txn:
-            return portable.write(file, txn, self._catalog, portable.Head.of(self._header))
+            times, head = times_of(added_since, added_before), portable.Head.of(self._header)
+            return portable.write(file, txn, self._catalog, head, times)
 
     def stats(self) -> Stats:
         """Return what the database holds, and how."""

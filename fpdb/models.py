@@ -375,7 +375,8 @@ class Match(NamedTuple):
 
     `distance` is that of the fingerprints, `similarity` the Jaccard similarity of the texts'
     shingles. It is `exact` if both texts were at hand or are equal, and estimated by their sketches
-    otherwise; both are None if the question was one of bits.
+    otherwise; both are None if the question was one of bits. `group` is the key of the keeper of
+    its group, in an answer of a database that keeps groups.
     """
 
     key: Key
@@ -384,6 +385,7 @@ class Match(NamedTuple):
     similarity: float | None
     meta: Any
     exact: bool | None = None
+    group: Key | None = None
 
 
 class Matches(list[Match]):

@@ -16,12 +16,14 @@ from fpdb.arrays import Marks, each
 from fpdb.documents.catalog import View
 from fpdb.documents.groups import keeper_of
 from fpdb.documents.lookup import (
+    ALWAYS,
     Search,
     answer,
     answers,
     hits,
     near,
     nearest_each,
+    times_of,
     to_document,
     to_match,
 )
@@ -111,6 +113,11 @@ class Queries(ABC):
         return self._usual.similarity
 
     @property
+    def has_groups(self) -> bool:
+        """Whether the database keeps groups."""
+        return self._catalog.grouped
+
+    @property
     def key_type(self) -> str:
         """The type of keys, "text" or "integer"."""
         return self._catalog.kind
@@ -133,6 +140,8 @@ class Queries(ABC):
         k: int | None = None,
         limit: int | None = None,
         texts: TextsByKey | None = None,
+        added_since: float | None = None,
+        added_before: float | None = None,
     ) -> Matches:
         """Find the stored documents that resemble a text, the nearest first.
 
@@ -151,11 +160,14 @@ class Queries(ABC):
                 mapping that has the text of a key, or None. Documents whose text it has, as it was
                 fingerprinted, match if their exact similarity is high enough, and all others by its
                 estimate.
+            added_since: Only documents that were added at this time or later, in seconds since
+                1970; one that was replaced was added then.
+            added_before: Only documents that were added before this time.
 
         Returns:
-            A list of `Match`: key, similarity, distance, metadata, and whether the similarity is
-            exact. Its `complete` is False if a budget ended the search, or if the database finds
-            too few of that similarity.
+            A list of `Match`: key, similarity, distance, metadata, whether the similarity is exact,
+            and in a database with groups, the keeper of its group. Its `complete` is False if a
+            budget ended the search, or if the database finds too few of that similarity.
 
         Raises:
             InputError: The text is too large, both similarity and k are given, or a similarity in a
@@ -167,13 +179,14 @@ class Queries(ABC):
             IncompleteWarning: The database is made for a higher similarity, and may miss documents.
         """
         search = self._search(k, limit, similarity)
+        search = search._replace(times=times_of(added_since, added_before))
         question = self._preparer.question(text, sketched=search.similarity is not None)
         if texts is not None:
             known = self._fetched(texts, search)
             known.hold([question], [text])
             search = search._replace(known=known)
         with self._transaction() as txn:
-            return self._marked(answer(self._view(txn), question, search), search)
+            return self._marked(txn, answer(self._view(txn), question, search), search)
 
     def query_many(
         self,
@@ -222,12 +235,16 @@ class Queries(ABC):
         k: int | None = None,
         limit: int | None = None,
         known: KnownTexts | None = None,
+        added_since: float | None = None,
+        added_before: float | None = None,
     ) -> Iterator[Matches]:
         """Find the stored documents near each of some that the `preparer` prepared, all together.
 
         A document that is stored matches itself. The answers are those of `query` with the texts.
         """
-        yield from self._ask(documents, self._checked(k, limit, similarity)._replace(known=known))
+        search = self._checked(k, limit, similarity)._replace(known=known)
+        times = times_of(added_since, added_before)
+        yield from self._ask(documents, search._replace(times=times))
 
     def nearest_prepared(
         self, texts: TextColumns, similarity: float | None, known: KnownTexts | None = None
@@ -251,7 +268,15 @@ class Queries(ABC):
                 matches[place] = to_match(document, number, apart, share)
         return matches, set((copies & ~crowded).nonzero()[0].tolist()), crowded
 
-    def passages(self, text: str, *, least: float = 0.0, limit: int | None = None) -> PartMatches:
+    def passages(
+        self,
+        text: str,
+        *,
+        least: float = 0.0,
+        limit: int | None = None,
+        added_since: float | None = None,
+        added_before: float | None = None,
+    ) -> PartMatches:
         """Find the stored documents with passages of a text, the sources of most first.
 
         A passage of 28 words, or 30 characters of Chinese, is found for certain,
@@ -262,6 +287,8 @@ class Queries(ABC):
             least: The least share of the text that a document has, or of the document that the text
                 has; the larger one counts.
             limit: Return the first documents only, at most this number.
+            added_since: As in `query`.
+            added_before: As in `query`.
 
         Returns:
             A list of `PartMatch`: key, the estimated number of words in common, their share of the
@@ -275,10 +302,18 @@ class Queries(ABC):
         self._require_passages(least)
         placed = self.recipe.placed_passages(text)
         with self._transaction() as txn:
-            return find_parts(self._view(txn), placed, len(text), least, limit)
+            times = times_of(added_since, added_before)
+            view = self._view(txn)
+            return find_parts(view, placed, len(text), least, limit=limit, times=times)
 
     def query_fingerprint(
-        self, fingerprint: int, *, k: int | None = None, limit: int | None = None
+        self,
+        fingerprint: int,
+        *,
+        k: int | None = None,
+        limit: int | None = None,
+        added_since: float | None = None,
+        added_before: float | None = None,
     ) -> Matches:
         """Find the stored documents within k of a fingerprint, the nearest first.
 
@@ -286,6 +321,8 @@ class Queries(ABC):
             fingerprint: A number of the width of the database.
             k: The largest distance, from 0 to `plan.bits`; by default the k of the database.
             limit: As in `query`.
+            added_since: As in `query`.
+            added_before: As in `query`.
 
         Returns:
             A list of `Match`. Its `complete` is False if a budget cut it: a million candidates, or
@@ -297,9 +334,10 @@ class Queries(ABC):
         search = self._usual
         if k is not None or limit is not None:
             search = self._search(self.k if k is None else k, limit)
+        search = search._replace(times=times_of(added_since, added_before))
         number = as_number(fingerprint, self._index.plan.bits)
         with self._transaction() as txn:
-            return near(self._view(txn), number, search)
+            return self._marked(txn, near(self._view(txn), number, search), search)
 
     def query_fingerprints(
         self, fingerprints: Any, *, k: int | None = None, limit: int | None = None
@@ -442,6 +480,13 @@ class Queries(ABC):
         [found] = self._joined(find_clustering, search, jobs, texts)
         return cast("Clustering", found)
 
+    def kept_groups(self) -> "Clustering":
+        """Return all groups of several documents that the database keeps, as `clustering` does."""
+        from fpdb.joins.clusters import find_groups
+
+        [found] = self._reading(find_groups)
+        return cast("Clustering", found)
+
     def _joined(
         self,
         find: Callable[..., Iterator[Any]],
@@ -547,7 +592,12 @@ class Queries(ABC):
             return self._catalog.keys_of(txn, numbers)
 
     def scan(
-        self, *, prefix: str = "", added_before: float | None = None, after: Key | None = None
+        self,
+        *,
+        prefix: str = "",
+        added_since: float | None = None,
+        added_before: float | None = None,
+        after: Key | None = None,
     ) -> Iterator[Document]:
         """Yield the stored documents in the order of their keys; what is added meanwhile may show.
 
@@ -555,9 +605,11 @@ class Queries(ABC):
 
         Args:
             prefix: Yield those whose key begins with it.
-            added_before: Yield those that were added before a time, in seconds since 1970.
+            added_since: Yield those that were added at a time or later, in seconds since 1970.
+            added_before: Yield those that were added before a time.
             after: Yield those that come after this key.
         """
+        since, before = times_of(added_since, added_before) or ALWAYS
         if after is not None:
             self._catalog.check_key(after)
         while True:
@@ -566,7 +618,7 @@ class Queries(ABC):
                 chosen = [
                     self._document(txn, stored)
                     for stored in found
-                    if added_before is None or stored.added < added_before
+                    if since <= stored.added < before
                 ]
             if not found:
                 return
@@ -609,15 +661,19 @@ class Queries(ABC):
         held = 0
         with self._transaction() as txn:
             for matches in answers(self._view(txn), questions, search):
-                found.append(self._marked(matches, search))
+                found.append(self._marked(txn, matches, search))
                 held += len(matches)
                 if held >= _MATCHES:
                     break
         return found
 
-    def _marked(self, found: Matches, search: Search) -> Matches:
-        """Return an answer, marked as incomplete if the bands don't find enough."""
+    def _marked(self, txn: ReadTransaction, found: Matches, search: Search) -> Matches:
+        """Return an answer with groups, marked as incomplete if the bands don't find enough."""
         found.complete = found.complete and not self.shortfall(search.similarity)
+        if self._index.groups:
+            documents = (self._catalog.named(txn, match.id) for match in found)
+            named = (self._document(txn, stored).group for stored in documents)
+            found[:] = [it._replace(group=keeper) for it, keeper in zip(found, named, strict=True)]
         return found
 
     def _search(self, k: int | None, limit: int | None, similarity: float | None = None) -> Search:

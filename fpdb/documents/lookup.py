@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import islice, pairwise, starmap
-from math import isinf
+from math import inf, isinf
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -37,11 +37,24 @@ _PAIRS = 1 << 18
 # Pairs of many questions and similar documents that are held at once.
 _HELD = 1 << 20
 
+# From when and before when documents were added, in seconds since 1970.
+Times = tuple[float, float]
+ALWAYS: Times = -inf, inf
+
+
+def times_of(since: float | None, before: float | None) -> Times | None:
+    """Return the times from one on and before another, if there is any."""
+    start, end = ALWAYS
+    if since is None and before is None:
+        return None
+    return start if since is None else since, end if before is None else before
+
 
 class Search(NamedTuple):
     """The rule of a match: a least similarity, or without one a largest distance k.
 
-    Texts that are known are compared exactly. `only` says whether a document, by its id, may match.
+    Texts that are known are compared exactly. `only` says whether a document, by its id, may match;
+    so do `times`, from when and before when it was added.
     """
 
     k: int
@@ -49,6 +62,7 @@ class Search(NamedTuple):
     similarity: float | None = None
     known: KnownTexts | None = None
     only: Callable[[int], bool] | None = None
+    times: Times | None = None
 
     @property
     def most(self) -> int:
@@ -62,6 +76,19 @@ class Search(NamedTuple):
         return doubtful_estimates(similarity)[0] if self.known else least_estimate(similarity)
 
 
+def timed(view: View, search: Search) -> Search:
+    """Return a search whose matches were added at its times, if it has any."""
+    if search.times is None:
+        return search
+    since, before = search.times
+
+    def is_within(number: int) -> bool:
+        stored = view.catalog.record(view.txn, number) or view.catalog.find(view.txn, number)
+        return stored is not None and since <= stored.added < before
+
+    return search._replace(only=is_within)
+
+
 def answer(view: View, question: Stored, search: Search) -> Matches:
     """Find the matches of a prepared document; a short text finds equal texts only.
 
@@ -70,6 +97,8 @@ def answer(view: View, question: Stored, search: Search) -> Matches:
     text, is looked up by its bits in any database.
     """
     number = question.fingerprint
+    if search.times:
+        search = timed(view, search)
     if number is None:
         candidates = _same(view, question.digest)
     elif view.index.bands is None or is_of_bits(question, search):
@@ -155,6 +184,7 @@ class Candidates(NamedTuple):
 
 def answers(view: View, questions: Block, search: Search) -> Iterator[Matches]:
     """Yield the matches of each question, as `answer` finds them."""
+    search = timed(view, search)
     # In a crowd, questions share most of their candidates.
     read = lru_cache(_KEPT)(partial(view.catalog.named, view.txn))
     reached = candidates_each(view, questions, search, CANDIDATES)
@@ -239,6 +269,7 @@ def is_of_bits(question: Stored, search: Search) -> bool:
 
 def near(view: View, fingerprint: int, search: Search) -> Matches:
     """Find the documents within k of a fingerprint."""
+    search = timed(view, search)
     candidates = _near(view, fingerprint, search, CANDIDATES)
     return _nearest(candidates, search, partial(view.catalog.named, view.txn))
 
@@ -284,7 +315,8 @@ def _is_scanned(view: View, k: int, budget: int) -> bool:
 
 def _scanned(view: View, fingerprints: Fingerprints, search: Search) -> Iterator[Candidates]:
     """Find the documents nearest to each fingerprint, by reading all of them."""
-    limits = {"limit": search.limit or search.most, "most": search.most}
+    limit = None if search.only else search.limit  # some of the nearest may be left out
+    limits = {"limit": limit or search.most, "most": search.most}
     for apart, ids in scan(view.txn, view.index, fingerprints, search.k, **limits):
         starts = [*run_starts(apart).tolist(), len(apart)]
         runs = [(int(apart[start]), ids[start:end].tolist()) for start, end in pairwise(starts)]

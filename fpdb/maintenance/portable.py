@@ -126,11 +126,23 @@ def _named(head: Head) -> str:
     return f"{head.recipe['name']} ({head.recipe_id})"
 
 
-def write(file: IO[bytes], txn: ReadTransaction, catalog: Catalog, head: Head) -> int:
-    """Write the documents of a snapshot in the order of their ids; return their number."""
+def write(
+    file: IO[bytes],
+    txn: ReadTransaction,
+    catalog: Catalog,
+    head: Head,
+    times: tuple[float, float] | None = None,
+) -> int:
+    """Write the documents of a snapshot in the order of their ids; return their number.
+
+    With times, they are those that were added from one on and before the other.
+    """
     stored_count = Counters.unpack(txn.get("counters", b"counters")).documents
     documents = tracked(catalog.each(txn), "", "document", stored_count)
-    return _write_documents(file, documents, head, stored_count)
+    if times is None:
+        return _write_documents(file, documents, head, stored_count)
+    chosen = (stored for stored in documents if times[0] <= stored.added < times[1])
+    return _write_documents(file, chosen, head)
 
 
 def save(

@@ -127,7 +127,7 @@ def test_every_field_is_in_the_table() -> None:
 
 
 def test_what_is_shown_of_a_document_is_the_same_everywhere() -> None:
-    assert StoredDocument.__struct_fields__ == SHOWN
+    assert StoredDocument.__struct_fields__ == (*SHOWN, "group")
     assert tuple(document_dict(Document("k", fingerprint=1, added=0), 64)) == SHOWN
 
 

@@ -72,7 +72,7 @@ async def check(request: Request) -> HttpReply:
     [added] = await request.application.add(documents, request.deadline)
     if isinstance(added, fpdb.FpdbError):
         raise added
-    return json_reply(checked(body.name, added.status, added.matches))
+    return json_reply(checked(body.name, added.status, added.matches, added.group))
 
 
 async def query(request: Request) -> HttpReply:
@@ -99,6 +99,8 @@ async def document(request: Request) -> HttpReply:
     if stored is None:
         raise fpdb.DocumentNotFoundError(f"found no document with the key {key!r}")
     fields = {name: getattr(stored, name) for name in StoredDocument.__struct_fields__}
+    if stored.group is None:
+        del fields["group"]
     if stored.fingerprint is not None:
         fields["fingerprint"] = fpdb.format_fingerprint(stored.fingerprint, database.plan.bits)
     return json_reply(fields)
@@ -238,7 +240,7 @@ async def _submit_documents(
         if isinstance(answer, CheckAnswer):
             answers.append(answer)
         elif isinstance(outcome := next(outcomes), fpdb.Added):
-            answers.append(checked(answer, outcome.status, outcome.matches))
+            answers.append(checked(answer, outcome.status, outcome.matches, outcome.group))
         else:
             answers.append(_refused_check(outcome, answer))
     yield encode_lines(answers)
@@ -304,7 +306,8 @@ def _look(application: Application, body: CheckBody) -> CheckAnswer:
     matches = _near(application, question)
     key = _stored_key(application, body.name)
     matches[:] = [match for match in matches if match.key != key]
-    return checked(body.name, "duplicate" if matches else "new", matches)
+    group = matches[0].group if matches else None
+    return checked(body.name, "duplicate" if matches else "new", matches, group)
 
 
 async def _document(request: Request, body: CheckBody) -> fpdb.Document:

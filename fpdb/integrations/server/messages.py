@@ -5,7 +5,7 @@ from http import HTTPStatus
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
-from msgspec import Meta, Raw, Struct, field
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
 import fpdb
 
@@ -130,6 +130,9 @@ class CheckAnswer(Struct, kw_only=True, omit_defaults=True):
     ] = None
     distance: Annotated[int | None, Meta(description="the bits that differ")] = None
     similarity: Annotated[float | None, Meta(description="the estimated similarity")] = None
+    group: Annotated[
+        _DocumentKey | None, Meta(description="the keeper of its group, where groups are kept")
+    ] = None
     complete: Annotated[bool, Meta(description="false: something similar may be missing")] = True
     error: Annotated[str | None, Meta(description="of a line: what is wrong with it")] = None
     hint: Annotated[str | None, Meta(description="of a line: what cures that")] = None
@@ -145,6 +148,7 @@ class Near(Struct, kw_only=True, omit_defaults=True):
     share: Annotated[float | None, Meta(description="of passages: of the query")] = None
     other_share: Annotated[float | None, Meta(description="of passages: of the document")] = None
     meta: Any = None
+    group: Annotated[_DocumentKey | None, Meta(description="the keeper of its group")] = None
 
 
 class QueryAnswer(Struct, kw_only=True, omit_defaults=True):
@@ -169,6 +173,9 @@ class StoredDocument(Struct, kw_only=True):
     added: Annotated[int | None, Meta(description="in seconds since 1970")]
     characters: int
     meta: Any
+    group: Annotated[
+        _DocumentKey | UnsetType, Meta(description="the keeper of its group, where they are kept")
+    ] = UNSET
 
 
 class ProblemDetails(Struct, kw_only=True, omit_defaults=True):
@@ -180,9 +187,11 @@ class ProblemDetails(Struct, kw_only=True, omit_defaults=True):
     hint: str | None = None
 
 
-def checked(key: str | int, status: str, matches: fpdb.Matches) -> CheckAnswer:
+def checked(
+    key: str | int, status: str, matches: fpdb.Matches, group: str | int | None = None
+) -> CheckAnswer:
     """Return what became of a document; of a duplicate, also what it resembles."""
-    answer = CheckAnswer(key=key, status=status, complete=matches.complete)
+    answer = CheckAnswer(key=key, status=status, complete=matches.complete, group=group)
     if status == "duplicate":
         nearest = matches[0]
         answer.duplicate_of, answer.distance = nearest.key, nearest.distance
