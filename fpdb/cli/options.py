@@ -144,8 +144,14 @@ _SHARED: dict[str, Any] = {
         parser=parse_similarity,
     ),
     "k": option("--k -k K", "Compare bits: the largest distance.", min=0, rare=True),
-    "least": option("--least SHARE", "With --passages: the least share.", min=0, max=1),
-    "jobs": option("--jobs -j N", "Number of threads; 0: as many as processors.", min=0, max=MOST),
+    "least": option("--least SHARE", "With --passages: least share of a text.", min=0, max=1),
+    "jobs": option(
+        "--jobs -j N",
+        "Number of threads; default 0: as many as processors.",
+        min=0,
+        max=MOST,
+        show_default=False,
+    ),
     "bad": option("--bad drop|fail", "Records that can't be used: leave them out, or stop."),
     "limit": option("--limit -n N", "Print at most N.", min=1),
     "keep": option(
@@ -168,7 +174,9 @@ _SHARED: dict[str, Any] = {
     ),
     "key_type": option("--key-type text|integer", "Kind of keys; default text.", rare=True),
     "keys": argument("KEY", "Keys of documents."),
-    "since": option("--since TIME", "Added then or later: a date, or 7d.", parser=parse_time),
+    "since": option(
+        "--since TIME", "Added then or later: a date, or an age, e.g. 7d.", parser=parse_time
+    ),
     "until": option("--until TIME", "Added before: a date or an age.", parser=parse_time),
     "prefix": option("--prefix P", "All documents whose key begins with P."),
     "title_field": option("--title-field F", "Field of a title; else a usual one."),
