@@ -11,9 +11,10 @@ from typing import IO, Any, Literal, Self
 
 from fpdb.arrays import each
 from fpdb.documents import layout
-from fpdb.documents.lookup import Search, answers
+from fpdb.documents.lookup import Search, answers, times_of
 from fpdb.documents.prepare import BATCH, Preparer, keyed_rows, take, transactions
 from fpdb.documents.runs import Runs
+from fpdb.documents.similarity import KnownTexts
 from fpdb.documents.writer import Writer, without_collector
 from fpdb.errors import DatabaseNotFoundError, InputError, MovedError, NotADatabaseError
 from fpdb.fingerprint import Recipe, preset
@@ -77,6 +78,7 @@ class Database(Queries):
         keys: str = "text",
         plan: Plan | None = None,
         passages: bool = False,
+        groups: bool = False,
         timeout: float = LOCK_SECONDS,
     ) -> Self:
         """Create a database and open it; there must not be one at the path.
@@ -97,12 +99,15 @@ class Database(Queries):
             plan: The tables, e.g. one of `fpdb.plans`; by default the best for k and the capacity.
             passages: Whether to keep what finds copied passages; about 150 bytes for a
                 text of 200 words, and 600 for one of 700 Chinese characters.
+            groups: Whether to keep for each text the group that it belongs to, as `group` shows it;
+                about 20 bytes for one that is in the group of another.
             timeout: How many seconds a write waits for other writers.
 
         Raises:
             DatabaseExistsError: There is a database, a file, or a directory with other files.
             OpenError: It can't be created there, e.g. on a network file system.
             RecipeError, PlanError: There is no such recipe or plan.
+            InputError: Groups are to be kept of bits.
         """
         chosen, described = layout.header_for(
             recipe,
@@ -112,6 +117,7 @@ class Database(Queries):
             keys=keys,
             plan=plan,
             passages=passages,
+            groups=groups,
         )
         new = layout.new_database(described)
         environment = Environment.create(path, *new, verify=require_complete_copy)
@@ -219,15 +225,17 @@ class Database(Queries):
             text: Its text, of at most 2 MiB (the recipe's `largest`), which isn't stored; of an
                 HTML page that of `html_text`, or there is a TagsWarning, once a handle.
             meta: A value that JSON can hold, of at most 64 KiB, stored with it.
-            skip_duplicates: Don't add a document with a new key that resembles a stored one. The
-                arguments after it are only for that.
+            skip_duplicates: Don't add a document with a new key that resembles a stored one.
             similarity: The least similarity of a duplicate; by default that of the database.
-            texts: The texts of stored documents, as in `query`. They are asked for before the
-                transaction, and what others add meanwhile is compared by estimates.
+            texts: The texts of stored documents, as in `query`, for duplicates and for groups. They
+                are asked for before the transaction, and what others add meanwhile is compared by
+                estimates.
 
         Returns:
             What became of it: `status` is "added", "replaced", "unchanged", "duplicate" or "short".
-            The `matches` of a duplicate are what it resembles, all if `matches.complete`.
+            The `matches` of a duplicate are what it resembles, all if `matches.complete`. Of a
+            database with groups, `group` is the key of the keeper of its group, its own if it
+            begins one.
 
         Raises:
             InputError: The key, the text or the metadata can't be stored.
@@ -290,25 +298,30 @@ class Database(Queries):
         """Add documents in one transaction, or in several if texts need too much memory for one."""
         start, documents = 0, self._catalog.packed(documents)
         while start < len(documents):
-            part, search = documents[start:], duplicates
-            if texts is not None and duplicates:
-                part, search = self._with_texts(part, duplicates, texts)
+            part, search, known = documents[start:], duplicates, None
+            if texts is not None:
+                part, known = self._with_texts(part, duplicates, texts)
+                search = duplicates and duplicates._replace(known=known)
             with self._environment.write(self._timeout) as txn:
-                added = Writer(txn, self._index, self._catalog).add(part, search, newer=newer)
+                writer = Writer(txn, self._index, self._catalog)
+                added = writer.add(part, search, newer=newer, known=known)
             yield from added
             start += len(part)
 
     def _with_texts(
-        self, documents: Block, duplicates: Search, texts: TextsByKey
-    ) -> tuple[Block, Search]:
+        self, documents: Block, duplicates: Search | None, texts: TextsByKey
+    ) -> tuple[Block, KnownTexts]:
         """Fetch, before the lock, the texts of the candidates of the first documents.
 
-        Return these documents, and a search that asks for no further text.
+        Return these documents, and the texts, of which no further one is asked for.
         """
-        known, count = self._fetched(texts, duplicates), len(documents)
+        search = duplicates or self._usual
+        if self._catalog.grouped and (search.similarity or 0.0) > (self.similarity or 0.0):
+            search = self._usual  # which finds the duplicates, too
+        known, count = self._fetched(texts, search), len(documents)
         rows = list(documents.rows())
         known.hold(rows, documents.texts or [None] * count)
-        search = duplicates._replace(known=known)
+        search = search._replace(known=known)
         with self._transaction() as txn:
             stored = self._catalog.find_many(txn, documents.keys)
             changed = [
@@ -322,7 +335,7 @@ class Database(Queries):
                     count = place + 1
                     break
         known.ask_no_more()
-        return documents[:count], search
+        return documents[:count], known
 
     def add_prepared(
         self,
@@ -356,7 +369,7 @@ class Database(Queries):
     ) -> Search | None:
         if skip_duplicates:
             return self._search(None, None, similarity)
-        if similarity is not None or texts is not None:
+        if similarity is not None or (texts is not None and not self._catalog.grouped):
             named = "texts" if similarity is None else "a similarity"
             raise InputError(
                 f"found {named} without skip_duplicates",
@@ -448,17 +461,24 @@ class Database(Queries):
                 Writer(txn, self._index, self._catalog).remove(gone)
         return clusters
 
-    def dump(self, file: IO[bytes]) -> int:
+    def dump(
+        self,
+        file: IO[bytes],
+        *,
+        added_since: float | None = None,
+        added_before: float | None = None,
+    ) -> int:
         """Write the database in its portable form, for a machine of any kind; `fpdb.load` reads it.
 
         The file is a binary one, such as `gzip.open(path, "wb")` or a pipe. It gets everything
-        that is kept of each document, as it is at this moment, in the order of the ids. Return how
-        many there are.
+        that is kept of each document, as it is at this moment, in the order of the ids; with times,
+        as in `scan`, of those that were added then. Return how many there are.
         """
         from fpdb.maintenance import portable
 
         with self._transaction() as txn:
-            return portable.write(file, txn, self._catalog, portable.Head.of(self._header))
+            times, head = times_of(added_since, added_before), portable.Head.of(self._header)
+            return portable.write(file, txn, self._catalog, head, times)
 
     def stats(self) -> Stats:
         """Return what the database holds, and how."""
@@ -467,7 +487,7 @@ class Database(Queries):
             counters = self._view(txn).counters
             widths = [table.prefix for table in plan.tables]
             widths += [table.bits for table in index.of_texts]
-            tables = zip(index.pages, widths, strict=True)
+            tables = zip(index.pages[: len(widths)], widths, strict=True)
             return Stats(
                 path=str(self.path),
                 uuid=head["uuid"],
@@ -489,6 +509,7 @@ class Database(Queries):
                 ),
                 similarity=head.get("similarity"),
                 sketches=counters.sketches,
+                groups=self._catalog.grouped,
                 snapshots=txn.open_snapshots(),
                 unfinished=tuple(
                     f"{run.begun} {run.command}".rstrip()
@@ -515,6 +536,7 @@ class Database(Queries):
         k: int | None = None,
         similarity: float | None = None,
         passages: bool = False,
+        groups: bool = False,
         memory: int = MEMORY,
     ) -> None:
         """Write a new database with the same documents and ids, without free pages.
@@ -529,6 +551,8 @@ class Database(Queries):
             similarity: The similarity of the new database, with bands for it.
             passages: Whether the new database keeps passages even if this one doesn't: documents
                 get them when they are added again, with the same key, text and metadata.
+            groups: Whether the new database keeps groups even if this one doesn't: as if its
+                documents were added in the order of their ids. So it is with another similarity.
             memory: About how many bytes to sort in.
 
         Raises:
@@ -537,7 +561,12 @@ class Database(Queries):
         """
         require_whole("memory", memory, LEAST_MEMORY)
         head = layout.replanned(
-            self._header, k=k, capacity=capacity, similarity=similarity, passages=passages
+            self._header,
+            k=k,
+            capacity=capacity,
+            similarity=similarity,
+            passages=passages,
+            groups=groups,
         )
         in_place = path is None
         lockout = self._environment.lockout(self._timeout) if in_place else contextlib.nullcontext()

@@ -35,8 +35,8 @@ class Answer(NamedTuple):
     """What became of one record that `follow` read.
 
     `status` is one of `Added`, or "error"; then `error` says why. `matches` are the documents that
-    a duplicate resembles; they aren't `complete` if a budget ended the search. `lost_meta` is that
-    of `Added`.
+    a duplicate resembles; they aren't `complete` if a budget ended the search. `lost_meta` and
+    `group` are those of `Added`.
     """
 
     source: str
@@ -45,6 +45,7 @@ class Answer(NamedTuple):
     error: str = ""
     matches: Matches = Matches()
     lost_meta: bool = False
+    group: Key | None = None
 
 
 def ingest(
@@ -175,7 +176,8 @@ def follow(
                 yield Answer(source, bad.key, "error", bad.reason)
             else:
                 added = next(stored)
-                yield Answer(source, key, added.status, "", added.matches, added.lost_meta)
+                about = added.matches, added.lost_meta, added.group
+                yield Answer(source, key, added.status, "", *about)
 
 
 def query_files(
@@ -188,6 +190,8 @@ def query_files(
     similarity: float | None = None,
     jobs: int = 1,
     on_bad: Callable[[BadRecord], object] | None = None,
+    added_since: float | None = None,
+    added_before: float | None = None,
 ) -> Generator[Asked]:
     """Find the stored documents that resemble each record of files, directories or "-".
 
@@ -203,6 +207,8 @@ def query_files(
         jobs: The number of threads; 0 for one a processor, of a pipe for one. The answers and
             their order don't depend on it.
         on_bad: Called for each record that can't be used.
+        added_since: As in `Database.query`.
+        added_before: As in `Database.query`.
 
     Returns:
         An iterator of `Asked`: the key or place of a record, and its matches.
@@ -219,7 +225,9 @@ def query_files(
     preparer = database.preparer.adapted(reading.max_bytes, sketched=sketched)
     require_similarity(similarity)
     database.warn_of_shortfall(similarity)
-    ask = partial(database.query_prepared, similarity=similarity, k=k, limit=limit)
+    near: dict[str, Any] = {"similarity": similarity, "k": k, "limit": limit}
+    near |= {"added_since": added_since, "added_before": added_before}
+    ask = partial(database.query_prepared, **near)
     return _asked(flow.prepared(parts, preparer, texts_only=similarity is not None, answer=ask))
 
 

@@ -25,8 +25,8 @@ SKETCH_BYTES = 128
 PASSAGE_BYTES = 5  # of the number of a passage
 MOST_BYTES = 1 << 40
 _MOST = (1 << 63) - 1
-# The features of a database: that it keeps sketches, and the numbers of passages.
-MINHASH, PASSAGES = "minhash", "passages"
+# The features of a database: that it keeps sketches, the numbers of passages, and groups.
+MINHASH, PASSAGES, GROUPS = "minhash", "passages", "groups"
 # The first field of the first line of the portable form; no other tool's records have it.
 PORTABLE = "fpdb_portable"
 # The last second of the year 9999, after which a time has no usual written form.
@@ -285,8 +285,9 @@ class Document:
     A stored one has an `id`, the time when it was `added` (in seconds since 1970), and no text. Its
     fingerprint is None if its text was too short, and its `sketch` is None if it has none. Of the
     text, the `digest`, which is equal for equal texts, and the number of `characters` are stored.
-    `passages` are the packed numbers of its passages, in a database that keeps them. All fields but
-    the id are kept when it is added to another database.
+    `passages` are the packed numbers of its passages, in a database that keeps them; `group` is the
+    key of the keeper of its group, in one that keeps groups. All fields but the id and the group
+    are kept when it is added to another database.
     """
 
     key: Key
@@ -300,6 +301,7 @@ class Document:
     digest: bytes | None = None
     characters: int = 0
     passages: bytes | None = None
+    group: Key | None = None
 
     @property
     def has_tags(self) -> bool:
@@ -338,7 +340,8 @@ class Field(NamedTuple):
 
 
 # All of them, in the order of the portable form. The records of a database end in the last ones,
-# from `passages` on: a further one comes after these, here, in `Stored`, and in `Document`.
+# from `passages` on, and in the keeper: a further one comes after that in `Stored`, and at the end
+# here and in `Document`.
 FIELDS = (
     Field("digest", "hex", DIGEST_BYTES),
     Field("characters", "number", shown=True),
@@ -346,6 +349,8 @@ FIELDS = (
     Field("sketch", "base64", SKETCH_BYTES, feature=MINHASH),
     Field("passages", "base64", PASSAGE_BYTES, several=True, feature=PASSAGES),
 )
+# The id of the keeper of a document's group, in a record only: it is another in another database.
+KEEPER = Field("keeper", "hex", 8, feature=GROUPS)
 # Those that a document is stored with as it has them.
 CARRIED = tuple(field for field in FIELDS if field.form != "value")
 SHOWN = (
@@ -370,7 +375,8 @@ class Match(NamedTuple):
 
     `distance` is that of the fingerprints, `similarity` the Jaccard similarity of the texts'
     shingles. It is `exact` if both texts were at hand or are equal, and estimated by their sketches
-    otherwise; both are None if the question was one of bits.
+    otherwise; both are None if the question was one of bits. `group` is the key of the keeper of
+    its group, in an answer of a database that keeps groups.
     """
 
     key: Key
@@ -379,6 +385,7 @@ class Match(NamedTuple):
     similarity: float | None
     meta: Any
     exact: bool | None = None
+    group: Key | None = None
 
 
 class Matches(list[Match]):
@@ -492,7 +499,8 @@ class Added(NamedTuple):
     `status` is added, replaced, unchanged, duplicate (not stored) or short (stored, found by
     equal text only); `matches` are the documents that a duplicate resembles. If these aren't
     `complete`, a budget ended the search, and a document that was added may be a duplicate.
-    `lost_meta` says that it replaced a document with metadata, and has none.
+    `lost_meta` says that it replaced a document with metadata, and has none. `group` is the key of
+    the keeper of its group, or of that of what a duplicate resembles, if the database has groups.
     """
 
     key: Key
@@ -500,6 +508,17 @@ class Added(NamedTuple):
     status: str
     matches: Matches
     lost_meta: bool = False
+    group: Key | None = None
+
+
+class Group(NamedTuple):
+    """A group of documents: its keeper, and the further members, the oldest first.
+
+    Each member resembles the keeper. They are in the order of ids.
+    """
+
+    keeper: Key
+    members: tuple[Key, ...]
 
 
 @dataclass(frozen=True)
@@ -529,7 +548,8 @@ class Stats(_Shown):
     """The size and the settings of a database.
 
     `similarity` is what texts have that are near each other, and `sketches` the number of documents
-    with a sketch; both are None in a database of bits. `unfinished` has a line for each run of
+    with a sketch; both are None in a database of bits. `groups` says whether it keeps groups, and
+    `unfinished` has a line for each run of
     `dedupe` that hasn't added what it kept: when it began, and the command that finishes it.
     """
 
@@ -551,6 +571,7 @@ class Stats(_Shown):
     snapshots: Snapshots
     similarity: float | None = None
     sketches: int | None = None
+    groups: bool = False
     unfinished: tuple[str, ...] = ()
 
 

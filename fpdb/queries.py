@@ -4,6 +4,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
@@ -13,13 +14,16 @@ import numpy as np
 
 from fpdb.arrays import Marks, each
 from fpdb.documents.catalog import View
+from fpdb.documents.groups import keeper_of
 from fpdb.documents.lookup import (
+    ALWAYS,
     Search,
     answer,
     answers,
     hits,
     near,
     nearest_each,
+    times_of,
     to_document,
     to_match,
 )
@@ -27,12 +31,13 @@ from fpdb.documents.parts import find_parts
 from fpdb.documents.prepare import BATCH, Preparer, as_fingerprints, as_number
 from fpdb.documents.results import CLUSTERS, MATCHES, PAIRS, PART_PAIRS, Results
 from fpdb.documents.similarity import KnownTexts
-from fpdb.errors import DocumentNotFoundError, IncompleteWarning, InputError
+from fpdb.errors import DamagedError, DocumentNotFoundError, IncompleteWarning, InputError
 from fpdb.fingerprint import Recipe
 from fpdb.models import (
     MOST_BYTES,
     Cluster,
     Document,
+    Group,
     Key,
     Match,
     Matches,
@@ -47,7 +52,7 @@ from fpdb.models import (
 from fpdb.scratch import scratch_folder
 from fpdb.storage import Ongoing, ReadTransaction
 from fpdb.storage.block import Block, TextColumns
-from fpdb.storage.format import Counters
+from fpdb.storage.format import Counters, Stored
 from fpdb.tables import Hits, Plan, require_k
 from fpdb.threads import mapped
 
@@ -108,6 +113,11 @@ class Queries(ABC):
         return self._usual.similarity
 
     @property
+    def has_groups(self) -> bool:
+        """Whether the database keeps groups."""
+        return self._catalog.grouped
+
+    @property
     def key_type(self) -> str:
         """The type of keys, "text" or "integer"."""
         return self._catalog.kind
@@ -130,6 +140,8 @@ class Queries(ABC):
         k: int | None = None,
         limit: int | None = None,
         texts: TextsByKey | None = None,
+        added_since: float | None = None,
+        added_before: float | None = None,
     ) -> Matches:
         """Find the stored documents that resemble a text, the nearest first.
 
@@ -148,11 +160,14 @@ class Queries(ABC):
                 mapping that has the text of a key, or None. Documents whose text it has, as it was
                 fingerprinted, match if their exact similarity is high enough, and all others by its
                 estimate.
+            added_since: Only documents that were added at this time or later, in seconds since
+                1970; one that was replaced was added then.
+            added_before: Only documents that were added before this time.
 
         Returns:
-            A list of `Match`: key, similarity, distance, metadata, and whether the similarity is
-            exact. Its `complete` is False if a budget ended the search, or if the database finds
-            too few of that similarity.
+            A list of `Match`: key, similarity, distance, metadata, whether the similarity is exact,
+            and in a database with groups, the keeper of its group. Its `complete` is False if a
+            budget ended the search, or if the database finds too few of that similarity.
 
         Raises:
             InputError: The text is too large, both similarity and k are given, or a similarity in a
@@ -164,13 +179,14 @@ class Queries(ABC):
             IncompleteWarning: The database is made for a higher similarity, and may miss documents.
         """
         search = self._search(k, limit, similarity)
+        search = search._replace(times=times_of(added_since, added_before))
         question = self._preparer.question(text, sketched=search.similarity is not None)
         if texts is not None:
             known = self._fetched(texts, search)
             known.hold([question], [text])
             search = search._replace(known=known)
         with self._transaction() as txn:
-            return self._marked(answer(self._view(txn), question, search), search)
+            return self._marked(txn, answer(self._view(txn), question, search), search)
 
     def query_many(
         self,
@@ -219,12 +235,16 @@ class Queries(ABC):
         k: int | None = None,
         limit: int | None = None,
         known: KnownTexts | None = None,
+        added_since: float | None = None,
+        added_before: float | None = None,
     ) -> Iterator[Matches]:
         """Find the stored documents near each of some that the `preparer` prepared, all together.
 
         A document that is stored matches itself. The answers are those of `query` with the texts.
         """
-        yield from self._ask(documents, self._checked(k, limit, similarity)._replace(known=known))
+        search = self._checked(k, limit, similarity)._replace(known=known)
+        times = times_of(added_since, added_before)
+        yield from self._ask(documents, search._replace(times=times))
 
     def nearest_prepared(
         self, texts: TextColumns, similarity: float | None, known: KnownTexts | None = None
@@ -248,7 +268,15 @@ class Queries(ABC):
                 matches[place] = to_match(document, number, apart, share)
         return matches, set((copies & ~crowded).nonzero()[0].tolist()), crowded
 
-    def passages(self, text: str, *, least: float = 0.0, limit: int | None = None) -> PartMatches:
+    def passages(
+        self,
+        text: str,
+        *,
+        least: float = 0.0,
+        limit: int | None = None,
+        added_since: float | None = None,
+        added_before: float | None = None,
+    ) -> PartMatches:
         """Find the stored documents with passages of a text, the sources of most first.
 
         A passage of 28 words, or 30 characters of Chinese, is found for certain,
@@ -259,6 +287,8 @@ class Queries(ABC):
             least: The least share of the text that a document has, or of the document that the text
                 has; the larger one counts.
             limit: Return the first documents only, at most this number.
+            added_since: As in `query`.
+            added_before: As in `query`.
 
         Returns:
             A list of `PartMatch`: key, the estimated number of words in common, their share of the
@@ -272,10 +302,18 @@ class Queries(ABC):
         self._require_passages(least)
         placed = self.recipe.placed_passages(text)
         with self._transaction() as txn:
-            return find_parts(self._view(txn), placed, len(text), least, limit)
+            times = times_of(added_since, added_before)
+            view = self._view(txn)
+            return find_parts(view, placed, len(text), least, limit=limit, times=times)
 
     def query_fingerprint(
-        self, fingerprint: int, *, k: int | None = None, limit: int | None = None
+        self,
+        fingerprint: int,
+        *,
+        k: int | None = None,
+        limit: int | None = None,
+        added_since: float | None = None,
+        added_before: float | None = None,
     ) -> Matches:
         """Find the stored documents within k of a fingerprint, the nearest first.
 
@@ -283,6 +321,8 @@ class Queries(ABC):
             fingerprint: A number of the width of the database.
             k: The largest distance, from 0 to `plan.bits`; by default the k of the database.
             limit: As in `query`.
+            added_since: As in `query`.
+            added_before: As in `query`.
 
         Returns:
             A list of `Match`. Its `complete` is False if a budget cut it: a million candidates, or
@@ -294,9 +334,10 @@ class Queries(ABC):
         search = self._usual
         if k is not None or limit is not None:
             search = self._search(self.k if k is None else k, limit)
+        search = search._replace(times=times_of(added_since, added_before))
         number = as_number(fingerprint, self._index.plan.bits)
         with self._transaction() as txn:
-            return near(self._view(txn), number, search)
+            return self._marked(txn, near(self._view(txn), number, search), search)
 
     def query_fingerprints(
         self, fingerprints: Any, *, k: int | None = None, limit: int | None = None
@@ -439,6 +480,13 @@ class Queries(ABC):
         [found] = self._joined(find_clustering, search, jobs, texts)
         return cast("Clustering", found)
 
+    def kept_groups(self) -> "Clustering":
+        """Return all groups of several documents that the database keeps, as `clustering` does."""
+        from fpdb.joins.clusters import find_groups
+
+        [found] = self._reading(find_groups)
+        return cast("Clustering", found)
+
     def _joined(
         self,
         find: Callable[..., Iterator[Any]],
@@ -491,7 +539,48 @@ class Queries(ABC):
         """
         with self._transaction() as txn:
             stored = self._catalog.find(txn, key)
-        return default if stored is None else to_document(stored)
+            return default if stored is None else self._document(txn, stored)
+
+    def _document(self, txn: ReadTransaction, stored: Stored) -> Document:
+        """Return a stored document with the key of the keeper of its group."""
+        document, view = to_document(stored), self._view(txn)
+        if not self._index.groups:
+            return document
+        keeper = keeper_of(view, self._index.groups, stored)
+        same = keeper == stored.id
+        return replace(document, group=stored.key if same else self._catalog.named(txn, keeper).key)
+
+    def group(self, key: Key) -> Group:
+        """Return the group that the document with a key belongs to.
+
+        A document belongs to the group of the keeper that it resembled most when it was added, or
+        to its own if it resembled none. Where a keeper is deleted or replaced, the oldest member
+        takes its place; those that don't resemble that are decided anew, by and by.
+
+        Returns:
+            A `Group`: the key of its keeper, and those of its other members, the oldest first.
+
+        Raises:
+            InputError: The database keeps no groups.
+            DocumentNotFoundError: No document has the key.
+        """
+        if not self._index.groups:
+            raise InputError(
+                "the database keeps no groups",
+                hint="create it with groups, or compact it with groups",
+            )
+        with self._transaction() as txn:
+            stored = self._catalog.find(txn, key)
+            if stored is None:
+                raise _not_found(key)
+            keeper = keeper_of(self._view(txn), self._index.groups, stored)
+            members = self._index.groups.members_of(txn, keeper)
+            first, *others = self._catalog.keys_of(
+                txn, np.concatenate([np.array([keeper], np.uint64), members])
+            )
+        if first is None or None in others:
+            raise DamagedError(f"the group of {key!r} has a document that isn't there")
+        return Group(first, tuple(own for own in others if own is not None))
 
     def keys_of(self, ids: Iterable[int]) -> list[Key | None]:
         """Return the keys of documents by their ids, as `query_fingerprints` returns them.
@@ -503,7 +592,12 @@ class Queries(ABC):
             return self._catalog.keys_of(txn, numbers)
 
     def scan(
-        self, *, prefix: str = "", added_before: float | None = None, after: Key | None = None
+        self,
+        *,
+        prefix: str = "",
+        added_since: float | None = None,
+        added_before: float | None = None,
+        after: Key | None = None,
     ) -> Iterator[Document]:
         """Yield the stored documents in the order of their keys; what is added meanwhile may show.
 
@@ -511,28 +605,30 @@ class Queries(ABC):
 
         Args:
             prefix: Yield those whose key begins with it.
-            added_before: Yield those that were added before a time, in seconds since 1970.
+            added_since: Yield those that were added at a time or later, in seconds since 1970.
+            added_before: Yield those that were added before a time.
             after: Yield those that come after this key.
         """
+        since, before = times_of(added_since, added_before) or ALWAYS
         if after is not None:
             self._catalog.check_key(after)
         while True:
             with self._transaction() as txn:
                 found = self._catalog.slice_after(txn, after, prefix)
+                chosen = [
+                    self._document(txn, stored)
+                    for stored in found
+                    if since <= stored.added < before
+                ]
             if not found:
                 return
             after = found[-1].key
-            for stored in found:
-                if added_before is None or stored.added < added_before:
-                    yield to_document(stored)
+            yield from chosen
 
     def __getitem__(self, key: Key) -> Document:
         found = self.get(key)
         if found is None:
-            raise DocumentNotFoundError(
-                f"found no document with the key {key!r}",
-                hint="db.get(key) gives None for a key that isn't there",
-            )
+            raise _not_found(key)
         return found
 
     def __contains__(self, key: Key) -> bool:
@@ -565,15 +661,19 @@ class Queries(ABC):
         held = 0
         with self._transaction() as txn:
             for matches in answers(self._view(txn), questions, search):
-                found.append(self._marked(matches, search))
+                found.append(self._marked(txn, matches, search))
                 held += len(matches)
                 if held >= _MATCHES:
                     break
         return found
 
-    def _marked(self, found: Matches, search: Search) -> Matches:
-        """Return an answer, marked as incomplete if the bands don't find enough."""
+    def _marked(self, txn: ReadTransaction, found: Matches, search: Search) -> Matches:
+        """Return an answer with groups, marked as incomplete if the bands don't find enough."""
         found.complete = found.complete and not self.shortfall(search.similarity)
+        if self._index.groups:
+            documents = (self._catalog.named(txn, match.id) for match in found)
+            named = (self._document(txn, stored).group for stored in documents)
+            found[:] = [it._replace(group=keeper) for it, keeper in zip(found, named, strict=True)]
         return found
 
     def _search(self, k: int | None, limit: int | None, similarity: float | None = None) -> Search:
@@ -601,6 +701,13 @@ class Queries(ABC):
             return self._usual._replace(limit=limit, similarity=similarity or self.similarity)
         require_k(k, self.plan.bits)
         return Search(k, limit)
+
+
+def _not_found(key: Key) -> DocumentNotFoundError:
+    return DocumentNotFoundError(
+        f"found no document with the key {key!r}",
+        hint="db.get(key) gives None for a key that isn't there",
+    )
 
 
 def finder_of_clusters(keep: str, *, chains: bool = False) -> Callable[..., Iterator[Cluster]]:

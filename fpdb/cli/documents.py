@@ -1,6 +1,5 @@
 """Print, export and delete stored documents."""
 
-import re
 import time
 from collections.abc import Iterable
 from itertools import chain, islice
@@ -8,7 +7,7 @@ from pathlib import Path
 
 import fpdb
 from fpdb.cli import render
-from fpdb.cli.options import option, require, takes
+from fpdb.cli.options import option, parse_age, require, takes
 from fpdb.cli.output import Output, document_dict, typed_columns
 from fpdb.errors import DocumentNotFoundError
 from fpdb.flow import parse_key
@@ -18,14 +17,15 @@ from fpdb.models import Key
 from fpdb.progress import tracked
 
 _SHOWN = 5
-_AGE = re.compile(r"0*([1-9][0-9]{0,8})([smhdw])")
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
+@takes()
 def get(
     path: Path,
     keys: list[str] | None = None,
     prefix: str | None = None,
+    since: float | None = None,
+    until: float | None = None,
     limit: int | None = None,
 ) -> None:
     """Print stored documents.
@@ -33,37 +33,31 @@ def get(
     Example:
       fpdb get crawl.fpdb --prefix https://example.com/ --json
     """
-    listed = prefix is not None or limit is not None
-    require(bool(keys) != listed, "give keys, or --prefix or --limit")
+    listed = (prefix, since, until, limit) != (None,) * 4
+    require(bool(keys) != listed, "give keys, or --prefix, --since, --until or --limit")
     missing: list[str] = []
     with fpdb.open(path, readonly=True) as database:
         if listed:
-            found: Iterable[fpdb.Document | None] = islice(
-                database.scan(prefix=prefix or ""), limit
-            )
+            scanned = database.scan(prefix=prefix or "", added_since=since, added_before=until)
+            found: Iterable[fpdb.Document | None] = islice(scanned, limit)
         else:
             found = (database.get(parse_key(key, database.key_type)) for key in keys or [])
-        render.columns("key", "id", "fingerprint", "added", "metadata")
+        grouped = ["group"] if database.has_groups else []
+        render.columns("key", "id", "fingerprint", "added", *grouped, "metadata")
         for place, document in enumerate(found):
             if document is None:
                 missing += (keys or [])[place : place + 1]
                 continue
             plain = document_dict(document, database.plan.bits)
             shown = (plain["key"], plain["id"], plain["fingerprint"] or "short", plain["added"])
-            render.result(plain, *shown, render.as_json(plain["meta"]))
+            keeper = [plain[name] for name in grouped]
+            render.result(plain, *shown, *keeper, render.as_json(plain["meta"]))
     if missing:
         more = len(missing) - _SHOWN
         named = ", ".join(map(repr, missing[:_SHOWN])) + (f" and {more} more" if more > 0 else "")
         raise DocumentNotFoundError(
             f"{path} has no document {named}", hint="fpdb get --prefix P lists the keys there are"
         )
-
-
-def parse_age(text: str) -> int:
-    """Parse a length of time, e.g. 30d, 12h or 2w; return it in seconds."""
-    found = _AGE.fullmatch(text)
-    require(found, f"found {text!r}, expected a length of time, e.g. 45s, 90m, 12h, 30d or 2w")
-    return int(found[1]) * _SECONDS[found[2]] if found else 0
 
 
 @takes(
@@ -119,7 +113,9 @@ def delete(
 
 
 @takes()
-def export(path: Path, output: str = "-") -> None:
+def export(
+    path: Path, output: str = "-", since: float | None = None, until: float | None = None
+) -> None:
     """Write documents out.
 
     Example:
@@ -133,23 +129,27 @@ def export(path: Path, output: str = "-") -> None:
     with fpdb.open(path, readonly=True) as database:
         if named or (output == "-" and not render.now.json):
             with render.opened(output) as raw, packed(raw, output) as file:
-                count = database.dump(file)
+                count = database.dump(file, added_since=since, added_before=until)
         else:
-            count = _write_documents(database, Output(output))
+            documents = database.scan(added_since=since, added_before=until)
+            count = _write_documents(database, Output(output), documents)
     if output != "-":
         render.summarise(None, f"{output}: {render.plural(count, 'document')}")
 
 
-def _write_documents(database: fpdb.Database, target: Output) -> int:
+def _write_documents(
+    database: fpdb.Database, target: Output, documents: Iterable[fpdb.Document]
+) -> int:
     count, bits = 0, database.plan.bits
     # Arrow has no numbers of 128 bits.
     as_number = bits <= 64 and target.form == "parquet"
     columns = {"key": "key", "fingerprint": "uint64" if as_number else "string"}
     columns |= {"added": "time", "meta": "string"}
+    columns |= {"group": "key"} if database.has_groups else {}
     with target.opened(typed_columns(columns, database)):
         if target.form == "tsv":
             render.row(*columns)
-        for document in tracked(database.scan(), "", "document", len(database)):
+        for document in tracked(documents, "", "document", len(database)):
             count += 1
             plain = document_dict(document, bits)
             key, digits, meta = plain["key"], plain["fingerprint"], render.as_json(plain["meta"])
@@ -158,9 +158,10 @@ def _write_documents(database: fpdb.Database, target: Output) -> int:
                 render.record(plain)
             elif target.form == "parquet":
                 number = document.fingerprint if as_number else digits
-                target.write(
-                    (key, number, document.added, meta if document.meta is not None else None)
-                )
+                known = meta if document.meta is not None else None
+                cells: list[object] = [key, number, document.added, known]
             else:
-                target.write((key, digits or "short", plain["added"], meta))
+                cells = [key, digits or "short", plain["added"], meta]
+            if target.form != "jsonl":
+                target.write([*cells, document.group] if database.has_groups else cells)
     return count

@@ -1,6 +1,7 @@
 """Bring documents into a database: from files, line by line from a crawler, or ready ones."""
 
 import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -21,11 +22,17 @@ from fpdb.cli.maintain import open_or_create
 from fpdb.cli.options import argument, option, require, takes
 from fpdb.cli.output import likeness, near_dict, title_in
 from fpdb.ingest import Answer
-from fpdb.io.files import check_path, path_names
+from fpdb.io.files import check_path, files_of, path_names
+from fpdb.io.streams import packed, suffix_of
+from fpdb.scratch import require_output
 from fpdb.storage.open_checks import is_vacant
 
 
-@takes(f"{options.READ} meta_field fingerprint_field base", reading=fpdb.Reading)
+@takes(
+    f"{options.READ} meta_field fingerprint_field base",
+    reading=fpdb.Reading,
+    groups_out=option("--groups-out FILE", "Write the key, group and status of each."),
+)
 def ingest(
     path: Path,
     reading: fpdb.Reading,
@@ -35,6 +42,7 @@ def ingest(
     recipe: fpdb.Recipe | None = None,
     jobs: int = 0,
     bad: Literal["drop", "fail"] = "drop",
+    groups_out: str | None = None,
 ) -> None:
     """Add documents, and skip near-duplicates.
 
@@ -61,6 +69,7 @@ def ingest(
         render.now.left = "documents that were counted are stored"
         bits = database.similarity is None
         near = "distance" if bits else "similarity"
+        write = ending.enter_context(_groups_written(database, groups_out, paths))
         render.columns("skipped", "resembles", near, titled=True)
         counts = fpdb.ingest(
             database,
@@ -70,11 +79,45 @@ def ingest(
             similarity=similarity,
             jobs=jobs,
             bad=bad,
-            on_added=partial(_print_duplicate, bits=bits),
+            on_added=partial(_print_added, bits=bits, write=write),
             on_bad=bad_records,
             on_progress=progress,
         )
         bad_records.settle(counts.read - counts.bad)
+
+
+@contextlib.contextmanager
+def _groups_written(
+    database: fpdb.Database, path: str | None, inputs: Sequence[str]
+) -> Iterator[Callable[[fpdb.Added], object] | None]:
+    """Yield what writes the group of an added document to a file, as a line of JSON or of TSV."""
+    if path is None:
+        yield None
+        return
+    require(path != "-", "--groups-out names a file")
+    if not database.has_groups:
+        raise fpdb.InputError(
+            f"found a file for groups, but {database.path} keeps none",
+            hint="create it with --groups, or compact it with --groups",
+        )
+    require_output(path, files_of(inputs))
+    as_json = suffix_of(path) == ".jsonl"
+    with render.opened(path) as raw, packed(raw, path) as file:
+
+        def write(added: fpdb.Added) -> None:
+            row = {"key": added.key, "group": added.group, "status": added.status}
+            cells = "\t".join(render.safe(str(cell)) for cell in row.values())
+            file.write(f"{render.as_json(row) if as_json else cells}\n".encode())
+
+        yield write
+
+
+def _print_added(
+    added: fpdb.Added, *, bits: bool, write: Callable[[fpdb.Added], object] | None
+) -> None:
+    if write:
+        write(added)
+    _print_duplicate(added, bits=bits)
 
 
 def _print_duplicate(added: fpdb.Added, *, bits: bool) -> None:
@@ -143,6 +186,8 @@ def _describe(answer: Answer) -> dict[str, Any]:
     plain: dict[str, Any] = {"key": answer.key, "status": answer.status}
     if not answer.matches.complete:
         plain["complete"] = False
+    if answer.group is not None:
+        plain["group"] = answer.group
     if answer.error:
         plain["error"] = answer.error
     if answer.matches:

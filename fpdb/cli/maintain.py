@@ -34,6 +34,7 @@ _COSTS = ("bytes", "query", "insert")
     similarity=options.NEW_SIMILARITY,
     k=options.NEW_K,
     passages=options.option("--passages", "Also keep passages, to find copied ones."),
+    groups=options.option("--groups", "Also keep the group of each text."),
 )
 def create(
     path: Path,
@@ -43,6 +44,7 @@ def create(
     capacity: int = 1_000_000,
     key_type: options.KeyType | None = None,
     passages: bool = False,
+    groups: bool = False,
 ) -> None:
     """Create a database.
 
@@ -59,6 +61,7 @@ def create(
         capacity=capacity,
         keys=key_type or "text",
         passages=passages,
+        groups=groups,
     ) as database:
         stats = database.stats()
         if render.now.json or not render.now.quiet:
@@ -182,6 +185,7 @@ def repair(path: Path, output: Path) -> None:
     replace=option("--replace", "Replace the database."),
     k=options.NEW_K,
     passages=option("--passages", "Make room for passages of texts that you ingest again."),
+    groups=option("--groups", "Keep groups, decided in the order of adding."),
 )
 def compact(
     path: Path,
@@ -191,6 +195,7 @@ def compact(
     similarity: float | None = None,
     k: int | None = None,
     passages: bool = False,
+    groups: bool = False,
 ) -> None:
     """Rewrite a database, to shrink or extend it.
 
@@ -203,7 +208,14 @@ def compact(
     require(replace != (output is not None), "give either --output or --replace")
     with fpdb.open(path, readonly=not replace) as database:
         size = database.stats().bytes
-        database.compact(output, capacity=capacity, k=k, similarity=similarity, passages=passages)
+        database.compact(
+            output,
+            capacity=capacity,
+            k=k,
+            similarity=similarity,
+            passages=passages,
+            groups=groups,
+        )
     _summarise(output or path, rest=f" instead of {render.size(size)}", bytes_before=size)
 
 

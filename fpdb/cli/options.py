@@ -3,7 +3,9 @@
 import functools
 import inspect
 import re
+import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_origin
@@ -18,6 +20,8 @@ from fpdb.threads import MOST
 _LARGEST_COUNT = 1 << 63
 _BYTES = re.compile(r"([0-9]{1,19})([KMG]?)")
 _SHIFTS = {"": 0, "K": 10, "M": 20, "G": 30}
+_AGE = re.compile(r"0*([1-9][0-9]{0,8})([smhdw])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
 def option(spec: str, text: str, *, rare: bool = False, **more: Any) -> Any:
@@ -73,6 +77,27 @@ def parse_similarity(given: str | float) -> float:
     return share
 
 
+def parse_age(text: str) -> int:
+    """Parse a length of time, e.g. 30d, 12h or 2w; return it in seconds."""
+    found = _AGE.fullmatch(text)
+    require(found, f"found {text!r}, expected a length of time, e.g. 45s, 90m, 12h, 30d or 2w")
+    return int(found[1]) * _SECONDS[found[2]] if found else 0
+
+
+def parse_time(text: str) -> float:
+    """Parse a date or a time, in UTC unless it names another zone, or an age before now."""
+    if _AGE.fullmatch(text):
+        return time.time() - parse_age(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(
+            f"found {text!r}, expected a date, a time or an age, e.g. 2026-11-30, "
+            "2026-11-30T18:00Z or 7d"
+        ) from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
 def choose_recipe(name: str) -> Recipe:
     """Return a preset by its name, or read a recipe from a file."""
     return fpdb.read_recipe(Path(name)) if name.endswith(".toml") else fpdb.recipe(name)
@@ -120,7 +145,13 @@ _SHARED: dict[str, Any] = {
     ),
     "k": option("--k -k K", "Compare bits: the largest distance.", min=0, rare=True),
     "least": option("--least SHARE", "With --passages: least share of a text.", min=0, max=1),
-    "jobs": option("--jobs -j N", "Number of threads; 0: as many as processors.", min=0, max=MOST),
+    "jobs": option(
+        "--jobs -j N",
+        "Number of threads; default 0: as many as processors.",
+        min=0,
+        max=MOST,
+        show_default=False,
+    ),
     "bad": option("--bad drop|fail", "Records that can't be used: leave them out, or stop."),
     "limit": option("--limit -n N", "Print at most N.", min=1),
     "keep": option(
@@ -143,6 +174,10 @@ _SHARED: dict[str, Any] = {
     ),
     "key_type": option("--key-type text|integer", "Kind of keys; default text.", rare=True),
     "keys": argument("KEY", "Keys of documents."),
+    "since": option(
+        "--since TIME", "Added then or later: a date, or an age, e.g. 7d.", parser=parse_time
+    ),
+    "until": option("--until TIME", "Added before: a date or an age.", parser=parse_time),
     "prefix": option("--prefix P", "All documents whose key begins with P."),
     "title_field": option("--title-field F", "Field of a title; else a usual one."),
     "date_field": option("--date-field F", "Field of a date; else a usual one."),

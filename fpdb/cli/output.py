@@ -172,6 +172,8 @@ def near_dict(near: fpdb.Match | fpdb.Pair) -> dict[str, Any]:
     plain = near._asdict()
     if near.similarity is None:
         del plain["similarity"], plain["exact"]
+    if plain.get("group", "") is None:
+        del plain["group"]
     return plain
 
 
@@ -202,7 +204,8 @@ def settings(stats: fpdb.models.Stats) -> dict[str, object]:
 def document_dict(document: fpdb.Document, bits: int) -> dict[str, Any]:
     """Return a stored document as plain data, without the fields that only programs read."""
     plain, number = {name: getattr(document, name) for name in SHOWN}, document.fingerprint
-    return plain | {
+    plain |= {
         "fingerprint": None if number is None else fpdb.format_fingerprint(number, bits),
         "added": format_time(document.added or 0),
     }
+    return plain if document.group is None else plain | {"group": document.group}

@@ -72,6 +72,8 @@ def query(
     exit_code: bool = False,
     recipe: fpdb.Recipe | None = None,
     jobs: int = 0,
+    since: float | None = None,
+    until: float | None = None,
 ) -> None:
     """Find stored documents like these.
 
@@ -81,7 +83,7 @@ def query(
     Prints the query, the key of a match, and their similarity, or their
     distance in bits. With --nearest, the distance and the percentage of
     equal bits. With --passages, about how many words both have in common, and
-    their share of the query and of the document.
+    their share of the query and of the document. The group of a match is last.
     """
     require(passages or least is None, "--least needs --passages")
     require(not nearest or (k is None and limit is None), "--nearest N takes N at any distance")
@@ -93,24 +95,29 @@ def query(
     with fpdb.open(path, readonly=True, recipe=recipe) as database:
         if nearest:
             k, limit = database.plan.bits, nearest
-        near: dict[str, Any] = {"k": k, "limit": limit, "similarity": similarity}
+        times: dict[str, Any] = {"added_since": since, "added_before": until}
+        near: dict[str, Any] = {"k": k, "limit": limit, "similarity": similarity, **times}
         reading = typed(paths, reading)
         if passages:
             columns, shown = _PARTS, tuple(_PARTS)[:5]
             show: _Show = _show_parts
-            find = partial(database.passages, least=least or 0.0, limit=limit)
+            some: dict[str, Any] = {"least": least or 0.0, "limit": limit, **times}
+            find: Callable[[str], PartMatches] = partial(database.passages, **some)
             find("")  # which raises an error at once
             answers: Iterator[_QueryResult] = _ask_parts(texts or (), paths, reading, bad, find)
         else:
             of_bits = k is not None or (similarity or database.similarity) is None
             columns, shown, show = _printed(of_bits, database.plan.bits if nearest else None)
-            own = _ask_fingerprints(database, fingerprints or (), reading.base, k, limit)
+            by_bits = {name: value for name, value in near.items() if name != "similarity"}
+            own = _ask_fingerprints(database, fingerprints or (), reading.base, by_bits)
             answers = chain(_ask_texts(database, texts or (), near), own)
             if paths:  # the reader of files takes long to import
                 found = fpdb.query_files(database, paths, reading, **near, jobs=jobs, on_bad=bad)
                 answers = chain(answers, found)
             else:
                 database.warn_of_shortfall(similarity)
+        if database.has_groups and not passages:
+            columns, shown = columns | {"group": "key"}, (*shown, "group")
         columns = typed_columns(columns, database)
         with target.opened(columns, shown, inputs=paths, title=True):
             # That a database finds too little is said already.
@@ -207,13 +214,12 @@ def _ask_texts(
 
 
 def _ask_fingerprints(
-    database: fpdb.Database, given: Iterable[str], base: Base, k: int | None, limit: int | None
+    database: fpdb.Database, given: Iterable[str], base: Base, near: dict[str, Any]
 ) -> list[Asked]:
     """Query with the fingerprints that are given on the command line; an error comes first."""
     bits = database.plan.bits
     numbers = [(digits, fpdb.parse_fingerprint(digits, bits, base)) for digits in given]
-    find = partial(database.query_fingerprint, k=k, limit=limit)
-    return [Asked(digits, find(number)) for digits, number in numbers]
+    return [Asked(digits, database.query_fingerprint(it, **near)) for digits, it in numbers]
 
 
 def _is_cut(name: Key, found: Matches | PartMatches) -> bool:
@@ -228,8 +234,9 @@ def _show(name: Key, found: Matches, target: Output, *, of_bits: bool) -> None:
         render.record({"query": name, "complete": found.complete, "matches": matches})
         return
     for match in found:
-        cells = (str(name), match.key, match.distance, match.similarity, found.complete)
-        shown = (name, match.key, likeness(match, bits=of_bits))
+        group = () if match.group is None else (match.group,)
+        cells = (str(name), match.key, match.distance, match.similarity, found.complete, *group)
+        shown = (name, match.key, likeness(match, bits=of_bits), *group)
         target.write(cells, shown, partial(title_in, match.meta))
 
 
@@ -244,6 +251,7 @@ def _show_nearest(name: Key, found: Matches, target: Output, *, bits: int) -> No
         render.record({"query": name, "complete": found.complete, "matches": matches})
         return
     for match, equal in zip(found, percents, strict=True):
-        cells = (str(name), match.key, match.distance, equal, found.complete)
-        shown = (name, match.key, match.distance, f"{equal:.2f}")
+        group = () if match.group is None else (match.group,)
+        cells = (str(name), match.key, match.distance, equal, found.complete, *group)
+        shown = (name, match.key, match.distance, f"{equal:.2f}", *group)
         target.write(cells, shown, partial(title_in, match.meta))

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fpdb.arrays import Column, Marks, Places, Rows, Strings, gathered
 from fpdb.errors import DamagedError, InputError
-from fpdb.models import CARRIED, DIGEST_BYTES, LATEST, MINHASH, PASSAGES, Key
+from fpdb.models import CARRIED, DIGEST_BYTES, GROUPS, KEEPER, LATEST, MINHASH, PASSAGES, Key
 from fpdb.progress import tracked
 from fpdb.storage import ReadTransaction, WriteTransaction
 from fpdb.storage.block import Block, Packed, TextColumns, entries_of
@@ -106,10 +106,11 @@ class Catalog(ABC):
         self._bits = index.plan.bits
         self.sketched = index.bands is not None
         self.passaged = index.passages is not None
-        features = {"": True, MINHASH: self.sketched, PASSAGES: self.passaged}
-        # The names of the fields that documents may have here, and of the others.
+        self.grouped = index.groups is not None
+        features = {"": True, MINHASH: self.sketched, PASSAGES: self.passaged, GROUPS: self.grouped}
+        # The names of the fields that documents may have here, and those that no record has.
         self.kept = [field.name for field in CARRIED if features[field.feature]]
-        self.unkept = [field.name for field in CARRIED if not features[field.feature]]
+        self.unkept = [f.name for f in (*CARRIED, KEEPER) if not features[f.feature]]
 
     @property
     def names(self) -> list[str]:
@@ -209,11 +210,11 @@ class Catalog(ABC):
         """Yield the documents in the order of their ids."""
         return self.records(txn)
 
-    def records(self, txn: ReadTransaction) -> Iterator[Stored]:
-        """Yield the documents that have a record, in the order of their ids."""
+    def records(self, txn: ReadTransaction, first: int = 0) -> Iterator[Stored]:
+        """Yield the documents that have a record, from an id on in the order of their ids."""
         with txn.cursor("documents") as cursor:
             last = -1
-            for key, value in cursor:
+            for key, value in cursor if cursor.set_range(first.to_bytes(ID_BYTES)) else ():
                 number = int.from_bytes(key)
                 if number <= last:
                     raise out_of_order("documents")

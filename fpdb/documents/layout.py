@@ -11,6 +11,7 @@ from fpdb.documents.catalog import Catalog, IntegerCatalog, TextCatalog
 from fpdb.errors import DamagedError, InputError, PlanError, RecipeMismatchError
 from fpdb.fingerprint import Recipe, preset
 from fpdb.models import (
+    GROUPS,
     MINHASH,
     PASSAGES,
     Problem,
@@ -44,7 +45,9 @@ def layout(stored: Header) -> tuple[Index, Catalog]:
             "the header has bands of sketches or a similarity, expected both or none",
             hint="restore the database from a backup",
         )
-    index = Index(plan, passages=PASSAGES in stored.get("features", ()))
+    features = stored.get("features", ())
+    groups = similarity if GROUPS in features else None
+    index = Index(plan, passages=PASSAGES in features, groups=groups)
     if stored["keys"] not in CATALOGS:
         raise DamagedError(
             f"the header names {stored['keys']!r} keys, expected one of {', '.join(CATALOGS)}",
@@ -116,6 +119,7 @@ def new_header(
     capacity: int = 1_000_000,
     plan: Plan | None = None,
     passages: bool = False,
+    groups: bool = False,
 ) -> Header:
     """Describe a new database; without a plan, it gets the best one for what is asked of it.
 
@@ -126,7 +130,9 @@ def new_header(
     fields: Header = {"created_by": "fpdb", "keys": keys, "recipe": recipe, "recipe_id": recipe_id}
     if similarity is not None:
         fields["similarity"] = similarity
-    kept = (MINHASH, similarity is not None), (PASSAGES, passages)
+    elif groups:
+        raise _groupless()
+    kept = (MINHASH, similarity is not None), (PASSAGES, passages), (GROUPS, groups)
     if features := [name for name, is_kept in kept if is_kept]:
         fields["features"] = features
     return _planned(fields, bits, k, capacity, plan)
@@ -139,14 +145,20 @@ def replanned(
     capacity: int | None,
     similarity: float | None = None,
     passages: bool = False,
+    groups: bool = False,
 ) -> Header:
     """Describe a copy of a database with the best plan for a k, a capacity or a similarity.
 
-    With none of them, it keeps its plan. It may have room for passages that the other one hasn't.
+    With none of them, it keeps its plan. It may have groups, or room for passages, that the other
+    one hasn't.
     """
+    if groups and stored.get("similarity") is None:
+        raise _groupless()
+    wanted_features = (PASSAGES, passages), (GROUPS, groups)
     features = stored.get("features", [])
-    if passages and PASSAGES not in features:
-        stored = {**stored, "features": [*features, PASSAGES]}
+    more = [name for name, wanted in wanted_features if wanted and name not in features]
+    if more:
+        stored = {**stored, "features": [*features, *more]}
     current = Plan.from_dict(stored["plan"])
     own = stored.get("similarity")
     if similarity is not None:
@@ -164,6 +176,13 @@ def replanned(
         current.k if k is None else k,
         stored["capacity"] if capacity is None else capacity,
         current if same else None,
+    )
+
+
+def _groupless() -> InputError:
+    return InputError(
+        "found groups in a database of bits, expected a similarity, by which documents are grouped",
+        hint="create it with a similarity, or without groups",
     )
 
 

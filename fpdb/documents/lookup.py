@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import islice, pairwise, starmap
-from math import isinf
+from math import inf, isinf
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -37,17 +37,32 @@ _PAIRS = 1 << 18
 # Pairs of many questions and similar documents that are held at once.
 _HELD = 1 << 20
 
+# From when and before when documents were added, in seconds since 1970.
+Times = tuple[float, float]
+ALWAYS: Times = -inf, inf
+
+
+def times_of(since: float | None, before: float | None) -> Times | None:
+    """Return the times from one on and before another, if there is any."""
+    start, end = ALWAYS
+    if since is None and before is None:
+        return None
+    return start if since is None else since, end if before is None else before
+
 
 class Search(NamedTuple):
     """The rule of a match: a least similarity, or without one a largest distance k.
 
-    Texts that are known are compared exactly.
+    Texts that are known are compared exactly. `only` says whether a document, by its id, may match;
+    so do `times`, from when and before when it was added.
     """
 
     k: int
     limit: int | None = None
     similarity: float | None = None
     known: KnownTexts | None = None
+    only: Callable[[int], bool] | None = None
+    times: Times | None = None
 
     @property
     def most(self) -> int:
@@ -61,6 +76,19 @@ class Search(NamedTuple):
         return doubtful_estimates(similarity)[0] if self.known else least_estimate(similarity)
 
 
+def timed(view: View, search: Search) -> Search:
+    """Return a search whose matches were added at its times, if it has any."""
+    if search.times is None:
+        return search
+    since, before = search.times
+
+    def is_within(number: int) -> bool:
+        stored = view.catalog.record(view.txn, number) or view.catalog.find(view.txn, number)
+        return stored is not None and since <= stored.added < before
+
+    return search._replace(only=is_within)
+
+
 def answer(view: View, question: Stored, search: Search) -> Matches:
     """Find the matches of a prepared document; a short text finds equal texts only.
 
@@ -69,6 +97,8 @@ def answer(view: View, question: Stored, search: Search) -> Matches:
     text, is looked up by its bits in any database.
     """
     number = question.fingerprint
+    if search.times:
+        search = timed(view, search)
     if number is None:
         candidates = _same(view, question.digest)
     elif view.index.bands is None or is_of_bits(question, search):
@@ -157,6 +187,7 @@ def answers(view: View, questions: Block, search: Search) -> Iterator[Matches]:
     if len(questions) == 1:  # for which columns take several times as long
         yield answer(view, questions.row(0), search)
         return
+    search = timed(view, search)
     # In a crowd, questions share most of their candidates.
     read = lru_cache(_KEPT)(partial(view.catalog.named, view.txn))
     reached = candidates_each(view, questions, search, CANDIDATES)
@@ -241,6 +272,7 @@ def is_of_bits(question: Stored, search: Search) -> bool:
 
 def near(view: View, fingerprint: int, search: Search) -> Matches:
     """Find the documents within k of a fingerprint."""
+    search = timed(view, search)
     candidates = _near(view, fingerprint, search, CANDIDATES)
     return _nearest(candidates, search, partial(view.catalog.named, view.txn))
 
@@ -286,7 +318,8 @@ def _is_scanned(view: View, k: int, budget: int) -> bool:
 
 def _scanned(view: View, fingerprints: Fingerprints, search: Search) -> Iterator[Candidates]:
     """Find the documents nearest to each fingerprint, by reading all of them."""
-    limits = {"limit": search.limit or search.most, "most": search.most}
+    limit = None if search.only else search.limit  # some of the nearest may be left out
+    limits = {"limit": limit or search.most, "most": search.most}
     for apart, ids in scan(view.txn, view.index, fingerprints, search.k, **limits):
         starts = [*run_starts(apart).tolist(), len(apart)]
         runs = [(int(apart[start]), ids[start:end].tolist()) for start, end in pairwise(starts)]
@@ -319,6 +352,8 @@ def _compared(
     sketch, digest, fingerprint = question.sketch, question.digest, question.fingerprint or 0
     for _, ids in candidates.runs:
         for number in ids:
+            if search.only and not search.only(number):
+                continue
             stored = read(number)
             same = stored.digest == digest and any(digest)
             if question.fingerprint is None and not same:
@@ -366,7 +401,8 @@ def _nearest(candidates: Candidates, search: Search, read: Callable[[int], Store
             if len(matches) == search.most:
                 complete = False
                 break
-            matches.append(to_match(read(number), number, apart))
+            if not search.only or search.only(number):
+                matches.append(to_match(read(number), number, apart))
     return _ranked(matches, limit, complete=complete)
 
 
@@ -398,9 +434,10 @@ def to_matches(matches: Iterable[Match], *, complete: bool) -> Matches:
 
 
 def to_document(stored: Stored) -> Document:
-    number, key, fingerprint, added, digest, meta, characters, sketch, *further = stored
+    """Return a stored document, whose group only other documents tell."""
+    number, key, fingerprint, added, digest, meta, characters, sketch, *further, _keeper = stored
     return Document(
         *(key, None, unpack_meta(meta), fingerprint, number, added, fingerprint is None),
         *(sketch or None, digest or None, characters),
-        *[value or None for value in further],
+        *[value or None for value in further],  # type: ignore[arg-type]
     )

@@ -9,6 +9,7 @@ import numpy as np
 
 from fpdb.arrays import Places, ranked
 from fpdb.documents.catalog import View
+from fpdb.documents.lookup import Times
 from fpdb.fingerprint.sketches import PlacedPassages, unpack_passages
 from fpdb.models import PASSAGE_BYTES, PartMatch, PartMatches
 from fpdb.storage.format import Stored
@@ -22,7 +23,13 @@ _TOGETHER = 1 << 20
 
 
 def find_parts(
-    view: View, text: PlacedPassages, characters: int, least: float, limit: int | None
+    view: View,
+    text: PlacedPassages,
+    characters: int,
+    least: float,
+    *,
+    limit: int | None,
+    times: Times | None = None,
 ) -> PartMatches:
     """Find the documents that share numbers of passages with a text of N characters.
 
@@ -44,6 +51,8 @@ def find_parts(
     found.complete = len(candidates) <= MOST_COMPARED and not often.any()
     chosen = [number for number, _ in candidates.most_common(MOST_COMPARED)]
     documents = (view.catalog.named(view.txn, number) for number in chosen)
+    if times:
+        documents = (it for it in documents if times[0] <= it.added < times[1])
     compared = _compared(text, characters, documents)
     kept = [(match, at) for match, at in compared if max(match.share, match.other_share) >= least]
     found += islice(_in_order(kept, len(text.numbers)), limit)

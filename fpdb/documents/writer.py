@@ -3,7 +3,7 @@
 import contextlib
 import gc
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain, compress, count, islice
@@ -23,8 +23,10 @@ from fpdb.documents.catalog import (
     key_pages,
     numbers_of,
 )
+from fpdb.documents.groups import Grouping, most_similar
 from fpdb.documents.lookup import Search, answer, to_matches
 from fpdb.documents.prepare import BATCH
+from fpdb.documents.similarity import KnownTexts
 from fpdb.models import Added, Key, Matches
 from fpdb.storage import WriteTransaction
 from fpdb.storage.block import Block
@@ -68,6 +70,7 @@ class Writer:
         self._txn, self._index, self._catalog = txn, index, catalog
         self._view = View(txn, index, catalog)
         self._counters = self._view.counters
+        self._groups = Grouping(txn, self._view, index.groups) if index.groups else None
         self._next_id = self._counters.next_id
         # Documents by the keys that are added or removed one by one.
         self._known: dict[Key, Stored | None] = {}
@@ -173,6 +176,8 @@ class Writer:
                 names += self._catalog.pack(documents).names
                 parts.append(self._index.rows(documents))
                 self._count(*documents.counts)
+        if self._groups:
+            self._groups.decide(before)
         return self._next_id - before
 
     def _named(self, names: Sequence[bytes], numbers: Iterator[int]) -> list[TextEntry]:
@@ -194,12 +199,17 @@ class Writer:
         return sorted(ids.items())
 
     def add(
-        self, documents: Block, duplicates: Search | None = None, *, newer: bool = False
+        self,
+        documents: Block,
+        duplicates: Search | None = None,
+        *,
+        newer: bool = False,
+        known: KnownTexts | None = None,
     ) -> list[Added]:
         """Add documents, or replace those with their keys, if only by `newer` ones.
 
         With `duplicates`, a new one for which that search finds others isn't added; it finds the
-        documents before it too.
+        documents before it too. For groups, `known` texts are compared exactly.
         """
         documents = self._catalog.packed(documents)
         names = self._catalog.pack(documents).names
@@ -209,21 +219,38 @@ class Writer:
             self._take_rows_of_known_keys(newer=newer)
         added: list[Added] = []
         together = len(documents)  # fewer after a lookup that was cut short
+        keepers = self._search_of_keepers(self._groups, duplicates, known) if self._groups else None
         while len(added) < len(documents):
-            start, lookup = len(added), None
+            if self._groups and self._groups.unchecked:
+                self._groups.check(self._groups.search._replace(known=known))
+            start, lookups = len(added), dict[Search, BatchLookup]()
             end = min(start + together, len(documents))
-            if duplicates and end - start > 1:
+            for search in filter(None, (duplicates, keepers) if end - start > 1 else ()):
                 asking = self._asking(start, end, newer=newer)
                 asked = replace(self._documents, packed=None)[:end]  # it copies blocks
-                lookup = BatchLookup(
-                    self._view, asked, duplicates, asking, replacing=bool(self._rows)
+                replacing = bool(self._rows) or search is keepers
+                lookups[search] = BatchLookup(
+                    self._view, asked, search, asking, replacing=replacing
                 )
-                end = lookup.end
-                together = 2 * (end - start)
-            decide = partial(self._add, search=duplicates, lookup=lookup, newer=newer)
-            added += map(decide, range(start, end))
+                end = lookups[search].end
+            for place in range(start, end):
+                added.append(self._add(place, duplicates, keepers, lookups, newer=newer))
+                if self._groups and self._groups.unchecked:
+                    break  # the next one is decided after a check
+            together = 2 * (len(added) - start)
             self._apply()
         return added
+
+    def _search_of_keepers(
+        self, groups: Grouping, duplicates: Search | None, known: KnownTexts | None
+    ) -> Search | None:
+        """Return the search for the keepers of the groups of documents that are added.
+
+        It isn't needed where none of these resembles any other document.
+        """
+        search = groups.search._replace(known=known)
+        wide = duplicates and (duplicates.similarity or 0.0) <= (search.similarity or 0.0)
+        return None if wide and not self._rows else search
 
     def _asking(self, start: int, end: int, *, newer: bool) -> list[int]:
         """Return the places of the documents that are looked up, from one place to another.
@@ -261,17 +288,26 @@ class Writer:
             self._documents = self._catalog.packed(changed)
 
     def _add(
-        self, place: int, search: Search | None, lookup: BatchLookup | None, *, newer: bool
+        self,
+        place: int,
+        duplicates: Search | None,
+        keepers: Search | None,
+        lookups: Mapping[Search, BatchLookup],
+        *,
+        newer: bool,
     ) -> Added:
         """Decide what becomes of a document, as if everything collected was written already."""
-        documents, row = self._documents, self._rows.get(place)
+        documents, row, groups = self._documents, self._rows.get(place), self._groups
         key = documents.keys[place]
         old = self._known[key]
         if row and old and _stays(old, row, newer=newer):
-            return Added(key, old.id, "unchanged", Matches())
-        matches = self._resembling(place, search, lookup) if search else Matches()
+            group = groups.of(old) if groups else None
+            return Added(key, old.id, "unchanged", Matches(), group=group)
+        matches = self._resembling(place, duplicates, lookups) if duplicates else Matches()
         if matches and not old:
-            return Added(key, None, "duplicate", matches)
+            group = groups.of_match(matches[0]) if groups else None
+            return Added(key, None, "duplicate", matches, group=group)
+        group = None
         if old:
             number = old.id
             self._remove(key)
@@ -279,19 +315,30 @@ class Writer:
             number = key
         else:
             number, self._next_id = self._next_id, self._next_id + 1
+        if groups and old and row and old.has_text_of(row):
+            group = groups.stay(number, key, old)
+        elif groups:
+            if old:
+                groups.leave(old)
+            found = self._resembling(place, keepers, lookups) if keepers else ()
+            group = groups.join(number, key, most_similar(found))
         if row:
             self._known[key] = row._replace(id=number)
         self._saved[key] = place, number
-        if lookup:
+        for lookup in lookups.values():
             lookup.save(place, number, old)
         status = "replaced" if old else "added"
         status = "short" if documents.short[place] else status
         lost = bool(old and old.meta and not documents.metas[place])
-        return Added(key, number, status, matches, lost)
+        return Added(key, number, status, matches, lost, group)
 
-    def _resembling(self, place: int, search: Search, lookup: BatchLookup | None) -> Matches:
+    def _resembling(
+        self, place: int, search: Search, lookups: Mapping[Search, BatchLookup]
+    ) -> Matches:
         """Find what a document resembles, but itself."""
-        matches = lookup.matches(place) if lookup else None
+        if search.only and self._documents.ready[place]:
+            return Matches()  # no text, so it is in no other group
+        matches = lookups[search].matches(place) if search in lookups else None
         if matches is None:
             self._apply()
             matches = answer(self._view, self._documents.row(place), search)
@@ -305,9 +352,15 @@ class Writer:
         """Remove documents by their keys; return how many were there."""
         remaining, removed = iter(keys), 0
         self._documents = Block.bare([], self._index.plan.bits)
+        if self._groups and self._groups.unchecked:
+            self._groups.check(self._groups.search)
         while batch := list(islice(remaining, _TOGETHER)):
             self._known = self._catalog.find_many(self._txn, batch)
-            removed += sum(map(self._remove, batch))
+            for key in batch:
+                old = self._known[key]
+                if old and self._groups:
+                    self._groups.leave(old)
+                removed += self._remove(key)
             self._apply()
         return removed
 
@@ -328,6 +381,9 @@ class Writer:
         saved = self._documents
         saved = saved if len(places) == len(saved) else saved[places]
         saved = replace(saved, ids=np.array(ids, np.uint64))
+        if self._groups:
+            self._groups.write()
+            saved = self._groups.kept(saved)
         removed = gone = None
         if self._removed:
             removed = Block.of(list(self._removed.values()), self._index.plan.bits)

@@ -178,4 +178,5 @@ def _outcome(answer: dict[str, Any]) -> Outcome:
     if "duplicate_of" in answer:
         near = answer["duplicate_of"], 0, answer["distance"], answer.get("similarity"), None
         matches.append(fpdb.Match(*near))
-    return fpdb.Added(answer["key"], None, answer["status"], matches)
+    group = answer.get("group")
+    return fpdb.Added(answer["key"], None, answer["status"], matches, group=group)

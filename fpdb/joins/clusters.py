@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
 
-from fpdb.arrays import Column, Marks, Places, Rows, among, joined, ranked, run_starts
+from fpdb.arrays import Column, Marks, Places, Rows, among, joined, ranked, run_starts, unique
 from fpdb.documents.catalog import View
 from fpdb.documents.lookup import Search
 from fpdb.documents.similarity import Alike, KnownTexts, Shares, decided, equal_texts, jaccard
@@ -24,7 +24,7 @@ from fpdb.joins.pairs import (
 from fpdb.joins.preference import Preference
 from fpdb.models import Cluster
 from fpdb.progress import tracked
-from fpdb.storage.block import TextColumns
+from fpdb.storage.block import Block, TextColumns
 from fpdb.storage.format import Stored
 from fpdb.storage.origin import fields_of
 from fpdb.tables.bits import Fingerprints, as_words, distances, of_words
@@ -244,6 +244,25 @@ def clustering_of(
     edited = originals == np.arange(len(ids))
     counts[-1] += np.count_nonzero(edited & among(ids, copies))
     return Clustering(ids, firsts, originals, least, counts, None if known is None else estimated)
+
+
+def find_groups(view: View) -> Iterator[Clustering]:
+    """Yield the groups that the database keeps, as columns; the first of each is its keeper."""
+    [tables] = filter(None, [view.index.groups])
+    keepers, members = joined([tables.members.empty(), *tables.members.scan(view.txn)])
+    ids = unique(np.concatenate([keepers, members]))
+    read = (view.catalog.named(view.txn, number) for number in ids.tolist())
+    blocks = iter(lambda: list(islice(read, _READ)), [])
+    none = Block.of([], view.index.plan.bits).columns
+    columns = joined([none, *(Block.of(some, view.index.plan.bits).columns for some in blocks)])
+    texts, places = TextColumns(*columns), np.arange(len(ids))
+    firsts = places.copy()
+    firsts[ids.searchsorted(members)] = ids.searchsorted(keepers)
+    least = jaccard(texts, places, texts, firsts)
+    originals = _first_of_digest(texts.digests, firsts.astype(np.uint64))
+    edited = least[(originals == places) & (firsts != places)]
+    counts = np.bincount(np.floor(edited * 100 + 1e-9).astype(np.int64), minlength=101)
+    yield Clustering(ids, firsts, originals, least, counts)
 
 
 def _several(ids: Column, firsts: Places, *columns: Any) -> list[Any]:

@@ -82,7 +82,8 @@ def _findings(task: tuple[Texts[Database], ShownFields]) -> Iterator[str | Findi
     yield "looking for groups"
     with texts.database.snapshot() as snapshot:
         total, bits = len(snapshot), snapshot.plan.bits
-        groups = Groups(snapshot.clustering(), snapshot.similarity)
+        found = snapshot.kept_groups() if snapshot.has_groups else snapshot.clustering()
+        groups = Groups(found, snapshot.similarity)
         rows = {number: row for row, number in enumerate(groups.ids.tolist())}
         fingerprints = [0] * len(rows)
         for number, document in enumerate(snapshot.scan()):

@@ -141,7 +141,7 @@ def group_page(visit: Visit) -> ServedPage:
     groups, group = visit.group()
     rows = groups.rows(group)
     versions = visit.versions(groups, group, _MOST_TEXTS)
-    if not versions or versions[0].id != groups.ids[rows[0]]:
+    if not versions or versions[0].id != groups.ids[groups.firsts[rows[0]]]:
         raise DocumentNotFoundError("the first document of this group was deleted")
     first, *others = versions
     said = f"{plural(len(rows), 'document')} with "

@@ -20,7 +20,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from fpdb.arrays import Column, Rows, differs, gathered, joined
+from fpdb.arrays import Column, Rows, differs, gathered, joined, unique
 from fpdb.documents.catalog import (
     KEYS,
     Catalog,
@@ -345,7 +345,7 @@ class _Check:
         sketches = last = 0
         for records in self._records():
             block = Block.of(records, self._bits)
-            for name, rows in self._rows_of(block).items():
+            for name, rows in (self._rows_of(block) | self._group_rows(records)).items():
                 expected[name] += digest([rows])
             if self._numbered:
                 self._look_up(block)
@@ -365,6 +365,8 @@ class _Check:
         for name, wanted in expected.items():
             self._compare(name, found[name], wanted)
         yield from self._reported()
+        self._check_keepers()
+        yield from self._reported()
         if not keyless:
             short = int(expected["short"][0])
             yield from self._check_counters(int(documents[0]), short, sketches, last)
@@ -383,6 +385,29 @@ class _Check:
         for table, of_texts in zip(self._index.of_texts, others, strict=True):
             rows[table.pages.name] = of_texts
         return rows
+
+    def _group_rows(self, records: list[Stored]) -> dict[str, Rows]:
+        """Return the rows of groups that records must have; unchecked ones have their keepers."""
+        groups = self._index.groups
+        if not groups or groups.unchecked.name in self._faulty:
+            return {}
+        kept = [record for record in records if record.keeper]
+        ids = np.array([record.id for record in kept], np.uint64)
+        keepers = np.array([int.from_bytes(record.keeper) for record in kept], np.uint64)
+        unchecked = groups.new_keepers(self._txn, ids)
+        keepers[ids.searchsorted(unchecked[0])] = unchecked[1]
+        return {groups.members.name: [keepers, ids], groups.unchecked.name: unchecked}
+
+    def _check_keepers(self) -> None:
+        """Look the keepers of groups up: each is there, and in no other group."""
+        groups = self._index.groups
+        if not groups or groups.members.name in self._faulty:
+            return
+        for keepers, _ in gathered(groups.members.scan(self._txn), ROWS):
+            for number in unique(keepers).tolist():
+                keeper = self._catalog.record(self._txn, number)
+                if keeper is None or keeper.keeper:
+                    self._report(groups.members.name, f"the document {number} keeps no group")
 
     def _look_up(self, block: Block) -> None:
         """Look records up in `ids` and in the home table, which must have the very same row."""

@@ -18,7 +18,7 @@ from fpdb.errors import DamagedError, FormatError, InputError, RecipeError, Reci
 from fpdb.fingerprint import canonical
 from fpdb.io.records import json_object
 from fpdb.io.streams import TooLong, raw_lines
-from fpdb.models import CARRIED, FIELDS, MINHASH, PASSAGES, PORTABLE, Document, Key
+from fpdb.models import CARRIED, FIELDS, GROUPS, MINHASH, PASSAGES, PORTABLE, Document, Key
 from fpdb.progress import tracked
 from fpdb.storage import ReadTransaction
 from fpdb.storage.format import Counters, Header, Stored
@@ -42,6 +42,8 @@ _WRITTEN: dict[str, Callable[[Any], Any]] = {
     "hex": bytes.hex,
     "base64": lambda value: base64.b64encode(value).decode(),
 }
+# What a database keeps if the first line says so.
+_FEATURES = PASSAGES, GROUPS
 _AGAIN = "export it again, and copy the complete file"
 _FORMS = [(field.name, _WRITTEN[field.form]) for field in FIELDS]
 _compact = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":")).encode
@@ -62,12 +64,13 @@ class Head:
     similarity: float | None
     capacity: int
     passages: bool = False
+    groups: bool = False
 
     @classmethod
     def of(cls, stored: Header) -> Self:
         names = "recipe", "recipe_id", "keys", "similarity", "capacity"
         own: dict[str, Any] = {name: stored.get(name) for name in names}
-        own["passages"] = PASSAGES in stored["features"]
+        own |= {name: name in stored["features"] for name in _FEATURES}
         return cls(bits=stored["plan"]["bits"], k=stored["plan"]["k"], **own)
 
     @classmethod
@@ -86,7 +89,7 @@ class Head:
                 hint="load it with a newer fpdb, or export it with one that writes this version",
             )
         names = frozenset(cls.__dataclass_fields__)
-        _require_fields(found, 1, names, names - {"passages"})
+        _require_fields(found, 1, names, names - {*_FEATURES})
         try:
             recipe, recipe_id = canonical(found["recipe"])
         except RecipeError as error:
@@ -99,7 +102,7 @@ class Head:
     @property
     def fields(self) -> dict[str, Any]:
         """The fields as the first line has them."""
-        return {name: own for name, own in vars(self).items() if name != "passages" or own}
+        return {name: own for name, own in vars(self).items() if name not in _FEATURES or own}
 
     def require_fit(self, other: "Head", place: str) -> None:
         """Raise RecipeMismatchError if a database can't take everything of these documents."""
@@ -123,11 +126,23 @@ def _named(head: Head) -> str:
     return f"{head.recipe['name']} ({head.recipe_id})"
 
 
-def write(file: IO[bytes], txn: ReadTransaction, catalog: Catalog, head: Head) -> int:
-    """Write the documents of a snapshot in the order of their ids; return their number."""
+def write(
+    file: IO[bytes],
+    txn: ReadTransaction,
+    catalog: Catalog,
+    head: Head,
+    times: tuple[float, float] | None = None,
+) -> int:
+    """Write the documents of a snapshot in the order of their ids; return their number.
+
+    With times, they are those that were added from one on and before the other.
+    """
     stored_count = Counters.unpack(txn.get("counters", b"counters")).documents
     documents = tracked(catalog.each(txn), "", "document", stored_count)
-    return _write_documents(file, documents, head, stored_count)
+    if times is None:
+        return _write_documents(file, documents, head, stored_count)
+    chosen = (stored for stored in documents if times[0] <= stored.added < times[1])
+    return _write_documents(file, chosen, head)
 
 
 def save(

@@ -19,6 +19,7 @@ import numpy as np
 
 from fpdb.arrays import Column, among, gathered
 from fpdb.documents.catalog import Catalog, View
+from fpdb.documents.groups import Grouping
 from fpdb.documents.layout import (
     add_runs,
     layout,
@@ -53,15 +54,26 @@ FingerprintsOf = Callable[[ReadTransaction], Iterator[tuple[Fingerprints, Column
 
 
 def write_tables(
-    built: Environment, header: Header, counters: Counters, places: FingerprintsOf, memory: int
+    built: Environment,
+    header: Header,
+    counters: Counters,
+    places: FingerprintsOf,
+    memory: int,
+    *,
+    grouped: bool = False,
 ) -> None:
-    """Write the tables, the bands and the counters of a new database, which has its documents."""
+    """Write the tables, the bands and the counters of a new database, which has its documents.
+
+    Their groups are decided as well, unless they are `grouped` already.
+    """
     index, catalog = layout(header)
     with built.read() as txn, built.write() as into:
         count = counters.documents - counters.short
         load_tables(into, index, lambda: places(txn), count, memory)
         catalog.load_texts(into, memory)
         into.put("counters", b"counters", counters.pack())
+        if index.groups and not grouped:
+            Grouping(into, View(into, index, catalog), index.groups).decide()
 
 
 @dataclass(eq=False)
@@ -139,7 +151,7 @@ def compact(
 
     It may replace the one at the path, if that is locked.
     """
-    _, catalog = layout(described)
+    index, catalog = layout(described)
     counters, txn = source.view.counters, source.view.txn
     new = new_database(described, counters)
     with Environment.build(path, *new, replace=replace) as built:
@@ -147,7 +159,13 @@ def compact(
             catalog.by_key.fill(into, source.read(source.view.catalog.by_key.scan(txn)))
             copy_documents(into, [source])
             write_runs(into, read_runs(txn))
-        write_tables(built, described, counters, lambda _: source.places(), memory)
+            old, new_groups = source.view.index.groups, index.groups
+            # With another similarity, they are others.
+            grouped = bool(old and new_groups and old.similarity == new_groups.similarity)
+            if old and new_groups and grouped:
+                for pages, into_pages in zip(old.pages, new_groups.pages, strict=True):
+                    into_pages.fill(into, source.read(pages.scan(txn)))
+        write_tables(built, described, counters, lambda _: source.places(), memory, grouped=grouped)
 
 
 @contextlib.contextmanager
@@ -227,7 +245,8 @@ def combine(
             total = sum(source.view.counters.documents for source in sources)
             if capacity is None:
                 capacity = max(total, *(source.header["capacity"] for source in sources))
-            described = replanned(sources[0].header, k=None, capacity=capacity)
+            groups = any(source.view.catalog.grouped for source in sources)
+            described = replanned(sources[0].header, k=None, capacity=capacity, groups=groups)
             built = draft.enter_context(Environment.build(directory, *new_database(described)))
             with built.write() as into:
                 counters = _write(into, layout(described)[1], sources)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fpdb import kernels
 from fpdb.arrays import Column, Marks, Places, Strings
-from fpdb.models import DIGEST_BYTES, SKETCH_BYTES, Key
+from fpdb.models import DIGEST_BYTES, KEEPER, SKETCH_BYTES, Key
 from fpdb.storage.format import FURTHER, RECORD_SEED, Stored, pack_record, renumbered
 
 T = TypeVar("T")
@@ -119,12 +119,13 @@ class Block(TextColumns):
 
     @classmethod
     def of(cls, documents: Sequence[Stored], bits: int) -> Self:
-        """Return documents with fingerprints of N bits."""
+        """Return documents with fingerprints of N bits, but without their keepers."""
         numbers = [document.fingerprint for document in documents]
         prints = b"".join([(number or 0).to_bytes(max(bits, 64) // 8) for number in numbers])
         words = np.frombuffer(prints, ">u8").astype(np.uint64)
         sketches = b"".join([document.sketch.ljust(SKETCH_BYTES, b"\0") for document in documents])
-        further = {name: [getattr(document, name) for document in documents] for name in FURTHER}
+        names = (name for name in FURTHER if name != KEEPER.name)
+        further = {name: [getattr(document, name) for document in documents] for name in names}
         return cls(
             words.reshape(-1, 2) if bits == 128 else words,
             digest_rows([document.digest for document in documents]),

@@ -21,7 +21,18 @@ from numpy.typing import NDArray
 from fpdb import kernels
 from fpdb.arrays import Column
 from fpdb.errors import DamagedError, FormatError, InputError, NotADatabaseError
-from fpdb.models import DIGEST_BYTES, FIELDS, LATEST, MINHASH, PASSAGES, SKETCH_BYTES, Field, Key
+from fpdb.models import (
+    DIGEST_BYTES,
+    FIELDS,
+    GROUPS,
+    KEEPER,
+    LATEST,
+    MINHASH,
+    PASSAGES,
+    SKETCH_BYTES,
+    Field,
+    Key,
+)
 
 ID_BYTES = 8
 LARGEST_KEY = 1 << 16
@@ -139,7 +150,7 @@ _COUNTERS_SEED = seed_of("counters", b"counters")
 RECORD_SEED = seed_of("documents")  # without the id
 READ_VERSION = 2  # the version that this code can read; an older fpdb must export its own
 WRITE_VERSION = 2  # the highest version that this code can write
-FEATURES = [MINHASH, PASSAGES]
+FEATURES = [MINHASH, PASSAGES, GROUPS]
 
 MAX_HEADER_BYTES = 1 << 25  # a recipe may carry a table of word weights
 CHECKSUM_BYTES = 8
@@ -326,6 +337,7 @@ class Stored(NamedTuple):
     `fingerprint` is None if the text is short; another field is empty, or 0, if there is none. The
     digest of a short text that equals no other is zeros. The `id` of a document with a text key is
     assigned when it is written. Fields from `passages` on are the further ones, all of them bytes.
+    `keeper` is the packed id of another document, in whose group it is.
     """
 
     id: int
@@ -337,10 +349,16 @@ class Stored(NamedTuple):
     characters: int = 0
     sketch: bytes = b""
     passages: bytes = b""
+    keeper: bytes = b""
 
     def holds_what(self, other: "Stored") -> bool:
-        """Return whether two documents with the same key differ in nothing but id and time."""
-        return self == other._replace(id=self.id, added=self.added)
+        """Return whether two documents with the same key are equal but for id, time and keeper."""
+        return self == other._replace(id=self.id, added=self.added, keeper=self.keeper)
+
+    def has_text_of(self, other: "Stored") -> bool:
+        """Return whether two documents have the same text, or both the same fingerprint alone."""
+        mine, its = ((it.fingerprint, it.digest, it.sketch) for it in (self, other))
+        return mine == its
 
     def completed(self, stored: "Stored") -> "Stored":
         """Return a document with what it lacks and a stored one has of the same text.
@@ -362,7 +380,7 @@ class Stored(NamedTuple):
 OPTIONAL_AT: Final = 4
 FURTHER_AT: Final = 8
 FURTHER = Stored._fields[FURTHER_AT:]
-_FURTHER_FIELDS: tuple[Field, ...] = FIELDS[-len(FURTHER) :]
+_FURTHER_FIELDS: tuple[Field, ...] = *FIELDS[1 - len(FURTHER) :], KEEPER
 _NO_FURTHER = [b""] * len(FURTHER)
 
 

@@ -24,6 +24,7 @@ from fpdb.tables.bits import (
     to_array,
     to_ints,
 )
+from fpdb.tables.groups import GroupTables
 from fpdb.tables.levels import NumberLevels
 from fpdb.tables.passages import PassageTable
 from fpdb.tables.plan import Plan
@@ -56,12 +57,12 @@ class Route(NamedTuple):
 
 
 class Index:
-    """The tables of a plan, and those of numbers of texts.
+    """The tables of a plan, those of numbers of texts, and those of groups of some similarity.
 
     Further tables than the home table have distinct fingerprints, the others ids of documents.
     """
 
-    def __init__(self, plan: Plan, *, passages: bool = False) -> None:
+    def __init__(self, plan: Plan, *, passages: bool = False, groups: float | None = None) -> None:
         self.plan = plan
         self._words = words = 2 if plan.bits == 128 else 1
         self.home = NumberLevels("table-00", words + 1, words + 1)
@@ -72,6 +73,7 @@ class Index:
         self.tables = [self.home, *self.further]
         self.bands = BandTable(plan.bands) if plan.bands else None
         self.passages = PassageTable() if passages else None
+        self.groups = None if groups is None else GroupTables(groups)
         self.of_texts: list[NumberTable] = [
             table for table in (self.bands, self.passages) if table is not None
         ]
@@ -85,7 +87,8 @@ class Index:
 
     @property
     def pages(self) -> list[NumberLevels]:
-        return [*self.tables, *(table.pages for table in self.of_texts)]
+        of_texts = (table.pages for table in self.of_texts)
+        return [*self.tables, *of_texts, *(self.groups.pages if self.groups else ())]
 
     def routes(self, k: int) -> list[Route]:
         """Return what a query within k needs of each table that it reads."""

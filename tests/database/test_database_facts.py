@@ -31,7 +31,7 @@ def keys_of(matches: fpdb.Matches) -> list[Any]:
 
 def test_a_new_document_is_added(db: Database, tiny: Recipe) -> None:
     before = int(time.time())
-    assert db.add("a", TEXT, {"n": 1}) == ("a", 0, "added", [], False)
+    assert db.add("a", TEXT, {"n": 1}) == ("a", 0, "added", [], False, None)
     document = db["a"]
     assert document == Document(
         "a",

@@ -9,7 +9,7 @@ from tiers import examples
 
 import fpdb
 from fpdb import Document
-from fpdb.documents import batch_lookup, lookup
+from fpdb.documents import batch_lookup, groups, lookup
 from fpdb.documents.writer import Writer
 from fpdb.storage.block import Block
 from fpdb.storage.format import Stored
@@ -51,9 +51,9 @@ def documents(dice, count, bits=64, *, numbered=False, sketched=True):
     return found
 
 
-def one_by_one(db, added, *, skip=True, newer=False):
+def one_by_one(db, added, *, skip=True, newer=False, similarity=None):
     """Add each document when those before it are written, but wait for no disk."""
-    search = db._search(None, None) if skip else None
+    search = db._search(None, None, similarity) if skip else None
     with db._environment.write() as txn:
         return [
             own
@@ -78,9 +78,11 @@ def assert_the_same(together, alone):
     held=st.sampled_from([4, 100, 1 << 20]),
     few=st.sampled_from([1, 20, 128]),
     newer=st.booleans(),
+    grouped=st.booleans(),
+    least=st.sampled_from([None, 0.7, 0.9]),
 )
 def test_a_batch_is_as_one_document_after_the_other(
-    tmp_path_factory, keys, similarity, k, recipe, seed, most, held, few, newer
+    tmp_path_factory, keys, similarity, k, recipe, seed, most, held, few, newer, grouped, least
 ):
     dice, path = random.Random(seed), tmp_path_factory.mktemp("added")
     bits = 128 if recipe == "web-128" else 64
@@ -92,6 +94,8 @@ def test_a_batch_is_as_one_document_after_the_other(
         for document in dice.sample(batches[0] + batches[1], 25)
     ]
     options = {"similarity": similarity, "k": k, "recipe": recipe, "keys": keys, "capacity": 1000}
+    options["groups"] = grouped and similarity is not None
+    least = least if similarity else None
     with (
         pytest.MonkeyPatch.context() as patch,
         fpdb.create(path / "together", **options) as db,
@@ -103,11 +107,17 @@ def test_a_batch_is_as_one_document_after_the_other(
         patch.setattr(batch_lookup, "_HELD", held)
         patch.setattr(batch, "_HELD", 10 * held)
         patch.setattr(lookup, "FEW", few)
+        patch.setattr(groups, "CHECKED", 2)
         for number, some in enumerate(batches):
             skip = number > 0  # the first ones are stored in any case, so that there are crowds
-            together = db.add_prepared(Block.of(some, bits), skip_duplicates=skip, newer=newer)
-            assert_the_same(together, one_by_one(other, some, skip=skip, newer=newer))
-        assert list(db.scan()) == list(other.scan())
+            similar = {"similarity": least if skip else None}
+            together = db.add_prepared(
+                Block.of(some, bits), skip_duplicates=skip, newer=newer, **similar
+            )
+            assert_the_same(together, one_by_one(other, some, skip=skip, newer=newer, **similar))
+            gone = [document.key for document in db.scan() if dice.random() < 0.1]
+            assert db.delete_many(gone) == other.delete_many(gone)
+            assert list(db.scan()) == list(other.scan())
         assert not list(db.check())
 
 

@@ -14,7 +14,7 @@ from fpdb import Database, Document
 from fpdb.cli.output import document_dict
 from fpdb.documents.prepare import OF_TEXT
 from fpdb.integrations.server.messages import StoredDocument
-from fpdb.models import CARRIED, FIELDS, SHOWN
+from fpdb.models import CARRIED, FIELDS, KEEPER, SHOWN
 from fpdb.storage.block import Block
 from fpdb.storage.format import FURTHER, FURTHER_AT, OPTIONAL_AT, Stored
 
@@ -117,17 +117,17 @@ def test_every_field_is_in_the_table() -> None:
     assert list(VALUES) == names(FIELDS)
     known = ["id", "key", "fingerprint", "added"]
     assert list(Stored._fields[:OPTIONAL_AT]) == known
-    assert {*Stored._fields} == {*known, *names(FIELDS)}
-    assert {*names(fields(Document))} == {*known, *names(FIELDS), "text", "short"}
+    assert {*Stored._fields} == {*known, *names(FIELDS), KEEPER.name}
+    assert {*names(fields(Document))} == {*known, *names(FIELDS), "text", "short", "group"}
     # The last ones have one order.
     further = Stored._fields[FURTHER_AT:] == FURTHER
     assert further
-    for every in (FIELDS, fields(Document)):
-        assert tuple(names(every)[-len(FURTHER) :]) == FURTHER
+    every = [*names(FIELDS), KEEPER.name], [*names(fields(Document))[:-1], KEEPER.name]
+    assert {tuple(some[-len(FURTHER) :]) for some in every} == {FURTHER}
 
 
 def test_what_is_shown_of_a_document_is_the_same_everywhere() -> None:
-    assert StoredDocument.__struct_fields__ == SHOWN
+    assert StoredDocument.__struct_fields__ == (*SHOWN, "group")
     assert tuple(document_dict(Document("k", fingerprint=1, added=0), 64)) == SHOWN
 
 

@@ -406,6 +406,26 @@ def test_documents_are_read_and_deleted(db):
     assert (deleted.status, deleted.body, gone.status) == (204, b"", 404)
 
 
+def test_answers_have_groups_where_these_are_kept(tmp_path):
+    near = TEXT + " They will be back in spring."
+    with fpdb.create(tmp_path / "grouped.fpdb", groups=True) as db:
+        db.add("b", near + " Probably.")
+        added, copy, other, looked, many, found, asked = talk(
+            db,
+            check("a", OTHER),
+            check("c", near),
+            check("d", "kites"),
+            check("c", near, store=False),
+            ("POST", "/v1/check", lines({"key": "e", "text": near}), LINES.items()),
+            ("GET", "/v1/documents?key=a"),
+            ("POST", "/v1/query", {"text": near}),
+        )
+    groups = [answer.json["group"] for answer in (added, copy, other, looked, found)]
+    assert groups == ["a", "b", "d", "b", "a"]
+    assert [line["group"] for line in many.lines] == ["b"]
+    assert [match["group"] for match in asked.json["matches"]] == ["b"]
+
+
 def test_keys_may_be_integers(tmp_path):
     with fpdb.create(tmp_path / "numbers.fpdb", keys="integer") as db:
         added, text, found, bad = talk(

@@ -168,6 +168,26 @@ def test_groups_are_filtered_and_sorted(reader):
     assert reader.seen.count("<ins>changed </ins>") == 2
 
 
+def test_groups_that_a_database_keeps_are_shown(tmp_path):
+    page = " ".join(WORDS[:100])
+    with fpdb.create(tmp_path / "kept.fpdb", groups=True) as database:
+        for key, text in {"a": page, "b": "few words here", "c": page + " x"}.items():
+            database.add(key, text)
+        for key, text in {"d": "few words here", "e": page + " x", "f": WORDS[200]}.items():
+            database.add(key, text)
+        database.add("a", " ".join(WORDS[300:400]))  # so c is the keeper, and e in its group
+        database.add("b", page + " x y")  # which is older than its keeper
+        with explored(database) as explorer:
+            visitor, groups = Visitor(explorer), explorer._work.found.groups
+            kept = [database.keys_of(groups.ids[groups.rows(at)].tolist()) for at in range(1)]
+            assert (kept, len(groups.starts)) == ([["b", "c", "e"]], 1)
+            assert [round(least, 1) for least in groups.least] == [1.0, 1.0, 1.0]
+            assert groups.texts.tolist() == [2]
+            visitor.get("groups")
+            seen = visitor.get(visitor.links("group")[0])
+    assert "3 documents with 2 different texts" in seen
+
+
 def test_all_texts_of_a_group_are_compared_with_the_first(tmp_path):
     words, source = WORDS[:300], tmp_path / "chain.jsonl"
     texts = []

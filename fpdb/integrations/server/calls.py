@@ -78,7 +78,7 @@ async def check(request: Request) -> HttpReply:
     [added] = await request.application.add([document], request.deadline)
     if isinstance(added, fpdb.FpdbError):
         raise added
-    return json_reply(checked(key, added.status, added.matches, document.text))
+    return json_reply(checked(key, added.status, added.matches, added.group, document.text))
 
 
 async def query(request: Request) -> HttpReply:
@@ -105,6 +105,8 @@ async def document(request: Request) -> HttpReply:
     if stored is None:
         raise fpdb.DocumentNotFoundError(f"found no document with the key {key!r}")
     fields = {name: getattr(stored, name) for name in StoredDocument.__struct_fields__}
+    if stored.group is None:
+        del fields["group"]
     if stored.fingerprint is not None:
         fields["fingerprint"] = fpdb.format_fingerprint(stored.fingerprint, database.plan.bits)
     return json_reply(fields)
@@ -246,7 +248,7 @@ async def _submit_documents(
             continue
         key, text = answer
         if isinstance(outcome := next(outcomes), fpdb.Added):
-            answers.append(checked(key, outcome.status, outcome.matches, text))
+            answers.append(checked(key, outcome.status, outcome.matches, outcome.group, text))
         else:
             answers.append(_refused_check(outcome, key))
     yield encode_lines(answers)
@@ -312,7 +314,8 @@ def _look(application: Application, body: CheckBody) -> CheckAnswer:
     matches = _near(application, question)
     key = _stored_key(application, body.name)
     matches[:] = [match for match in matches if match.key != key]
-    return checked(body.name, "duplicate" if matches else "new", matches)
+    group = matches[0].group if matches else None
+    return checked(body.name, "duplicate" if matches else "new", matches, group)
 
 
 async def _page(request: Request) -> fpdb.Document:

@@ -5,7 +5,7 @@ from http import HTTPStatus
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
-from msgspec import Meta, Raw, Struct, field
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
 import fpdb
 
@@ -132,6 +132,9 @@ class CheckAnswer(Struct, kw_only=True, omit_defaults=True):
     ] = None
     distance: Annotated[int | None, Meta(description="the bits that differ")] = None
     similarity: Annotated[float | None, Meta(description="the estimated similarity")] = None
+    group: Annotated[
+        _DocumentKey | None, Meta(description="the keeper of its group, where groups are kept")
+    ] = None
     complete: Annotated[bool, Meta(description="false: something similar may be missing")] = True
     replaced_characters: Annotated[
         int, Meta(description="U+FFFD in the text, from 1 % on: the page was decoded wrongly")
@@ -150,6 +153,7 @@ class Near(Struct, kw_only=True, omit_defaults=True):
     share: Annotated[float | None, Meta(description="of passages: of the query")] = None
     other_share: Annotated[float | None, Meta(description="of passages: of the document")] = None
     meta: Any = None
+    group: Annotated[_DocumentKey | None, Meta(description="the keeper of its group")] = None
 
 
 class QueryAnswer(Struct, kw_only=True, omit_defaults=True):
@@ -174,6 +178,9 @@ class StoredDocument(Struct, kw_only=True):
     added: Annotated[int | None, Meta(description="in seconds since 1970")]
     characters: int
     meta: Any
+    group: Annotated[
+        _DocumentKey | UnsetType, Meta(description="the keeper of its group, where they are kept")
+    ] = UNSET
 
 
 class ProblemDetails(Struct, kw_only=True, omit_defaults=True):
@@ -186,10 +193,14 @@ class ProblemDetails(Struct, kw_only=True, omit_defaults=True):
 
 
 def checked(
-    key: str | int, status: str, matches: fpdb.Matches, text: str | None = None
+    key: str | int,
+    status: str,
+    matches: fpdb.Matches,
+    group: str | int | None = None,
+    text: str | None = None,
 ) -> CheckAnswer:
     """Return what became of a document with a text; of a duplicate, also what it resembles."""
-    answer = CheckAnswer(key=key, status=status, complete=matches.complete)
+    answer = CheckAnswer(key=key, status=status, complete=matches.complete, group=group)
     if text and (replaced := text.count("\ufffd")) >= len(text) * _REPLACED:
         answer.replaced_characters = replaced
     if status == "duplicate":

@@ -49,7 +49,8 @@ class Crowd:
         self.made: list[str] = []
         self.chance = random.Random(f"{seed} {kind}")
         self._workers, self._seed, self._starts, self._writers = workers, seed, 0, writers
-        with fpdb.create(path, keys=kind, similarity=similarity) as db:
+        grouped = similarity is not None
+        with fpdb.create(path, keys=kind, similarity=similarity, groups=grouped) as db:
             self.oracle = Oracle(db, alone=writers == 1)
         self.members = {number: self._start(number) for number in range(writers + readers)}
 

@@ -46,7 +46,12 @@ def flaws(db: fpdb.Database, whose: Callable[[Any], bool] = lambda _: True) -> l
     """
     problems = [f"{problem.where}: {problem.what}" for problem in db.check()]
     with db.snapshot() as snapshot:
-        documents = [d for d in snapshot.scan() if d.fingerprint is not None and whose(d.key)]
+        stored = list(snapshot.scan())
+        if snapshot.has_groups:
+            keepers = {document.key: document.group for document in stored}
+            lost = (key for key, keeper in keepers.items() if keepers.get(keeper) != keeper)
+            problems += [f"{key} is in no group" for key in lost]
+        documents = [d for d in stored if d.fingerprint is not None and whose(d.key)]
         problems += not_found(snapshot, documents)
         sketched = [document for document in documents if document.sketch]
         some = sketched[:: 1 + len(sketched) // _ASKED]

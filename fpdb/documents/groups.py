@@ -1,0 +1,223 @@
+"""Decide the groups of documents: the keeper that each resembles most, and who follows a keeper."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+
+import numpy as np
+
+from fpdb.arrays import Strings
+from fpdb.documents.batch_lookup import BatchLookup
+from fpdb.documents.catalog import SLICE, View
+from fpdb.documents.lookup import Candidates, Search, answer, matched
+from fpdb.models import KEEPER, Key, Match
+from fpdb.storage import WriteTransaction
+from fpdb.storage.block import Block
+from fpdb.storage.format import ID_BYTES, Stored
+from fpdb.tables.bands import MOST_COMPARED
+from fpdb.tables.groups import GroupTables
+
+# Unchecked members that are compared with their new keepers before each document is written.
+CHECKED = 100
+# When so many members of a group were met among candidates, all are read together.
+_MET = 8
+
+
+def keeper_of(view: View, tables: GroupTables, stored: Stored) -> int:
+    """Return the id of the keeper of a stored document's group."""
+    _, keepers = tables.new_keepers(view.txn, np.array([stored.id], np.uint64))
+    if len(keepers):
+        return int(keepers[0])
+    return int.from_bytes(stored.keeper) if stored.keeper else stored.id
+
+
+def most_similar(keepers: Iterable[Match]) -> Match | None:
+    """Return the most similar of some keepers, and of equally similar ones the oldest."""
+    return min(keepers, key=lambda keeper: (-(keeper.similarity or 0.0), keeper.id), default=None)
+
+
+class Grouping:
+    """The groups of a database, as one transaction changes them.
+
+    What it has decided of documents, and what isn't written yet, counts more than what is stored.
+    """
+
+    def __init__(self, txn: WriteTransaction, view: View, tables: GroupTables) -> None:
+        self._txn, self._view, self._tables = txn, view, tables
+        self._bits = view.index.plan.bits
+        # The ids of keepers, and the keys, by the ids of documents.
+        self.keepers: dict[int, int] = {}
+        self._keys: dict[int, Key] = {}
+        # By a keeper, the members that come, and those that go.
+        self._changes: dict[int, dict[int, bool]] = defaultdict(dict)
+        # Members, as they are stored, and how many were met of the group of each keeper.
+        self._members: set[int] = set()
+        self._met: Counter[int] = Counter()
+        # From this id on, stored documents are still to be decided.
+        self._undecided = 1 << 64
+        self.search = Search(view.index.plan.k, None, tables.similarity, only=self._is_keeper)
+        self.unchecked = tables.has_unchecked(txn)
+
+    def _is_keeper(self, number: int) -> bool:
+        keeper = self.keepers.get(number)
+        if keeper is not None:
+            return keeper == number
+        if number >= self._undecided or number in self._members:
+            return False
+        if not (packed := self._view.catalog.named(self._txn, number).keeper):
+            return True
+        self._members.add(number)
+        keeper = int.from_bytes(packed)
+        self._met[keeper] += 1
+        if self._met[keeper] == _MET:
+            wanted = [np.array([keeper], np.uint64)]
+            _, members = self._tables.members.last_numbers(self._txn, wanted, MOST_COMPARED)
+            self._members.update(members.tolist())
+        return False
+
+    def _keeper_of(self, stored: Stored) -> int:
+        keeper = self.keepers.get(stored.id)
+        return keeper_of(self._view, self._tables, stored) if keeper is None else keeper
+
+    def _named(self, number: int) -> Key:
+        known = self._keys.get(number)
+        return self._view.catalog.named(self._txn, number).key if known is None else known
+
+    def of(self, stored: Stored) -> Key:
+        """Return the key of the keeper of a document's group."""
+        return self._named(self._keeper_of(stored))
+
+    def of_match(self, match: Match) -> Key:
+        """Return the key of the keeper of the group of a document that was found."""
+        keeper = self.keepers.get(match.id)
+        if keeper is None:
+            keeper = self._keeper_of(self._view.catalog.named(self._txn, match.id))
+        return match.key if keeper == match.id else self._named(keeper)
+
+    def join(self, number: int, key: Key, keeper: Match | None) -> Key:
+        """Put a document into the group of a keeper, or into its own; return the keeper's key."""
+        self._keys[number] = key
+        self.keepers[number] = number if keeper is None else keeper.id
+        if keeper is None:
+            return key
+        self._changes[keeper.id][number] = True
+        return keeper.key
+
+    def stay(self, number: int, key: Key, stored: Stored) -> Key:
+        """Leave a document, which is written anew, in its group; return the keeper's key."""
+        self.keepers[number], self._keys[number] = self._keeper_of(stored), key
+        return self._named(self.keepers[number])
+
+    def kept(self, documents: Block) -> Block:
+        """Return documents with their keepers, where these are other documents.
+
+        What is packed stays so; only the records of these documents are packed anew.
+        """
+        ids, keepers, catalog = documents.ids.tolist(), self.keepers, self._view.catalog
+        places = [place for place, own in enumerate(ids) if keepers.get(own, own) != own]
+        if not places:
+            return documents
+        values = [b""] * len(ids)
+        for place in places:
+            values[place] = keepers[ids[place]].to_bytes(ID_BYTES)
+        kept = replace(documents, packed=None, further={**documents.further, KEEPER.name: values})
+        if not (packed := documents.packed):
+            return kept
+        chosen = np.arange(len(ids))
+        chosen[places] = np.arange(len(ids), len(ids) + len(places))
+        records = Strings.joined([packed.records, catalog.pack(kept[places]).records])
+        return replace(kept, packed=replace(packed, records=records.some(chosen)))
+
+    def leave(self, stored: Stored) -> None:
+        """Take a document out of its group.
+
+        If it was the keeper, the oldest member takes its place; the others are yet to be checked.
+        """
+        number, keeper, tables = stored.id, self._keeper_of(stored), self._tables
+        self.keepers.pop(number, None)
+        if keeper != number:
+            self._changes[keeper][number] = False
+            if self.unchecked:
+                self._forget([number])
+            return
+        if number in self._changes:
+            self.write()
+        members = tables.members_of(self._txn, number)
+        if not len(members):
+            return
+        heir, others = int(members[0]), members[1:]
+        insert = [np.full(len(others), heir, np.uint64), others]
+        remove = [np.full(len(members), number, np.uint64), members]
+        tables.members.splice(self._txn, insert, remove)
+        tables.unchecked.splice(self._txn, insert[::-1], [members[:1], members[:1]])
+        self.unchecked = tables.has_unchecked(self._txn)
+        known = self.keepers
+        known.update((member, heir) for member in members.tolist() if member in known)
+        known[heir] = heir
+        if there := self._view.catalog.record(self._txn, heir):
+            self._store([there])
+
+    def write(self) -> None:
+        """Write the rows of members that come or go."""
+        rows = [
+            ((keeper, member), there)
+            for keeper, members in self._changes.items()
+            for member, there in members.items()
+        ]
+        if rows:
+            self._tables.change(self._txn, rows)
+            self._changes.clear()
+
+    def _store(self, documents: list[Stored]) -> None:
+        """Write the records of stored documents with their keepers."""
+        block = self.kept(Block.of(documents, self._bits))
+        self._view.catalog.put_records(self._txn, block)
+
+    def _forget(self, members: list[int]) -> None:
+        """Note that unchecked members need no check any more."""
+        numbers = np.array(members, np.uint64)
+        self._tables.unchecked.splice(self._txn, self._tables.unchecked.empty(), [numbers, numbers])
+
+    def check(self, search: Search) -> None:
+        """Compare some unchecked members with their keepers; one that differs is decided anew."""
+        view, read = self._view, partial(self._view.catalog.named, self._txn)
+        documents = list[Stored]()
+        for member, keeper in list(islice(self._unchecked_rows(), CHECKED)):
+            stored = read(member)
+            documents.append(stored)
+            if matched(stored, Candidates([(0, [keeper])], complete=True), search, read):
+                self.stay(member, stored.key, stored)
+                continue
+            self._changes[keeper][member] = False
+            self.join(member, stored.key, most_similar(answer(view, stored, search)))
+        self._forget([stored.id for stored in documents])
+        self._store(documents)
+        self.write()
+        self.unchecked = self._tables.has_unchecked(self._txn)
+
+    def _unchecked_rows(self) -> Iterator[tuple[int, int]]:
+        for members, keepers in self._tables.unchecked.scan(self._txn):
+            yield from zip(members.tolist(), keepers.tolist(), strict=True)
+
+    def decide(self, first: int = 0) -> None:
+        """Decide the groups of all stored texts from an id on, in the order of ids."""
+        view = self._view
+        while batch := list(islice(view.catalog.records(self._txn, first), SLICE)):
+            self._undecided = batch[0].id
+            self.keepers.clear()
+            self._keys.clear()
+            block = Block.of(batch, self._bits)
+            texts = (~block.ready).nonzero()[0].tolist()
+            lookup = BatchLookup(view, block, self.search, texts, replacing=True)
+            for place, stored in enumerate(batch[: lookup.end]):
+                matches = lookup.matches(place)
+                if matches is None:
+                    matches = answer(view, stored, self.search)
+                self.join(stored.id, stored.key, most_similar(matches))
+            decided = batch[: lookup.end]
+            self._store([it for it in decided if it.keeper or self.keepers[it.id] != it.id])
+            self.write()
+            first = decided[-1].id + 1
+        self._undecided = 1 << 64
