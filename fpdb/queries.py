@@ -2,7 +2,7 @@
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property, partial
 from itertools import islice
@@ -248,7 +248,14 @@ class Queries(ABC):
                 matches[place] = to_match(document, number, apart, share)
         return matches, set((copies & ~crowded).nonzero()[0].tolist()), crowded
 
-    def passages(self, text: str, *, least: float = 0.0, limit: int | None = None) -> PartMatches:
+    def passages(
+        self,
+        text: str,
+        *,
+        least: float = 0.0,
+        limit: int | None = None,
+        common: Sequence[str] = (),
+    ) -> PartMatches:
         """Find the stored documents with passages of a text, the sources of most first.
 
         A passage of 28 words, or 30 characters of Chinese, is found for certain,
@@ -259,6 +266,7 @@ class Queries(ABC):
             least: The least share of the text that a document has, or of the document that the text
                 has; the larger one counts.
             limit: Return the first documents only, at most this number.
+            common: Texts whose passages count for nobody, such as a form that many filled in.
 
         Returns:
             A list of `PartMatch`: key, the estimated number of words in common, their share of the
@@ -270,7 +278,8 @@ class Queries(ABC):
         """
         require_whole("limit", limit, 1)
         self._require_passages(least)
-        placed = self.recipe.placed_passages(text)
+        recipe = self.recipe.replace(common=tuple(common)) if common else self.recipe
+        placed = recipe.placed_passages(text)
         with self._transaction() as txn:
             return find_parts(self._view(txn), placed, len(text), least, limit)
 
