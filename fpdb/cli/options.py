@@ -169,7 +169,7 @@ _SHARED: dict[str, Any] = {
     ),
     "format": option(
         "--format FORMAT",
-        "jsonl, tsv, csv, parquet, lines, text, html, docx, odt, warc; by suffix.",
+        "jsonl, tsv, csv, parquet, lines, text, html, docx, odt, pdf, warc; by suffix.",
     ),
     "encoding": option("--encoding NAME", "Encoding of texts and tables; else detected."),
     "html": option(
