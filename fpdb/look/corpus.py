@@ -276,7 +276,12 @@ def _written(
     listed = rendered([partial(shown.listed, number) for number in shown.chosen()])
     title, subtitle, pictures, more = shown.described(documents, numbers)
     missing, unread = len(sources.missing), sources.origins.unread
-    notes = [*shown.notes(), sources.origins.unread_note, *_not_compared(counts)]
+    notes = [
+        *shown.notes(),
+        sources.origins.unread_note,
+        sources.writing_note,
+        *_not_compared(counts),
+    ]
     if missing:
         notes.append(
             f"{plural(missing, 'text of these groups is', 'texts of these groups are')} "

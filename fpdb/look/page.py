@@ -22,6 +22,13 @@ _SCRIPTS = {
     "zh": re.compile("[\u3400-\u4dbf\u4e00-\u9fff]"),
 }
 _LOOKED_AT = 2000
+# Frequent characters that only one way of writing Chinese has.
+_TRADITIONAL = re.compile(
+    "[們個來這說時國會對發過學還進種經無現開動與樣實頭從點關當東長義問間書電話號氣門馬車見覺觀聽讓認該請]"
+)
+_SIMPLIFIED = re.compile(
+    "[们个来这说时国会对发过学还进种经无现开动与样实头从点关当东长义问间书电话号气门马车见觉观听让认该请]"
+)
 LONGEST_KEY = 1_000
 _TITLE_LENGTH = 120
 _KEYS = (
@@ -37,6 +44,15 @@ def language_of(text: str) -> str | None:
         if len(script.findall(beginning)) * 10 > len(beginning):
             return language
     return None
+
+
+def writing_of(text: str) -> str:
+    """Return how a Chinese text is written, "traditional" or "simplified"; "" of any other."""
+    if language_of(text) != "zh":
+        return ""
+    counts = (len(each.findall(text[:_LOOKED_AT])) for each in (_TRADITIONAL, _SIMPLIFIED))
+    traditional, simplified = counts
+    return "traditional" if traditional > simplified else "simplified"
 
 
 def first_line(text: str) -> str:

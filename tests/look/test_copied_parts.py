@@ -245,3 +245,20 @@ def test_shares_count_what_is_reworded_as_well(tmp_path):
     assert abs(int(found[1]) / 100 - letters) < 0.02
     # Of ten words one was changed.
     assert abs(int(found[2]) / 100 - (1 - 0.1 * (1 - letters))) < 0.02
+
+
+def test_texts_in_other_characters_are_hinted_at_and_found(tmp_path):
+    output = tmp_path / "out.html"
+    pair = "图书馆从下个月开始延长开放时间这个决定是听了许多读者的意见以后才做的"
+    other = "圖書館從下個月開始延長開放時間這個決定是聽了許多讀者的意見以後才做的"
+    ends = ["".join(chr(0x4E00 + RANDOM.randrange(900)) for _ in range(40)) for _ in range(2)]
+    folder = written_essays(tmp_path / "essays", {"jian": pair + ends[0], "fan": other + ends[1]})
+    said = "1 text is in traditional characters, 1 in simplified ones"
+    found = fpdb.report(folder, output, passages=True)
+    assert (found.pairs, output.read_text().count(said)) == (0, 1)
+    found = fpdb.report(folder, output, passages=True, recipe="web-zh")
+    assert (found.pairs, output.read_text().count(said)) == (1, 0)
+    (folder / "fan.txt").unlink()
+    (folder / "more.txt").write_text(pair + ends[1])
+    fpdb.report(folder, output, passages=True)
+    assert said not in output.read_text()
