@@ -154,7 +154,11 @@ def page_policy(program: str) -> str:
 @cache
 def program_of(name: str) -> str:
     """Return the program of a page, with one that shows it in its reader's language."""
-    catalogue = json.dumps(_catalogue(), ensure_ascii=False).replace("<", "\\u003c")
+    shown = {
+        code: {part: own[part] for part in ("name", "messages")}
+        for code, own in _catalogue().items()
+    }
+    catalogue = json.dumps(shown, ensure_ascii=False).replace("<", "\\u003c")
     translator = _resource("translate.js").replace("/*catalogue*/{}", catalogue)
     signs = json.dumps(FORMULA_SIGNS)
     return f"{_resource(name)}\n{translator}".replace('/*formula signs*/""', signs)
@@ -163,6 +167,12 @@ def program_of(name: str) -> str:
 def messages(language: str) -> Mapping[str, str]:
     found: dict[str, str] = _catalogue().get(language, {}).get("messages", {})
     return found
+
+
+def lines(language: str) -> Mapping[str, str]:
+    """Return the messages of a terminal, and those of pages, which may be a part of them."""
+    own: dict[str, str] = _catalogue().get(language, {}).get("terminal", {})
+    return {**own, **messages(language)}
 
 
 @cache
