@@ -2,7 +2,7 @@
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
@@ -276,6 +276,7 @@ class Queries(ABC):
         limit: int | None = None,
         added_since: float | None = None,
         added_before: float | None = None,
+        common: Sequence[str] = (),
     ) -> PartMatches:
         """Find the stored documents with passages of a text, the sources of most first.
 
@@ -289,6 +290,7 @@ class Queries(ABC):
             limit: Return the first documents only, at most this number.
             added_since: As in `query`.
             added_before: As in `query`.
+            common: Texts whose passages count for nobody, such as a form that many filled in.
 
         Returns:
             A list of `PartMatch`: key, the estimated number of words in common, their share of the
@@ -300,7 +302,8 @@ class Queries(ABC):
         """
         require_whole("limit", limit, 1)
         self._require_passages(least)
-        placed = self.recipe.placed_passages(text)
+        recipe = self.recipe.replace(common=tuple(common)) if common else self.recipe
+        placed = recipe.placed_passages(text)
         with self._transaction() as txn:
             times = times_of(added_since, added_before)
             view = self._view(txn)

@@ -34,6 +34,8 @@ _PANELS = {
     "maintain.backup maintain.compact maintain.repair",
     "Recipes": "recipes.fingerprint maintain.plan recipes",
 }
+# Commands that speak the language of the environment, as their pages speak that of the browser.
+_TRANSLATED = {"report", "explore", "copies"}
 _SLIP = 0.8  # the least likeness of a name and a slip of it
 # Only named at the end of the help; --help-all shows them.
 _RARE = {"mcp", "load", "compact", "repair", "fingerprint", "plan", "recipes"}
@@ -167,6 +169,8 @@ def run(begin: Callable[[], None] | None = None) -> int:
 
 def _run() -> int:
     render.prepare_streams()
+    if {*sys.argv[1:2]} & _TRANSLATED:
+        render.choose_language()
     # What is announced of files that are read twice is printed once.
     announced = functools.cache(lambda line: render.note(render.with_options(line)))
     progress.listen(render.StepLine().show, announced)
@@ -184,6 +188,7 @@ def _run() -> int:
         usage = cast("Any", error)
         if name := getattr(error, "option_name", ""):
             usage.possibilities = _close_names(name, usage.possibilities or ())
+        usage.message = render.now.said(usage.message)
         usage.show()
         code = render.ExitCode.USAGE
     except Exception as error:

@@ -175,6 +175,22 @@ def require_record(paths: Sequence[str], reading: fpdb.Reading, bad: BadRecords)
     bad.settle()
 
 
+def common_texts(paths: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the texts that all were given, of files of any format; raise InputError at a bad one.
+
+    Those of tables and lines are in their usual fields.
+    """
+    from fpdb.io.files import read_records
+
+    texts: list[str] = []
+    for path in paths or ():
+        for record in read_records(path, fpdb.Reading(keyed=False)):
+            if isinstance(record, BadRecord):
+                raise fpdb.InputError(f"{record.source}: {record.reason}", hint=record.hint)
+            texts.append(record.text or "")
+    return tuple(texts)
+
+
 def records_of_files(
     paths: Sequence[str], bad: BadRecords, reading_of: Callable[[str], fpdb.Reading]
 ) -> Iterator[Record]:

@@ -145,13 +145,8 @@ _SHARED: dict[str, Any] = {
     ),
     "k": option("--k -k K", "Compare bits: the largest distance.", min=0, rare=True),
     "least": option("--least SHARE", "With --passages: least share of a text.", min=0, max=1),
-    "jobs": option(
-        "--jobs -j N",
-        "Number of threads; default 0: as many as processors.",
-        min=0,
-        max=MOST,
-        show_default=False,
-    ),
+    "common": option("--common FILE", "A text that all were given: it counts for nobody."),
+    "jobs": option("--jobs -j N", "Threads; 0: as many as processors.", min=0, max=MOST),
     "bad": option("--bad drop|fail", "Records that can't be used: leave them out, or stop."),
     "limit": option("--limit -n N", "Print at most N.", min=1),
     "keep": option(
@@ -203,7 +198,7 @@ _SHARED: dict[str, Any] = {
     ),
     "format": option(
         "--format FORMAT",
-        "jsonl, tsv, csv, parquet, lines, text, html, docx, odt, warc, wacz; by suffix.",
+        "jsonl, tsv, csv, parquet, lines, text, html, docx, odt, pdf, warc, wacz.",
     ),
     "encoding": option("--encoding NAME", "Encoding of texts and tables; else detected."),
     "html": option(

@@ -6,7 +6,7 @@ from typing import Any
 
 import fpdb
 from fpdb.cli import options, render
-from fpdb.cli.inputs import BadRecords, documents_of_files
+from fpdb.cli.inputs import BadRecords, common_texts, documents_of_files
 from fpdb.cli.options import argument, option, require, takes
 from fpdb.cli.output import Output, chosen, enough, likeness, title_of, typed_columns
 from fpdb.documents.results import CLUSTERS, PAIRS, PART_PAIRS
@@ -142,6 +142,7 @@ def copies(
     files: list[str],
     similarity: float | None = None,
     containment: bool = False,
+    common: list[str] | None = None,
     limit: int | None = None,
     sort: bool = False,
     recipe: fpdb.Recipe = options.WEB,
@@ -155,6 +156,8 @@ def copies(
     pair is missed, and nothing is estimated. Prints two keys and their similarity.
     """
     bad, count = BadRecords(), 0
+    if common:
+        recipe = recipe.replace(common=common_texts(common))
     found = fpdb.exact_pairs(
         documents_of_files(files, reading, bad), similarity, recipe=recipe, containment=containment
     )

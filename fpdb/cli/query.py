@@ -12,7 +12,7 @@ import typer
 
 import fpdb
 from fpdb.cli import render
-from fpdb.cli.inputs import BadRecords, not_utf8, records_of_files, typed
+from fpdb.cli.inputs import BadRecords, common_texts, not_utf8, records_of_files, typed
 from fpdb.cli.options import option, require, takes
 from fpdb.cli.output import Output, likeness, near_dict, title_in, typed_columns
 from fpdb.fingerprint.digits import Base
@@ -69,6 +69,7 @@ def query(
     nearest: int | None = None,
     passages: bool = False,
     least: float | None = None,
+    common: list[str] | None = None,
     exit_code: bool = False,
     recipe: fpdb.Recipe | None = None,
     jobs: int = 0,
@@ -86,6 +87,7 @@ def query(
     their share of the query and of the document. The group of a match is last.
     """
     require(passages or least is None, "--least needs --passages")
+    require(passages or not common, "--common needs --passages")
     require(not nearest or (k is None and limit is None), "--nearest N takes N at any distance")
     bits = k is not None or bool(fingerprints or nearest)
     require(not passages or not (bits or similarity), "--passages compares texts")
@@ -101,8 +103,10 @@ def query(
         if passages:
             columns, shown = _PARTS, tuple(_PARTS)[:5]
             show: _Show = _show_parts
-            some: dict[str, Any] = {"least": least or 0.0, "limit": limit, **times}
-            find: Callable[[str], PartMatches] = partial(database.passages, **some)
+            asked: dict[str, Any] = {"least": least or 0.0, "common": common_texts(common)}
+            find: Callable[[str], PartMatches] = partial(
+                database.passages, limit=limit, **asked, **times
+            )
             find("")  # which raises an error at once
             answers: Iterator[_QueryResult] = _ask_parts(texts or (), paths, reading, bad, find)
         else:

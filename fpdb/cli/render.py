@@ -48,6 +48,7 @@ class _Printing:
     json: bool = False  # results and summaries
     quiet: bool = False  # no summaries, no progress
     left: str = ""  # printed if the command is interrupted
+    said: Callable[[str], str] = str  # lines in the language of the reader
     table: "_AlignedRows | None" = None
     progress_width: int = 0
     started: float = field(default_factory=time.monotonic)
@@ -80,6 +81,15 @@ def prepare_streams() -> None:
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
+def choose_language() -> None:
+    """Print lines in the language that the environment names, if there are messages in it."""
+    names = ("LC_ALL", "LC_MESSAGES", "LANG")
+    if next(filter(None, map(os.environ.get, names)), "").startswith("zh"):
+        from fpdb.look.translate import Translator  # most readers need none
+
+        now.said = Translator("zh-CN").say
+
+
 def safe(text: str) -> str:
     """Escape characters that aren't printable, except for spaces of any width."""
     return _escaped(text, lambda character: character.encode("unicode_escape").decode("ascii"))
@@ -105,7 +115,8 @@ def columns(*names: str, titled: bool = False) -> None:
 
     It gets a column of titles beside them if they are `titled`, cut to the width of a line.
     """
-    now.table = _AlignedRows(names, titled=titled) if shows_tables() else None
+    heads = list(map(now.said, names))
+    now.table = _AlignedRows(heads, titled=titled) if shows_tables() else None
 
 
 def shows_tables() -> bool:
@@ -318,6 +329,7 @@ def _discard_output() -> None:
 def note(message: str, label: str = "", style: str = "") -> None:
     """Print a message to standard error, after all data printed so far."""
     flush()
+    label, message = now.said(label), now.said(message)
     with contextlib.suppress(OSError):  # there is no other place to say that it can't be written
         sys.stderr.write(_styled(label, style, sys.stderr) + safe(message) + "\n")
 
@@ -489,7 +501,7 @@ def _shows_progress() -> bool:
 
 
 def _show_progress(message: str) -> None:
-    line = shortened(safe(message), get_terminal_size().columns - 1)
+    line = shortened(safe(now.said(message)), get_terminal_size().columns - 1)
     sys.stderr.write("\r" + line + " " * (now.progress_width - _width(line)))
     sys.stderr.flush()
     now.progress_width = _width(line)

@@ -9,7 +9,7 @@ from typing import Literal
 
 import fpdb
 from fpdb.cli import options, render
-from fpdb.cli.inputs import BadRecords, ProgressLine, about_files, not_utf8
+from fpdb.cli.inputs import BadRecords, ProgressLine, about_files, common_texts, not_utf8
 from fpdb.cli.options import argument, option, require, require_name, require_page, takes
 from fpdb.scratch import scratch_folder
 
@@ -23,6 +23,7 @@ _LEADING = "explore.html"
     output=option("--output -o FILE.html", "The page to write.", callback=require_page),
     db=option("--db DB", "Show the groups of a database, by its keys.", callback=require_name),
     passages=option("--passages", "Show which texts have passages in common."),
+    shortest=option("--shortest N", "With --passages: fewest words of one that counts.", min=1),
     limit=option("--limit -n N", "The most groups to show.", min=1),
 )
 def report(
@@ -33,6 +34,8 @@ def report(
     similarity: float | None = None,
     passages: bool = False,
     least: float | None = None,
+    shortest: int | None = None,
+    common: list[str] | None = None,
     limit: int = 500,
     recipe: fpdb.Recipe | None = None,
     jobs: int = 0,
@@ -47,19 +50,25 @@ def report(
     Verdicts given there are saved as pairs for fpdb eval.
     """
     require(passages or least is None, "--least needs --passages")
+    require(passages or shortest is None, "--shortest needs --passages")
+    require(db is None or not common, "--common is for texts without --db")
     require(not passages or similarity is None, "--passages compares no whole texts")
     require(db is None or recipe is None, "--db has a recipe; --recipe is for texts without one")
     bad_records = BadRecords()
+    recipe = recipe or fpdb.recipe(options.WEB)
+    if common:
+        recipe = recipe.replace(common=common_texts(common))
     with contextlib.nullcontext() if db is None else fpdb.open(db, readonly=True) as database:
         found = fpdb.report(
             files,
             output,
             reading,
             database=database,
-            recipe=recipe or options.WEB,
+            recipe=recipe,
             similarity=similarity,
             passages=passages,
             least=0.1 if least is None else least,
+            shortest=shortest,
             limit=limit,
             jobs=jobs,
             bad=bad,

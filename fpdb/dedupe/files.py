@@ -28,7 +28,6 @@ from fpdb.io.annotations import have_numbered_keys, require_free
 from fpdb.io.encodings import UTF8
 from fpdb.io.files import (
     FORMATS,
-    LeftOut,
     Paths,
     Source,
     check_path,
@@ -37,7 +36,7 @@ from fpdb.io.files import (
     sources_of,
 )
 from fpdb.io.raw import COPIED, MarkedRows, TableHead, changed, write_rows
-from fpdb.io.records import Reading
+from fpdb.io.records import LeftOut, Reading
 from fpdb.io.streams import Watch
 from fpdb.joins.columns import Room
 from fpdb.progress import announce

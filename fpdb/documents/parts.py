@@ -35,9 +35,11 @@ def find_parts(
 
     The first has most of the text, each further one most of what is left. Numbers that too many
     documents have lead to none, so the answer isn't complete, but count where a document was found.
+    Those that are common count nowhere, and their words aren't of the text.
     """
     [table] = filter(None, [view.index.passages])
-    [rows], places = ranked([row_numbers(text.numbers)])
+    [counted] = text.counted.nonzero()
+    [rows], places = ranked([row_numbers(text.numbers[counted])])
     often = np.zeros(len(rows), np.bool_)
     candidates: Counter[int] = Counter()
     for row, ids in table.pages.runs(view.txn, rows.tolist(), MOST_OF_A_PASSAGE):
@@ -46,8 +48,7 @@ def find_parts(
         else:
             candidates.update(ids)
     found = PartMatches()
-    [common] = often[places].nonzero()
-    found.boilerplate = int(text.words_of(np.zeros_like(common), common, 1)[0])
+    found.boilerplate = _words_at(text, counted[often[places]])
     found.complete = len(candidates) <= MOST_COMPARED and not often.any()
     chosen = [number for number, _ in candidates.most_common(MOST_COMPARED)]
     documents = (view.catalog.named(view.txn, number) for number in chosen)
@@ -63,6 +64,7 @@ def _compared(
     text: PlacedPassages, characters: int, documents: Iterable[Stored]
 ) -> Iterator[tuple[PartMatch, Places]]:
     """Yield the documents that really share numbers with a text, and the places of these in it."""
+    own_words = max(text.tokens - _words_at(text, (~text.counted).nonzero()[0]), 1)
     for some in _slices(documents):
         sizes, (owners, places) = _shared(text, some)
         words = text.words_of(owners, places, len(some)).tolist()
@@ -70,11 +72,16 @@ def _compared(
         for stored, size, own, shared in zip(some, sizes.tolist(), words, at, strict=True):
             if not len(shared):
                 continue  # only the upper bits of a number were equal
-            share, other_share = own / text.tokens, len(shared) / size
+            share, other_share = min(own / own_words, 1.0), len(shared) / size
             if stored.characters:  # which says more of the length than the numbers
                 other_share = own * characters / text.tokens / stored.characters
             other_share, meta = min(other_share, 1.0), unpack_meta(stored.meta)
             yield PartMatch(stored.key, stored.id, own, share, other_share, meta), shared
+
+
+def _words_at(text: PlacedPassages, places: Places) -> int:
+    """Estimate how many words of a text the numbers at some places cover."""
+    return int(text.words_of(np.zeros_like(places), places, 1)[0])
 
 
 def _in_order(found: list[tuple[PartMatch, Places]], count: int) -> Iterator[PartMatch]:
@@ -122,7 +129,7 @@ def _shared(text: PlacedPassages, documents: list[Stored]) -> tuple[Places, tupl
     known = text.numbers[order]
     at = known.searchsorted(own)
     at[at == len(known)] = 0
-    [equal] = (known[at] == own).nonzero()
+    [equal] = ((known[at] == own) & text.counted[order[at]]).nonzero()
     owners = np.repeat(np.arange(len(documents)), sizes)[equal]
     rows = np.sort(owners * len(known) + order[at[equal]])
     return sizes, (rows // len(known), rows % len(known))

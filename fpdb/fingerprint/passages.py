@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fpdb.arrays import Column, Places
+from fpdb.arrays import Column, Places, among
 from fpdb.fingerprint.presets import preset
 from fpdb.fingerprint.recipe import Recipe
 from fpdb.fingerprint.sketches import PlacedShingles
@@ -37,7 +37,8 @@ def overlap(first: str, second: str, *, recipe: str | Recipe = "web") -> Overlap
         InputError: A text is too large.
     """
     recipe = preset(recipe) if isinstance(recipe, str) else recipe
-    found = shared_passages(recipe.placed_shingles(first), recipe.placed_shingles(second))
+    placed = recipe.placed_shingles(first), recipe.placed_shingles(second)
+    found = shared_passages(*placed, recipe.common_shingles)
     if recipe.sketch == "features":
         share, other_share = _shares(recipe.shingles(first), recipe.shingles(second))
         found = replace(found, share=share, other_share=other_share)
@@ -45,12 +46,13 @@ def overlap(first: str, second: str, *, recipe: str | Recipe = "web") -> Overlap
 
 
 def shared_passages(
-    first: tuple[str, PlacedShingles], second: tuple[str, PlacedShingles]
+    first: tuple[str, PlacedShingles], second: tuple[str, PlacedShingles], common: Column
 ) -> Overlap:
-    """Find what two texts share, given them with their shingles."""
+    """Find what two texts share, given them with their shingles, without the common shingles."""
     (text, own), (other_text, other) = first, second
-    share, other_share = _shares(np.unique(own.hashes), np.unique(other.hashes))
+    share, other_share = _shares(*(np.setdiff1d(placed.hashes, common) for placed in (own, other)))
     at = _counterparts(own.hashes, other.hashes)
+    at[among(own.hashes, common)] = -1
     [shared] = (at >= 0).nonzero()
     fresh = (np.diff(shared, prepend=-2) != 1) | (np.diff(at[shared], prepend=-2) != 1)
     # The first one is fresh, so that the last one of the last passage is marked as well.

@@ -36,6 +36,9 @@ _of_bits = partial(Recipe, similarity=None)
 _DESCRIBED: dict[Recipe, str] = {
     _WEB: "the default: shingles, as in sketches, weighted by 1 + log of their count",
     _WEB.with_bits(128): "web with 128 bits",
+    _WEB.replace(
+        name="web-zh", clean=("unicode", "t2s")
+    ): "web for Chinese in traditional and in simplified characters: needs the extra chinese",
     _of_bits(
         "words", grams=Grams(minimum=8), weights=Weights(by="log")
     ): "words, Chinese ones by jieba, weighted as in web: queries of bits by four probes",

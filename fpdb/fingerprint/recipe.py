@@ -51,7 +51,8 @@ class Recipe(Stages):
     votes. Two recipes with the same `id` give the same fingerprints. The name is only a label, and
     `largest` only limits the bytes of UTF-8 that a text may have. A new database has the recipe's
     `k`, the distance that counts as a match, and its `similarity`; without one it is of bits.
-    `sketch` says of what similarity is: of "shingles", or of the recipe's own "features".
+    `sketch` says of what similarity is: of "shingles", or of the recipe's own "features". What the
+    `common` texts have, such as an assignment that all were given, is in no sketch and no passage.
     """
 
     def __post_init__(self) -> None:
@@ -173,9 +174,9 @@ class Recipe(Stages):
     def to_dict(self) -> dict[str, Any]:
         """Return the recipe as plain data; of a secret only its id."""
         plain = dataclasses.asdict(dataclasses.replace(self, weights=Weights(by=self.weights.by)))
-        plain["clean"] = list(self.clean)
-        for name in ("largest", "sketch"):
-            if plain[name] == getattr(Recipe, name):
+        plain["clean"], plain["common"] = list(self.clean), list(self.common)
+        for name in ("largest", "sketch", "common"):
+            if getattr(self, name) == getattr(Recipe, name):
                 del plain[name]
         plain["grams"]["stop_words"] = sorted(set(self.grams.stop_words))
         idf = self.weights.idf
@@ -214,6 +215,7 @@ class Recipe(Stages):
                 weights["idf"] = IdfTable(**weights["idf"])
             parts |= {
                 "clean": _listed("clean", parts.get("clean", cls.clean)),
+                "common": _listed("common", parts.get("common", cls.common)),
                 "grams": Grams(**grams),
                 "weights": Weights(**weights),
                 "hash": Hash(**own, secret=secret if wanted is not None else None),
@@ -368,6 +370,8 @@ def _faults(recipe: Recipe) -> Iterator[tuple[str, Iterable[Any]]]:
     if recipe.similarity is not None and not is_similarity(recipe.similarity):
         yield f"similarity is {_shown(recipe.similarity)}", ["a number above 0, at most 1"]
     yield from _unless_among("largest", recipe.largest, range(1, MOST_BYTES + 1))
+    if isinstance(recipe.common, str) or not all(isinstance(t, str) for t in recipe.common):
+        yield "common is no sequence of texts", ["texts"]
     yield from _unless_among("n", grams.n, range(1, _LARGEST_N + 1))
     yield from _unless_among("min_length", grams.min_length, range(1, _LARGEST_NUMBER))
     yield from _unless_among("minimum", grams.minimum, range(_LARGEST_NUMBER))

@@ -55,6 +55,12 @@ _HEADER = re.compile(
 )
 # Marks that select how an emoji or a Han character is drawn.
 _SELECTORS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+# Marks above and below letters of Latin, Greek, Cyrillic, Hebrew and Arabic, and the Arabic sign
+# that stretches a word. Marks of other scripts are vowels, or make other letters.
+_ACCENTS = re.compile(
+    "[\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf-\u05c7\u0610-\u061a\u0640\u064b-\u065f\u0670]+"
+)
+_ACCENTED = range(0x80, 0x2000)
 # OpenCC takes no surrogates; it leaves the last of these characters, which is none, as it is.
 _NOT_FOR_OPENCC = re.compile("[\ud800-\udfff\uffff]")
 
@@ -199,6 +205,23 @@ def _code_token() -> re.Pattern[str]:
     )
 
 
+def drop_marks(text: str) -> str:
+    """Drop accents, the vowel signs of Hebrew and Arabic, and what is above and below an alif."""
+    return text if text.isascii() else text.translate(_unaccented())
+
+
+@cache
+def _unaccented() -> dict[int, str]:
+    """Return what is left of each character that has such a mark, or is one."""
+    found = {}
+    for code in _ACCENTED:
+        apart = unicodedata.normalize("NFD", chr(code))
+        left = _ACCENTS.sub("", apart)
+        if left != apart:
+            found[code] = unicodedata.normalize("NFC", left)
+    return found
+
+
 def simplify_chinese(text: str) -> str:
     """Replace traditional characters by simplified ones, by OpenCC's dictionary."""
     convert = _opencc()
@@ -239,6 +262,7 @@ STEPS: dict[str, Step] = {
     "t2s": simplify_chinese,
     "word-characters": keep_word_characters,
     "letters": keep_letters,
+    "marks": drop_marks,
     "hyphens": join_hyphenated,
     "underscores": strip_underscores,
     "header": drop_header,
@@ -392,7 +416,7 @@ _LETTER, _SIGN = 1 << _KIND_SHIFT, 2 << _KIND_SHIFT
 _SEVERAL, _HARD = 1 << 23, 1 << 24
 _TABLE = 256
 # Each of these steps treats characters one by one, except characters that `_combines` finds.
-_BY_CHARACTER = frozenset({"letters", "unicode", "word-characters"})
+_BY_CHARACTER = frozenset({"letters", "marks", "unicode", "word-characters"})
 # Scripts with characters that combine with the one before, though they aren't marks.
 _LONE_MARKS = range(0xFE00, 0xFE10)  # marks that combine with nothing, which follow many emoji
 _COMBINING = (range(0x1160, 0x1200), range(0xD7B0, 0xD800), range(0x10000, 0x1F000))

@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpdb import kernels
-from fpdb.arrays import Column, Marks, Places
+from fpdb.arrays import Column, Marks, Places, among
 from fpdb.models import PASSAGE_BYTES, SKETCH_BYTES
 
 SPAN = 15
@@ -349,13 +349,20 @@ class PlacedPassages(NamedTuple):
     """The distinct numbers of a text in its order, and the tokens that each is made of.
 
     These are the tokens from its entry in `begins` on that come before that in `ends`, of all the
-    `tokens` of the text; a number that occurs several times has the first place.
+    `tokens` of the text; a number that occurs several times has the first place. Some may be marked
+    as `common` ones, which count for nobody.
     """
 
     numbers: Column
     begins: Places
     ends: Places
     tokens: int
+    common: Marks | None = None
+
+    @property
+    def counted(self) -> Marks:
+        """Marks of the numbers that no common text has."""
+        return np.ones(len(self.numbers), np.bool_) if self.common is None else ~self.common
 
     def words_of(self, documents: Places, shared: Places, count: int) -> Places:
         """Estimate how many tokens each of N documents has, by the numbers that it shares.
@@ -404,6 +411,19 @@ def passage_numbers(hashes: Column) -> tuple[Column, Places]:
     numbers = mix(runs[places]) >> _PASSAGE_SHIFT
     firsts = np.sort(np.unique(numbers, return_index=True)[1])
     return numbers[firsts], places[firsts]
+
+
+def common_runs(hashes: Column, common: Column) -> Marks:
+    """Mark the runs of shingles that passages are made of, by their first one, if any is common.
+
+    Args:
+        hashes: The shingles of a text, in their order.
+        common: Shingles that count for nobody, sorted.
+    """
+    if len(hashes) < RUN:
+        return np.zeros(len(hashes), np.bool_)
+    marks = among(hashes, common)
+    return np.asarray(np.lib.stride_tricks.sliding_window_view(marks, RUN).any(axis=1))
 
 
 def pack_passages(numbers: Column) -> bytes:

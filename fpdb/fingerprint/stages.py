@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from itertools import chain
 from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
@@ -26,6 +27,7 @@ from fpdb.fingerprint.sketches import (
     RUN,
     PlacedPassages,
     PlacedShingles,
+    common_runs,
     kernel_salts,
     pack_passages,
     passage_numbers,
@@ -79,6 +81,7 @@ class Stages:
     k: int = USUAL_K
     similarity: float | None = USUAL_SIMILARITY
     sketch: str = "shingles"
+    common: tuple[str, ...] = ()
 
     def batch(
         self, texts: Iterable[str], *, sketches: bool = False, passages: bool = False, jobs: int = 1
@@ -120,7 +123,8 @@ class Stages:
     def shingles(self, text: str) -> NDArray[np.uint64]:
         """Return the hashes of a text's distinct shingles, sorted; its sketch is of this set.
 
-        If the recipe's sketch is of features, these take the place of shingles.
+        Those of the common texts aren't in it. If the recipe's sketch is of features, these take
+        the place of shingles.
         """
         return self.shingles_many([text])[0]
 
@@ -137,6 +141,8 @@ class Stages:
                     if data is None
                     else np.sort(np.frombuffer(data, np.uint64))
                 )
+        if self.common:
+            return [np.setdiff1d(every, self._uncounted, assume_unique=True) for every in found]
         return found
 
     def placed_shingles(self, text: str) -> tuple[str, PlacedShingles]:
@@ -157,7 +163,8 @@ class Stages:
     def placed_passages(self, text: str) -> PlacedPassages:
         """Return the numbers of a text's passages, and their tokens as `placed_shingles` counts."""
         self._check(text)
-        cleaned = self._sketch_cleaning([text]) if kernels.enabled else None
+        compiled = kernels.enabled and not self.common
+        cleaned = self._sketch_cleaning([text]) if compiled else None
         own = self._sketch_kernel.passages(cleaned[0]) if cleaned else None
         if own:
             numbers, begins, ends, tokens = own
@@ -169,7 +176,10 @@ class Stages:
             )
         placed = self._placed(text)
         found, at = passage_numbers(placed.hashes)
-        return PlacedPassages(found, at, placed.ends[at + RUN - 1], len(placed.starts))
+        common = None
+        if self.common:
+            common = common_runs(placed.hashes, self.common_shingles)[at]
+        return PlacedPassages(found, at, placed.ends[at + RUN - 1], len(placed.starts), common)
 
     def features(self, text: str) -> dict[str, float]:
         """Return the features of a text and their weights."""
@@ -177,8 +187,10 @@ class Stages:
         return dict(zip(tally, self._hash(tally).weights.tolist(), strict=True))
 
     def features_many(self, texts: Iterable[str]) -> list[list[str]]:
-        """Return the distinct features of each text, without weights."""
-        return [list(self._tally(text)) for text in each(texts, "texts")]
+        """Return the distinct features of each text but those of common ones, without weights."""
+        left_out = set(chain.from_iterable(map(self._tally, self.common)))
+        tallies = map(self._tally, each(texts, "texts"))
+        return [[name for name in tally if name not in left_out] for tally in tallies]
 
     def _blocks(self, texts: Iterable[str]) -> Iterator[list[str]]:
         """Check texts, and divide them into blocks, of which the last may be empty."""
@@ -202,7 +214,7 @@ class Stages:
         passages = [b""] * count if numbered else None
         # What isn't made of the features that vote is made of shingles, afterwards.
         own = (
-            sketches if self._together or self.sketch == "features" else _NO_SKETCHES,
+            sketches if self._together or self._featured else _NO_SKETCHES,
             passages if self._together else None,
         )
         left: Sequence[int] = range(count)
@@ -247,14 +259,21 @@ class Stages:
         """
         left: Sequence[int] = range(len(block))
         counts = np.empty(len(block), np.int64)
-        cleaned = self._sketch_cleaning(block) if kernels.enabled else None
+        compiled = kernels.enabled and not self.common
+        cleaned = self._sketch_cleaning(block) if compiled else None
         if cleaned is not None:
             nothing = np.empty((len(block), 0), np.uint64)
             left = self._sketch_kernel.run(cleaned, nothing, counts, sketches, passages)
+        sets = self.shingles_many(block) if self.common else []
         for number in left:
             hashes = self._placed(block[number]).hashes
-            counts[number] = len(np.unique(hashes))
-            _sample(number, hashes, sketches, passages)
+            own = sets[number] if sets else np.unique(hashes)
+            counts[number] = len(own)
+            _sample(number, own, sketches, None)
+            if passages is not None:
+                found, at = passage_numbers(hashes)
+                counted = ~common_runs(hashes, self.common_shingles)[at]
+                passages[number] = pack_passages(found[counted])
         return counts
 
     # Cleaning
@@ -375,7 +394,25 @@ class Stages:
     @cached_property
     def _together(self) -> bool:
         """Whether the shingles that vote are those of sketches and passages as well."""
-        return self._shingled and self._sketch_cleaning.steps == list(self.clean)
+        same = self._shingled and self._sketch_cleaning.steps == list(self.clean)
+        return same and not self.common
+
+    @cached_property
+    def _featured(self) -> bool:
+        """Whether sketches are of the features that vote."""
+        return self.sketch == "features" and not self.common
+
+    @cached_property
+    def _uncounted(self) -> Column:
+        """The shingles of the common texts, or their features if sketches are of these, sorted."""
+        sets = (self._shingles(text) for text in self.common)
+        return np.unique(np.concatenate([np.empty(0, np.uint64), *sets]))
+
+    @cached_property
+    def common_shingles(self) -> Column:
+        """The hashes of the shingles of the common texts, sorted."""
+        sets = (self._placed(text).hashes for text in self.common)
+        return np.unique(np.concatenate([np.empty(0, np.uint64), *sets]))
 
     @cached_property
     def _tagged(self) -> bool:

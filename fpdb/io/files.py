@@ -20,12 +20,12 @@ from itertools import chain, groupby, takewhile
 from typing import IO, Any, TypeVar, cast
 
 from fpdb.arrays import Marks
-from fpdb.errors import InputError
+from fpdb.errors import InputError, MissingExtraError
 from fpdb.io import arrow, streams, tables
 from fpdb.io.batches import TOO_LONG, Part, RecordBatch, json_fields, json_rows, picked
 from fpdb.io.html import Page, as_html, record_of_page, require_html
-from fpdb.io.office import read_office
-from fpdb.io.records import BadRecord, Reading, Record, picker
+from fpdb.io.office import read_office, require_pdf
+from fpdb.io.records import BadRecord, LeftOut, Reading, Record, picker
 from fpdb.io.streams import UNWATCHED, Line, StreamError, TooLong, Watch
 from fpdb.io.tables import FieldColumns, Named
 from fpdb.io.wacz import read_archive
@@ -36,8 +36,6 @@ from fpdb.storage.lmdb_file import DATA_FILE
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 Each = TypeVar("Each")
 
-# Files that are named when they are left out.
-_MOST_NAMED = 10
 PART = 1000
 PART_BYTES = 1 << 22
 # Bytes that are cut into lines together.
@@ -248,6 +246,8 @@ def _choose(path: str, reading: Reading, default: str | None = None) -> str:
         form = "html"
     if form in ("html", "warc", "wacz"):
         require_html()
+    if form == "pdf":
+        require_pdf()
     return form
 
 
@@ -258,32 +258,22 @@ def sources_of(path: str, reading: Reading, watch: Watch = UNWATCHED) -> Iterato
     return iter([one]) if form else _inside(one)
 
 
-class LeftOut(dict[str, list[str]]):
-    """The first files that are left out, by the reasons."""
-
-    def add(self, path: str, reason: str) -> None:
-        """Take a file; one more than are named shows that there are more."""
-        names = self.setdefault(reason, [])
-        if len(names) <= _MOST_NAMED:
-            names.append(path)
-
-    def named(self) -> Iterator[tuple[str, str]]:
-        """Yield the names of files together, and their reason."""
-        for reason, names in self.items():
-            yield ", ".join(names[:_MOST_NAMED]) + ", …" * (len(names) > _MOST_NAMED), reason
-
-
 def _inside(folder: Source) -> Iterator[Source]:
     """Yield the files of a directory that may hold documents, and announce what is left out."""
     left_out: Counter[str] = Counter()
     no_texts = LeftOut()
     for file in walk(folder, left_out):
-        form, problem = "text", file.problem
+        form, problem, reason = "text", file.problem, ""
         try:
             form = _choose(file.path, file.reading, "text")
         except InputError as error:
             problem = problem or str(error)
-        reason = "" if form != "text" or problem else _reason_of_no_text(file)
+        except MissingExtraError as error:
+            if streams.SUFFIXES.get(streams.suffix_of(file.path)) != "pdf":
+                raise
+            reason = f"isn't text: {error.hint}"
+        if form == "text" and not problem:
+            reason = reason or _reason_of_no_text(file)
         if reason:
             left_out["files that aren't text"] += 1
             no_texts.add(file.path, reason)
@@ -551,6 +541,7 @@ FORMATS = {
     "html": Format(_html),
     "docx": Format(_office, by_path=True),
     "odt": Format(_office, by_path=True),
+    "pdf": Format(_office, by_path=True),
     "warc": Format(),
     "wacz": Format(by_path=True),
 }

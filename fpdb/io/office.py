@@ -1,4 +1,4 @@
-"""Documents of Word and LibreOffice: the text in a ZIP of XML, read by a child process.
+"""Documents of Word, LibreOffice and PDF: the text of XML or of pages, read by a child process.
 
 As with HTML, a file may be made to keep its reader busy or to fill the memory, so its process has
 limits, and what is unpacked is bounded before. What isn't in the text that a reader sees is left
@@ -6,6 +6,7 @@ out: deleted and moved text, comments, descriptions of pictures, and the second 
 which is for old programs.
 """
 
+import importlib.util
 import os
 import re
 import zipfile
@@ -14,6 +15,7 @@ from posixpath import dirname
 from typing import IO, cast
 from xml.parsers import expat
 
+from fpdb.errors import MissingExtraError
 from fpdb.io.streams import StreamError, too_long
 from fpdb.processes import CallError, KeptWorkers, limit
 
@@ -23,7 +25,11 @@ MEMORY = 256 << 20
 _UNPACKED, _TIMES = 1 << 22, 100
 # The parser begins a tag or a comment again with each chunk that doesn't end it.
 _CHUNK, _LONGEST_TAG = 1 << 16, 1 << 22
-_OLD = b"\xd0\xcf\x11\xe0"
+_OLD, _PDF = b"\xd0\xcf\x11\xe0", b"%PDF-"
+# A PDF may begin with something else; a sign of its reader's ends the first part of a word.
+_HEAD, _HYPHEN = 1024, re.compile("[\x02\ufffe](?:\r?\n)?")
+_PDF_DATES = {"CreationDate": "file_created", "ModDate": "file_modified"}
+_PDF_DATE = re.compile(r"(?:D:)?(\d{4})(\d\d)(\d\d)")
 _BODY = re.compile(r"word/document[0-9]*\.xml|content\.xml")
 _MANIFEST = "META-INF/manifest.xml"
 _PROPERTIES = "docProps/core.xml", "meta.xml"
@@ -50,11 +56,20 @@ _BLANK = re.compile(r"[ \t\r\n]+")
 _ENCRYPTED = "is encrypted, or of an old Word: save it as .docx without a password"
 
 
+def require_pdf() -> None:
+    """Raise MissingExtraError unless the package is installed that reads PDF."""
+    if importlib.util.find_spec("pypdfium2") is None:
+        raise MissingExtraError(
+            "PDF needs the package pypdfium2, which isn't installed",
+            hint="install the extra pdf, or make text of it: pdftotext a.pdf a.txt",
+        )
+
+
 def read_office(path: str, largest: int) -> dict[str, str]:
     """Return the text of a document of at most N bytes, and its dates, or raise StreamError.
 
-    Each paragraph is a line, and footnotes of Word come at the end. The dates are those of its
-    properties, as far as they are there: `file_created` and `file_modified`.
+    Each paragraph is a line, or each line of PDF, and footnotes of Word come at the end. The dates
+    are those of its properties, as far as they are there: `file_created` and `file_modified`.
     """
     try:
         [fields] = _readers.values((os.path.abspath(path), largest), MEMORY, SECONDS)
@@ -81,8 +96,11 @@ _readers = KeptWorkers(_read, lambda: None)
 
 
 def _fields(file: IO[bytes], largest: int) -> dict[str, str]:
-    if file.read(len(_OLD)) == _OLD:
+    head = file.read(_HEAD)
+    if head.startswith(_OLD):
         raise StreamError(_ENCRYPTED)
+    if _PDF in head:
+        return _pdf_fields(file, largest)
     archive = zipfile.ZipFile(file)
     names = archive.namelist()
     body = next(filter(_BODY.fullmatch, names), "")
@@ -112,6 +130,35 @@ def _fields(file: IO[bytes], largest: int) -> dict[str, str]:
         "file_created" if created else "file_modified": day.decode()
         for name in filter(sizes.__contains__, _PROPERTIES)
         for created, day in _DATE.findall(archive.read(name))
+    }
+    return {"text": found, **dates}
+
+
+def _pdf_fields(file: IO[bytes], largest: int) -> dict[str, str]:
+    import pypdfium2
+
+    try:
+        document = pypdfium2.PdfDocument(file)
+    except pypdfium2.PdfiumError as error:
+        if "password" in str(error).lower():
+            raise StreamError("is encrypted: save it without a password") from None
+        raise
+    pages, size = list[str](), 0
+    for page in document:
+        text = _HYPHEN.sub("", page.get_textpage().get_text_range()).replace("\r\n", "\n")
+        size += len(text.encode("utf-8", "surrogatepass"))
+        if size > largest:
+            raise too_long(largest)
+        pages.append(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+        page.close()
+    found = "\n".join(filter(str.strip, pages))
+    if not found:
+        raise StreamError("has no text: its pages are pictures, of which OCR makes text")
+    properties = document.get_metadata_dict(skip_empty=True)
+    dates = {
+        field: "-".join(day.groups())
+        for name, field in _PDF_DATES.items()
+        if (day := _PDF_DATE.match(properties.get(name, "")))
     }
     return {"text": found, **dates}
 

@@ -1,7 +1,7 @@
 """What a record is, how files are read into records, and which of their fields mean what."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,6 +13,8 @@ from fpdb.models import LARGEST_TEXT, MOST_BYTES, Key, require_choice
 
 _KEYS = ("key", "id", "url", "doc_id", "uuid", "编号", "序号")
 _TEXTS = ("text", "content", "body", "正文", "内容")
+# Files that are named when they are left out.
+_MOST_NAMED = 10
 _KINDS = {
     dict: "an object",
     list: "a list",
@@ -47,6 +49,21 @@ class BadRecord:
     hint: str = ""
     key: Key | None = None
     is_file: bool = False
+
+
+class LeftOut(dict[str, list[str]]):
+    """The first files that are left out, by the reasons."""
+
+    def add(self, path: str, reason: str) -> None:
+        """Take a file; one more than are named shows that there are more."""
+        names = self.setdefault(reason, [])
+        if len(names) <= _MOST_NAMED:
+            names.append(path)
+
+    def named(self) -> Iterator[tuple[str, str]]:
+        """Yield the names of files together, and their reason."""
+        for reason, names in self.items():
+            yield ", ".join(names[:_MOST_NAMED]) + ", …" * (len(names) > _MOST_NAMED), reason
 
 
 @dataclass(frozen=True)

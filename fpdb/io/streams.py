@@ -24,7 +24,7 @@ _CHUNK = 1 << 18
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # How files begin that aren't text, but may lack NULs there, and what to do with them.
 _MAGIC = {
-    b"%PDF-": "is a PDF: pdftotext a.pdf a.txt makes text of it",
+    b"%PDF-": "is a PDF: give its name the suffix .pdf",
     b"PK\x03\x04": "is an archive: Word's are read as .docx, tables of Excel as CSV",
     b"\xd0\xcf\x11\xe0": "is a document of an old Word or Excel: save it as .docx, text or CSV",
     b"\x89PNG": "is a picture",
@@ -60,6 +60,7 @@ SUFFIXES = {
     ".xhtml": "html",
     ".docx": "docx",
     ".odt": "odt",
+    ".pdf": "pdf",
     ".warc": "warc",
     ".wacz": "wacz",
 }
@@ -67,7 +68,6 @@ SUFFIXES = {
 # What makes a file that can be read of one that can't.
 CURES = {
     ".arc": "warcio recompress makes a WARC file of it",
-    ".pdf": "pdftotext a.pdf a.txt makes text of it",
     ".doc": "save it as .docx, or as text",
     ".rtf": "save it as .docx, or as text",
     ".xls": "save it as CSV",

@@ -33,7 +33,7 @@ from fpdb.look.figures import bars, by_day, by_host, overview
 from fpdb.look.groups import Groups, Parts
 from fpdb.look.listing import ListedGroup, rendered, write_report
 from fpdb.look.page import cards, folded, percent, plural
-from fpdb.look.pair import ColouredText, ComparedTexts, SharedTexts
+from fpdb.look.pair import ColouredText, ComparedTexts, SharedTexts, common_passage
 from fpdb.look.sources import MOST_NAMED, ComparedFiles, Sources, Texts, numbered_texts
 from fpdb.markup import Markup, element
 from fpdb.models import Key, require_similarity, require_whole
@@ -67,6 +67,9 @@ _PARTS: dict[str, Any] = {
 _WHOLE = 0.8
 # What documents are called without an order of dates, and when their parts aren't shown.
 _SHARES, _FURTHER = "Has passages in common", "Further documents with common passages"
+# A passage is named that so many documents have, or a third of all; the documents that are asked
+# for it, and its characters that are shown.
+_FEWEST, _MANY, _MOST_ASKED, _QUOTED = 5, 100, 100, 80
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,7 @@ def report(
     similarity: float | None = None,
     passages: bool = False,
     least: float = 0.1,
+    shortest: int | None = None,
     limit: int = 500,
     kept: Marks | None = None,
     jobs: int = 1,
@@ -123,11 +127,14 @@ def report(
             links to show; by default, their suffixes and usual names say it.
         database: Show the groups of this database, and read only the texts from the sources, by
             their keys.
-        recipe: How texts are cleaned, if no database is given.
+        recipe: How texts are cleaned, if no database is given. Its `common` texts, such as an
+            assignment that all were given, count for nobody.
         similarity: The least similarity of near-duplicates; default 0.8, or that of the database.
         passages: Show which documents have passages in common instead; where their dates differ,
             the earlier one is shown as the source of the other.
         least: With passages, the least share of one of two documents that the other one has.
+        shortest: With passages, how many words the shortest one has that counts, or characters of
+            a script without spaces; default 6 and 12.
         limit: The most groups that the page shows, if they have room: edited ones first, the least
             similar first; or documents with passages of others, those with the longest ones first.
         kept: Which records stay, as `dedupe` returns it for the same files: each of these is
@@ -145,6 +152,7 @@ def report(
         MissingExtraError: A format needs a package that isn't installed.
     """
     require_whole("limit", limit, 1)
+    require_whole("shortest", shortest, 1)
     require_similarity(similarity)
     paths, path, reading = path_names(paths), Path(output), reading or Reading()
     require_output(path, files_of(paths))
@@ -176,7 +184,7 @@ def report(
         shown: _ChosenGroups | _ChosenParts
         if passages and isinstance(store, Database):
             found = Parts(store.passage_pairs(least=least), Room(scratch))
-            shown = _ChosenParts(found, texts, limit)
+            shown = _ChosenParts(found, texts, limit, shortest)
         else:
             groups = Groups(_clustering(texts, similarity, jobs), threshold)
             shown = _ChosenGroups(groups, texts, kept, limit)
@@ -268,7 +276,12 @@ def _written(
     listed = rendered([partial(shown.listed, number) for number in shown.chosen()])
     title, subtitle, pictures, more = shown.described(documents, numbers)
     missing, unread = len(sources.missing), sources.origins.unread
-    notes = [*shown.notes(), sources.origins.unread_note, *_not_compared(counts)]
+    notes = [
+        *shown.notes(),
+        sources.origins.unread_note,
+        sources.writing_note,
+        *_not_compared(counts),
+    ]
     if missing:
         notes.append(
             f"{plural(missing, 'text of these groups is', 'texts of these groups are')} "
@@ -386,8 +399,14 @@ class _ChosenParts:
 
     copies = 0, 0
 
-    def __init__(self, parts: Parts, texts: Texts[Database | ComparedFiles], limit: int) -> None:
-        self.parts, self._limit = parts, limit
+    def __init__(
+        self,
+        parts: Parts,
+        texts: Texts[Database | ComparedFiles],
+        limit: int,
+        shortest: int | None,
+    ) -> None:
+        self.parts, self._limit, self._shortest = parts, limit, shortest
         self.sources = Sources(texts, parts.keys, parts, range(len(parts.keys)))
 
     def chosen(self) -> list[int]:
@@ -404,37 +423,66 @@ class _ChosenParts:
         kinds += ["in common with others"] * (self._ordered < self.pairs)
         have = plural(self.every, "document has", "documents have")
         subtitle = f"{have} passages {' or '.join(kinds)}, among {documents:,}"
-        pictures = _parts_overview(self.parts, self._ordered, numbers)
+        pictures = _parts_overview(self.parts, self.every, self._ordered, numbers)
         return "Copied passages", subtitle, pictures, _PARTS
 
     def notes(self) -> list[str]:
-        """Say which pairs have an order, and where it is from."""
+        """Say which pairs have an order, where it is from, and what many documents have."""
         if not self.pairs:
             return []
+        common = self._common()
         if not self._ordered:
-            return ["No pair has two different dates, so nobody knows which document was first."]
+            return [
+                *common,
+                "No pair has two different dates, so nobody knows which document was first.",
+            ]
         fields = [date_origin(field) for field, _ in self.parts.day_fields.most_common()]
         said = (
             f"{self._ordered:,} of {plural(self.pairs, 'pair')} have different dates: there, the "
             f"earlier document counts as the source. The dates are from {', '.join(fields)}. "
             "They may be wrong, and both documents may have a third one as their source."
         )
-        return [said]
+        return [*common, said]
 
-    def listed(self, place: int) -> ListedGroup:
-        """Return a document with others, of which each has a part that those before haven't."""
+    def _common(self) -> Iterator[Markup]:
+        """Name the longest passage that many documents have: all may have been given it."""
+        documents = len(self.sources.texts.database)
+        least = min(max(documents // 3, _FEWEST), _MANY)
+        if (met := self.parts.most_met(least - 1, _MOST_ASKED)) is None:
+            return
+        text, *others = (self.sources.text(row) for row in (met[0], *met[1]))
+        recipe = self.sources.texts.database.recipe
+        passage, count = common_passage(recipe, text or "", list(filter(None, others)))
+        if count + 1 < min(least, len(others)):
+            return
+        said = f"At least {plural(count + 1, 'document')} have one passage:"
+        quoted = f"“{passage[:_QUOTED]}{'…' * (len(passage) > _QUOTED)}”"
+        cure = "If all were given it, name a file with it by --common: then it counts for nobody."
+        parts = element("span", said), element("bdi", quoted), element("span", cure)
+        yield Markup(" ".join(parts))
+
+    def listed(self, place: int) -> ListedGroup | None:
+        """Return a document with others, of which each has a part that those before haven't.
+
+        There is none if it has no passage that is long enough.
+        """
         parts, sources = self.parts, self.sources
         start, end = np.append(parts.starts, len(parts.documents))[place : place + 2].tolist()
         row, recipe = int(parts.documents[start]), sources.texts.database.recipe
         text, shown, coloured = sources.text(row), dict[int, SharedTexts | None](), ColouredText()
+        missing = False
         for at in range(start, end):
             if coloured.complete:
                 break
             other = sources.text(int(parts.others[at]))
-            shared = None if text is None or other is None else SharedTexts(recipe, text, other)
-            if shared is not None and coloured.add(shared):
-                shown[at] = shared
-        shown = shown or {start: None}  # as the texts aren't there
+            if text is None or other is None:
+                missing = True
+            elif coloured.add(source := SharedTexts(recipe, text, other, self._shortest)):
+                shown[at] = source
+        if not shown and not missing:
+            self.every -= 1
+            return None
+        shown = shown or {start: None}
         is_copy = parts.is_source[list(shown)].any()
         texts = [sources.listed([row], "Has passages of others" if is_copy else _SHARES)]
         for at, shared in shown.items():
@@ -442,7 +490,7 @@ class _ChosenParts:
             texts.append(sources.listed([int(parts.others[at])], role))
             texts[-1].pair = shared
         unshown = [int(parts.others[at]) for at in range(start, end) if at not in shown]
-        share, count = coloured.share or float(parts.shares[place]), end - start
+        share, count = coloured.share or float(parts.shares[place]), len(shown)
         said = [plural(count, "other document"), *(each.size for each in coloured.sources[:1])]
         return ListedGroup(
             title=sources.title(row),
@@ -458,7 +506,7 @@ class _ChosenParts:
 
 
 def _parts_overview(
-    parts: Parts, ordered: int, numbers: Sequence[tuple[str, str, str]]
+    parts: Parts, every: int, ordered: int, numbers: Sequence[tuple[str, str, str]]
 ) -> Iterator[Markup]:
     """Yield numbers and pictures of common passages, and which hosts have them."""
     whole = int(np.count_nonzero(parts.shares >= _WHOLE))
@@ -466,7 +514,7 @@ def _parts_overview(
     yield cards(
         [
             *numbers,
-            (f"{len(parts.starts):,}", "with common passages", "are listed below."),
+            (f"{every:,}", "with common passages", "are listed below."),
             (f"{whole:,}", "nearly whole", nearly),
             (f"{parts.pairs:,}", "pairs", "of documents with a passage in common."),
             (f"{ordered:,}", "pairs in order", "have different dates."),

@@ -265,6 +265,16 @@ class Parts(Origins):
         share = shares.T.ravel()[order]
         self.shares = np.maximum.reduceat(share, self.starts) if len(share) else share
 
+    def most_met(self, least: int, most: int) -> tuple[int, list[int]] | None:
+        """Return the document of most pairs, and others of these, up to N; None if they are few."""
+        pairs = self._rows.values
+        counts = np.bincount(pairs.ravel(), minlength=1)
+        row = int(counts.argmax())
+        if counts[row] < least:
+            return None
+        met = pairs[(pairs == row).any(axis=1)]
+        return row, met[met != row][:most].tolist()
+
     def host_pairs(self) -> HostPairs:
         """Count pairs and their words by their hosts, each pair once."""
         once = self.is_source | (self.others < self.documents)

@@ -83,7 +83,7 @@ class ListedGroup:
     further: ListedText | None = None
 
 
-def rendered(groups: Sequence[Callable[[], ListedGroup]]) -> list[Markup]:
+def rendered(groups: Sequence[Callable[[], ListedGroup | None]]) -> list[Markup]:
     """Render groups, the least similar first, without the last ones that have no room.
 
     Documents with coloured parts stay in their order. Groups are made one by one, so that few texts
@@ -92,7 +92,8 @@ def rendered(groups: Sequence[Callable[[], ListedGroup]]) -> list[Markup]:
     found: list[tuple[tuple[int, float], Markup]] = []
     room = MOST_BYTES - _FRAME
     for left, make in zip(range(len(groups), 0, -1), groups, strict=True):
-        group = make()
+        if (group := make()) is None:
+            continue
         html = _render(group, whole=True)
         if _size(html) * left > room:
             html = _render(group, whole=False)
@@ -146,6 +147,8 @@ def _body(group: ListedGroup, *, whole: bool) -> Iterator[Markup]:
     first, *others = group.texts
     if group.coloured:
         yield element("div", *group.coloured.drawn(whole=whole), class_="coloured")
+        if group.coloured.given:
+            yield element("p", "Grey: what all were given.", class_="facts given")
         yield _tabs("Show what is also in", others, 0, "")
     elif len(others) > 1 or group.more:
         yield _tabs("Compare the kept text with", others, group.more, "further text")
@@ -254,11 +257,14 @@ def _sortable(
     search, judged = "Search keys and titles", "open" in kinds
     measure, limits = "similarity" if judged else "share", {"min": 0, "max": 100}
     low, high = f"Least {measure} in percent", f"Largest {measure} in percent"
+    words = "Words, or Chinese characters, of the shortest passage that counts"
+    shortest = entry("Shortest passage", "shortest", "", "number", min=1, aria_label=words)
     tools = [
         entry("", "search", "", "search", placeholder=search, aria_label=search),
         choice("Show", "kind", "", {"": "all", **kinds}),
         entry(measure.capitalize(), "from", 0, "number", **limits, aria_label=low),
         entry("to", "to", 100, "number", **limits, aria_label=high),
+        *([] if judged else [shortest]),
         choice("Sort", "order", "given", orders),
         *([button("Save verdicts", kind="button", id="save")] if judged else []),
         button("Save as CSV", kind="button", id="csv"),

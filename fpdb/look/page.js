@@ -6,7 +6,7 @@
   const find = (selector, within = app) => within.querySelector(selector);
   const all = (selector, within = app) => [...within.querySelectorAll(selector)];
   const list = find("#list"), search = find("[name=search]"), help = find(".help"), save = find("#save");
-  const from = find("[name=from]"), to = find("[name=to]"), kind = find("[name=kind]"), order = find("[name=order]");
+  const from = find("[name=from]"), shortest = find("[name=shortest]"), to = find("[name=to]"), kind = find("[name=kind]"), order = find("[name=order]");
   const store = `fpdb-${app.dataset.name}`;
   const count = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
   let verdicts = {}, beside = matchMedia("(min-width: 701px)").matches, at = -1, current = [];
@@ -17,7 +17,8 @@
       this.box = box;
       this.number = number;
       this.keys = JSON.parse(box.dataset.keys);
-      this.low = Number(box.dataset.low);
+      this.low = this.made = Number(box.dataset.low);
+      this.share = find(".share", box).textContent;
       this.size = Number(box.dataset.size);
       this.head = find(".head", box);
       this.title = find(".title", box).textContent;
@@ -26,6 +27,17 @@
       this.mark = find(".marks", box).appendChild(document.createElement("span"));
       this.head.addEventListener("click", () => { move(this); this.toggle(); });
       this.showMarks();
+    }
+    // The share counts the passages that have as many words; a document without one isn't shown.
+    shorten(least) {
+      const marks = all("mark", find("template", this.box).content);
+      const size = (some) => some.reduce((sum, each) => sum + each.textContent.length, 0);
+      const runs = [find("template", this.box).content, this.box].flatMap((within) => all("[data-run]", within));
+      for (const each of runs) each.classList.toggle("brief", Number(each.dataset.run) < least);
+      if (!marks.length) return;
+      const left = size(marks.filter((each) => !each.classList.contains("brief"))) / size(marks);
+      this.low = this.made * left;
+      find(".share", this.box).textContent = left === 1 ? this.share : `${Math.min(Math.round(this.low * 100), 99)}\u00a0%`;
     }
     get verdicts() {
       return this.keys.map((key, text) => verdicts[`${this.number}:${text}`]).filter(Boolean);
@@ -119,11 +131,12 @@
   function filter() {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     const low = Number(from.value), high = to.value === "" ? 100 : Number(to.value);
+    const least = Number(shortest?.value);
     const wanted = kinds[kind.value] || ((group) => !kind.value || group.box.classList.contains(kind.value));
     const chosen = current[at];
     current = groups.filter((group) => {
       const share = Math.floor(group.low * 100 + 1e-9);
-      return share >= low && share <= high && wanted(group) && words.every((word) => group.words.includes(word));
+      return (group.low || !least) && share >= low && share <= high && wanted(group) && words.every((word) => group.words.includes(word));
     }).sort(orders[order.value]);
     list.replaceChildren(...current.map((group) => group.box));
     at = current.indexOf(chosen);
@@ -131,6 +144,10 @@
     const total = count(groups.length, app.dataset.noun);
     find("[role=status]").textContent = current.length === groups.length ? total
       : `${current.length.toLocaleString("en")} of ${total}`;
+  }
+  function shorten() {
+    for (const group of groups) group.shorten(Number(shortest?.value));
+    filter();
   }
   function move(group) {
     find(".at")?.classList.remove("at");
@@ -182,8 +199,8 @@
     target.textContent = closed.length ? "Close all" : "Open all";
   };
   find("#none button").onclick = () => {
-    for (const control of [search, from, to, kind]) control.value = control.defaultValue || "";
-    filter();
+    for (const control of [search, from, to, kind, shortest]) if (control) control.value = control.defaultValue || "";
+    shorten();
   };
 
   const keys = {
@@ -206,6 +223,7 @@
     keys[event.key]();
   });
   for (const control of [search, from, to, kind, order]) control.addEventListener("input", filter);
+  shortest?.addEventListener("input", shorten);
   redraw();
   showExport();
   filter();

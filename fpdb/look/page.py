@@ -22,6 +22,13 @@ _SCRIPTS = {
     "zh": re.compile("[\u3400-\u4dbf\u4e00-\u9fff]"),
 }
 _LOOKED_AT = 2000
+# Frequent characters that only one way of writing Chinese has.
+_TRADITIONAL = re.compile(
+    "[們個來這說時國會對發過學還進種經無現開動與樣實頭從點關當東長義問間書電話號氣門馬車見覺觀聽讓認該請]"
+)
+_SIMPLIFIED = re.compile(
+    "[们个来这说时国会对发过学还进种经无现开动与样实头从点关当东长义问间书电话号气门马车见觉观听让认该请]"
+)
 LONGEST_KEY = 1_000
 _TITLE_LENGTH = 120
 _KEYS = (
@@ -37,6 +44,15 @@ def language_of(text: str) -> str | None:
         if len(script.findall(beginning)) * 10 > len(beginning):
             return language
     return None
+
+
+def writing_of(text: str) -> str:
+    """Return how a Chinese text is written, "traditional" or "simplified"; "" of any other."""
+    if language_of(text) != "zh":
+        return ""
+    counts = (len(each.findall(text[:_LOOKED_AT])) for each in (_TRADITIONAL, _SIMPLIFIED))
+    traditional, simplified = counts
+    return "traditional" if traditional > simplified else "simplified"
 
 
 def first_line(text: str) -> str:
@@ -138,7 +154,11 @@ def page_policy(program: str) -> str:
 @cache
 def program_of(name: str) -> str:
     """Return the program of a page, with one that shows it in its reader's language."""
-    catalogue = json.dumps(_catalogue(), ensure_ascii=False).replace("<", "\\u003c")
+    shown = {
+        code: {part: own[part] for part in ("name", "messages")}
+        for code, own in _catalogue().items()
+    }
+    catalogue = json.dumps(shown, ensure_ascii=False).replace("<", "\\u003c")
     translator = _resource("translate.js").replace("/*catalogue*/{}", catalogue)
     signs = json.dumps(FORMULA_SIGNS)
     return f"{_resource(name)}\n{translator}".replace('/*formula signs*/""', signs)
@@ -147,6 +167,12 @@ def program_of(name: str) -> str:
 def messages(language: str) -> Mapping[str, str]:
     found: dict[str, str] = _catalogue().get(language, {}).get("messages", {})
     return found
+
+
+def lines(language: str) -> Mapping[str, str]:
+    """Return the messages of a terminal, and those of pages, which may be a part of them."""
+    own: dict[str, str] = _catalogue().get(language, {}).get("terminal", {})
+    return {**own, **messages(language)}
 
 
 @cache

@@ -1,26 +1,17 @@
-"""Two texts beside each other, their differences marked, and why they are near or not.
-
-Differences are in words, or in characters of Chinese. Runs of words that both texts have once are
-fixed points, as in a patience diff. Between them, the longest common subsequence is found with the
-bits of large integers. For two texts of 100 kB that takes a tenth of a second, and no text makes it
-slow; difflib takes up to 6 seconds. Passages that were moved, which `fpdb.overlap` finds as well,
-are changes here.
-"""
+"""Two texts beside each other, their differences or common passages marked, and their shares."""
 
 import re
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import islice, pairwise
-from typing import Any, NamedTuple
+from itertools import pairwise
 
 import numpy as np
 
-from fpdb.arrays import Marks, run_starts
+from fpdb.arrays import Column, Marks, among, run_starts
 from fpdb.fingerprint import Recipe
 from fpdb.fingerprint.passages import shared_passages
-from fpdb.fingerprint.sketches import exact_shares
+from fpdb.fingerprint.sketches import PlacedShingles, exact_shares
+from fpdb.look.differences import differences
 from fpdb.look.page import folded, language_of, percent, plural
 from fpdb.markup import Markup, element
 from fpdb.models import Passage
@@ -30,28 +21,13 @@ _COMPARED = 100_000
 # Equal passages that are longer than the first are shown at their ends, as long as the second;
 # without spaces between words, half of it.
 _LONG, _EDGE = 360, 140
-# Passages of two texts that are shown, the least words of one (without spaces, characters), and the
-# characters around it; and the characters that no other source has, for one to have a colour.
-_SHOWN, _LEAST, _LEAST_DENSE, _AROUND = 20, 6, 8, 70
-_FRESH, _FRESH_DENSE = 30, 8
+# Passages of two texts that are shown, and the characters around one; and the words of the
+# shortest one that counts, or its characters without spaces: stock phrases are shorter.
+_SHOWN, _AROUND = 20, 70
+SHORTEST, SHORTEST_DENSE = 6, 12
 # Sources with a colour of their own; and when no other one is looked for: after some that have
 # none, or when so much of the text has a source.
 MOST_SOURCES, _MISSED, _WHOLE = 8, 10, 0.98
-# Scripts without spaces between words: each of their characters is a word here.
-_UNSPACED = (
-    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u312f\u31a0-\u9fff\uf900-\ufaff\uff00-\uffef"
-    "\U00020000-\U0003ffff"
-)
-# A line of a million letters is no single word.
-_WORD = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]{{1,40}}|\S")
-# Words of one side times words of the other that are compared without fixed points: 8 MiB of bits.
-_MOST_COMPARED = 1 << 26
-# The most words of a text that are compared, so that three numbers of words fit into 64 bits.
-MOST_WORDS = 100_000
-_BITS = 21
-
-# The places of a word in both texts.
-Place = tuple[int, int]
 
 
 class ComparedTexts:
@@ -76,9 +52,11 @@ class ComparedTexts:
         units = "characters" if _is_unspaced(self.languages[0]) else "words"
         left = element("span", f"Left only {percent(found.only)}", class_="gone")
         right = element("span", f"right only {percent(found.other_only)}", class_="come")
+        moved = element("span", f"moved {percent(found.moved)}", class_="moved")
         contained = f" {percent(self._contained)} of the smaller one is in the other."
         more = contained if self._contained else ""
-        return said, left, ", ", right, f" of the {units}.{more}"
+        elsewhere = (", ", moved) if found.moved else ()
+        return said, left, ", ", right, *elsewhere, f" of the {units}.{more}"
 
     def drawn(self, *, whole: bool = True, both: bool = True) -> list[Markup]:
         """Return rows with both texts, which say how many characters aren't there.
@@ -92,7 +70,7 @@ class ComparedTexts:
             if piece.same:
                 rows.equal(piece.text, first=number == 0, last=number == last)
             else:
-                rows.change(piece.text, piece.other)
+                rows.change(piece.text, piece.other, class_="moved" if piece.moved else None)
         rows.note(self._rest, "character", "at the end weren't compared")
         return rows.finished()
 
@@ -104,21 +82,52 @@ _placed = lru_cache(4)(Recipe.placed_shingles)
 class SharedTexts:
     """Two texts, and the passages of their beginnings that are in both, exact, the longest first.
 
-    The `text` and `other` are as they were given, unless the recipe changes their words.
+    The `text` and `other` are as they were given, unless the recipe changes their words. Passages
+    count that have at least N words, or as many characters of a script without spaces, and are in
+    no common text of the recipe.
     """
 
-    def __init__(self, recipe: Recipe, text: str, other: str, *, most: int = _COMPARED) -> None:
-        found = shared_passages(*(_placed(recipe, each[:most]) for each in (text, other)))
+    def __init__(
+        self,
+        recipe: Recipe,
+        text: str,
+        other: str,
+        shortest: int | None = None,
+        *,
+        most: int = _COMPARED,
+    ) -> None:
+        first, second = (_placed(recipe, each[:most]) for each in (text, other))
+        found = shared_passages(first, second, recipe.common_shingles)
         self.text, self.other = found.text, found.other_text
         self.languages = language_of(text), language_of(other)
         self._unit = "character" if _is_unspaced(self.languages[0]) else "word"
-        least = _LEAST_DENSE if self._unit == "character" else _LEAST
-        chosen = (passage for passage in found.passages if passage.words >= least)
+        usual = SHORTEST_DENSE if self._unit == "character" else SHORTEST
+        self.shortest = shortest or usual
+        self.starts = first[1].starts
+        chosen = (passage for passage in found.passages if passage.words >= self.shortest)
         self.passages = sorted(chosen, key=lambda each: (-each.words, each.start))
         self.own = _covered(self.text, [(each.start, each.end) for each in self.passages])
+        # What all were given, which is of nobody.
+        self.given, other_given = (
+            _covered(each, _common_spans(placed, recipe.common_shingles))
+            for each, (_, placed) in ((self.text, first), (self.other, second))
+        )
+        # With these, runs of three words count, or of five characters: what is left of passages in
+        # which words were changed.
+        sides = [
+            (self.text, self.given, [(each.start, each.end) for each in found.passages]),
+            (
+                self.other,
+                other_given,
+                [(each.other_start, each.other_end) for each in found.passages],
+            ),
+        ]
+        self.reworded = tuple(
+            _share(each, _covered(each, spans), common) for each, common, spans in sides
+        )
         spans = [(each.other_start, each.other_end) for each in self.passages]
-        self.share = _share(self.text, self.own)
-        self.other_share = _share(self.other, _covered(self.other, spans))
+        self.share = _share(self.text, self.own, self.given)
+        self.other_share = _share(self.other, _covered(self.other, spans), other_given)
 
     @property
     def size(self) -> str:
@@ -130,22 +139,29 @@ class SharedTexts:
 
     @property
     def sentence(self) -> Sequence[str]:
-        shares = f"{percent(self.share)} of this text, {percent(self.other_share)} of that one"
-        return [f"{self.size} in {plural(len(self.passages), 'passage')} are in both: {shares}."]
+        verbatim, reworded = (
+            f"{percent(share)} of this text, {percent(other_share)} of that one"
+            for share, other_share in ((self.share, self.other_share), self.reworded)
+        )
+        passages = f"{self.size} in {plural(len(self.passages), 'passage')}"
+        return [f"{passages} are in both, verbatim: {verbatim}. Reworded as well: {reworded}."]
 
     def drawn(self, *, whole: bool = True, both: bool = True) -> list[Markup]:
         """Return rows as those of `ComparedTexts`, with a passage and what is around it."""
-        rows = _PairRows(self.languages if both else self.languages[:1], whole=whole)
+        languages, drawn = self.languages if both else self.languages[:1], list[Markup]()
         for passage in self.passages[:_SHOWN]:
-            _, start, end, other_start, other_end = passage
+            size, start, end, other_start, other_end = passage
+            rows = _PairRows(languages, whole=whole)
             rows.note(self._size(passage), self._unit, "in both")
             before = self.text[:start], self.other[:other_start]
             rows.change(*(_around(each[-_AROUND:]) for each in before))
             rows.equal(self.text[start:end], first=False, last=False)
             after = self.text[end:], self.other[other_end:]
             rows.change(*(_around(each[:_AROUND]) for each in after))
+            drawn.append(element("div", *rows.finished(), data_run=size))
+        rows = _PairRows(languages, whole=whole)
         rows.note(len(self.passages) - _SHOWN, "passage", "more")
-        return rows.finished()
+        return [*drawn, *rows.finished()]
 
 
 class ColouredText:
@@ -159,16 +175,19 @@ class ColouredText:
         self._missed = 0
 
     def add(self, source: SharedTexts) -> bool:
-        """Take a source, if it has much that no other one has; return whether it was taken."""
+        """Take a source, if it has a run of words that no other one has; return whether it has."""
         if not self.sources:
             self._owners = np.zeros(len(source.text), np.uint8)
+            self._sizes = np.zeros(len(source.text), np.int64)
         fresh = source.own & (self._owners == 0)
-        least = _FRESH_DENSE if _is_unspaced(source.languages[0]) else _FRESH
-        taken = not self.complete and int(np.count_nonzero(fresh)) >= least
+        taken = not self.complete and _longest(fresh[source.starts]) >= source.shortest
         self._missed = 0 if taken else self._missed + 1
         if taken:
             self.sources.append(source)
             self._owners[fresh] = len(self.sources)
+            for passage in reversed(source.passages):
+                part = slice(passage.start, passage.end)
+                self._sizes[part][fresh[part]] = passage.words
         return taken
 
     @property
@@ -178,32 +197,78 @@ class ColouredText:
         return full or self.share > _WHOLE
 
     @property
+    def given(self) -> bool:
+        """Whether the text has parts that all were given."""
+        return bool(self.sources and self.sources[0].given.any())
+
+    @property
     def share(self) -> float:
-        return _share(self.sources[0].text, self._owners > 0) if self.sources else 0.0
+        if not self.sources:
+            return 0.0
+        return _share(self.sources[0].text, self._owners > 0, self.sources[0].given)
 
     def drawn(self, *, whole: bool = True) -> list[Markup]:
         """Return the text with marks; unless it is `whole`, long pieces are cut."""
         if not self.sources:
             return []
-        text, pieces = self.sources[0].text, list[str]()
-        bounds = [*run_starts(self._owners).tolist(), len(text)]
+        text, given, pieces = self.sources[0].text, self.sources[0].given, list[str]()
+        bounds = [*run_starts(self._owners, self._sizes, given).tolist(), len(text)]
         for start, end in pairwise(bounds):
             piece, owner = text[start:end], int(self._owners[start])
             if not whole and len(piece) > _LONG:
                 piece = f"{piece[:_EDGE]} ⋯ {piece[-_EDGE:]}"
-            pieces.append(element("mark", piece, data_source=owner) if owner else piece)
+            if owner:
+                pieces.append(
+                    element("mark", piece, data_source=owner, data_run=self._sizes[start])
+                )
+            else:
+                pieces.append(element("span", piece, class_="given") if given[start] else piece)
         return [text_cell(self.sources[0].languages[0], *pieces)]
 
 
-def _covered(text: str, spans: Sequence[tuple[int, int]]) -> Marks:
+def _covered(text: str, spans: Iterable[tuple[int, int]]) -> Marks:
     marks = np.zeros(len(text), np.bool_)
     for start, end in spans:
         marks[start:end] = True
     return marks
 
 
-def _share(text: str, marks: Marks) -> float:
-    return min(int(np.count_nonzero(marks)) / max(len(text.strip()), 1), 1.0)
+def _share(text: str, marks: Marks, given: Marks) -> float:
+    """Return the share of a text that is marked, of what wasn't given to all."""
+    size = len(text.strip()) - int(np.count_nonzero(given))
+    return min(int(np.count_nonzero(marks)) / max(size, 1), 1.0)
+
+
+def _common_spans(placed: PlacedShingles, common: Column) -> Iterator[tuple[int, int]]:
+    """Yield where the shingles of a text are that are common, in characters."""
+    for place in among(placed.hashes, common).nonzero()[0].tolist():
+        yield int(placed.starts[place]), int(placed.stops[placed.ends[place] - 1])
+
+
+def _longest(marks: Marks) -> int:
+    """Return the length of the longest run of marks."""
+    starts = run_starts(marks)
+    return int((np.diff(starts, append=len(marks)) * marks[starts]).max(initial=0))
+
+
+def common_passage(recipe: Recipe, text: str, others: Sequence[str]) -> tuple[str, int]:
+    """Return the longest passage of a text that most others have, and how many of these.
+
+    It is empty if most have none together.
+    """
+    text, own = _placed(recipe, text[:_COMPARED])
+    sets = (np.unique(_placed(recipe, other[:_COMPARED])[1].hashes) for other in others)
+    having = [among(own.hashes, hashes) for hashes in sets]
+    counts = np.sum(having, axis=0) if having else np.zeros(len(own.hashes))
+    marks = (counts * 2 > len(having)) & ~among(own.hashes, recipe.common_shingles)
+    starts = run_starts(marks)
+    sizes = np.diff(starts, append=len(marks)) * marks[starts]
+    if not sizes.max(initial=0):
+        return "", 0
+    start = int(starts[sizes.argmax()])
+    stop = start + int(sizes.max())
+    passage = text[own.starts[start] : own.stops[own.ends[stop - 1] - 1]]
+    return passage, int(counts[start:stop].min())
 
 
 def _around(text: str) -> str:
@@ -244,10 +309,10 @@ class _PairRows:
             self.note(len(middle), "equal character", "left out here, to keep this file small")
         self._add(text[stop:])
 
-    def change(self, text: str, other: str) -> None:
+    def change(self, text: str, other: str, class_: str | None = None) -> None:
         """Add what each of the texts has in place of the other's."""
         self._row += [
-            element(name, re.sub(r"\n\s*\n", "\n", own))
+            element(name, re.sub(r"\n\s*\n", "\n", own), class_=class_)
             for name, own in (("del", text), ("ins", other))
             if own
         ]
@@ -296,156 +361,3 @@ def _cut(text: str, place: int) -> int:
     """Return a place after white space near to a place."""
     space = re.search(r"\s", text[max(place, 0) : place + 30])
     return min(max(place + (space.end() if space else 0), 0), len(text))
-
-
-class Piece(NamedTuple):
-    """A piece of two texts: equal words, or what each has in place of the other's."""
-
-    same: bool
-    text: str
-    other: str
-
-
-@dataclass(frozen=True)
-class Differences:
-    """Two texts, cut into pieces, and the shares of their words that only one of them has.
-
-    `rest` and `other_rest` count the characters at the ends of long texts that weren't compared.
-    """
-
-    pieces: tuple[Piece, ...]
-    only: float
-    other_only: float
-    rest: int
-    other_rest: int
-
-
-def differences(text: str, other: str) -> Differences:
-    """Compare two texts word by word; white space counts for nothing."""
-    (words, ends), (others, other_ends) = _words(text), _words(other)
-    cuts = _cuts(words, others)
-    pieces = []
-    only = other_only = 0
-    for number, ((start, other_start), (stop, other_stop)) in enumerate(pairwise(cuts)):
-        parts = (
-            text[ends[start] : ends[stop]],
-            other[other_ends[other_start] : other_ends[other_stop]],
-        )
-        if any(parts):
-            pieces.append(Piece(number % 2 == 0, *parts))
-        if number % 2:
-            only, other_only = only + stop - start, other_only + other_stop - other_start
-    return Differences(
-        tuple(pieces),
-        only / max(len(words), 1),
-        other_only / max(len(others), 1),
-        len(text) - ends[-1],
-        len(other) - other_ends[-1],
-    )
-
-
-def _words(text: str) -> tuple[list[str], list[int]]:
-    """Return the words of a text, and where each ends with the white space after it, from 0 on."""
-    found = list(islice(_WORD.finditer(text), MOST_WORDS + 1))
-    ends = [0, *(each.start() for each in found[1:]), len(text)]
-    return [each[0] for each in found[:MOST_WORDS]], ends[: MOST_WORDS + 1]
-
-
-def _cuts(first: Sequence[str], second: Sequence[str]) -> list[Place]:
-    """Return where equal words begin and end, by turns, as a reader would see it.
-
-    Few equal words between larger changes are taken for a part of these.
-    """
-    last = len(first), len(second)
-    cuts = [(0, 0)]
-    end = 0, 0
-    for place in (*_equal(first, second), last):
-        if place != end:
-            cuts += [end, place]
-            while len(cuts) > 4 and _is_part(*cuts[-4:]):
-                del cuts[-3:-1]
-        end = place[0] + 1, place[1] + 1
-    return [*cuts, last]
-
-
-def _is_part(start: Place, stop: Place, other_start: Place, other_stop: Place) -> bool:
-    """Return whether the equal words between two changes are few beside the smaller one."""
-    before = max(stop[0] - start[0], stop[1] - start[1])
-    after = max(other_stop[0] - other_start[0], other_stop[1] - other_start[1])
-    return other_start[0] - stop[0] <= min(before, after) // 2
-
-
-def _equal(first: Sequence[str], second: Sequence[str]) -> Iterator[Place]:
-    start, other_start = 0, 0
-    for place, other_place in (*_fixed(first, second), (len(first), len(second))):
-        found = _between(first[start:place], second[other_start:other_place])
-        yield from ((start + own, other_start + its) for own, its in found)
-        if place < len(first) and other_place < len(second):
-            yield place, other_place
-        start, other_start = place + 1, other_place + 1
-
-
-def _fixed(first: Sequence[str], second: Sequence[str]) -> list[Place]:
-    """Return where runs of three words end that both have once, in the same order in both.
-
-    As the end of a sentence is fixed, one that follows in one text alone begins with its own word.
-    """
-    numbers: dict[str, int] = {}
-    once = []
-    for words in (first, second):
-        column = np.array([numbers.setdefault(word, len(numbers)) for word in words], np.uint64)
-        runs = column[:-2] << 2 * _BITS | column[1:-1] << _BITS | column[2:]
-        found, places, counts = np.unique(runs, return_index=True, return_counts=True)
-        once.append((found[counts == 1], places[counts == 1] + 2))
-    (own, own_places), (its, its_places) = once
-    _, at, other = np.intersect1d(own, its, assume_unique=True, return_indices=True)
-    pairs = sorted(zip(own_places[at].tolist(), its_places[other].tolist(), strict=True))
-    # The longest increasing subsequence of the places in the other text.
-    ends: list[int] = []
-    chains: list[tuple[Any, ...]] = []
-    for pair in pairs:
-        length = bisect_left(ends, pair[1])
-        ends[length : length + 1] = [pair[1]]
-        chains[length : length + 1] = [(pair, chains[length - 1] if length else ())]
-    longest: list[Place] = []
-    chain = chains[-1] if chains else ()
-    while chain:
-        pair, chain = chain
-        longest.append(pair)
-    return longest[::-1]
-
-
-def _between(first: Sequence[str], second: Sequence[str]) -> Iterator[Place]:
-    """Yield the places of equal words between fixed points; if it is far, at both ends alone."""
-    if len(first) * len(second) <= _MOST_COMPARED:
-        yield from _subsequence(first, second)
-        return
-    most = min(len(first), len(second))
-    head = next((n for n in range(most) if first[n] != second[n]), most)
-    tail = next((n for n in range(most - head) if first[-1 - n] != second[-1 - n]), most - head)
-    yield from ((n, n) for n in range(head))
-    yield from ((len(first) - n, len(second) - n) for n in range(tail, 0, -1))
-
-
-def _subsequence(first: Sequence[str], second: Sequence[str]) -> Iterator[Place]:
-    """Return the places of a longest common subsequence (Hyyrö 2004, a bit for each first word)."""
-    places: dict[str, int] = {}
-    for place, word in enumerate(first):
-        places[word] = places.get(word, 0) | 1 << place
-    every = (1 << len(first)) - 1
-    rows, row = [], every
-    for word in second:
-        common = row & places.get(word, 0)
-        row = (row + common | row - common) & every
-        rows.append(row)
-    found = []
-    place, other = len(first), len(second)
-    while place and other:
-        if rows[other - 1] >> place - 1 & 1:
-            place -= 1
-        else:
-            other -= 1
-            if not other or rows[other - 1] >> place - 1 & 1:
-                place -= 1
-                found.append((place, other))
-    return reversed(found)

@@ -6,6 +6,7 @@ A database doesn't keep texts: they are in files.
 import contextlib
 import sqlite3
 import zlib
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -31,7 +32,7 @@ from fpdb.joins.pairs import TextsInColumns
 from fpdb.look.fields import ShownFields
 from fpdb.look.groups import Origins
 from fpdb.look.listing import ListedDocument, ListedText
-from fpdb.look.page import first_line
+from fpdb.look.page import first_line, writing_of
 from fpdb.models import MOST_BYTES, Document, Key
 from fpdb.storage.block import Block
 from fpdb.tables.bits import to_ints
@@ -220,7 +221,8 @@ def _bytes(text: str) -> bytes:
 class Sources:
     """The sources of documents, which have rows by their keys; the `wanted` rows are shown.
 
-    `missing` are rows whose text isn't there, or isn't as it was.
+    `missing` are rows whose text isn't there, or isn't as it was. `writings` counts texts of all
+    sources by `writing_of`.
     """
 
     texts: Texts[Database | ComparedFiles]
@@ -228,6 +230,7 @@ class Sources:
     origins: Origins
     wanted: Collection[int]
     missing: set[int] = field(default_factory=set)
+    writings: Counter[str] = field(default_factory=Counter)
     _named: dict[int, tuple[str, ListedDocument]] = field(default_factory=dict)
 
     def read(self, jobs: int) -> None:
@@ -239,6 +242,8 @@ class Sources:
         names: set[str] = set()
         with self.texts.written() as add:
             for key, record in self.texts.records(reading, jobs):
+                if not (record.text or "").isascii():
+                    self.writings[writing_of(record.text or "")] += 1
                 if key in rows:
                     names.update(record.meta or {})
                     self._note(rows[key], record, fields)
@@ -250,6 +255,18 @@ class Sources:
                     f"found no {kind} in the field {name!r}, expected one in some document",
                     hint=f"the fields are: {', '.join(sorted(names)[:20]) or 'none'}",
                 )
+
+    @property
+    def writing_note(self) -> str:
+        """Say that copies in the other characters aren't found, if there are both."""
+        traditional, simplified = map(self.writings.get, ("traditional", "simplified"))
+        if not traditional or not simplified or "t2s" in self.texts.database.recipe.clean:
+            return ""
+        texts = "text is" if traditional == 1 else "texts are"
+        return (
+            f"{traditional:,} {texts} in traditional characters, {simplified:,} in simplified "
+            "ones: --recipe web-zh finds copies of each other."
+        )
 
     def _note(self, row: int, record: Record, fields: ShownFields) -> None:
         """Keep the day and the host of a document, and its names if it is to be shown."""

@@ -69,3 +69,48 @@ def test_json_has_the_counts_and_bad_records_are_counted(run, news):
         "other_size": 10,
     }
     assert (done.code, done.err.splitlines()[-1]) == (4, "bad records: 1")
+
+
+FORM = " ".join(f"task{number}" for number in range(40))
+
+
+@pytest.fixture
+def essays(tmp_path):
+    """Essays that begin with one form; the last one has much of the first."""
+    folder, form = tmp_path / "essays", tmp_path / "form.txt"
+    folder.mkdir()
+    texts = [" ".join(f"own{number}x{word}" for word in range(60)) for number in range(4)]
+    texts[3] = f"{texts[0]} {texts[3][:60]}"
+    for number, text in enumerate(texts):
+        (folder / f"{number}.txt").write_text(f"{FORM} {text}")
+    form.write_text(FORM)
+    return folder, form
+
+
+def test_what_all_were_given_makes_no_pair(run, essays):
+    folder, form = essays
+    usual = ["--similarity", 0.2, "-q"]
+    assert len(run("copies", folder, *usual).rows) == 6
+    [pair] = run("copies", folder, *usual, "--common", form).rows
+    assert pair[:2] == ["0.txt", "3.txt"]
+    first, second = folder / "0.txt", folder / "3.txt"
+    done = run("copies", folder, *usual, "--common", first, "--common", second)
+    assert (done.code, done.rows) == (0, [])
+    assert run("copies", folder, "--common", folder / "none.txt").code == 3
+
+
+@pytest.mark.process
+def test_what_all_were_given_is_no_passage(run, essays, tmp_path):
+    folder, form = essays
+    assert run("create", tmp_path / "a.fpdb", "--passages").code == 0
+    assert run("ingest", tmp_path / "a.fpdb", folder).code == 0
+    asked = ["query", tmp_path / "a.fpdb", folder / "3.txt", "--passages", "-q"]
+    assert {row[1] for row in run(*asked).rows} == {f"{number}.txt" for number in range(4)}
+    assert {row[1] for row in run(*asked, "--common", form).rows} == {"0.txt", "3.txt"}
+    assert run("query", tmp_path / "a.fpdb", form, "--common", form).code == 2
+    output = tmp_path / "out.html"
+    wanted = ["report", folder, "--passages", "-o", output]
+    assert "with passages of others 4, pairs 6\n" in run(*wanted).err
+    assert "with passages of others 2, pairs 1\n" in run(*wanted, "--common", form).err
+    assert run(*wanted, "--common", form, "--db", tmp_path / "a.fpdb").code == 2
+    assert run("report", folder, "--shortest", 9).code == 2

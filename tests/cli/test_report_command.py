@@ -31,7 +31,7 @@ def test_the_page_names_files_that_were_left_out(run, source, tmp_path):
     folder = tmp_path / "essays"
     folder.mkdir()
     source.rename(folder / "pages.jsonl")
-    (folder / "论文.pdf").write_bytes(b"%PDF-1.7")
+    (folder / "论文.xls").write_bytes(b"x")
     (folder / "<旧>.doc").write_bytes(b"\xd0\xcf\x11\xe0")
     for number in range(12):
         (folder / f"{number:02}.jpg").write_bytes(b"\xff\xd8\xff")
@@ -41,9 +41,9 @@ def test_the_page_names_files_that_were_left_out(run, source, tmp_path):
     page = html.unescape((tmp_path / "out.html").read_text())
     assert "Not compared: 14 files in folders, which aren't text." in page
     assert "1 file couldn't be read, or not to the end." in page
-    cure = "isn't text: pdftotext a.pdf a.txt makes text of it"
+    cure = "isn't text: save it as CSV"
     photos = ", ".join(f"{folder}/{number:02}.jpg" for number in range(10))
-    for names, reason in ((f"{folder}/论文.pdf", cure), (f"{photos}, …", "is a picture")):
+    for names, reason in ((f"{folder}/论文.xls", cure), (f"{photos}, …", "is a picture")):
         assert f"<bdi>{names}</bdi>: <span>{reason}</span>" in page
         assert f"{names}: {reason}\n" in done.err
     assert "<旧>.doc" not in (tmp_path / "out.html").read_text()

@@ -15,6 +15,7 @@ import fpdb
 from fpdb.fingerprint.segmentation import (
     STEPS,
     drop_header,
+    drop_marks,
     fold_code,
     join_hyphenated,
     keep_letters,
@@ -267,3 +268,41 @@ def test_the_recipe_for_submissions_finds_renamed_programs():
     folded = fpdb.recipe("submissions")
     assert folded.fingerprint(program) == folded.fingerprint(renamed)
     assert fpdb.compare(program, renamed).distance > 10
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("déjà vu, où l'été à Nîmes", "deja vu, ou l'ete a Nimes"),
+        ("Ελλάδα, ἀρχή", "Ελλαδα, αρχη"),
+        ("أَحْمَدُ إلى آخِر مُؤمِن بـــيت", "احمد الى اخر مومن بيت"),
+        ("שָׁלוֹם", "שלום"),
+        ("ещё", "еще"),
+        ("が ば 한국어 ไม่ कि Å", "が ば 한국어 ไม่ कि A"),
+        ("e\u0301te\u0301", "ete"),
+        ("plain", "plain"),
+    ],
+)
+def test_marks_are_dropped(text, expected):
+    assert drop_marks(text) == expected
+    recipe = fpdb.recipe("web").replace(name="bare", clean=("unicode", "marks"))
+    texts = [f"{text} {number} " * 20 for number in range(3)]
+    bare = [f"{expected} {number} " * 20 for number in range(3)]
+    for own, plain in zip(texts, bare, strict=True):
+        assert recipe.shingles(own).tolist() == recipe.shingles(plain).tolist()
+        first, second = recipe.batch([own, plain]).fingerprints.tolist()
+        assert first == second
+
+
+@given(st.text(st.characters(exclude_categories=())))
+def test_marks_are_those_of_decomposed_characters(text):
+    """By definition: what Unicode decomposes, without the marks of scripts that have accents."""
+    accents = {*range(0x300, 0x370), *range(0x483, 0x488), *range(0x591, 0x5C8)} - {0x5BE}
+    accents |= {*range(0x610, 0x61B), 0x640, *range(0x64B, 0x660), 0x670}
+    expected = []
+    for character in text:
+        apart = unicodedata.normalize("NFD", character)
+        left = "".join(each for each in apart if ord(each) not in accents)
+        changed = left != apart and ord(character) < 0x2000
+        expected.append(unicodedata.normalize("NFC", left) if changed else character)
+    assert drop_marks(text) == "".join(expected)

@@ -29,11 +29,11 @@ EACH = pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name
 def test_presets_have_the_k_and_the_similarity_of_the_documentation():
     # The distances of the systems that they come from; tagged-title finds the pair of its article.
     own = {"ascii-mt": 2, "code": 7, "submissions": 7, "news-md5": 4, "tagged-title": 5}
-    own |= {"web": 7, "web-128": 14}
+    own |= {"web": 7, "web-128": 14, "web-zh": 7}
     assert {name: recipe.k for name, recipe in PRESETS.items()} == dict.fromkeys(PRESETS, 3) | own
     similar = {name: recipe.similarity for name, recipe in PRESETS.items() if recipe.similarity}
     own = {"noisy": 0.65, "title": 0.6, "code": 0.65, "submissions": 0.7}
-    assert similar == dict.fromkeys(("web", "web-128", "char-4"), 0.8) | own
+    assert similar == dict.fromkeys(("web", "web-128", "web-zh", "char-4"), 0.8) | own
     features = [name for name, recipe in PRESETS.items() if recipe.sketch == "features"]
     assert features == ["noisy", "title", "submissions"]
     assert all(DESCRIPTIONS[name] for name in PRESETS)

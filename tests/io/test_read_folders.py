@@ -64,7 +64,7 @@ def test_what_holds_no_documents_is_left_out_and_counted(tmp_path, caplog):
         b_jsonl=b'{"id": "k", "text": "t"}',
         x_jpg=b"\xff\xd8\xff\xe0\0\x10JFIF\0",
         store__y_zip=b"PK\x03\x04\x14" + b"x" * 40,
-        z_pdf=b"%PDF-1.7 " + b"x" * 40,
+        z_xls=b"\xd0\xcf\x11\xe0" + b"x" * 40,
         **{f"photo{number:02}_png": b"\x89PNG" for number in range(11)},
         store__other=b"a NUL\0",
         utf16_txt="text".encode("utf-16"),
@@ -90,7 +90,7 @@ def test_what_holds_no_documents_is_left_out_and_counted(tmp_path, caplog):
         f"{photos}, …: is a picture",
         f"{tmp_path}/store/other: has NUL bytes: export it as text or HTML",
         f"{tmp_path}/store/y.zip: is an archive: Word's are read as .docx, tables of Excel as CSV",
-        f"{tmp_path}/z.pdf: isn't text: pdftotext a.pdf a.txt makes text of it",
+        f"{tmp_path}/z.xls: isn't text: save it as CSV",
         f"{tmp_path}/utf16.txt: read as utf-16-le",
     ]
 

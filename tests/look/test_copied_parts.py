@@ -147,3 +147,118 @@ def test_who_was_first_is_said_by_dates_alone(tmp_path, days):
         assert "The dates are from the property “created” of files." in page
     else:
         assert others == {"one": ["both"], "two": ["both"]}
+
+
+ASSIGNMENT = " ".join(f"task{number}" for number in range(60))
+
+
+def written_essays(folder, texts):
+    folder.mkdir()
+    for key, text in texts.items():
+        (folder / f"{key}.txt").write_text(text)
+    return folder
+
+
+@pytest.fixture
+def essays(tmp_path):
+    """Essays with one assignment at different places, of which one has a passage of another."""
+    texts = {}
+    for number in range(8):
+        own, place = words_of(120), RANDOM.randrange(120)
+        texts[f"essay-{number}"] = " ".join([*own[:place], ASSIGNMENT, *own[place:]])
+    copied = " ".join(words_of(50))
+    texts["essay-2"] += f" {copied}"
+    texts["essay-5"] = f"{copied} {texts['essay-5']}"
+    return written_essays(tmp_path / "essays", texts), copied
+
+
+def test_what_all_were_given_counts_for_nobody(essays, tmp_path):
+    (folder, copied), output = essays, tmp_path / "out.html"
+    found = fpdb.report(folder, output, passages=True)
+    assert (found.groups, found.pairs) == (8, 28)
+    page = output.read_text()
+    assert "At least 8 documents have one passage:" in page
+    assert f"“{ASSIGNMENT[:80]}…”" in page
+    recipe = fpdb.recipe("web").replace(common=(ASSIGNMENT,))
+    found = fpdb.report(folder, output, passages=True, recipe=recipe)
+    assert (found.groups, found.pairs) == (2, 1)
+    assert "have one passage" not in output.read_text().split("<script>")[0]
+    for key, text, parts, passages, _ in copies_of(output):
+        assert ASSIGNMENT in text
+        [[part]], [shown] = parts.values(), passages.values()
+        assert (part.strip(), shown) == (copied, [copied])
+        share = len(copied) / (len(text.strip()) - len(ASSIGNMENT))
+        assert f"{share:.0%}" in output.read_text().replace("\u00a0", ""), key
+
+
+def test_a_passage_of_two_alone_is_not_named_as_common(texts, tmp_path):
+    folder = written_essays(tmp_path / "essays", texts)
+    fpdb.report(folder, tmp_path / "out.html", passages=True)
+    assert "have one passage" not in (tmp_path / "out.html").read_text().split("<script>")[0]
+
+
+def test_only_passages_of_the_least_length_count(tmp_path):
+    long, short = " ".join(words_of(60)), " ".join(words_of(35))
+    texts = {"both": f"{long} {' '.join(words_of(40))} {short}"}
+    texts |= {
+        "one": f"{long} {' '.join(words_of(30))}",
+        "other": f"{' '.join(words_of(30))} {short}",
+    }
+    folder, output = written_essays(tmp_path / "essays", texts), tmp_path / "out.html"
+    for shortest, expected in (
+        (None, {"both": {"one", "other"}, "one": {"both"}, "other": {"both"}}),
+        (36, {"both": {"one"}, "one": {"both"}}),
+        (61, {}),
+    ):
+        found = fpdb.report(folder, output, passages=True, shortest=shortest)
+        shown = {
+            Path(key).stem: {Path(each).stem for each in parts}
+            for key, _, parts, _, _ in copies_of(output)
+        }
+        assert shown == expected
+        assert found.groups == found.shown == len(expected)
+
+
+def test_a_source_counts_where_it_adds_a_passage(tmp_path):
+    """Of copies of one text, the first one is shown; the others add nothing to it."""
+    words = words_of(200)
+    texts = {f"copy-{number}": " ".join(words) for number in range(12)}
+    texts["copy-11"] = " ".join([*words[:150], *words_of(2), *words[152:]])
+    folder, output = written_essays(tmp_path / "essays", texts), tmp_path / "out.html"
+    fpdb.report(folder, output, passages=True)
+    assert "11 other documents" not in output.read_text()
+    for key, _, parts, _, _ in copies_of(output):
+        assert len(parts) == 1, key
+
+
+def test_shares_count_what_is_reworded_as_well(tmp_path):
+    """With a word of each ten changed, only the end is long enough to count verbatim."""
+    words, output = words_of(200), tmp_path / "out.html"
+    changed = [f"x{place}" if place % 10 == 9 else word for place, word in enumerate(words)]
+    texts = {"one": " ".join(words), "other": " ".join(changed)}
+    texts["one"] += " " + (same := " ".join(words_of(60)))
+    texts["other"] += f" {same}"
+    fpdb.report(written_essays(tmp_path / "essays", texts), output, passages=True, shortest=10)
+    page = output.read_text().replace("\u00a0", " ")
+    found = re.search(r"are in both, verbatim: (\d+) % .*? Reworded as well: (\d+) % of", page)
+    letters = len(same) / len(texts["one"])
+    assert abs(int(found[1]) / 100 - letters) < 0.02
+    # Of ten words one was changed.
+    assert abs(int(found[2]) / 100 - (1 - 0.1 * (1 - letters))) < 0.02
+
+
+def test_texts_in_other_characters_are_hinted_at_and_found(tmp_path):
+    output = tmp_path / "out.html"
+    pair = "图书馆从下个月开始延长开放时间这个决定是听了许多读者的意见以后才做的"
+    other = "圖書館從下個月開始延長開放時間這個決定是聽了許多讀者的意見以後才做的"
+    ends = ["".join(chr(0x4E00 + RANDOM.randrange(900)) for _ in range(40)) for _ in range(2)]
+    folder = written_essays(tmp_path / "essays", {"jian": pair + ends[0], "fan": other + ends[1]})
+    said = "1 text is in traditional characters, 1 in simplified ones"
+    found = fpdb.report(folder, output, passages=True)
+    assert (found.pairs, output.read_text().count(said)) == (0, 1)
+    found = fpdb.report(folder, output, passages=True, recipe="web-zh")
+    assert (found.pairs, output.read_text().count(said)) == (1, 0)
+    (folder / "fan.txt").unlink()
+    (folder / "more.txt").write_text(pair + ends[1])
+    fpdb.report(folder, output, passages=True)
+    assert said not in output.read_text()

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiers import examples
 
-from fpdb.look.pair import MOST_WORDS, differences
+from fpdb.look.differences import MOST_WORDS, differences
 
 STORY = (
     "Red kites nest above the quarry again: wardens counted eleven pairs in April, four more than "
@@ -48,6 +48,52 @@ REWRITTEN = [
 )
 def test_what_changed_is_read_as_a_reader_would(text, other, changed):
     assert changes(text, other) == [changed]
+
+
+SENTENCES = [" ".join(f"s{number}w{word}" for word in range(9)) + "." for number in range(5)]
+
+
+@pytest.mark.parametrize(
+    ("order", "moved"),
+    [((0, 1, 2, 3, 4), ()), ((1, 2, 3, 4, 0), (0,)), ((0, 4, 1, 2, 3), (4,))],
+)
+def test_sentences_in_another_order_were_moved(order, moved):
+    text, other = " ".join(SENTENCES), " ".join(SENTENCES[number] for number in order)
+    found = differences(text, other)
+    assert (found.only, found.other_only) == (0, 0)
+    assert found.moved == pytest.approx(len(moved) / 5)
+    pieces = [each for each in found.pieces if not each.same]
+    assert all(each.moved for each in pieces)
+    for side in ("text", "other"):
+        parts = [getattr(each, side).strip() for each in pieces]
+        assert list(filter(None, parts)) == [SENTENCES[number] for number in moved]
+
+
+def test_what_was_moved_is_in_both_texts_and_long():
+    """By its definition: each moved run of six words of one text is a run of the other."""
+    random_words = random.Random(3)
+    for _ in range(60):
+        words = [random_words.choice("abcdefgh") * 3 for _ in range(80)]
+        others = words[:]
+        for _ in range(4):
+            start, size, to = (random_words.randrange(n) for n in (80, 25, 60))
+            part = others[start : start + size]
+            del others[start : start + size]
+            others[to:to] = part
+        text, other = " ".join(words), " ".join(others)
+        for own, its, side in ((text, other, "text"), (other, text, "other")):
+            pieces = differences(text, other).pieces
+            assert spaceless("".join(getattr(each, side) for each in pieces)) == spaceless(own)
+            for each in pieces:
+                part = getattr(each, side)
+                if each.moved and part:
+                    assert len(part.split()) >= 6
+                    # Two moved runs beside each other are one part.
+                    first = " ".join(part.split()[:6])
+                    assert first in its
+    assert not any(
+        each.moved for each in differences("甲乙丙丁戊己庚辛", "辛甲乙丙丁戊己庚").pieces
+    )
 
 
 def test_the_shares_that_only_one_text_has():

@@ -230,6 +230,60 @@ def test_a_phone(page):
     assert page.shown("ins")
 
 
+def test_what_was_moved_has_a_colour(page, folder):
+    sentences = [" ".join(WORDS[at : at + 12]) for at in range(0, 240, 12)]
+    texts = [sentences, [*sentences[2:9], *sentences[:2], *sentences[9:]]]
+    lines = [json.dumps({"id": n, "text": " ".join(text)}) for n, text in enumerate(texts)]
+    (folder / "moved.jsonl").write_text("\n".join(lines))
+    fpdb.report(folder / "moved.jsonl", folder / "moved.html")
+    page.window.get(f"file://{folder}/moved.html")
+    page.one(".head").click()
+    said = "Left only 0 %, right only 0 %, moved 10 % of the words."
+    assert said in page.one("p.facts").text.replace("\u00a0", " ")
+    moved = " ".join(sentences[:2])
+    assert page.shown("del.moved") == page.shown("ins.moved") == [moved]
+    colours = {
+        page.one(f"p.facts .{name}").value_of_css_property("background-color")
+        for name in ("gone", "come", "moved")
+    }
+    assert len(colours) == 3
+
+
+def test_the_shortest_passage_that_counts_is_chosen_on_the_page(page, folder):
+    """One text has 60 words of the first and 40 of the second; a shorter run than 50 is nothing."""
+    runs = [WORDS[:60], WORDS[300:340]]
+    texts = {
+        "both": [*runs[0], *WORDS[600:640], *runs[1]],
+        "long": [*runs[0], *WORDS[900:940]],
+        "short": [*runs[1], *WORDS[1200:1240]],
+    }
+    lines = [json.dumps({"id": key, "text": " ".join(words)}) for key, words in texts.items()]
+    (folder / "runs.jsonl").write_text("\n".join(lines))
+    fpdb.report(folder / "runs.jsonl", folder / "runs.html", passages=True)
+    page.window.get(f"file://{folder}/runs.html")
+    size = {key: len(" ".join(words)) for key, words in texts.items()}
+    long, short = (len(" ".join(run)) for run in runs)
+    shares = {"both": (long + short) / size["both"], "long": long / size["long"]}
+    shares["short"] = short / size["short"]
+
+    def listed():
+        keys = [keys.split(" · ")[0] for keys in page.texts("#list .keys")]
+        given = [share.replace("\u00a0", " ") for share in page.texts("#list .share")]
+        return dict(zip(keys, given, strict=True))
+
+    assert listed() == {key: f"{share:.0%}".replace("%", " %") for key, share in shares.items()}
+    page.all(".head")[0].click()
+    assert len(page.all(".body mark:not(.brief)")) == 2
+    page.write("[name=shortest]", "50")
+    shares = {"both": long / size["both"], "long": shares["long"]}
+    assert listed() == {key: f"{share:.0%}".replace("%", " %") for key, share in shares.items()}
+    assert page.texts(".body mark:not(.brief)") == [" ".join(runs[0])]
+    page.write("[name=shortest]", "61")
+    assert listed() == {}
+    page.button("Show all documents").click()
+    assert len(listed()) == 3
+
+
 HOSTILE = (
     "</script><script>document.title='taken'</script><img src=x onerror=document.title=1>\u202e"
 )
