@@ -146,7 +146,9 @@ _SHARED: dict[str, Any] = {
     "k": option("--k -k K", "Compare bits: the largest distance.", min=0, rare=True),
     "least": option("--least SHARE", "With --passages: least share of a text.", min=0, max=1),
     "common": option("--common FILE", "A text that all were given: it counts for nobody."),
-    "jobs": option("--jobs -j N", "Threads; 0: as many as processors.", min=0, max=MOST),
+    "jobs": option(
+        "--jobs -j N", "Threads; default all processors.", min=0, max=MOST, show_default=False
+    ),
     "bad": option("--bad drop|fail", "Records that can't be used: leave them out, or stop."),
     "limit": option("--limit -n N", "Print at most N.", min=1),
     "keep": option(

@@ -11,7 +11,17 @@ from fpdb.cli.app import program
 
 TEXT = "Red kites nest above the old quarry again this spring: wardens counted eleven pairs"
 # Options that name a file or a folder that is read, or where temporary files lie; all others write.
-READ = {"recipe", "texts", "keys_from", "token_file", "tls_cert", "tls_key", "unix", "tmp"}
+READ = {
+    "recipe",
+    "texts",
+    "common",
+    "keys_from",
+    "token_file",
+    "tls_cert",
+    "tls_key",
+    "unix",
+    "tmp",
+}
 WRITERS = [
     (name, option.opts[0], option.metavar)
     for name, command in program().commands.items()
