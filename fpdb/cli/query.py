@@ -81,10 +81,9 @@ def query(
     Example:
       fpdb query crawl.fpdb pages.jsonl --similarity 0.9 --limit 1
 
-    Prints the query, the key of a match, and their similarity, or their
-    distance in bits. With --nearest, the distance and the percentage of
-    equal bits. With --passages, about how many words both have in common, and
-    their share of the query and of the document. The group of a match is last.
+    Prints the query, the key of a match, and their similarity, or distance in
+    bits; with --nearest also the share of equal bits; with --passages the words
+    in common, and their share of either; and the group of the match.
     """
     require(passages or least is None, "--least needs --passages")
     require(passages or not common, "--common needs --passages")
