@@ -117,8 +117,10 @@ def decided(
 
 def equal_texts(first: TextColumns, left: Places, second: TextColumns, right: Places) -> Marks:
     """Mark the pairs of texts whose digests are equal."""
-    # Most pairs differ in the first half of their digests, which is compared much faster.
-    same: Marks = first.digests[:, 0].take(left) == second.digests[:, 0].take(right)
+    # Most pairs differ in the first half of their digests, which is compared much faster. Of a
+    # column of an array, numpy would copy all rows to take some.
+    one, other = first.digests.reshape(-1), second.digests.reshape(-1)
+    same: Marks = one.take(2 * left) == other.take(2 * right)
     [places] = same.nonzero()
     digests = first.digests[left[places]]
     equal = (digests == second.digests[right[places]]).all(axis=1)

@@ -18,6 +18,8 @@ from fpdb.models import DIGEST_BYTES, SKETCH_BYTES
 from fpdb.storage.block import TextColumns
 
 _LEAST_ROWS = 1 << 12
+# Bytes of a large page. The system puts a map where such pages fit if it has a multiple of these.
+_HUGE = 1 << 21
 
 
 class Room:
@@ -125,6 +127,8 @@ class GrowingColumn:
     def _grow(self, rows: int) -> None:
         """Make place for rows. Views of the old place stay valid."""
         size, before = rows * self._row.itemsize, self.values
+        if size > _HUGE:
+            size += -size % _HUGE
         if self._file:  # which both maps show
             self._show(self._room.mapped(self._file, size))
             return

@@ -840,6 +840,8 @@ def near_rows(
             end = found
             for i in range(start, stop):
                 number, left = asked[i] & ~rest, crowd
+                if <Py_ssize_t>(asked[i] & rest) < first.shape[0]:
+                    __builtin_prefetch(&first[asked[i] & rest, 0])
                 place = first_from(rows, places[i - start], number)
                 while place < size and rows[place] & ~rest == number:
                     if not left or end == room:

@@ -50,6 +50,21 @@ def test_a_load_of_very_many_is_measured_and_leaves_nothing(bench, tmp_path, mon
         billion.run(SimpleNamespace(documents=10**15, memory=1 << 20, folder=tmp_path))
 
 
+@pytest.mark.process
+def test_a_large_corpus_loses_its_copies_and_leaves_nothing(bench, tmp_path, monkeypatch):
+    large = bench("large")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    monkeypatch.setattr(large, "ROWS", 500)
+    options = SimpleNamespace(documents=1_500, memory=1 << 20, folder=tmp_path)
+    [[row]] = large.run(options)["tables"]
+    assert row["records"] == "1,500"
+    # Of the last thousand, a tenth are copies, and a tenth edited ones, of which most are found.
+    assert 13.0 < float(row["removed"].removesuffix("%")) < 13.4
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(SystemExit, match="has room for"):
+        large.run(SimpleNamespace(documents=10**15, memory=1 << 20, folder=tmp_path))
+
+
 def test_the_page_of_times_has_the_tables_of_the_kept_figures(bench):
     run = bench("run")
     kept, page = json.loads(run.RAW.read_text("utf-8")), run.PAGE.read_text("utf-8")

@@ -1,5 +1,6 @@
 """What is kept is what the definition says: one document after the other, unless it is like one."""
 
+import tracemalloc
 from collections import Counter
 from contextlib import contextmanager
 
@@ -11,6 +12,7 @@ from tiers import examples
 
 import fpdb
 from fpdb import kernels
+from fpdb.documents import similarity
 from fpdb.documents.layout import header_for, layout
 from fpdb.documents.lookup import Search
 from fpdb.documents.prepare import Preparer
@@ -25,7 +27,7 @@ from fpdb.joins.rules import Rule
 from fpdb.joins.selection import Selection
 from fpdb.joins.shingle_sets import ShingleSets
 from fpdb.scratch import scratch_folder
-from fpdb.storage.block import Block
+from fpdb.storage.block import Block, TextColumns
 from fpdb.storage.format import Stored
 
 WORDS = [f"word{number}" for number in range(300)]
@@ -398,6 +400,21 @@ def test_shingles_decide_at_the_limit(size, changed, kept, read_once):
     search = Search(3, None, 0.8)
     found, _ = by_join(preparer.index, search, documents, size, 1 << 30, sets, read_once)
     assert found == kept
+
+
+def test_to_compare_two_documents_takes_no_memory_for_the_others():
+    count = 1 << 17
+    words = np.arange(count, dtype=np.uint64)
+    sketches = np.zeros((count, 128), np.uint8)
+    texts = TextColumns(words, np.column_stack([words, words]), sketches, np.ones(count, np.bool_))
+    tracemalloc.start()
+    pairs = similarity.alike(
+        *(texts, np.array([5, 7]), texts, np.array([5, 8])), least=0.8, bits=64
+    )
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert pairs.first.tolist() == [5]
+    assert most < count
 
 
 def test_equal_texts_in_a_block_that_is_halved(monkeypatch):

@@ -21,13 +21,14 @@ from paired import python, say, waits
 
 from fpdb.fingerprint.sketches import mix
 
+DOCUMENTS, MEMORY = 10**9, 1 << 30
 PART = 1 << 22
 QUERIES, FLIPS, BATCH = 3_000, 3, 100_000
 DISK_EACH = 72
 
 
 def run(options):
-    documents = options.documents
+    documents, memory = options.documents or DOCUMENTS, options.memory or MEMORY
     with tempfile.TemporaryDirectory(prefix="fpdb-bench-", dir=options.folder) as name:
         folder = Path(name)
         if (free := shutil.disk_usage(folder).free) < (needed := DISK_EACH * documents):
@@ -37,7 +38,7 @@ def run(options):
         say(f"making {documents:,} fingerprints")
         make(folder / "made.npy", documents)
         say("loading")
-        row = {"documents": f"{documents:,}"} | load(folder, documents, options.memory)
+        row = {"documents": f"{documents:,}"} | load(folder, documents, memory)
         (folder / "made.npy").unlink()
         for kind in ("single", "batch"):
             say(f"querying: {kind}")

@@ -11,6 +11,7 @@ from pathlib import Path
 import billion
 import decide
 import dedupe
+import large
 import numpy
 import passages
 import plot
@@ -33,7 +34,7 @@ SUITES = {
     "store": store,
 }
 # What other pages quote, or needs Java, or much of the disk: run only if named.
-OTHERS = {"passages": passages, "spark": spark, "billion": billion}
+OTHERS = {"passages": passages, "spark": spark, "billion": billion, "large": large}
 
 
 def machine():
@@ -81,10 +82,10 @@ def main():
     parser.add_argument("--peers", nargs="*", choices=names, default=names, help="beside fpdb")
     parser.add_argument("--rounds", type=int, default=5, help="measurements of each row: 5")
     parser.add_argument(
-        "--documents", type=lambda text: int(float(text)), default=10**9, help="of billion: 1e9"
+        "--documents", type=lambda text: int(float(text)), help="of billion: 1e9; large: 14.9e6"
     )
-    parser.add_argument("--memory", type=int, default=1 << 30, help="of billion, in bytes: 1 GiB")
-    parser.add_argument("--folder", help="where billion makes its files")
+    parser.add_argument("--memory", type=int, help="in bytes; of billion: 1 GiB; large: 3 GiB")
+    parser.add_argument("--folder", help="where billion and large make their files")
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.name} and its picture")
     parser.add_argument("--again", action="store_true", help="tables from the figures kept before")
     options = parser.parse_args()
