@@ -10,23 +10,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    ByteType,
-    DataType,
-    DecimalType,
-    IntegerType,
-    LongType,
-    ShortType,
-    StringType,
-    StructType,
-)
+from pyspark.sql.types import DataType, DecimalType, LongType, StringType, StructType
 
 import fpdb
 
 # The key of the column's metadata, which Parquet files keep.
 _METADATA = "fpdb"
-_WIDE = StructType().add("high", "long").add("low", "long")
-_INTEGERS = (ByteType, ShortType, IntegerType, LongType)
+_KEYS = ("string", "byte", "short", "integer", "long")
 # The recipes of this process, by id and largest text. All its tasks share them.
 _BUILT: dict[tuple[str, int], fpdb.Recipe] = {}
 # The runs of Spark whose workers have fpdb.
@@ -47,7 +37,9 @@ class FingerprintType(NamedTuple):
     @property
     def type(self) -> DataType:
         """Spark's type of such a column. Spark has signed integers only, so the bits count."""
-        return _WIDE if self.bits == 128 else LongType()
+        return (
+            LongType() if self.bits <= 64 else StructType().add("high", "long").add("low", "long")
+        )
 
 
 def fingerprint(
@@ -60,14 +52,13 @@ def fingerprint(
 ) -> DataFrame:
     """Compute fingerprints and sketches of the texts of a DataFrame, which are dropped.
 
-    Spark computes a column each time it is used: write the result to Parquet, or cache it. The
-    recipe is sent to the workers as data, and each of their processes builds it once.
+    Spark computes a column each time it is used: write the result to Parquet, or cache it.
 
     Args:
         df: The documents.
         text: The column of texts.
         key: The column of keys: strings or integers.
-        recipe: A recipe, or the name of a preset.
+        recipe: A recipe, or the name of a preset. It is sent to the workers.
         similarity: What near texts have at least, unless a question says another; by default the
             recipe's, 0.8 with `web`. With None there are no sketches, and bits are compared.
 
@@ -82,30 +73,27 @@ def fingerprint(
     if similarity == "recipe":
         similarity = chosen.similarity
     fpdb.models.require_similarity(similarity)
+    require_workers(df.sparkSession)
     column = FingerprintType(chosen.bits, chosen.id, similarity, chosen.k)
     schema = StructType([source.schema["key"]]).add("fingerprint", column.type)
     schema.add("digest", "binary").add("characters", "integer")
     if similarity:
         schema.add("sketch", "binary")
-    schema.add("problem", "string")
-    require_workers(df.sparkSession)
     task = _FingerprintTask(chosen, sketched=similarity is not None)
-    found = source.mapInArrow(task, schema)
-    return found.withMetadata("fingerprint", {_METADATA: column._asdict()})
+    prints = source.mapInArrow(task, schema.add("problem", "string"))
+    return prints.withMetadata("fingerprint", {_METADATA: column._asdict()})
 
 
 class _FingerprintTask:
     """Fingerprints batches of texts on a worker. It is sent there, and consists of data only."""
 
     def __init__(self, recipe: fpdb.Recipe, *, sketched: bool) -> None:
-        self._recipe = recipe
-        self._sketched = sketched
+        self._recipe, self._sketched = recipe, sketched
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         # The first recipe of a process has loaded its dictionary, so later tasks take that one.
         recipe = _BUILT.setdefault((self._recipe.id, self._recipe.largest), self._recipe)
-        for rows in batches:
-            yield self._fingerprint(recipe, rows)
+        return map(partial(self._fingerprint, recipe), batches)
 
     def _fingerprint(self, recipe: fpdb.Recipe, rows: pa.RecordBatch) -> pa.RecordBatch:
         problems = pc.if_else(
@@ -116,7 +104,8 @@ class _FingerprintTask:
         try:
             batch = recipe.batch(texts, sketches=self._sketched)
         except fpdb.InputError:
-            problems = pa.array(list(map(partial(_problem, recipe), texts, problems.to_pylist())))
+            why = map(partial(_problem, recipe), texts, problems.to_pylist())
+            problems = pa.array(why, pa.string())
             texts = pc.if_else(problems.is_null(), rows["text"], "").to_pylist()
             batch = recipe.batch(texts, sketches=self._sketched)
         good = problems.is_null()
@@ -129,9 +118,8 @@ class _FingerprintTask:
             "characters": pc.if_else(good, pc.utf8_length(rows["text"]), None).cast(pa.int32()),
         }
         if batch.sketches is not None:
-            sketched = batch.sketches.any(axis=1)
-            columns["sketch"] = _bytes_array(batch.sketches, usable & sketched)
-        return pa.RecordBatch.from_pydict({**columns, "problem": problems.cast(pa.string())})
+            columns["sketch"] = _bytes_array(batch.sketches, usable & batch.sketches.any(axis=1))
+        return pa.RecordBatch.from_pydict({**columns, "problem": problems})
 
 
 def _problem(recipe: fpdb.Recipe, text: str, known: str | None) -> str | None:
@@ -139,7 +127,7 @@ def _problem(recipe: fpdb.Recipe, text: str, known: str | None) -> str | None:
     try:
         recipe.batch([text])
     except fpdb.InputError as error:
-        return known or str(error)
+        return str(error)
     return known
 
 
@@ -147,7 +135,7 @@ def texts_of(df: DataFrame, text: str, key: str) -> DataFrame:
     """Return the columns `key` and `text` of a DataFrame."""
     require_columns(df, text, key)
     kind = df.schema[key].dataType
-    if not isinstance(kind, (StringType, *_INTEGERS)):
+    if kind.typeName() not in _KEYS:
         raise fpdb.InputError(
             f"found keys of the type {kind.simpleString()}, expected strings or integers",
             hint="cast them: df.withColumn('key', df.key.cast('string'))",
@@ -196,9 +184,8 @@ def fingerprint_type(df: DataFrame) -> FingerprintType:
     """Return the type of a DataFrame's fingerprints, from the column's metadata if it has any."""
     require_columns(df, "key", "fingerprint")
     field = df.schema["fingerprint"]
-    metadata = (field.metadata or {}).get(_METADATA) or {}
     bits = 128 if isinstance(field.dataType, StructType) else 64
-    return FingerprintType(**{"bits": bits, **metadata})
+    return FingerprintType(**{"bits": bits, **((field.metadata or {}).get(_METADATA) or {})})
 
 
 def fingerprint_column(df: DataFrame, kind: FingerprintType) -> Column:
