@@ -1,6 +1,7 @@
 """A DataFrame without its near-duplicates."""
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Literal
 from uuid import uuid4
 
@@ -82,27 +83,24 @@ def _similar(
     """Return the pairs whose texts are similar."""
     keys = pairs.select("key").union(pairs.select("other")).distinct()
     texts = _written(texts.join(keys, "key", "left_semi"))
-    others = texts.withColumnsRenamed({"key": "other", "text": "other_text"})
-    joined = pairs.join(texts, "key").join(others, "other")
-    schema = joined.select("key", "other").schema
-    return joined.mapInArrow(_ExactTask(recipe, similarity), schema)
+    both = (
+        pairs.select("key", "other").join(texts, "key").join(texts.toDF("other", "more"), "other")
+    )
+    schema = both.select("key", "other").schema
+    return both.mapInArrow(partial(_compared_exactly, recipe, similarity), schema)
 
 
-class _ExactTask:
-    """Compares texts by their shingles on a worker. It is sent there, and consists of data only."""
-
-    def __init__(self, recipe: fpdb.Recipe, similarity: float) -> None:
-        self._recipe, self._similarity = recipe, similarity
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            sides = (batch[name].to_pylist() for name in ("text", "other_text"))
-            own, others = map(self._recipe.shingles_many, sides)
-            sizes = np.array([[*map(len, own)], [*map(len, others)]]).sum(axis=0)
-            pairs = zip(own, others, strict=True)
-            common = np.array([len(np.intersect1d(*both, assume_unique=True)) for both in pairs])
-            alike = common / np.maximum(sizes - common, 1) >= self._similarity
-            yield batch.select(["key", "other"]).filter(pa.array(alike))
+def _compared_exactly(
+    recipe: fpdb.Recipe, similarity: float, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Compare texts by their shingles, and yield the pairs that are similar."""
+    for batch in batches:
+        own, others = (recipe.shingles_many(batch[name].to_pylist()) for name in ("text", "more"))
+        sizes = np.array([[*map(len, own)], [*map(len, others)]]).sum(axis=0)
+        pairs = zip(own, others, strict=True)
+        common = np.array([len(np.intersect1d(*both, assume_unique=True)) for both in pairs])
+        alike = common / np.maximum(sizes - common, 1) >= similarity
+        yield batch.select(["key", "other"]).filter(pa.array(alike))
 
 
 def _removed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -79,35 +79,30 @@ def fingerprint(
     schema.add("digest", "binary").add("characters", "integer")
     if similarity:
         schema.add("sketch", "binary")
-    task = _FingerprintTask(chosen, sketched=similarity is not None)
+    task = partial(_fingerprinted, chosen, similarity)
     prints = source.mapInArrow(task, schema.add("problem", "string"))
     return prints.withMetadata("fingerprint", {_METADATA: column._asdict()})
 
 
-class _FingerprintTask:
-    """Fingerprints batches of texts on a worker. It is sent there, and consists of data only."""
-
-    def __init__(self, recipe: fpdb.Recipe, *, sketched: bool) -> None:
-        self._recipe, self._sketched = recipe, sketched
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        # The first recipe of a process has loaded its dictionary, so later tasks take that one.
-        recipe = _BUILT.setdefault((self._recipe.id, self._recipe.largest), self._recipe)
-        return map(partial(self._fingerprint, recipe), batches)
-
-    def _fingerprint(self, recipe: fpdb.Recipe, rows: pa.RecordBatch) -> pa.RecordBatch:
+def _fingerprinted(
+    recipe: fpdb.Recipe, similarity: float | None, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Fingerprint batches of texts on a worker."""
+    # The first recipe of a process has loaded its dictionary, so later tasks take that one.
+    recipe = _BUILT.setdefault((recipe.id, recipe.largest), recipe)
+    for rows in batches:
         problems = pc.if_else(
             rows["text"].is_valid(), pa.scalar(None, pa.string()), "found no text"
         )
         problems = pc.if_else(rows["key"].is_valid(), problems, "found no key")
         texts = pc.if_else(problems.is_null(), rows["text"], "").to_pylist()
         try:
-            batch = recipe.batch(texts, sketches=self._sketched)
+            batch = recipe.batch(texts, sketches=similarity is not None)
         except fpdb.InputError:
             why = map(partial(_problem, recipe), texts, problems.to_pylist())
             problems = pa.array(why, pa.string())
             texts = pc.if_else(problems.is_null(), rows["text"], "").to_pylist()
-            batch = recipe.batch(texts, sketches=self._sketched)
+            batch = recipe.batch(texts, sketches=similarity is not None)
         good = problems.is_null()
         usable = good.to_numpy(zero_copy_only=False)
         digests = b"".join(recipe.digests(texts, batch.short.tolist()))
@@ -119,7 +114,7 @@ class _FingerprintTask:
         }
         if batch.sketches is not None:
             columns["sketch"] = _bytes_array(batch.sketches, usable & batch.sketches.any(axis=1))
-        return pa.RecordBatch.from_pydict({**columns, "problem": problems})
+        yield pa.RecordBatch.from_pydict({**columns, "problem": problems})
 
 
 def _problem(recipe: fpdb.Recipe, text: str, known: str | None) -> str | None:

@@ -6,6 +6,7 @@ and numbers are sent to the join on them; sketches are fetched for the pairs tha
 
 import warnings
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -55,7 +56,7 @@ def near(sides: list[DataFrame], wanted: FingerprintType, least: float = 0.0) ->
         return pairs.select(*names, F.expr("CAST(NULL AS double) AS similarity"))
     pairs = pairs.select(*names, "one_sketch", "other_sketch")
     schema = StructType(pairs.schema.fields[:3]).add("similarity", "double")
-    return pairs.mapInArrow(_Comparison(least), schema)
+    return pairs.mapInArrow(partial(_compared, least), schema)
 
 
 def ends(sides: list[DataFrame]) -> list[DataFrame]:
@@ -142,14 +143,9 @@ def _divided(rows: list[DataFrame], documents: int) -> list[DataFrame]:
     return [side.join(parted, "number", "left").selectExpr(number, "id") for side in rows]
 
 
-class _Comparison:
-    """Estimates similarities by sketches on a worker, to which it is sent; it has data only."""
-
-    def __init__(self, least: float) -> None:
-        self._least = least
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            shares = fpdb.sketch_jaccard(*(bytes_rows(batch[at], 128) for at in (3, 4)))
-            pairs = batch.select([0, 1, 2]).append_column("similarity", pa.array(shares))
-            yield pairs.filter(pc.greater_equal(pairs["similarity"], self._least))
+def _compared(least: float, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Estimate the similarity of pairs by their sketches, and yield those that are near."""
+    for batch in batches:
+        shares = fpdb.sketch_jaccard(*(bytes_rows(batch[at], 128) for at in (3, 4)))
+        pairs = batch.select([0, 1, 2]).append_column("similarity", pa.array(shares))
+        yield pairs.filter(pc.greater_equal(pairs["similarity"], least))

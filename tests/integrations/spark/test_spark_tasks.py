@@ -3,6 +3,7 @@
 import importlib
 import pickle
 import random
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -84,7 +85,7 @@ def test_pairs_of_sketches_are_near_from_an_estimate_on():
     shares = [fpdb.sketch_jaccard(sketch, other) for other in others]
     # Of a part of a batch, the bytes before it don't count.
     for batch, begin in ((whole, 0), (whole.slice(2), 2)):
-        [found] = near._Comparison(0.8)([batch])
+        [found] = near._compared(0.8, [batch])
         expected = [
             {"key": "a", "other": "bcdefg"[place], "distance": place, "similarity": share}
             for place, share in enumerate(shares)
@@ -100,7 +101,7 @@ def test_columns_of_texts_keep_the_places_of_those_that_are_unusable():
     rows = pa.RecordBatch.from_pydict(
         {"key": pa.array(keys, pa.string()), "text": pa.array(texts, pa.string())}
     ).slice(0)
-    [batch] = fingerprints._FingerprintTask(recipe, sketched=True)([rows])
+    [batch] = fingerprints._fingerprinted(recipe, 0.8, [rows])
     first, *unusable, empty = batch.to_pylist()
     assert first["fingerprint"] % (1 << 64) == recipe.fingerprint(TEXT)
     assert first["sketch"] == recipe.batch([TEXT], sketches=True).sketches[0].tobytes()
@@ -119,7 +120,7 @@ def test_all_tasks_of_a_process_share_one_recipe_and_its_dictionary(monkeypatch)
     monkeypatch.setattr(stages, "kernel_salts", lambda seed: (built.append(seed), own(seed))[1])
     monkeypatch.setattr(fingerprints, "_BUILT", {})
     recipe = fpdb.recipe("web")
-    sent = pickle.dumps(fingerprints._FingerprintTask(recipe, sketched=False))
+    sent = pickle.dumps(partial(fingerprints._fingerprinted, recipe, None))
     text = "网页去重用指纹比较两个页面是否几乎相同，里面有很多不同的词语"
     rows = pa.RecordBatch.from_pydict({"key": ["a"], "text": [text]})
     found = [
