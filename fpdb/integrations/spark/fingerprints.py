@@ -63,10 +63,8 @@ def fingerprint(
             recipe's, 0.8 with `web`. With None there are no sketches, and bits are compared.
 
     Returns:
-        A DataFrame with the columns `key`, `fingerprint` (bigint; for 128 bits a struct of two;
-        null for a short text), `digest` (16 bytes, equal for equal texts), `characters`, `sketch`
-        (128 bytes; null for a text without shingles; only with a similarity) and `problem` (why a
-        document has no fingerprint: no text, no key, or too large).
+        A DataFrame with the columns `key`, `fingerprint` (null for a short text), `digest`,
+        `characters`, `sketch` (with a similarity), and `problem`: why there is no fingerprint.
     """
     source = texts_of(df, text, key)
     chosen = fpdb.recipe(recipe) if isinstance(recipe, str) else recipe

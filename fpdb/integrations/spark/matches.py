@@ -108,21 +108,15 @@ def documents_of(df: DataFrame, wanted: FingerprintType, *, exactly: bool = Fals
             "the documents have no sketches to find similar ones by",
             hint="fingerprint them with a similarity, or query with k",
         )
-    nothing, compared = "CAST(NULL AS binary)", "sketch" if wanted.similarity else "fingerprint"
-    documents = df.select(
-        "key",
-        fingerprint_column(df, wanted).alias("fingerprint"),
-        F.expr(f"{'sketch' if wanted.similarity else nothing} AS sketch"),
-        F.expr(f"{'digest' if 'digest' in df.columns else nothing} AS digest"),
-    )
-    decides = f"{exactly} OR fingerprint IS NULL OR {compared} IS NULL"
-    documents = documents.selectExpr(
-        "key",
-        "fingerprint",
-        "if(fingerprint IS NULL, NULL, sketch) AS sketch",
-        f"if({decides}, nullif(digest, X'{'00' * 16}'), NULL) AS digest",
-    ).where(f"{compared} IS NOT NULL OR digest IS NOT NULL")
-    return documents.withColumn("id", F.xxhash64(*_LIKENESS))
+    nothing, zeros = "CAST(NULL AS binary)", f"X'{'00' * 16}'"
+    sketch = "if(fingerprint IS NULL, NULL, sketch)" if wanted.similarity else nothing
+    compared = sketch if wanted.similarity else "fingerprint"
+    digest = f"if({exactly} OR {compared} IS NULL, nullif(digest, {zeros}), NULL)"
+    digest = digest if "digest" in df.columns else nothing
+    prints = df.withColumn("fingerprint", fingerprint_column(df, wanted))
+    prints = prints.where(f"{compared} IS NOT NULL OR {digest} IS NOT NULL")
+    names = "key", "fingerprint", f"{sketch} AS sketch", f"{digest} AS digest"
+    return prints.selectExpr(*names).withColumn("id", F.xxhash64(*_LIKENESS))
 
 
 def with_leads(documents: DataFrame) -> DataFrame:
