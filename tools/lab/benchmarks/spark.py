@@ -1,4 +1,4 @@
-"""Measure Spark beside fpdb alone, with the same answers; it needs Java.
+"""Measure Spark beside fpdb alone, with the same answers; it needs Java, and the group `full`.
 
 Both find all pairs within 3 of the same fingerprints: random ones, a tenth of them near others and
 a fiftieth equal to others. Then both deduplicate the same made texts: one in five is an earlier one
