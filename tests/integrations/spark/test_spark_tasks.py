@@ -3,6 +3,7 @@
 import importlib
 import pickle
 import random
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -95,12 +96,20 @@ def test_pairs_of_sketches_are_near_from_an_estimate_on():
     assert 0 < sum(share >= 0.8 for share in shares) < len(shares)
 
 
-def test_columns_of_texts_keep_the_places_of_those_that_are_unusable():
+def test_rows_of_bytes_begin_where_a_column_does():
+    for kind in (pa.binary(), pa.binary(2)):
+        column = pa.array([b"ab", b"cd", b"ef", b"gh"], kind).slice(1, 2)
+        assert fingerprints.bytes_rows(column, 2).tolist() == [list(b"cd"), list(b"ef")]
+
+
+@pytest.mark.parametrize("minimum", [0, 1])
+def test_columns_of_texts_keep_the_places_of_those_that_are_unusable(minimum):
     recipe = fpdb.recipe("web").replace(largest=400)
+    recipe = recipe.replace(grams=replace(recipe.grams, minimum=minimum))  # 0: nothing is short
     keys, texts = ["a", None, "c", "d", "e"], [TEXT, TEXT, None, TEXT * 9, ""]
     rows = pa.RecordBatch.from_pydict(
         {"key": pa.array(keys, pa.string()), "text": pa.array(texts, pa.string())}
-    ).slice(0)
+    )
     [batch] = fingerprints._fingerprinted(recipe, 0.8, [rows])
     first, *unusable, empty = batch.to_pylist()
     assert first["fingerprint"] % (1 << 64) == recipe.fingerprint(TEXT)
@@ -110,8 +119,9 @@ def test_columns_of_texts_keep_the_places_of_those_that_are_unusable():
         assert reason in row.pop("problem")
         row.pop("key")
         assert set(row.values()) == {None}
-    assert (empty["fingerprint"], empty["sketch"], empty["problem"]) == (None, None, None)
-    assert (empty["digest"], empty["characters"]) == (bytes(16), 0)
+    assert (empty["fingerprint"] is None) == (minimum == 1)
+    assert empty["digest"] == recipe.digest("", short=minimum == 1)
+    assert (empty["characters"], empty["sketch"], empty["problem"]) == (0, None, None)
 
 
 def test_all_tasks_of_a_process_share_one_recipe_and_its_dictionary(monkeypatch):
