@@ -32,8 +32,8 @@ _NAMES = {
         "ShortTextError StorageError TagsWarning WorkerError"
     ),
     "fpdb.fingerprint": (
-        "Grams Hash IdfTable Recipe Secret Weights compare distance least_estimate overlap "
-        "read_recipe sketch_jaccard"
+        "Grams Hash IdfTable Recipe Secret Weights compare distance doubtful_estimates "
+        "least_estimate overlap read_recipe sketch_jaccard"
     ),
     "fpdb.fingerprint.digits": "format_fingerprint parse_fingerprint",
     "fpdb.fingerprint.presets": "recipe",

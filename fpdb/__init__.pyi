@@ -45,6 +45,7 @@ from fpdb.fingerprint import Secret as Secret
 from fpdb.fingerprint import Weights as Weights
 from fpdb.fingerprint import compare as compare
 from fpdb.fingerprint import distance as distance
+from fpdb.fingerprint import doubtful_estimates as doubtful_estimates
 from fpdb.fingerprint import least_estimate as least_estimate
 from fpdb.fingerprint import overlap as overlap
 from fpdb.fingerprint import read_recipe as read_recipe

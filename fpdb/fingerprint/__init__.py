@@ -11,7 +11,7 @@ from fpdb.fingerprint.hashing import Hash, Secret
 from fpdb.fingerprint.passages import overlap
 from fpdb.fingerprint.presets import DESCRIPTIONS, PRESETS, preset, read_recipe, write_recipe
 from fpdb.fingerprint.recipe import WIDTHS, Recipe, canonical, compare, distance
-from fpdb.fingerprint.sketches import least_estimate, sketch_jaccard
+from fpdb.fingerprint.sketches import doubtful_estimates, least_estimate, sketch_jaccard
 from fpdb.fingerprint.stages import to_int
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "canonical",
     "compare",
     "distance",
+    "doubtful_estimates",
     "least_estimate",
     "overlap",
     "preset",

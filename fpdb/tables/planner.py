@@ -69,10 +69,6 @@ _JOIN_DOCUMENT_SECONDS = 4e-6
 _JOIN_ROW_SECONDS = 3e-6
 _JOIN_CANDIDATE_SECONDS = 6e-9
 _MOST_JOIN_TABLES = 1000
-# A task takes about this long; shorter ones cost more to start, longer ones more to repeat.
-_TASK_SECONDS = 60.0
-# A task of this size stays far below the memory of a usual executor.
-_TASK_ROWS = 4_000_000
 
 # Unrelated documents that are compared with a text, on average: what isn't noticed, and the most
 # that a query bears.
@@ -271,19 +267,16 @@ class JoinPlan(NamedTuple):
 
     A join sends each fingerprint once to each table, where it meets those that agree with it in
     the bits of its mask. Of k + c blocks, two fingerprints within k agree in at least c, so that a
-    mask for each choice of c blocks leaves no pair out. The work is cut into `tasks`.
+    mask for each choice of c blocks leaves no pair out.
     """
 
     bits: int
     k: int
     fingerprints: int
     masks: tuple[int, ...]
-    tasks: int
 
 
-def join_plans(
-    bits: int, k: int, documents: int, *, queries: int | None = None, cores: int = 1
-) -> list[JoinPlan]:
+def join_plans(bits: int, k: int, documents: int, *, queries: int | None = None) -> list[JoinPlan]:
     """Return the plans for a join of N documents, the fastest first.
 
     With `queries`, it is a join of that many other fingerprints with the documents.
@@ -291,7 +284,7 @@ def join_plans(
     Raises:
         PlanError: An argument is out of its range.
     """
-    _check_request(bits, k, documents=documents, cores=cores, queries=queries)
+    _check_request(bits, k, documents=documents, queries=queries)
     fingerprints = documents + (queries or 0)
     pairs = documents * ((documents - 1) / 2 if queries is None else queries)
     found = []
@@ -303,8 +296,7 @@ def join_plans(
             + rows * _JOIN_ROW_SECONDS
             + pairs * sum(2.0 ** -mask.bit_count() for mask in masks) * _JOIN_CANDIDATE_SECONDS
         )
-        tasks = max(cores, ceil(work / _TASK_SECONDS), ceil(rows / _TASK_ROWS))
-        found.append((work, JoinPlan(bits, k, fingerprints, masks, tasks)))
+        found.append((work, JoinPlan(bits, k, fingerprints, masks)))
     return [plan for _, plan in sorted(found)]
 
 

@@ -1,15 +1,26 @@
 """A DataFrame without its near-duplicates."""
 
-from collections import defaultdict
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import Literal
+from uuid import uuid4
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType
 
 import fpdb
-from fpdb.integrations.spark.fingerprints import fingerprint
-from fpdb.integrations.spark.matches import clusters, pairs
+from fpdb.integrations.spark.fingerprints import fingerprint, fingerprint_type, texts_of
+from fpdb.integrations.spark.matches import checkpoints_of, clusters, documents_of, with_leads
+from fpdb.integrations.spark.near import near
+
+# Pairs that one task decides; more are divided by their clusters.
+_TOGETHER = 4_000_000
+# Keys of removed rows that are sent to all workers, so that no text is.
+_SENT = 1_000_000
 
 
 def dedupe(
@@ -22,8 +33,9 @@ def dedupe(
 ) -> DataFrame:
     """Return the rows that stay: in the order of the keys, each that resembles none that stays.
 
-    `fpdb.dedupe` keeps the same rows of records in that order, if no band is crowded. Rows
-    without a key or a text stay. Spark reads the DataFrame twice, and the pairs are written to its
+    `fpdb.dedupe` keeps the same rows of records in that order, if no band is crowded: texts are
+    compared where sketches leave it open whether they are similar. Rows without a key or a text
+    stay. Spark reads the DataFrame up to three times, and writes fingerprints and pairs to its
     checkpoint directory.
 
     Args:
@@ -33,33 +45,79 @@ def dedupe(
         recipe: A recipe, or the name of a preset.
         similarity: As in `fingerprint`; with None, what is within the k of the recipe is removed.
     """
-    prints = fingerprint(df, text=text, key=key, recipe=recipe, similarity=similarity)
-    near = pairs(prints, spanning=True).checkpoint()
-    kind = near.schema["key"].dataType
-    copied = F.expr("distance = 0 AND coalesce(similarity, 1.0) = 1.0").alias("copied")
-    linked = near.select("key", "other", copied).join(clusters(near), "key")
-    removed = linked.groupBy("representative").applyInArrow(_removed, f"removed {kind.typeName()}")
-    short = prints.where(f"fingerprint IS NULL AND digest != X'{'00' * 16}'")
-    first = short.groupBy("digest").agg(F.min("key").alias("first"))
-    equal = short.join(first, "digest").where("key <> first").select(F.col("key").alias("removed"))
-    gone = removed.union(equal)
+    checkpoints_of(df)
+    chosen = fpdb.recipe(recipe) if isinstance(recipe, str) else recipe
+    prints = fingerprint(df, text=text, key=key, recipe=chosen, similarity=similarity)
+    kind = fingerprint_type(prints)
+    least, sure = fpdb.doubtful_estimates(kind.similarity) if kind.similarity else (0.0, 0.0)
+    # Where equal sketches don't show that texts are similar, only equal texts are equal.
+    documents = _written(with_leads(documents_of(prints, kind, exactly=sure >= 1)))
+    low, high = F.least("key", "other").alias("key"), F.greatest("key", "other").alias("other")
+    found = near([documents.where("key = lead")], kind, least)
+    linked = _written(found.select(low, high, "similarity"))
+    if kind.similarity:
+        texts = texts_of(df, text, key)
+        alike = _similar(linked.where(f"similarity < {sure}"), texts, chosen, kind.similarity)
+        linked = _written(linked.where(f"similarity >= {sure}").select("key", "other").union(alike))
+    together = linked.coalesce(1)
+    if linked.count() > _TOGETHER:
+        together = linked.join(clusters(linked), "key").repartition("representative")
+    removed = StructType([StructField("removed", linked.schema["key"].dataType)])
+    resembling = together.select("key", "other").mapInArrow(_removed, removed)
+    gone = _written(documents.where("key <> lead").selectExpr("key AS removed").union(resembling))
+    if gone.count() <= _SENT:
+        gone = F.broadcast(gone)
     return df.join(gone, df[key] == gone["removed"], "left_anti")
 
 
-def _removed(cluster: pa.Table) -> pa.Table:
-    """Return the documents of a cluster that go, given its pairs.
+def _written(df: DataFrame) -> DataFrame:
+    """Write rows to the checkpoint directory, so that a lost worker costs no more than a step."""
+    path = f"{checkpoints_of(df)}/fpdb-{uuid4().hex}"
+    df.write.parquet(path)
+    return df.sparkSession.read.parquet(path)
 
-    A copy resembles what its original resembles, and so goes in any case.
+
+def _similar(
+    pairs: DataFrame, texts: DataFrame, recipe: fpdb.Recipe, similarity: float
+) -> DataFrame:
+    """Return the pairs whose texts are similar."""
+    keys = pairs.select("key").union(pairs.select("other")).distinct()
+    texts = _written(texts.join(keys, "key", "left_semi"))
+    both = (
+        pairs.select("key", "other").join(texts, "key").join(texts.toDF("other", "more"), "other")
+    )
+    schema = both.select("key", "other").schema
+    return both.mapInArrow(partial(_compared_exactly, recipe, similarity), schema)
+
+
+def _compared_exactly(
+    recipe: fpdb.Recipe, similarity: float, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Compare texts by their shingles, and yield the pairs that are similar."""
+    for batch in batches:
+        own, others = (recipe.shingles_many(batch[name].to_pylist()) for name in ("text", "more"))
+        sizes = np.array([[*map(len, own)], [*map(len, others)]]).sum(axis=0)
+        pairs = zip(own, others, strict=True)
+        common = np.array([len(np.intersect1d(*both, assume_unique=True)) for both in pairs])
+        alike = common / np.maximum(sizes - common, 1) >= similarity
+        yield batch.select(["key", "other"]).filter(pa.array(alike))
+
+
+def _removed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the documents of whole clusters that go, given their pairs.
+
+    In the order of the keys, each goes that resembles an earlier one that stays.
     """
-    copies: list[Any] = []
-    earlier: dict[Any, list[Any]] = defaultdict(list)
-    for row in cluster.to_pylist():
-        if row["copied"]:
-            copies.append(row["other"])
-        else:
-            earlier[row["other"]].append(row["key"])
-    gone: dict[Any, None] = {}
-    for document in sorted(earlier):
-        if any(other not in gone for other in earlier[document]):
-            gone[document] = None
-    return pa.table({"removed": pa.array([*copies, *gone], cluster.schema.field("key").type)})
+    parts = list(batches)
+    if not parts:
+        return
+    [earlier, later] = pa.Table.from_batches(parts).columns
+    named = pa.chunked_array([*earlier.chunks, *later.chunks]).combine_chunks().dictionary_encode()
+    order = pc.sort_indices(named.dictionary)
+    ranks = order.to_numpy().argsort()[named.indices].reshape(2, -1)
+    gone = np.zeros(len(order), np.bool_)
+    for first, second in ranks[:, ranks[1].argsort()].T.tolist():
+        if not gone[first]:
+            gone[second] = True
+    removed = named.dictionary.take(order).filter(pa.array(gone))
+    yield pa.RecordBatch.from_arrays([removed], ["removed"])

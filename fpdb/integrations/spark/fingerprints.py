@@ -1,43 +1,32 @@
 """Fingerprints in a DataFrame: computed from texts, and read back from a column."""
 
 from collections.abc import Iterable, Iterator
-from decimal import Decimal
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    ByteType,
-    DataType,
-    DecimalType,
-    IntegerType,
-    LongType,
-    ShortType,
-    StringType,
-    StructType,
-)
+from pyspark.sql.types import DataType, DecimalType, LongType, StringType, StructType
 
 import fpdb
 
 # The key of the column's metadata, which Parquet files keep.
 _METADATA = "fpdb"
-_WORD_NAMES = ("high", "low")
-_WIDE = StructType().add("high", "long").add("low", "long")
-# Decimals, because the gateway to Java takes no integers as large as these.
-_LOWEST_NEGATIVE, _WRAP = Decimal(1 << 63), Decimal(1 << 64)
-_INTEGERS = (ByteType, ShortType, IntegerType, LongType)
+_KEYS = ("string", "byte", "short", "integer", "long")
 # The recipes of this process, by id and largest text. All its tasks share them.
 _BUILT: dict[tuple[str, int], fpdb.Recipe] = {}
+# The runs of Spark whose workers have fpdb.
+_PROVEN: set[str] = set()
 
 
 class FingerprintType(NamedTuple):
-    """The width of the fingerprints of a column, and what computed them.
+    """The width of the fingerprints of a column, the id of their recipe, and what is near.
 
-    That is the id of a recipe, the similarity that sketches were made for, and the k where bits are
-    compared.
+    That is what has a similarity, or if that is None, what is within k.
     """
 
     bits: int
@@ -48,7 +37,9 @@ class FingerprintType(NamedTuple):
     @property
     def type(self) -> DataType:
         """Spark's type of such a column. Spark has signed integers only, so the bits count."""
-        return _WIDE if self.bits == 128 else LongType()
+        return (
+            LongType() if self.bits <= 64 else StructType().add("high", "long").add("low", "long")
+        )
 
 
 def fingerprint(
@@ -61,111 +52,115 @@ def fingerprint(
 ) -> DataFrame:
     """Compute fingerprints and sketches of the texts of a DataFrame, which are dropped.
 
-    Spark computes a column each time it is used: write the result to Parquet, or cache it. The
-    recipe is sent to the workers as data, and each of their processes builds it once.
+    Spark computes a column each time it is used: write the result to Parquet, or cache it.
 
     Args:
         df: The documents.
         text: The column of texts.
         key: The column of keys: strings or integers.
-        recipe: A recipe, or the name of a preset.
+        recipe: A recipe, or the name of a preset. It is sent to the workers.
         similarity: What near texts have at least, unless a question says another; by default the
             recipe's, 0.8 with `web`. With None there are no sketches, and bits are compared.
 
     Returns:
-        A DataFrame with the columns `key`, `fingerprint` (bigint; for 128 bits a struct of two;
-        null for a short text), `digest` (16 bytes, equal for equal texts), `characters`, `sketch`
-        (128 bytes; null for a text without shingles; only with a similarity) and `problem` (why a
-        document has no fingerprint: no text, no key, or too large).
+        A DataFrame with the columns `key`, `fingerprint` (null for a short text), `digest`,
+        `characters`, `sketch` (with a similarity), and `problem`: why there is no fingerprint.
     """
-    require_columns(df, text, key)
-    key_type = df.schema[key].dataType
-    if not isinstance(key_type, (StringType, *_INTEGERS)):
-        raise fpdb.InputError(
-            f"found keys of the type {key_type.simpleString()}, expected strings or integers",
-            hint="cast them: df.withColumn('key', df.key.cast('string'))",
-        )
+    source = texts_of(df, text, key)
     chosen = fpdb.recipe(recipe) if isinstance(recipe, str) else recipe
     if similarity == "recipe":
         similarity = chosen.similarity
     fpdb.models.require_similarity(similarity)
+    require_workers(df.sparkSession)
     column = FingerprintType(chosen.bits, chosen.id, similarity, chosen.k)
-    stored_key = key_type if isinstance(key_type, StringType) else LongType()
-    schema = StructType().add("key", stored_key).add("fingerprint", column.type)
+    schema = StructType([source.schema["key"]]).add("fingerprint", column.type)
     schema.add("digest", "binary").add("characters", "integer")
     if similarity:
         schema.add("sketch", "binary")
-    schema.add("problem", "string")
-    source = df.select(
-        F.col(key).cast(stored_key).alias("key"), F.col(text).cast("string").alias("text")
-    )
-    task = _FingerprintTask(chosen, sketched=similarity is not None)
-    found = source.mapInArrow(task, schema)
-    return found.withMetadata("fingerprint", {_METADATA: column._asdict()})
+    task = partial(_fingerprinted, chosen, similarity)
+    prints = source.mapInArrow(task, schema.add("problem", "string"))
+    return prints.withMetadata("fingerprint", {_METADATA: column._asdict()})
 
 
-class _FingerprintTask:
-    """Fingerprints batches of texts on a worker. It is sent there, and consists of data only."""
-
-    def __init__(self, recipe: fpdb.Recipe, *, sketched: bool) -> None:
-        self._recipe = recipe
-        self._sketched = sketched
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        # The first recipe of a process has loaded its dictionary, so later tasks take that one.
-        recipe = _BUILT.setdefault((self._recipe.id, self._recipe.largest), self._recipe)
-        for rows in batches:
-            yield self._fingerprint(recipe, rows)
-
-    def _fingerprint(self, recipe: fpdb.Recipe, rows: pa.RecordBatch) -> pa.RecordBatch:
-        texts = rows["text"].to_pylist()
-        keyed = rows["key"].is_valid().to_pylist()
-        good, batch, problems = self._usable(recipe, texts, keyed)
-        count = len(texts)
-        missing = np.ones(count, np.bool_)
-        missing[good] = batch.short
-        unusable, at = np.ones(count, np.bool_), np.zeros(count, np.int64)
-        unusable[good], at[good] = False, np.arange(len(good))
-        places = pa.array(at, mask=unusable)
-        numbers = np.zeros((count, *batch.fingerprints.shape[1:]), np.uint64)
-        numbers[good] = batch.fingerprints
-        usable = [texts[place] or "" for place in good]
-        digests, lengths = recipe.digests(usable, batch.short.tolist()), list(map(len, usable))
+def _fingerprinted(
+    recipe: fpdb.Recipe, similarity: float | None, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Fingerprint batches of texts on a worker."""
+    # The first recipe of a process has loaded its dictionary, so later tasks take that one.
+    recipe = _BUILT.setdefault((recipe.id, recipe.largest), recipe)
+    for rows in batches:
+        problems = pc.if_else(
+            rows["text"].is_valid(), pa.scalar(None, pa.string()), "found no text"
+        )
+        problems = pc.if_else(rows["key"].is_valid(), problems, "found no key")
+        texts = pc.if_else(problems.is_null(), rows["text"], "").to_pylist()
+        try:
+            batch = recipe.batch(texts, sketches=similarity is not None)
+        except fpdb.InputError:
+            why = map(partial(_problem, recipe), texts, problems.to_pylist())
+            problems = pa.array(why, pa.string())
+            texts = pc.if_else(problems.is_null(), rows["text"], "").to_pylist()
+            batch = recipe.batch(texts, sketches=similarity is not None)
+        good = problems.is_null()
+        usable = good.to_numpy(zero_copy_only=False)
+        digests = b"".join(recipe.digests(texts, batch.short.tolist()))
         columns: dict[str, Any] = {
             "key": rows["key"],
-            "fingerprint": words_array(numbers, missing),
-            "digest": pa.array(digests, pa.binary()).take(places),
-            "characters": pa.array(lengths, pa.int32()).take(places),
+            "fingerprint": _words_array(batch.fingerprints, batch.short | ~usable),
+            "digest": _bytes_array(np.frombuffer(digests, np.uint8).reshape(-1, 16), usable),
+            "characters": pc.if_else(good, pc.utf8_length(rows["text"]), None).cast(pa.int32()),
         }
-        if self._sketched and batch.sketches is not None:
-            sketches = [row.tobytes() if row.any() else None for row in batch.sketches]
-            columns["sketch"] = pa.array(sketches, pa.binary()).take(places)
-        columns["problem"] = pa.array(problems, pa.string())
-        return pa.RecordBatch.from_pydict(columns)
+        if batch.sketches is not None:
+            columns["sketch"] = _bytes_array(batch.sketches, usable & batch.sketches.any(axis=1))
+        yield pa.RecordBatch.from_pydict({**columns, "problem": problems})
 
-    def _usable(
-        self, recipe: fpdb.Recipe, texts: list[str | None], keyed: list[bool]
-    ) -> tuple[list[int], fpdb.models.Batch, list[str | None]]:
-        """Return the places of the usable texts, their batch, and the problem of each other one."""
-        problems: list[str | None] = []
-        for text, named in zip(texts, keyed, strict=True):
-            missing = "key" if not named else "text" if text is None else None
-            problems.append(missing and f"found no {missing}")
 
-        def batch(places: list[int]) -> fpdb.models.Batch:
-            return recipe.batch((texts[place] or "" for place in places), sketches=self._sketched)
+def _problem(recipe: fpdb.Recipe, text: str, known: str | None) -> str | None:
+    """Return why a text has no fingerprint."""
+    try:
+        recipe.batch([text])
+    except fpdb.InputError as error:
+        return str(error)
+    return known
 
-        good = [place for place, problem in enumerate(problems) if problem is None]
+
+def texts_of(df: DataFrame, text: str, key: str) -> DataFrame:
+    """Return the columns `key` and `text` of a DataFrame."""
+    require_columns(df, text, key)
+    kind = df.schema[key].dataType
+    if kind.typeName() not in _KEYS:
+        raise fpdb.InputError(
+            f"found keys of the type {kind.simpleString()}, expected strings or integers",
+            hint="cast them: df.withColumn('key', df.key.cast('string'))",
+        )
+    stored = kind if isinstance(kind, StringType) else LongType()
+    return df.select(F.col(key).cast(stored).alias("key"), F.col(text).cast("string").alias("text"))
+
+
+def require_workers(spark: SparkSession) -> None:
+    """Raise MissingExtraError if the workers' Python has no fpdb, which a short job shows."""
+    context = spark.sparkContext
+    if context.applicationId in _PROVEN:
+        return
+
+    # It goes to the workers by value, as what is in fpdb would not.
+    def lacking(_: Iterable[int]) -> Iterator[str]:
+        import importlib
+        import sys
+
         try:
-            return good, batch(good), problems
-        except fpdb.InputError:
-            for place in good:
-                try:
-                    batch([place])
-                except fpdb.InputError as error:
-                    problems[place] = str(error)
-        good = [place for place, problem in enumerate(problems) if problem is None]
-        return good, batch(good), problems
+            importlib.import_module("fpdb")
+        except ImportError:
+            yield sys.executable
+
+    count = context.defaultParallelism
+    for python in context.parallelize(range(count), count).mapPartitions(lacking).take(1):
+        raise fpdb.MissingExtraError(
+            f"the workers' Python, {python}, has no fpdb",
+            hint="pip install 'fpdb-store[spark]' there, or name one that has it: "
+            "PYSPARK_PYTHON=/path/to/python",
+        )
+    _PROVEN.add(context.applicationId)
 
 
 def require_columns(df: DataFrame, *names: str) -> None:
@@ -182,9 +177,8 @@ def fingerprint_type(df: DataFrame) -> FingerprintType:
     """Return the type of a DataFrame's fingerprints, from the column's metadata if it has any."""
     require_columns(df, "key", "fingerprint")
     field = df.schema["fingerprint"]
-    metadata = (field.metadata or {}).get(_METADATA) or {}
     bits = 128 if isinstance(field.dataType, StructType) else 64
-    return FingerprintType(**{"bits": bits, **metadata})
+    return FingerprintType(**{"bits": bits, **((field.metadata or {}).get(_METADATA) or {})})
 
 
 def fingerprint_column(df: DataFrame, kind: FingerprintType) -> Column:
@@ -192,26 +186,37 @@ def fingerprint_column(df: DataFrame, kind: FingerprintType) -> Column:
 
     Unsigned 64-bit integers in Parquet are read as decimals.
     """
-    found = df.schema["fingerprint"].dataType
-    column = F.col("fingerprint")
-    if found == kind.type:
+    column, stored = F.col("fingerprint"), df.schema["fingerprint"].dataType
+    if stored == kind.type:
         return column
-    if isinstance(found, DecimalType) and kind.bits <= 64:
-        number = column.cast("decimal(21,0)")
-        signed = F.when(number >= _LOWEST_NEGATIVE, number - _WRAP).otherwise(number)
-        return signed.cast("bigint")
+    if isinstance(stored, DecimalType) and kind.bits <= 64:
+        number = "CAST(fingerprint AS decimal(21, 0))"
+        wraps = f"if({number} >= {1 << 63}BD, {1 << 64}BD, 0BD)"
+        return F.expr(f"CAST({number} - {wraps} AS bigint)")
     raise fpdb.InputError(
-        f"found fingerprints of the type {found.simpleString()}, expected "
+        f"found fingerprints of the type {stored.simpleString()}, expected "
         f"{kind.type.simpleString()}",
         hint="fpdb.integrations.spark.fingerprint makes such a column",
     )
 
 
-def words_array(fingerprints: NDArray[np.uint64], missing: NDArray[np.bool_] | None = None) -> Any:
+def _words_array(fingerprints: NDArray[np.uint64], missing: NDArray[np.bool_]) -> Any:
     """Return fingerprints as an Arrow column, with nulls where they are missing."""
-    numbers = np.ascontiguousarray(fingerprints).view(np.int64)
-    if numbers.ndim == 1 or numbers.shape[1] == 1:
-        return pa.array(numbers.reshape(-1), mask=missing)
-    words = [pa.array(np.ascontiguousarray(numbers[:, word])) for word in (0, 1)]
-    mask = None if missing is None else pa.array(missing)
-    return pa.StructArray.from_arrays(words, names=list(_WORD_NAMES), mask=mask)
+    if fingerprints.ndim == 1:
+        return pa.array(fingerprints.view(np.int64), mask=missing)
+    words = [pa.array(np.ascontiguousarray(word)) for word in fingerprints.view(np.int64).T]
+    return pa.StructArray.from_arrays(words, names=["high", "low"], mask=pa.array(missing))
+
+
+def _bytes_array(rows: NDArray[np.uint8], there: NDArray[np.bool_]) -> Any:
+    """Return rows of bytes as an Arrow column, with nulls where they aren't there."""
+    data = pa.py_buffer(np.ascontiguousarray(rows))
+    column = pa.Array.from_buffers(pa.binary(rows.shape[1]), len(rows), [None, data])
+    return pc.if_else(pa.array(there), column.cast(pa.binary()), pa.scalar(None, pa.binary()))
+
+
+def bytes_rows(column: pa.Array, width: int) -> NDArray[np.uint8]:
+    """Return a column of bytes, all as long, as rows."""
+    fixed = column.cast(pa.binary(width))
+    data = np.frombuffer(fixed.buffers()[1], np.uint8)[fixed.offset * width :]
+    return data[: len(fixed) * width].reshape(-1, width)

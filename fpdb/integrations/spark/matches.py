@@ -1,50 +1,23 @@
 """Pairs of near documents, clusters, and matches of questions, as a database finds them.
 
-Similar documents are found by their sketches, or where bits are compared, those within k.
-Documents with the same fingerprint (and the same sketch, if that counts) are a group, which is
-joined as one row, its smallest key being the lead. The last step expands groups to documents.
+Similar documents are found by their sketches, or where bits are compared, those within k. Equal
+documents, with the same fingerprint and sketch, are known by a hash of these, their id.
 """
 
-from typing import NamedTuple
-
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F
 
 import fpdb
-from fpdb.integrations.spark.cells import AnyPlan, BandPlan, joined, plan_bands
 from fpdb.integrations.spark.fingerprints import (
     FingerprintType,
     fingerprint_column,
     fingerprint_type,
     require_columns,
 )
+from fpdb.integrations.spark.near import ends, near
 
-_NEARNESS = ("distance", "similarity")
-
-
-class _Wanted(NamedTuple):
-    """What is near: what has a similarity, or if that is None, what is within k."""
-
-    similarity: float | None
-    k: int
-
-
-def plan(
-    df: DataFrame,
-    *,
-    corpus: DataFrame | None = None,
-    similarity: float | None = None,
-    k: int | None = None,
-) -> AnyPlan:
-    """Count the distinct documents and return the best plan to join them.
-
-    `pairs` and `query` make one themselves if they are given none.
-    """
-    kind = fingerprint_type(df)
-    held_kind = kind if corpus is None else _corpus_kind(corpus, kind)
-    search = _search(held_kind, similarity, k)
-    held = None if corpus is None else _documents(corpus, held_kind, search)
-    return _planned(_documents(df, kind, search), held, kind, search)
+# Two documents with equal ones are equal.
+_LIKENESS = ("fingerprint", "sketch", "digest")
 
 
 def pairs(
@@ -53,7 +26,6 @@ def pairs(
     similarity: float | None = None,
     k: int | None = None,
     spanning: bool = False,
-    plan: AnyPlan | None = None,
 ) -> DataFrame:
     """Find all pairs of near documents, each once: `key`, `other`, `distance`, `similarity`.
 
@@ -64,35 +36,28 @@ def pairs(
         similarity: The least Jaccard similarity, by sketches; by default that of `fingerprint`.
         k: Compare bits instead, and at most this distance; without sketches by default that of the
             recipe, or 3. Then `similarity` is null.
-        spanning: Pair the documents of a group with the first of them only, and of two near groups
-            only the first documents: fewer rows, which connect the same documents. A million
-            copies have 500 billion pairs. `clusters` needs no more than this.
-        plan: A plan made by `plan` for the same question, which saves counting again.
+        spanning: Pair the documents of a group of equal ones with the first of them only, and of
+            two near groups only the first documents: fewer rows, which connect the same documents.
+            A million copies have 500 billion pairs. `clusters` needs no more than this.
     """
-    kind = fingerprint_type(df)
-    search = _search(kind, similarity, k)
-    documents = _documents(df, kind, search)
-    chosen = plan or _planned(documents, None, kind, search)
-    groups, members = _grouped(documents, named=spanning or search.similarity is not None)
-    linked = _near(groups, None, kind, search, chosen)
-    inside = _equal(_inside(members, spanning=spanning), known=search.similarity is not None)
+    wanted = _wanted(fingerprint_type(df), similarity, k)
+    documents = documents_of(df, wanted).where("fingerprint IS NOT NULL")
     if spanning:
-        linked = linked.withColumnsRenamed({"lead": "key", "other_lead": "other"})
+        members = with_leads(documents)
+        equal = members.where("key <> lead").selectExpr("key", "lead AS other")
+        documents = members.where("key = lead")
     else:
-        linked = _spread(linked, members, members)
-    ordered = linked.unionByName(inside).withColumns(
-        {"key": F.least("key", "other"), "other": F.greatest("key", "other")}
-    )
-    return ordered.select("key", "other", *_NEARNESS)
+        own, others = ends([documents])
+        same = " AND ".join(f"one_{name} <=> other_{name}" for name in ("id", *_LIKENESS))
+        equal = own.join(others, F.expr(f"one_key < other_key AND {same}"))
+        equal = equal.selectExpr("one_key AS key", "other_key AS other")
+    both = _nearness([documents], wanted, equal)
+    ordered = F.least("key", "other").alias("key"), F.greatest("key", "other").alias("other")
+    return both.select(*ordered, "distance", "similarity")
 
 
 def query(
-    df: DataFrame,
-    corpus: DataFrame,
-    *,
-    similarity: float | None = None,
-    k: int | None = None,
-    plan: AnyPlan | None = None,
+    df: DataFrame, corpus: DataFrame, *, similarity: float | None = None, k: int | None = None
 ) -> DataFrame:
     """Find the documents of a corpus near each question: `query`, `key`, `distance`, `similarity`.
 
@@ -100,137 +65,74 @@ def query(
     columns of `fingerprint`. A short text matches short texts that equal it, by `digest`. The
     options are those of `pairs`, and the similarity is by default that of the corpus.
     """
-    kind = fingerprint_type(df)
-    own = _corpus_kind(corpus, kind)
-    search = _search(own, similarity, k)
-    asked, held = _documents(df, kind, search), _documents(corpus, own, search)
-    chosen = plan or _planned(asked, held, kind, search)
-    named = search.similarity is not None
-    (groups, questions), (others, members) = (_grouped(side, named=named) for side in (asked, held))
-    linked = _near(groups, others, kind, search, chosen)
-    matches = _spread(linked, questions, members).unionByName(_same_texts(df, corpus))
-    return matches.select(F.col("key").alias("query"), F.col("other").alias("key"), *_NEARNESS)
-
-
-def _search(kind: FingerprintType, similarity: float | None, k: int | None) -> _Wanted:
-    fpdb.models.require_similarity(similarity, k)
-    if k is not None:
-        return _Wanted(None, k)
-    return _Wanted(kind.similarity if similarity is None else similarity, kind.k)
-
-
-def _corpus_kind(corpus: DataFrame, asked: FingerprintType) -> FingerprintType:
-    """Return the type of the corpus; raise RecipeMismatchError if the questions' isn't the same."""
-    own = fingerprint_type(corpus)
-    if None not in (own.recipe_id, asked.recipe_id) and own.recipe_id != asked.recipe_id:
+    asked, kind = fingerprint_type(df), fingerprint_type(corpus)
+    if None not in (kind.recipe_id, asked.recipe_id) and kind.recipe_id != asked.recipe_id:
         raise fpdb.RecipeMismatchError(
-            f"the corpus was fingerprinted by the recipe {own.recipe_id}, "
+            f"the corpus was fingerprinted by the recipe {kind.recipe_id}, "
             f"found questions by {asked.recipe_id}",
             hint="fingerprint both by the same recipe",
         )
-    return own
+    wanted = _wanted(kind, similarity, k)
+    documents = [documents_of(side, wanted) for side in (df, corpus)]
+    own, others = ends([side.where("digest IS NOT NULL") for side in documents])
+    equal = own.join(others, F.expr("one_digest = other_digest"))
+    both = _nearness(documents, wanted, equal.selectExpr("one_key AS key", "other_key AS other"))
+    return both.selectExpr("key AS query", "other AS key", "distance", "similarity")
 
 
-def _documents(df: DataFrame, kind: FingerprintType, search: _Wanted) -> DataFrame:
-    """Return the documents with a fingerprint, and for a similarity, with a sketch or a digest."""
-    columns = [F.col("key"), fingerprint_column(df, kind).alias("fingerprint")]
-    if search.similarity is None:
-        return df.select(*columns).where("fingerprint IS NOT NULL")
-    if "sketch" not in df.columns:
+def _wanted(kind: FingerprintType, similarity: float | None, k: int | None) -> FingerprintType:
+    fpdb.models.require_similarity(similarity, k)
+    if k is not None:
+        return kind._replace(similarity=None, k=k)
+    return kind._replace(similarity=similarity or kind.similarity)
+
+
+def _nearness(sides: list[DataFrame], wanted: FingerprintType, equal: DataFrame) -> DataFrame:
+    """Return the near documents of `near`, and equal ones."""
+    least = fpdb.least_estimate(wanted.similarity) if wanted.similarity else 0.0
+    # Equal texts are known to be similar, even where bits are compared.
+    share = "1.0D" if wanted.similarity or len(sides) > 1 else "CAST(NULL AS double)"
+    equal = equal.selectExpr("key", "other", "0 AS distance", f"{share} AS similarity")
+    return near(sides, wanted, least).unionByName(equal)
+
+
+def documents_of(df: DataFrame, wanted: FingerprintType, *, exactly: bool = False) -> DataFrame:
+    """Return `key`, `fingerprint`, `sketch`, `digest`, and `id`, which is equal for equal ones.
+
+    There is a digest only where it decides which documents are equal: without a fingerprint, and
+    for a similarity, without a sketch; or everywhere, if they are to be equal exactly. What has
+    nothing to compare is left out.
+    """
+    if wanted.similarity is not None and "sketch" not in df.columns:
         raise fpdb.InputError(
             "the documents have no sketches to find similar ones by",
             hint="fingerprint them with a similarity, or query with k",
         )
-    digest = F.col("digest") if "digest" in df.columns else F.lit(None).cast("binary")
-    columns.append(F.coalesce("sketch", digest).alias("likeness"))
-    return df.select(*columns).where("fingerprint IS NOT NULL AND likeness IS NOT NULL")
+    nothing, zeros = "CAST(NULL AS binary)", f"X'{'00' * 16}'"
+    sketch = "if(fingerprint IS NULL, NULL, sketch)" if wanted.similarity else nothing
+    compared = sketch if wanted.similarity else "fingerprint"
+    digest = f"if({exactly} OR {compared} IS NULL, nullif(digest, {zeros}), NULL)"
+    digest = digest if "digest" in df.columns else nothing
+    prints = df.withColumn("fingerprint", fingerprint_column(df, wanted))
+    prints = prints.where(f"{compared} IS NOT NULL OR {digest} IS NOT NULL")
+    names = "key", "fingerprint", f"{sketch} AS sketch", f"{digest} AS digest"
+    return prints.selectExpr(*names).withColumn("id", F.xxhash64(*_LIKENESS))
 
 
-def _planned(
-    left: DataFrame, right: DataFrame | None, kind: FingerprintType, search: _Wanted
-) -> AnyPlan:
-    cores = max(1, left.sparkSession.sparkContext.defaultParallelism)
-    if search.similarity is not None:
-        others = None if right is None else _groups(right)
-        return plan_bands(_groups(left), others, search.similarity, cores)
-    sides = [side.select("fingerprint") for side in (left, right) if side is not None]
-    counts = [max(1, side.distinct().count()) for side in sides]
-    queries = None if right is None else counts[0]
-    return fpdb.join_plans(kind.bits, search.k, counts[-1], queries=queries, cores=cores)[0]
+def with_leads(documents: DataFrame) -> DataFrame:
+    """Add the `lead` of each document: the smallest key of those that equal it."""
+    return documents.withColumn("lead", F.min("key").over(Window.partitionBy("id", *_LIKENESS)))
 
 
-def _near(
-    left: DataFrame, right: DataFrame | None, kind: FingerprintType, search: _Wanted, plan: AnyPlan
-) -> DataFrame:
-    """Return near pairs: `lead`, `other_lead`, `distance`, `similarity`.
-
-    A lead is the key of a group, or where bits are compared, its fingerprint.
-    """
-    if isinstance(plan, BandPlan):
-        fits, made = plan.similarity == search.similarity, f"similarity={plan.similarity}"
-    else:
-        fits = search.similarity is None and (plan.bits, plan.k) == (kind.bits, search.k)
-        made = f"{plan.bits} bits and k={plan.k}"
-    if not fits:
-        wanted = f"k={search.k}" if search.similarity is None else f"similarity={search.similarity}"
-        raise fpdb.PlanError(
-            f"the plan is for {made}, expected one for {wanted}",
-            hint="fpdb.integrations.spark.plan makes one for the same question",
+def checkpoints_of(df: DataFrame) -> str:
+    """Return Spark's checkpoint directory; raise InputError if it has none."""
+    directory = df.sparkSession.sparkContext.getCheckpointDir()
+    if directory is None:
+        raise fpdb.InputError(
+            "Spark has no checkpoint directory to write the rounds to",
+            hint="spark.sparkContext.setCheckpointDir(directory), on a disk that all workers reach",
         )
-    return joined(left, right, plan)
-
-
-def _grouped(documents: DataFrame, *, named: bool) -> tuple[DataFrame, DataFrame]:
-    """Return the groups, and the documents with the leads of theirs.
-
-    The lead is the smallest key, or unless they are `named`, the fingerprint.
-    """
-    if named:
-        groups = _groups(documents)
-        names = [name for name in documents.columns if name != "key"]
-        return groups, documents.join(groups, names).select("lead", "key")
-    members = documents.select(F.col("fingerprint").alias("lead"), "key")
-    return documents.select("fingerprint").distinct(), members
-
-
-def _groups(documents: DataFrame) -> DataFrame:
-    """Return the groups, each with its smallest key as the lead."""
-    names = [name for name in documents.columns if name != "key"]
-    return documents.groupBy(*names).agg(F.min("key").alias("lead"))
-
-
-def _inside(members: DataFrame, *, spanning: bool) -> DataFrame:
-    """Pair the documents of each group: with the lead, or each with each."""
-    if spanning:
-        return members.where("key <> lead").select(
-            F.col("lead").alias("key"), F.col("key").alias("other")
-        )
-    others = members.withColumnRenamed("key", "other")
-    return members.join(others, "lead").where("key < other").drop("lead")
-
-
-def _equal(pairs: DataFrame, *, known: bool = True) -> DataFrame:
-    """Add the distance and the similarity of equal documents, if similarity is known."""
-    similarity = F.lit(1.0 if known else None).cast("double")
-    return pairs.withColumn("distance", F.lit(0)).withColumn("similarity", similarity)
-
-
-def _spread(linked: DataFrame, members: DataFrame, others: DataFrame) -> DataFrame:
-    """Expand pairs of groups to pairs of documents."""
-    second = others.withColumnsRenamed({"lead": "other_lead", "key": "other"})
-    return linked.join(members, "lead").join(second, "other_lead").drop("lead", "other_lead")
-
-
-def _same_texts(df: DataFrame, corpus: DataFrame) -> DataFrame:
-    """Match short texts with those that equal them."""
-    sides = [
-        side.where(f"fingerprint IS NULL AND digest != X'{'00' * 16}'").select("key", "digest")
-        if "digest" in side.columns
-        else side.select("key", F.lit(None).cast("binary").alias("digest")).limit(0)
-        for side in (df, corpus)
-    ]
-    second = sides[1].withColumnRenamed("key", "other")
-    return _equal(sides[0].join(second, "digest").drop("digest"))
+    return directory
 
 
 def clusters(pairs: DataFrame) -> DataFrame:
@@ -242,11 +144,7 @@ def clusters(pairs: DataFrame) -> DataFrame:
     that a lost worker costs no more than the round.
     """
     require_columns(pairs, "key", "other")
-    if pairs.sparkSession.sparkContext.getCheckpointDir() is None:
-        raise fpdb.InputError(
-            "Spark has no checkpoint directory to write the rounds to",
-            hint="spark.sparkContext.setCheckpointDir(directory), on a disk that all workers reach",
-        )
+    checkpoints_of(pairs)
     ordered = F.greatest("key", "other").alias("key"), F.least("key", "other").alias("low")
     edges = pairs.select(*ordered).where("key <> low").distinct().checkpoint()
     before = None

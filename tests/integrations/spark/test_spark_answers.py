@@ -1,13 +1,18 @@
 """Spark gives the answers of a database with the same documents, compared as sets."""
 
 import contextlib
+import importlib
 import random
+from itertools import combinations
 
 import pytest
 
 import fpdb
 from fpdb.integrations import spark as on_spark
-from fpdb.integrations.spark import cells
+from fpdb.integrations.spark import near
+
+# The package has a function of this name.
+dedupe = importlib.import_module("fpdb.integrations.spark.dedupe")
 
 pytestmark = pytest.mark.spark
 
@@ -41,7 +46,7 @@ def _made(spark, folder, bits, similarity):
     documents = _documents()
     recipe = fpdb.recipe("web").with_bits(bits)
     options = {"recipe": recipe, "similarity": similarity}
-    with fpdb.create(folder / "own.fpdb", capacity=len(documents), **options) as database:
+    with fpdb.create(folder / "own.fpdb", **options) as database:
         for _ in database.add_many(fpdb.Document(key, text) for key, text in documents):
             pass
         texts = spark.createDataFrame(documents, "key string, text string")
@@ -76,10 +81,8 @@ def _wanted(pairs):
     return {(min(pair[:2]), max(pair[:2]), *pair[2:4]) for pair in pairs}
 
 
-def test_pairs_of_other_widths(both, monkeypatch):
+def test_pairs_of_other_widths(both):
     df, database, _ = both
-    # So few rows to a cell that nearly every prefix is cut.
-    monkeypatch.setattr(cells, "_CELL_ROWS", 20)
     _same(_rows(on_spark.pairs(df)), _wanted(database.pairs()))
 
 
@@ -88,15 +91,9 @@ def test_pairs_of_bits_where_there_are_sketches(both64):
     _same(_rows(on_spark.pairs(df, k=5)), _wanted(database.pairs(k=5)))
 
 
-def test_similar_pairs(both64, monkeypatch):
+def test_similar_pairs(both64):
     df, database, _ = both64
-    plan = on_spark.plan(df)
-    assert plan.bands == database.plan.bands
-    assert plan.crowds == ()
-    _same(_rows(on_spark.pairs(df, plan=plan)), _wanted(database.pairs()))
-    # Many tasks, whose blocks end anywhere.
-    monkeypatch.setattr(cells, "_TASK_SKETCHES", 500)
-    monkeypatch.setattr(cells, "_BLOCK", 50)
+    _same(_rows(on_spark.pairs(df)), _wanted(database.pairs()))
     wanted = {pair for pair in _wanted(database.pairs()) if pair[3] >= fpdb.least_estimate(0.9)}
     found = {row for row in _rows(on_spark.pairs(df, similarity=0.9)) if row in wanted}
     assert len(found) > 0.9 * len(wanted)
@@ -122,9 +119,8 @@ def _answers(database, questions, k):
     }
 
 
-@pytest.mark.parametrize(("k", "cell_rows"), [(None, 1 << 15), (3, 1 << 15), (5, 20)])
-def test_queries(both64, spark, monkeypatch, k, cell_rows):
-    monkeypatch.setattr(cells, "_CELL_ROWS", cell_rows)
+@pytest.mark.parametrize("k", [None, 3, 5])
+def test_queries(both64, spark, k):
     df, database, documents = both64
     questions, asked = _questions(spark, documents, database)
     wanted = _answers(database, questions, k)
@@ -146,22 +142,37 @@ def test_clusters(both64, search):
 
 
 def test_a_crowded_band_is_divided_and_connects_what_is_similar(spark, monkeypatch):
-    monkeypatch.setattr(cells, "_CROWD", 20)
+    monkeypatch.setattr(near, "_CROWD", 20)
     chance = random.Random(3)
     form = [f"word{number}" for number in range(150)]
     texts = [" ".join([*form, *(f"x{chance.getrandbits(40)}" for _ in "ab")]) for _ in range(300)]
     rows = [(f"k{number:03}", text) for number, text in enumerate([*texts, texts[7]])]
     df = on_spark.fingerprint(spark.createDataFrame(rows, "key string, text string")).cache()
     with pytest.warns(fpdb.IncompleteWarning, match="compared with about 20"):
-        plan = on_spark.plan(df)
-    assert max(parts for _, parts in plan.crowds) > 5
-    found = _rows(on_spark.pairs(df, plan=plan).select("key", "other"))
+        divided = on_spark.pairs(df)
+    found = _rows(divided.select("key", "other"))
     assert len(found) == len(set(found))
-    # Each row meets about twenty in each band, where a join of all has 45,150 pairs.
-    assert 300 < len(found) < plan.bands.count * 300 * 25
+    # Each row meets about twenty in each of nine bands, where a join of all has 45,150 pairs.
+    assert 300 < len(found) < 9 * 300 * 25
     assert ("k007", "k300") in found
-    clusters = on_spark.clusters(on_spark.pairs(df, plan=plan, spanning=True))
+    with pytest.warns(fpdb.IncompleteWarning):
+        clusters = on_spark.clusters(on_spark.pairs(df, spanning=True))
     assert _rows(clusters.groupBy("representative").count()) == [("k000", 301)]
+
+
+def test_questions_meet_their_part_of_a_crowd_and_what_equals_them(spark, monkeypatch):
+    monkeypatch.setattr(near, "_CROWD_OF_QUERY", 20)
+    chance = random.Random(4)
+    form = [f"word{number}" for number in range(150)]
+    texts = [" ".join([*form, f"x{chance.getrandbits(40)}"]) for _ in range(200)]
+    rows = [(f"k{number:03}", text) for number, text in enumerate(texts)]
+    corpus = on_spark.fingerprint(spark.createDataFrame(rows, "key string, text string")).cache()
+    asked = corpus.selectExpr("concat('q', key) AS key", *corpus.columns[1:]).where("key < 'qk050'")
+    asked = asked.withMetadata("fingerprint", corpus.schema["fingerprint"].metadata)
+    with pytest.warns(fpdb.IncompleteWarning, match="compared with about 20"):
+        found = _rows(on_spark.query(asked, corpus).select("query", "key"))
+    assert {(f"qk{number:03}", f"k{number:03}") for number in range(50)} < set(found)
+    assert 50 < len(found) < 50 * 200
 
 
 def test_spanning_pairs_connect_copies_with_as_few_rows_as_there_are(spark):
@@ -177,8 +188,7 @@ def test_spanning_pairs_connect_copies_with_as_few_rows_as_there_are(spark):
     }
 
 
-def test_a_crowded_prefix_is_cut_into_cells_of_bounded_size(spark, monkeypatch):
-    monkeypatch.setattr(cells, "_CELL_ROWS", 200)
+def test_a_crowded_prefix_leaves_no_pair_out(spark):
     chance = random.Random(9)
     # All share their first sixteen bits, and some are near each other.
     numbers = {chance.getrandbits(46) | 0x1234 << 48 for _ in range(3000)}
@@ -186,25 +196,9 @@ def test_a_crowded_prefix_is_cut_into_cells_of_bounded_size(spark, monkeypatch):
     df = spark.createDataFrame(
         [(number, number) for number in sorted(numbers)], "key bigint, fingerprint bigint"
     )
-    plan = next(p for p in fpdb.join_plans(64, 3, len(numbers), cores=2) if len(p.masks) == 4)
-    side = df.select("fingerprint")
-    crowds = cells._crowds([(side, cells._ALONE)], plan)
-    # Three of the four blocks are crowded or not, but the first one is with all its rows.
-    assert max(crowds.values()) == (-(-len(numbers) // 200),) * 2
-    cut = cells._placed(side, cells._RowTask(plan, cells._ALONE, crowds))
-    sizes = cut.groupBy("table", "prefix", "cell").count().selectExpr("max(count)").collect()[0][0]
-    assert sizes < 2.5 * 200 < len(numbers) / 2
-    found = {
-        frozenset(row) for row in on_spark.pairs(df, plan=plan).select("key", "other").collect()
-    }
-    ordered = sorted(numbers)
-    wanted = {
-        frozenset((a, b))
-        for place, a in enumerate(ordered)
-        for b in ordered[place + 1 :]
-        if (a ^ b).bit_count() <= 3
-    }
-    assert found == wanted
+    found = [tuple(row) for row in on_spark.pairs(df).select("key", "other").collect()]
+    wanted = {(a, b) for a, b in combinations(sorted(numbers), 2) if (a ^ b).bit_count() <= 3}
+    _same(found, wanted)
 
 
 def test_integer_keys(spark, tmp_path):
@@ -221,27 +215,36 @@ def test_integer_keys(spark, tmp_path):
     _same(_rows(on_spark.pairs(df).select("key", "other", "distance")), wanted)
 
 
-@pytest.mark.parametrize("settings", [{}, {"similarity": None, "recipe": "words"}])
-def test_what_stays_is_what_stays_of_records(spark, settings):
-    chance = random.Random(35)
+def _edited(chance):
+    """Texts of which many are near an earlier one, and some about as similar as they must be."""
     words = [f"word{number}" for number in range(400)]
     texts = ["", "short", "short"]
     for _ in range(300):
         text = " ".join(chance.choices(words, k=600))
         if chance.random() < 0.6 and len(texts) > 3:
-            found = chance.choice(texts[3:]).split()
-            # A few, so that any bands find both, or many.
-            for _ in range(chance.choice([0, 1, 2, 400])):
-                found[chance.randrange(len(found))] = chance.choice(words)
-            text = " ".join(found)
+            earlier = chance.choice(texts[3:]).split()
+            for _ in range(chance.choice([0, 1, 2, 5, 8, 20, 22, 24, 26, 400])):
+                earlier[chance.randrange(len(earlier))] = chance.choice(words)
+            text = " ".join(earlier)
         texts.append(text)
+    return texts
+
+
+@pytest.mark.parametrize("settings", [{}, {"similarity": 0.95}, {"similarity": None}])
+@pytest.mark.parametrize("divided", [False, True])
+def test_what_stays_is_what_stays_of_records(spark, monkeypatch, settings, divided):
+    if divided:
+        monkeypatch.setattr(dedupe, "_TOGETHER", 10)
+        monkeypatch.setattr(dedupe, "_SENT", 10)
+    chance = random.Random(35)
+    texts = _edited(chance)
     rows = [(f"{number:04}", text, number) for number, text in enumerate(texts)]
     chance.shuffle(rows)
     df = spark.createDataFrame([*rows, (None, texts[3], -1)], "key string, text string, n int")
-    found = on_spark.dedupe(df, **settings)
+    found = on_spark.dedupe(df, recipe="words", **settings)
     assert found.columns == df.columns
-    own = {"recipe": "words", "k": 3} if settings else {}
     records = [{"id": key, "text": text, "n": n} for key, text, n in sorted(rows)]
-    expected = {record["n"] for record in fpdb.dedupe(records, **own)}
+    own = {"k": 3} if settings == {"similarity": None} else settings
+    expected = {record["n"] for record in fpdb.dedupe(records, recipe="words", **own)}
     assert len(expected) < len(records)
     assert {row.n for row in found.collect()} == {*expected, -1}

@@ -8,6 +8,7 @@ import pytest
 
 import fpdb
 from fpdb.integrations import spark as on_spark
+from fpdb.integrations.spark import fingerprints
 
 pytestmark = pytest.mark.spark
 
@@ -119,17 +120,36 @@ def test_questions_by_another_recipe_are_refused(spark, texts):
             fpdb.InputError,
             "found similarity 2",
         ),
-        (
-            lambda df: on_spark.pairs(
-                df.selectExpr("url as key", "1L as fingerprint"),
-                k=5,
-                plan=fpdb.join_plans(64, 3, 10)[0],
-            ),
-            fpdb.PlanError,
-            "k=3",
-        ),
     ],
 )
 def test_bad_use_is_told_before_anything_runs(texts, call, error, message):
     with pytest.raises(error, match=message):
         call(texts)
+
+
+@pytest.mark.parametrize("call", [on_spark.dedupe, on_spark.clusters])
+def test_a_missing_checkpoint_directory_is_told_at_once(spark, monkeypatch, call):
+    monkeypatch.setattr(spark.sparkContext, "getCheckpointDir", lambda: None)
+    df = spark.createDataFrame([("a", TEXT, "b")], "key string, text string, other string")
+    with pytest.raises(fpdb.InputError, match="no checkpoint directory") as caught:
+        call(df)
+    assert "setCheckpointDir" in caught.value.hint
+
+
+def test_workers_without_fpdb_are_named_with_the_cure(spark, texts, monkeypatch, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\n"
+        "class Missing:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'fpdb':\n"
+        "            raise ModuleNotFoundError(name)\n"
+        "sys.meta_path.insert(0, Missing())\n"
+    )
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path}:$PYTHONPATH exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(python))
+    monkeypatch.setattr(fingerprints, "_PROVEN", set())
+    with pytest.raises(fpdb.MissingExtraError, match="has no fpdb") as caught:
+        on_spark.fingerprint(texts, text="body", key="url")
+    assert "PYSPARK_PYTHON" in caught.value.hint

@@ -100,17 +100,17 @@ def test_a_worker_that_is_killed_costs_no_cluster(spark, crawl):
 
 
 def test_a_join_of_more_rows_than_fit_into_the_memory_of_the_workers(spark, tmp_path):
-    numbers = fingerprints(400_000)
+    numbers = fingerprints(1_000_000)
     rows = pa.table({"key": np.arange(len(numbers)), "fingerprint": numbers.view(np.int64)})
     df = spark.createDataFrame(rows).repartition(4)
     df.write.parquet(str(tmp_path / "rows"))
     df = spark.read.parquet(str(tmp_path / "rows"))
-    # What the settings leave of the 1,024 MB of each worker; a row takes 72 bytes at least.
+    # What the settings leave of the 1,024 MB of each worker; a row takes 40 bytes at least.
     memory = 2 * 0.05 * (1024 - 300) * 1e6
-    plan = on_spark.plan(df)
-    assert plan.fingerprints * len(plan.masks) * 72 > memory
+    [plan, *_] = fpdb.join_plans(64, 3, len(numbers))
+    assert plan.fingerprints * len(plan.masks) * 40 > 2 * memory
     before = len(stages_of(spark.sparkContext))
-    found = on_spark.pairs(df, plan=plan).selectExpr("count(*)", "sum(distance)").collect()[0]
+    found = on_spark.pairs(df).selectExpr("count(*)", "sum(distance)").collect()[0]
     assert sum(stage.diskBytesSpilled() for stage in stages_of(spark.sparkContext)[:-before]) > 0
     with fpdb.build(tmp_path / "own.fpdb", similarity=None, k=plan.k, keys="integer") as database:
         database.add_fingerprints(np.arange(len(numbers), dtype=np.uint64), numbers)

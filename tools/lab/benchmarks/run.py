@@ -35,6 +35,7 @@ SUITES = {
 }
 # What other pages quote, or needs Java, or much of the disk: run only if named.
 OTHERS = {"passages": passages, "spark": spark, "billion": billion, "large": large}
+ON_PAGE = {*SUITES, "spark"}
 
 
 def machine():
@@ -96,7 +97,7 @@ def main():
     for suite in suites:
         raw = before.get(suite) or {"machine": machine(), **every[suite].run(options)}
         print(f"\n{raw['machine']}\n\n{body(raw)}\n", flush=True)
-        if options.write and suite in SUITES:
+        if options.write and suite in ON_PAGE:
             write(suite, raw)
 
 

@@ -1,12 +1,13 @@
-"""Measure the join on Spark against that of a database; it needs Java.
+"""Measure Spark beside fpdb alone, with the same answers; it needs Java, and the group `full`.
 
 Both find all pairs within 3 of the same fingerprints: random ones, a tenth of them near others and
-a fiftieth equal to others. Then both find the similar texts among the documents of `tools/lab/bench
-similarity` by their sketches. Spark runs as a cluster of its own on this machine, with one worker
-and with two, one core each.
+a fiftieth equal to others. Then both deduplicate the same made texts: one in five is an earlier one
+with some words replaced, or none. Spark runs on this machine with two threads. It is processor time
+that counts, of Java and of all workers, with their start.
 """
 
 import json
+import resource
 import sys
 import tempfile
 import time
@@ -17,11 +18,21 @@ import numpy as np
 
 sys.path.append(str(Path(__file__).parent))  # as a module, too
 import paired
-import similarity
 
 K = 3
-SIZES = [1_000_000, 200_000]  # of fingerprints, of texts
-MEMORY = 1024  # megabytes of a worker
+SIZES = [100_000, 400_000]
+ROUNDS = 1  # of Spark, a minute each
+THREADS = 2
+WORDS, OF = 126, 20_000  # of a text, and all different ones
+AT_ONCE = 50_000
+PRICE = 0.05  # dollars for an hour of a core
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.driver.memory": "4g",
+    "spark.sql.shuffle.partitions": str(8 * THREADS),
+}
 
 
 def fingerprints(documents):
@@ -35,105 +46,134 @@ def fingerprints(documents):
     return generator.permutation(np.concatenate([numbers, copies, same]))
 
 
-def write(folder, documents, *, similar):
-    """Write what both sides take, as arrays and as a table."""
+def texts(documents):
+    """Return made texts of 820 bytes, as numbers of words."""
+    generator = np.random.default_rng(2)
+    rows = generator.integers(0, OF, (documents, WORDS))
+    for place in range(4, documents, 5):
+        rows[place] = rows[generator.integers(place)]
+        changed = generator.integers(0, WORDS, generator.integers(8))
+        rows[place, changed] = generator.integers(0, OF, len(changed))
+    return rows
+
+
+def write(folder, documents, kind):
+    """Write what both sides take, in the order of the keys."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    if similar:
-        endless = similarity.Documents(sketched=True)
-        starts = range(0, documents, similarity.AT_ONCE)
-        blocks = (endless.take(min(similarity.AT_ONCE, documents - start)) for start in starts)
-        source = [document for block in blocks for document in block]
-        numbers = np.array([document.fingerprint for document in source], np.uint64)
-        columns = {
-            name: [getattr(document, name) for document in source]
-            for name in ("key", "digest", "characters", "sketch")
-        }
+    if kind == "bits":
+        keys, values = np.arange(documents), fingerprints(documents).view(np.int64)
+        tables = [pa.table({"key": keys, "fingerprint": values})]
     else:
-        numbers, columns = fingerprints(documents), {"key": np.arange(documents)}
-    np.save(folder / "fingerprints.npy", numbers)
-    rows = pa.table({**columns, "fingerprint": numbers.view(np.int64)})
-    pq.write_table(rows, folder / "fingerprints.parquet", row_group_size=250_000)
+        letters = np.random.default_rng(3).integers(97, 123, (OF, 9), np.uint8)
+        words = [bytes(row[: 2 + place % 8]).decode() for place, row in enumerate(letters)]
+        rows = texts(documents)
+        tables = [
+            pa.table(
+                {
+                    "key": [
+                        f"https://example.org/{start + place:09}" for place in range(len(part))
+                    ],
+                    "text": [" ".join(map(words.__getitem__, row)) for row in part.tolist()],
+                }
+            )
+            for start, part in (
+                (at, rows[at : at + AT_ONCE]) for at in range(0, documents, AT_ONCE)
+            )
+        ]
+    with pq.ParquetWriter(folder / "rows.parquet", tables[0].schema) as file:
+        for table in tables:
+            file.write_table(table, row_group_size=AT_ONCE)
 
 
-def embedded(folder, *, similar):
+def embedded(folder, kind):
+    import pyarrow.parquet as pq
+
     import fpdb
 
-    numbers = np.load(folder / "fingerprints.npy")
-    path, documents = folder / f"{time.monotonic_ns()}.fpdb", len(numbers)
-    started = time.perf_counter()
-    if similar:
-        with fpdb.create(path, similarity=similarity.LEAST, capacity=documents) as db:
-            similarity.fill(db, documents)
-    else:
-        options = {"similarity": None, "k": K, "keys": "integer", "capacity": documents}
-        with fpdb.build(path, **options) as db:
-            db.add_fingerprints(np.arange(documents, dtype=np.uint64), numbers)
-    loaded = time.perf_counter()
+    table = pq.read_table(folder / "rows.parquet")
+    if kind == "texts":
+        return len(fpdb.dedupe(table))
+    numbers = table["fingerprint"].to_numpy().view(np.uint64)
+    path = folder / f"{time.monotonic_ns()}.fpdb"
+    options = {"similarity": None, "k": K, "keys": "integer", "capacity": len(numbers)}
+    with fpdb.build(path, **options) as db:
+        db.add_fingerprints(np.arange(len(numbers), dtype=np.uint64), numbers)
     with fpdb.open(path) as db:
-        apart = [pair.distance for pair in db.pairs()]
-    done = time.perf_counter()
-    return {"start": loaded - started, "join": done - loaded, "pairs": [len(apart), sum(apart)]}
+        return sum(1 for _ in db.pairs())
 
 
-def on_spark(folder, workers, *, similar):
+def on_spark(folder, kind):
     from pyspark.sql import SparkSession
 
     from fpdb.integrations import spark as joined
 
-    started = time.perf_counter()
-    builder = SparkSession.builder.master(f"local-cluster[{workers},1,{MEMORY}]")
-    for name, value in {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "ERROR",
-        "spark.executor.memory": f"{MEMORY}m",
-        "spark.sql.shuffle.partitions": "8",
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
-        "spark.local.dir": str(folder / "local"),
-    }.items():
-        builder = builder.config(name, value)
+    builder = SparkSession.builder.master(f"local[{THREADS}]")
+    places = {"spark.local.dir": folder / "local", "spark.checkpoint.dir": folder / "checkpoints"}
+    for name, value in {**SETTINGS, **places}.items():
+        builder = builder.config(name, str(value))
     session = builder.getOrCreate()
-    df = session.read.parquet(str(folder / "fingerprints.parquet"))
-    df.count()
-    session.range(1000).mapInArrow(lambda batches: batches, "id bigint").count()
-    ready = time.perf_counter()
-    pairs = joined.pairs(df, **({} if similar else {"k": K}))
-    found = pairs.selectExpr("count(*)", "sum(distance)").collect()
-    done = time.perf_counter()
+    df = session.read.parquet(str(folder / "rows.parquet"))
+    answer = joined.dedupe(df) if kind == "texts" else joined.pairs(df, k=K)
+    output = str(folder / f"{time.monotonic_ns()}.parquet")
+    answer.write.parquet(output)
+    count = session.read.parquet(output).count()
+    gateway = session.sparkContext._gateway
     session.stop()
-    return {"start": ready - started, "join": done - ready, "pairs": list(found[0])}
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(60)  # or its time wouldn't count
+    return count
+
+
+def processor_seconds():
+    used = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
+
+
+def measured(kind, documents, rounds):
+    """Return a row for each side."""
+    with tempfile.TemporaryDirectory(prefix="fpdb-bench-") as name:
+        write(Path(name), documents, kind)
+        variables = {
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_LOCAL_HOSTNAME": "localhost",
+            "PYSPARK_PYTHON": sys.executable,
+        }
+        answer = partial(paired.answer_of, __file__, name, kind, **variables)
+        results = paired.in_turn({side: partial(answer, side) for side in SIDES}, rounds)
+    if len({result["answer"] for of_side in results.values() for result in of_side}) > 1:
+        sys.exit(f"the sides gave other answers: {results}")
+    for side, of_side in results.items():
+        result = paired.median(of_side)
+        rate = documents / result["seconds"]
+        yield {
+            "documents": f"{documents:,} {kind}",
+            "side": side,
+            "pairs found, or texts that stay": f"{result['answer']:,}",
+            "processor s": paired.written(result["seconds"]),
+            "documents a second of a core": f"{rate:,.0f}",
+            "a million of them, $": paired.written(1e6 / rate / 3600 * PRICE),
+        }
+
+
+SIDES = {"fpdb alone": embedded, "Spark": on_spark}
 
 
 def run(options):
-    rows = []
-    for kind, documents in zip(("bits", "texts"), options.sizes or SIZES, strict=False):
-        with tempfile.TemporaryDirectory(prefix="fpdb-bench-") as name:
-            write(Path(name), documents, similar=kind == "texts")
-            variables = {
-                "SPARK_LOCAL_IP": "127.0.0.1",
-                "SPARK_LOCAL_HOSTNAME": "localhost",
-                "PYSPARK_PYTHON": sys.executable,
-                "SPARK_WORKER_DIR": str(Path(name, "work")),
-            }
-            sides = {
-                workers: partial(paired.answer_of, __file__, name, workers, kind, **variables)
-                for workers in range(3)
-            }
-            found = paired.in_turn(sides, options.rounds)
-        if len({str(each["pairs"]) for results in found.values() for each in results}) > 1:
-            sys.exit(f"the sides found other pairs: {found}")
-        for workers, results in found.items():
-            side = f"Spark, workers: {workers}" if workers else "database"
-            own = paired.median(results)
-            row = {"documents": f"{documents:,} {kind}", "side": side, "pairs": own["pairs"][0]}
-            rows.append(row | {f"{each}, s": f"{own[each]:.2f}" for each in ("start", "join")})
-    return {"note": "The start of a database is its load.", "tables": [rows]}
+    tables = [
+        [
+            row
+            for documents in options.sizes or SIZES
+            for row in measured(kind, documents, min(options.rounds, ROUNDS))
+        ]
+        for kind in ("bits", "texts")
+    ]
+    note = f"An hour of a core is taken for ${PRICE:.2f}."
+    return {"note": note, "tables": tables}
 
 
 if __name__ == "__main__":
-    place, count, asked = sys.argv[1:]
-    near = asked == "texts"
-    answer = embedded if count == "0" else partial(on_spark, workers=count)
-    print(json.dumps(answer(Path(place), similar=near)))
+    place, asked, named = sys.argv[1:]
+    print(json.dumps({"answer": SIDES[named](Path(place), asked), "seconds": processor_seconds()}))
