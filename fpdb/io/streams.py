@@ -15,6 +15,7 @@ from typing import IO, Any, cast
 
 import numpy as np
 
+from fpdb import kernels
 from fpdb.arrays import Places
 from fpdb.errors import InputError, MissingExtraError
 from fpdb.io.encodings import UTF8, as_utf8, few_replaced, forced, is_utf8, is_utf16
@@ -321,6 +322,8 @@ def named(path: str, hint: str = "") -> Iterator[None]:
 
 def line_ends(data: bytes) -> Places:
     """Return where lines end, after their line feeds."""
+    if kernels.enabled:
+        return np.frombuffer(kernels.lines.line_ends(data), np.int64)
     ends: Places = np.flatnonzero(np.frombuffer(data, np.uint8) == _LINE_FEED) + 1
     return ends
 
