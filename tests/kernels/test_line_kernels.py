@@ -36,7 +36,11 @@ def by_definition(work, *values):
         return work(*values)
 
 
-@given(st.lists(st.sampled_from([b"", b"\n", b"\r\n", b"a", b"\0", b"x" * 300])).map(b"".join))
+@given(
+    st.lists(st.sampled_from([b"", b"\n", b"\r\n", b"a", b"\0", b"x" * 300, b"\n" * 200])).map(
+        b"".join
+    )
+)
 @settings(max_examples=examples(100), deadline=None)
 def test_lines_end_where_the_definition_says(data):
     ends = line_ends(data).tolist()
