@@ -34,7 +34,7 @@ from fpdb.storage.open_checks import is_vacant
     output_dir=option("--output-dir DIR", "A folder, with a file for each input."),
     annotate=option("--annotate", "Keep all records, and add which one stays for each."),
     removed=option("--removed FILE", "JSON lines about what was left out."),
-    cut=option("--cut N", "First cut paragraphs that N texts have.", min=2),
+    cut=option("--cut N", "First cut paragraphs that N texts have.", rare=True, min=2),
     k=options.NEW_K,
     source_field=option("--source-field F", "Field of the source; else the file.", rare=True),
     most=option("--most SHARE", "Stop if more of a source would go.", rare=True, min=0, max=1),
