@@ -7,12 +7,13 @@ from functools import partial
 
 import numpy as np
 
-from fpdb.arrays import Column, Marks, Places, Rows, differs, joined, run_starts
+from fpdb.arrays import Column, Marks, Places, Rows, among, differs, joined, run_starts
 from fpdb.dedupe.prepare import RecordBlock, group_hashes, run_hash
 from fpdb.dedupe.run import AHEAD, Deduplication
 from fpdb.errors import InputError
 from fpdb.fingerprint.paragraphs import Paragraphs, paragraphs, without
 from fpdb.io.batches import RecordBatch
+from fpdb.io.raw import changed
 from fpdb.io.streams import ignore
 from fpdb.joins.columns import GrowingColumn, Room
 from fpdb.tables.sorter import BLOCK, Sorter
@@ -117,7 +118,10 @@ class Cuts:
             return batch
         first, *after = self._firsts[block.number : block.number + 2]
         lines = self._lines.values[first : after[0] if after else None]
-        return self.shorten(batch, first + lines.searchsorted(batch.numbers))
+        numbers = np.array(batch.numbers, np.int64)
+        if not among(numbers, lines).all():
+            raise changed(block.source)
+        return self.shorten(batch, first + lines.searchsorted(numbers))
 
     def shorten(self, batch: RecordBatch, records: Places) -> RecordBatch:
         """Cut from records what those with these numbers lose."""

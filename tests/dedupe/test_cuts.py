@@ -13,6 +13,7 @@ from tiers import examples, of_gate
 
 import fpdb
 from fpdb.io import streams
+from fpdb.tables import sorter
 
 pd, pl = of_gate("pandas", "polars")
 
@@ -74,20 +75,25 @@ def lines_of(path):
     within=st.sampled_from([None, "site"]),
     chunk=st.sampled_from([64, 1000, 1 << 18]),
     memory=st.sampled_from([None, 0]),
+    split=st.integers(0, 14),
     jobs=st.sampled_from([1, 2]),
 )
 @settings(max_examples=examples(150), deadline=None)
 def test_cuts_are_those_of_the_definition(
-    tmp_path_factory, rows, least, within, chunk, memory, jobs
+    tmp_path_factory, rows, least, within, chunk, memory, split, jobs
 ):
     folder = tmp_path_factory.mktemp("cuts")
     records = [{"id": at, "text": text, "site": site} for at, (text, site) in enumerate(rows)]
-    source, removed = folder / "in.jsonl", folder / "removed.jsonl"
-    source.write_text("".join(json.dumps(record) + "\n" for record in [*records, {"site": "x"}]))
+    removed, sources = folder / "removed.jsonl", [folder / "a.jsonl", folder / "b.jsonl"]
+    as_jsonl(records[:split], sources[0])
+    as_jsonl([*records[split:], {"text": "", "site": "x"}, {"site": "bad"}], sources[1])
+    places = [f"{sources[0]}:{at + 1}" for at in range(len(records[:split]))]
+    places += [f"{sources[1]}:{at + 1}" for at in range(len(records[split:]))]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(streams, "_CHUNK", chunk)
+        patch.setattr(sorter, "_LEAST", 3)
         counts = fpdb.dedupe(
-            source, folder / "out.jsonl", annotate=True, cut=least, within=within,
+            sources, folder / "out.jsonl", annotate=True, cut=least, within=within,
             removed=removed, memory=memory, jobs=jobs, bad="keep",
         )  # fmt: skip
     expected = cut_by_definition(records, least, within)
@@ -96,9 +102,9 @@ def test_cuts_are_those_of_the_definition(
     told = [
         {
             "key": at,
-            "source": f"{source}:{at + 1}",
+            "source": places[at],
             "kept_key": keeper,
-            "kept_source": f"{source}:{keeper + 1}",
+            "kept_source": places[keeper],
             "characters": size,
         }
         for at, (_, lost) in enumerate(expected)
@@ -178,13 +184,13 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("annotate", [False, True])
-def test_a_table_keeps_its_kind_and_types(tmp_path, corpus, kind, annotate):
+@pytest.mark.parametrize("options", [{}, {"annotate": True}, {"lose": 0.02}])
+def test_a_table_keeps_its_kind_and_types(tmp_path, corpus, kind, options):
     records = pages(corpus)
     as_jsonl(records, tmp_path / "in.jsonl")
-    fpdb.dedupe(tmp_path / "in.jsonl", tmp_path / "out.jsonl", cut=20, annotate=annotate)
+    fpdb.dedupe(tmp_path / "in.jsonl", tmp_path / "out.jsonl", cut=20, **options)
     given = KINDS[kind](pa.concat_tables(map(pa.Table.from_pylist, (records[:25], records[25:]))))
-    found = fpdb.dedupe(given, cut=20, annotate=annotate)
+    found = fpdb.dedupe(given, cut=20, **options)
     assert type(found) is type(given)
     for name in given.schema.names if hasattr(given, "schema") and kind != "polars" else ():
         assert found.schema.field(name).type == given.schema.field(name).type
@@ -298,3 +304,16 @@ def test_what_has_no_paragraphs_of_its_own_is_refused(tmp_path, jsonl, options, 
 def test_records_that_are_read_once_are_refused():
     with pytest.raises(fpdb.InputError, match="found cut 2, and records, which are yielded"):
         list(fpdb.dedupe([{"text": "a"}], cut=2))
+
+
+def test_a_file_that_grows_between_the_readings_is_an_error(tmp_path, jsonl):
+    source = jsonl("in.jsonl", shops(3))
+
+    def grow(counts):
+        if counts.stage == "counting":
+            with source.open("a") as file:
+                file.write(json.dumps({"text": "more"}) + "\n")
+
+    with pytest.raises(fpdb.InputError, match="isn't what it was when it was read first"):
+        fpdb.dedupe(source, tmp_path / "out.jsonl", cut=2, on_progress=grow, jobs=1)
+    assert not (tmp_path / "out.jsonl").exists()

@@ -20,7 +20,7 @@ LINES = [
     "ten words are in this line,",
     "Long words: " + "incomprehensibilities " * 5,
     "a line of many words, each of them short, and " + "it goes on " * 6,
-    "这一行正好有二十个汉字所以它也算是一个段落",
+    "这一行正好有二十个汉字所以它也算一个段落",
     "这一行只有九个汉字",
     "ａ ｌｉｎｅ ｏｆ ｆｕｌｌ ｗｉｄｔｈ， ａｎｄ ｏｆ ｔｅｎ ｗｏｒｄｓ",
 ]
