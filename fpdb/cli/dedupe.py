@@ -34,6 +34,7 @@ from fpdb.storage.open_checks import is_vacant
     output_dir=option("--output-dir DIR", "A folder, with a file for each input."),
     annotate=option("--annotate", "Keep all records, and add which one stays for each."),
     removed=option("--removed FILE", "JSON lines about what was left out."),
+    cut=option("--cut N", "First cut paragraphs that N texts have.", rare=True, min=2),
     k=options.NEW_K,
     source_field=option("--source-field F", "Field of the source; else the file.", rare=True),
     most=option("--most SHARE", "Stop if more of a source would go.", rare=True, min=0, max=1),
@@ -61,6 +62,7 @@ def dedupe(
     output_dir: str | None = None,
     annotate: bool = False,
     removed: str | None = None,
+    cut: int | None = None,
     report: Path | None = None,
     similarity: float | None = None,
     k: int | None = None,
@@ -93,7 +95,7 @@ def dedupe(
     require((output is None) != (output_dir is None), "give --output or --output-dir")
     require("-" not in files or not is_terminal(), "standard input is a terminal")
     _require_database(database, {"abandon": abandon, "same-key": same_key, "texts": texts})
-    _require_outputs(output, removed, report, alone=bool(database or render.now.json))
+    _require_outputs(output, removed, report, cut, alone=bool(database or render.now.json))
     files = record_files(files, reading)
     if report:
         used_recipe, least = _compared_by(files, report, recipe, similarity, database, k)
@@ -106,15 +108,13 @@ def dedupe(
             files, place, reading, output_dir=output_dir, database=database, abandon=abandon,
             similarity=similarity, k=k, recipe=recipe, keep=keep, lose=lose, within=within,
             same_key=same_key, texts=text_of, source_field=source_field, most=most,
-            annotate=annotate, bad=bad, removed=removed, tmp=tmp, memory=memory, jobs=jobs,
+            annotate=annotate, cut=cut, bad=bad, removed=removed, tmp=tmp, memory=memory, jobs=jobs,
             on_bad=bad_records, on_progress=progress,
             command=f"cd {shlex.quote(os.getcwd())} && {shlex.join(['fpdb', *sys.argv[1:]])}",
         )  # fmt: skip
     progress.summarise(_saved(counts), *worst_losses(counts.losses))
     if report:
-        date = reading.date_field or Preference.of(keep).dated or None
-        reading = dataclasses.replace(reading, date_field=date)
-        _write_report(files, report, reading, used_recipe, least, jobs, counts.marks)
+        _write_report(files, report, reading, used_recipe, least, keep, jobs, counts.marks)
     bad_records.settle(counts.read - counts.bad)
 
 
@@ -124,7 +124,7 @@ def _require_database(database: Path | None, options: dict[str, object]) -> None
 
 
 def _require_outputs(
-    output: str | None, removed: str | None, report: Path | None, *, alone: bool
+    output: str | None, removed: str | None, report: Path | None, cut: int | None, *, alone: bool
 ) -> None:
     suffix = suffix_of(removed or "") or ".jsonl"
     is_file = removed != "-" and SUFFIXES.get(suffix) == "jsonl"
@@ -134,6 +134,7 @@ def _require_outputs(
     outputs = {os.path.realpath(path) for path in (output, removed) if path}
     is_own = report is None or os.path.realpath(report) not in outputs
     require(is_own, "--report gets a file of its own")
+    require(not cut or not report, "--report compares whole texts, which --cut shortens")
 
 
 @contextlib.contextmanager
@@ -192,6 +193,8 @@ def _saved(counts: fpdb.Deduplicated) -> str:
         parts += f"; {counts.own_share:.1%} of what was removed isn't in the record it resembles"
     if counts.estimated:
         parts += f"; {counts.estimated:,} like a document of DB by an estimate, without its text"
+    if counts.cut_records:
+        parts += f"; {counts.cut_characters:,} characters cut from {counts.cut_records:,} records"
     if counts.delivered:
         parts += f"; {counts.delivered:,} under keys that were delivered before"
     if counts.meanwhile:
@@ -205,9 +208,12 @@ def _write_report(
     reading: fpdb.Reading,
     recipe: fpdb.Recipe,
     similarity: float | None,
+    keep: str,
     jobs: int,
     kept: Marks | None,
 ) -> None:
+    date = reading.date_field or Preference.of(keep).dated or None
+    reading = dataclasses.replace(reading, date_field=date)
     render.now.left = "what stays is written, but no report"
     shown = fpdb.report(
         files, report, reading, recipe=recipe, similarity=similarity, jobs=jobs, kept=kept,

@@ -37,6 +37,7 @@ def dedupe(
     source_field: str | None = None,
     most: float | None = None,
     annotate: bool = False,
+    cut: int | None = None,
     bad: str = "keep",
     removed: str | os.PathLike[str] | None = None,
     jobs: int = 0,
@@ -105,9 +106,17 @@ def dedupe(
             unless it resembles another one, or the place of a record without a key; and the
             `similarity` and `own_share` of `Removed`, which are None for a record that stays. The
             counts are those of a run that leaves records out.
+        cut: Before records are compared, paragraphs are cut that at least so many different texts
+            have, from all of them but the first one; with `within`, of records with an equal value.
+            A paragraph is a line of ten words or 20 characters of a script without spaces, or more;
+            lines of up to 100 bytes, which may be broken within sentences, are one together up to
+            a blank line. Records that lose none are unchanged, and the others are otherwise the
+            same. It isn't for HTML, for texts of several fields, or for records, which are read
+            once. Documents of a database don't count.
         bad: Whether records that can't be compared stay ("keep"), are left out ("drop"), or are an
             InputError ("fail").
-        removed: A file for a line of JSON about each record that was removed.
+        removed: A file for a line of JSON about each record that was removed, and each paragraph
+            that was cut.
         jobs: The number of threads that read and fingerprint; 0 for one a processor. The result
             doesn't depend on it.
         memory: The bytes of memory that columns of all records may take, some 250 for each, and for
@@ -138,7 +147,7 @@ def dedupe(
         reading = dataclasses.replace(reading, text_field=text_field)
     run = Deduplication(
         *(reading, similarity, k, recipe, keep, bad, jobs, memory, tmp),
-        *(abandon, same_key, texts, lose, within, source_field, most, annotate),
+        *(abandon, same_key, texts, lose, within, source_field, most, annotate, cut),
         *(command, on_removed, on_bad, on_progress),
     )
     if output is not None or output_dir is not None or _is_path(source):

@@ -50,6 +50,8 @@ _CHARACTERS = 1 << 26
 # Records that are decided together at most, since a part of them searches most of the kept ones,
 # or reads most of the pages of a database.
 TOGETHER = 1 << 18
+# The fields of a line about a paragraph that is cut.
+_CUT = ("key", "source", "kept_key", "kept_source", "characters")
 # Records that are packed for a database at once, and how many times as many before their
 # transaction.
 STORED = 1 << 14
@@ -379,6 +381,15 @@ class Decider:
                 self.lines.add(number, json.dumps(plain).encode() + b"\n")
             if self._run.on_removed:
                 self._run.on_removed(told)
+
+    def cut_lines(self, number: int, lost: Iterable[tuple[int, int]]) -> bytes:
+        """Return a line about each paragraph that a record lost: who keeps it, its characters."""
+        lines = []
+        for keeper, size in lost:
+            shown = [self._shown_key(number), self._place(number)]
+            shown += [self._shown_key(keeper), self._place(keeper), size]
+            lines.append(json.dumps(dict(zip(_CUT, shown, strict=True))).encode() + b"\n")
+        return b"".join(lines)
 
     def annotations(self, numbers: Places) -> Iterator[Annotation]:
         """Yield which record stays in the place of each record, itself unless it is removed."""

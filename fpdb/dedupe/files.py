@@ -8,19 +8,19 @@ import dataclasses
 import os
 import stat
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePath
 
 import numpy as np
 
-from fpdb.arrays import Column, Marks
+from fpdb.arrays import Column, Marks, Places
 from fpdb.database import Database
+from fpdb.dedupe.cuts import Cuts, counted
 from fpdb.dedupe.decide import Decider
-from fpdb.dedupe.lines import RemovedLines
 from fpdb.dedupe.prepare import RecordBlock
-from fpdb.dedupe.run import AHEAD, Deduplication, Where
+from fpdb.dedupe.run import AHEAD, BAD, Deduplication, Where
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe
 from fpdb.io import streams
@@ -35,7 +35,7 @@ from fpdb.io.files import (
     path_names,
     sources_of,
 )
-from fpdb.io.raw import COPIED, MarkedRows, TableHead, changed, write_rows
+from fpdb.io.raw import COPIED, Edits, MarkedRows, TableHead, changed, write_rows
 from fpdb.io.records import LeftOut, Reading
 from fpdb.io.streams import Watch
 from fpdb.joins.columns import Room
@@ -205,26 +205,22 @@ class Corpus:
         run = self.run
         if database is not None:
             self._require_new_targets(database)
+        cuts = counted(run, room, self._blocks(inputs, "counting"))
         with Decider(run, database, room, lined=bool(self.removed)) as decider:
-            decided = [codes for _, codes in decider.each(self._blocks(inputs))]
+            blocks = self._blocks(inputs, "reading")
+            blocks = cuts.shortened(blocks) if cuts else blocks
+            decided = [codes for _, codes in decider.each(blocks)]
             codes = np.concatenate([np.empty(0, np.uint8), *decided])
             ends = np.cumsum([decider.sizes[number] for number in range(len(inputs))])
+            lost = cuts.marks & (codes != BAD) if cuts else np.zeros(len(codes), np.bool_)
             sources = self._decoded(inputs, headers)
+            divided = partial(_divided, decider, sources, ends, lost=lost)
 
-            def parts(marks: Marks, *, annotated: bool = False) -> list[MarkedRows]:
-                columns = decider.numbers, marks, np.arange(len(marks))
-                divided = (np.split(column, ends[:-1]) for column in columns)
-                return [
-                    MarkedRows(source, firsts, chosen, decider.annotations(numbers[chosen]))
-                    if annotated
-                    else MarkedRows(source, firsts, chosen)
-                    for source, firsts, chosen, numbers in zip(sources, *divided, strict=True)
-                ]
+            def shingles(marks: Marks) -> Iterator[list[Column]]:
+                rows = divided(marks, cuts.left if cuts else None)
+                return self._shingles(decider.recipe, room.file(), headers, rows)
 
-            decider.settle(
-                codes,
-                lambda marks: self._shingles(decider.recipe, room.file(), headers, parts(marks)),
-            )
+            decider.settle(codes, shingles)
             kept, written = run.kept(codes), run.written(codes)
             decider.require_fit(kept)
             if run.annotate:
@@ -234,8 +230,9 @@ class Corpus:
                 )
                 headers = [header.annotated(numbered_keys=numbered) for header in headers]
             with Drafts() as drafts:
-                rows = parts(written, annotated=run.annotate)
-                self._write(drafts, inputs, headers, rows, decider.lines)
+                rows = divided(written, cuts.edit if cuts else None, annotated=run.annotate)
+                with self._removed(drafts, decider, cuts):
+                    self._write(drafts, inputs, headers, rows)
                 # The outputs move to their places when this block ends.
                 decider.begin()
             if not run.annotate:
@@ -259,15 +256,15 @@ class Corpus:
                     "database has; for other inputs, name another output",
                 )
 
-    def _blocks(self, inputs: list[Source]) -> Iterator[RecordBlock]:
+    def _blocks(self, inputs: list[Source], stage: str) -> Iterator[RecordBlock]:
         """Yield the parts of the files; with several threads, one reads ahead."""
-        blocks = self._parts(inputs)
+        blocks = self._parts(inputs, stage)
         return blocks if self.run.jobs == 1 else made_ahead(blocks, AHEAD // 2)
 
-    def _parts(self, inputs: list[Source]) -> Iterator[RecordBlock]:
+    def _parts(self, inputs: list[Source], stage: str) -> Iterator[RecordBlock]:
         """Yield the parts of the files; their bytes show how far the reading is."""
         sizes = [os.path.getsize(each.path) for each in inputs]
-        self.run.expect(sum(sizes), "reading")
+        self.run.expect(sum(sizes), stage)
         for number, each in enumerate(inputs):
             watch = Watch(self.run.progress, partial(self._tell, each.name))
             source = dataclasses.replace(each, watch=watch)
@@ -279,21 +276,29 @@ class Corpus:
             self.encodings[path] = names[0] if len(names) == 1 else UTF8
             self.run.counts.tell(shown, names)
 
+    @contextlib.contextmanager
+    def _removed(self, drafts: Drafts, decider: Decider, cuts: Cuts | None) -> Iterator[None]:
+        """Write the lines about removed records, and for a block about paragraphs that are cut."""
+        if not self.removed or decider.lines is None:
+            yield
+            return
+        with drafts.file(self.removed) as file, streams.packed(file, self.removed) as packed:
+            for line in decider.lines.all():
+                packed.write(line)
+            if cuts:
+                cuts.tell = lambda number, lost: packed.write(decider.cut_lines(number, lost))
+            yield
+
     def _write(
         self,
         drafts: Drafts,
         inputs: list[Source],
         headers: list[TableHead],
         parts: list[MarkedRows],
-        lines: RemovedLines | None,
     ) -> None:
-        """Write the marked records, and the lines about the removed ones."""
+        """Write the marked records."""
         run = self.run
         run.expect(sum(os.path.getsize(each.path) for each in inputs), "writing")
-        if self.removed and lines:
-            with drafts.file(self.removed) as file, streams.packed(file, self.removed) as packed:
-                for line in lines.all():
-                    packed.write(line)
         together = [parts] if not self.into_folder else [[part] for part in parts]
         for number, (target, some) in enumerate(zip(self._targets(), together, strict=True)):
             with disk_named(target.parent), drafts.file(target) as file:
@@ -333,7 +338,7 @@ class Corpus:
             read = dataclasses.replace(
                 part.source, watch=Watch(tell=streams.ignore), marked=part.marks
             )
-            if not read.format.by_path:
+            if part.edits or not read.format.by_path:
                 with path.open("wb") as file:
                     write_rows(file, str(path), header, [part._replace(source=read)])
                 read = dataclasses.replace(read, path=str(path), problem="", marked=None)
@@ -389,3 +394,28 @@ class Corpus:
             require_output(target, self.paths)
             if target.exists() and not target.is_file():
                 raise InputError(f"{target} is no file", hint="name a file that isn't there yet")
+
+
+def _divided(
+    decider: Decider,
+    sources: Sequence[Source],
+    ends: Places,
+    marks: Marks,
+    change: Callable[[int, str], str] | None,
+    *,
+    lost: Marks,
+    annotated: bool = False,
+) -> list[MarkedRows]:
+    """Return the marked records of each file; a function changes the texts that lose something."""
+    columns = decider.numbers, marks, np.arange(len(marks)), lost
+    parts = zip(sources, *(np.split(column, ends[:-1]) for column in columns), strict=True)
+    return [
+        MarkedRows(
+            source,
+            firsts,
+            chosen,
+            decider.annotations(numbers[chosen]) if annotated else None,
+            Edits(edited, numbers, change) if change and edited.any() else None,
+        )
+        for source, firsts, chosen, numbers, edited in parts
+    ]

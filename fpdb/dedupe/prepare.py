@@ -32,7 +32,7 @@ def no_source(name: str) -> str:
     return f"no {name}"
 
 
-def _run_hash() -> Callable[[bytes], bytes]:
+def run_hash() -> Callable[[bytes], bytes]:
     return partial(xxhash.xxh3_128_digest, seed=secrets.randbits(64))
 
 
@@ -94,7 +94,7 @@ class Prepare:
     shingled: bool = False
     within: str | None = None
     source_field: str | None = None
-    hashed: Callable[[bytes], bytes] = dataclasses.field(default_factory=_run_hash)
+    hashed: Callable[[bytes], bytes] = dataclasses.field(default_factory=run_hash)
 
     def __call__(self, block: RecordBlock) -> RecordColumns:
         batch, damage = block.read(), list[BadRecord]()
@@ -119,7 +119,9 @@ class Prepare:
             keys,
             self.preparer.recipe.shingles_many(texts) if self.shingled else (),
             counts,
-            self._groups(batch),
+            np.empty(0, np.uint64)
+            if self.within is None
+            else group_hashes(batch, self.within, self.hashed),
             values,
             np.array(sources, np.int64),
             list(named),
@@ -154,14 +156,14 @@ class Prepare:
         lengths = documents.characters.astype(np.float64)
         return documents, counts, values if self.preference.field else lengths
 
-    def _groups(self, batch: RecordBatch) -> Column:
-        """Return a hash of the value of each record in the field that must be equal."""
-        values = [] if self.within is None else batch.values(self.within)
-        hashes = (
-            b"" if value in (None, "") else self.hashed(json_of(value).encode())[:8]
-            for value in values
-        )
-        return np.array([int.from_bytes(number) for number in hashes], np.uint64)
+
+def group_hashes(batch: RecordBatch, name: str, hashed: Callable[[bytes], bytes]) -> Column:
+    """Return a hash of the value of each record in the field that must be equal; 0 without one."""
+    hashes = (
+        b"" if value in (None, "") else hashed(json_of(value).encode())[:8]
+        for value in batch.values(name)
+    )
+    return np.array([int.from_bytes(number) for number in hashes], np.uint64)
 
 
 def unpack_key(data: bytes) -> Key | None:

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from fpdb.arrays import Column, Marks
+from fpdb.dedupe.cuts import counted
 from fpdb.dedupe.decide import Decider
 from fpdb.dedupe.prepare import RecordBlock
-from fpdb.dedupe.run import Deduplication, Where, require_next
+from fpdb.dedupe.run import BAD, Deduplication, Where, require_next
 from fpdb.errors import InputError
 from fpdb.io.annotations import Annotation, have_numbered_keys, require_free
-from fpdb.io.arrow import annotation_batch, is_split, selectable, widened
+from fpdb.io.arrow import annotation_batch, edited, is_dataset, is_split, selectable, widened
 from fpdb.io.batches import batch_of, read_table
 from fpdb.models import Document
 
@@ -25,26 +26,39 @@ def kept_rows(run: Deduplication, table: Any, where: Where | None) -> Any:
     """Return a table of the same kind, or its splits, with the rows that stay."""
     splits = dict(table) if is_split(table) else {"": table}
     several = {name: selectable(rows) for name, rows in splits.items()}
-    blocks = (
-        RecordBlock(part, f"{name} row ".lstrip(), name or "the table", number)
-        for number, (name, (rows, _)) in enumerate(several.items())
-        for part in read_table(rows, "", run.reading, annotated=run.annotate)
-    )
+    if run.cut is not None and any(map(is_dataset, splits.values())):
+        raise InputError(
+            "found a Dataset, whose texts can't be changed here",
+            hint="give dataset.to_pandas(), or files",
+            parameter="cut",
+        )
+
+    def blocks() -> Iterator[RecordBlock]:
+        for number, (name, (rows, _)) in enumerate(several.items()):
+            for part in read_table(rows, "", run.reading, annotated=run.annotate):
+                yield RecordBlock(part, f"{name} row ".lstrip(), name or "the table", number)
 
     def split(marks: Marks) -> list[Marks]:
         ends = np.cumsum([decider.sizes[number] for number in range(len(several))])
         return np.split(marks, ends[:-1])
 
     def shingles(marks: Marks) -> Iterator[list[Column]]:
+        done, [numbers] = 0, marks.nonzero()
         for (rows, select), part_marks in zip(several.values(), split(marks), strict=True):
             for part in read_table(selectable(select(rows, part_marks))[0], "", run.reading):
-                yield decider.recipe.shingles_many(text or "" for text in part().texts)
+                batch = part()
+                if cuts:
+                    cuts.shorten(batch, numbers[done : done + len(batch)])
+                done += len(batch)
+                yield decider.recipe.shingles_many(text or "" for text in batch.texts)
 
     with run.opened(where) as database, run.room() as room:
         if database is not None:
             require_next(database)
+        cuts = counted(run, room, blocks())
         with Decider(run, database, room) as decider:
-            codes = np.concatenate([np.empty(0, np.uint8), *(x for _, x in decider.each(blocks))])
+            read = cuts.shortened(blocks()) if cuts else blocks()
+            codes = np.concatenate([np.empty(0, np.uint8), *(x for _, x in decider.each(read))])
             decider.settle(codes, shingles)
             marks = run.kept(codes)
             decider.require_fit(marks)
@@ -52,14 +66,18 @@ def kept_rows(run: Deduplication, table: Any, where: Where | None) -> Any:
                 every = np.arange(len(codes))
                 numbered = have_numbered_keys(decider.annotations(every))
                 added = annotation_batch(decider.annotations(every), numbered_keys=numbered)
+            chosen, first, written = {}, 0, run.written(codes)
+            lost = cuts.marks & written & (codes != BAD) if cuts else np.zeros_like(written)
+            for name, part, changed in zip(several, split(written), split(lost), strict=True):
+                rows, select = several[name]
+                if cuts:
+                    places = changed.nonzero()[0].tolist()
+                    edits = {place: partial(cuts.edit, first + place) for place in places}
+                    rows = edited(rows, run.reading.names_of_text, edits)
+                whole = widened(rows, added.slice(first, len(part))) if run.annotate else rows
+                chosen[name] = select(whole, part)
+                first += len(part)
             decider.finish(marks)
-    chosen, first = {}, 0
-    for (name, (rows, select)), part in zip(
-        several.items(), split(run.written(codes)), strict=True
-    ):
-        whole = widened(rows, added.slice(first, len(part))) if run.annotate else rows
-        chosen[name] = select(whole, part)
-        first += len(part)
     return type(table)(chosen) if is_split(table) else chosen[""]
 
 
@@ -68,13 +86,13 @@ def kept_records(run: Deduplication, records: Iterable[Any], where: Where | None
 
     When all were taken, they are added to the database.
     """
-    if run.most is not None:
-        raise InputError(
-            "found the most that a source may lose, and records, which are yielded before all are "
-            "decided",
-            hint="give files or a table",
-            parameter="most",
-        )
+    for name, found in (("most", run.most), ("cut", run.cut)):
+        if found is not None:
+            raise InputError(
+                f"found {name} {found}, and records, which are yielded before all are read",
+                hint="give files or a table",
+                parameter=name,
+            )
     marks, decided = [np.empty(0, np.bool_)], 0
     with run.opened(where) as database, run.room() as room:
         if database is not None:

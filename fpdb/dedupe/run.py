@@ -118,10 +118,11 @@ class Deduplicated(RecordCounts):
     the place of the document with their key, and `meanwhile` counts those that aren't added,
     because they resemble a document that somebody else has added since they were compared;
     on_progress comes too early for it. `bad` ones were kept or dropped, as the policy says; `short`
-    ones are kept. `stage` is "reading", "comparing" or "writing", of which the share `done` is
-    known, or None. At the end `marks` says of each record, in the order of reading, whether it
-    stays; and `losses` names the sources of which more than half goes, those that lose most records
-    first, unless they have fewer than 20.
+    ones are kept. Of the records that are written, `cut_records` lost paragraphs, which had
+    `cut_characters` together. `stage` is "counting" paragraphs, "reading", "comparing" or
+    "writing", of which the share `done` is known, or None. At the end `marks` says of each record,
+    in the order of reading, whether it stays; and `losses` names the sources of which more than
+    half goes, those that lose most records first, unless they have fewer than 20.
     """
 
     kept: int = 0
@@ -133,6 +134,8 @@ class Deduplicated(RecordCounts):
     replaced: int = 0
     meanwhile: int = 0
     bytes_saved: int | None = None
+    cut_records: int = 0
+    cut_characters: int = 0
     stage: str = "reading"
     done: float | None = None
     losses: list[SourceLoss] = field(default_factory=list)
@@ -160,6 +163,7 @@ class Deduplication:
     source_field: str | None = None
     most: float | None = None
     annotate: bool = False
+    cut: int | None = None
     command: str = ""
     on_removed: Callable[[Removed], object] | None = None
     on_bad: Callable[[BadRecord], object] | None = None
@@ -178,6 +182,7 @@ class Deduplication:
         usual = "replace" if self.preference.dated else "keep"
         self.replaces = (self.same_key or usual) == "replace"
         require_whole("memory", self.memory, 0)
+        require_whole("cut", self.cut, 2)
         if self.folder is not None and not Path(self.folder).is_dir():
             raise InputError(
                 f"there is no folder {self.folder} for temporary files",
@@ -360,6 +365,7 @@ class Deduplication:
         known = [self.similarity, self.k, recipe, self.keep, self.bad]
         known += [choice for choice in (self.same_key, self.lose) if choice is not None]
         known += ["texts"] * (self.texts is not None)
+        known += [f"cut {self.cut}"] * (self.cut is not None)
         return hashlib.blake2b(repr(known).encode(), digest_size=DIGEST_BYTES).digest()
 
     def prepared(

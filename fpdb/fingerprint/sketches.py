@@ -42,13 +42,13 @@ _LONGEST = -(-SPAN // SIGN_UNITS)  # tokens in a shingle
 # A longer run of letters counts as several words: no language has such words, but base64 has.
 _LONGEST_WORD = 64
 # Signs: characters of Chinese, Japanese, and the Asian scripts without spaces between words.
-_SIGN_CLASS = (
+SIGN_CLASS = (
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff"
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]"
 )
-_SIGN = re.compile(_SIGN_CLASS)
+_SIGN = re.compile(SIGN_CLASS)
 # A token that is a sign has the group.
-_TOKEN = re.compile(rf"(?=\w)({_SIGN_CLASS})|(?:(?!{_SIGN_CLASS})\w){{1,{_LONGEST_WORD}}}")
+_TOKEN = re.compile(rf"(?=\w)({SIGN_CLASS})|(?:(?!{SIGN_CLASS})\w){{1,{_LONGEST_WORD}}}")
 ODD = np.uint64(0x9E3779B97F4A7C15)  # 2**64 divided by the golden ratio, as in splitmix64
 _SHIFTS = tuple(map(np.uint64, (30, 27, 31)))
 _FACTORS = tuple(map(np.uint64, (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)))

@@ -13,7 +13,7 @@ from fpdb.models import Key
 
 # Whole numbers of a column are smaller.
 _LARGEST = 1 << 63
-_LINE_END, _JSON_SPACE = b"\r\n", b" \t\r\n"
+LINE_END, JSON_SPACE = b"\r\n", b" \t\r\n"
 
 
 class Annotation(NamedTuple):
@@ -53,9 +53,9 @@ def annotated_object(line: bytes, added: Annotation, place: str) -> bytes:
     if names is None:
         return line
     require_free(names, place)
-    end = len(line.rstrip(_JSON_SPACE)) - 1
+    end = len(line.rstrip(JSON_SPACE)) - 1
     before = line[:end]
-    comma = b"" if before.rstrip(_JSON_SPACE).endswith(b"{") else b", "
+    comma = b"" if before.rstrip(JSON_SPACE).endswith(b"{") else b", "
     fields = json.dumps(added._asdict())[1:-1].encode()
     return b"".join([before, comma, fields, line[end:]])
 
@@ -84,7 +84,7 @@ def annotated_row(lines: bytes, added: Iterable[object], delimiter: str, *, quot
 
     In CSV, cells are `quoted` where they have to be.
     """
-    end = len(lines.rstrip(_LINE_END))
+    end = len(lines.rstrip(LINE_END))
     if quoted:
         cells = io.StringIO()
         # Of the line ends in a cell, only those of the writer are quoted.

@@ -15,6 +15,7 @@ from fpdb.errors import InputError, MissingExtraError
 from fpdb.io import decoding
 from fpdb.io.annotations import FIELDS, Annotation, require_free
 from fpdb.io.decoding import ColumnFile, FingerprintBlock, PrintSchema
+from fpdb.io.edits import Edit
 from fpdb.io.records import Reading
 from fpdb.io.streams import UNWATCHED, Watch, named
 from fpdb.io.tables import FieldColumns, header_reason
@@ -109,15 +110,15 @@ def _row_groups(batches: Iterable[Any]) -> Iterator[list[Any]]:
 def is_table(source: Any) -> bool:
     """Return whether an object is a table of any library, and not merely something to iterate."""
     names = ("__arrow_c_stream__", "__arrow_c_array__")
-    return _is_dataset(source) or any(hasattr(source, name) for name in names)
+    return is_dataset(source) or any(hasattr(source, name) for name in names)
 
 
 def is_split(source: Any) -> bool:
     """Return whether an object is a DatasetDict of Hugging Face: datasets by their names."""
-    return isinstance(source, dict) and bool(source) and all(map(_is_dataset, source.values()))
+    return isinstance(source, dict) and bool(source) and all(map(is_dataset, source.values()))
 
 
-def _is_dataset(source: Any) -> bool:
+def is_dataset(source: Any) -> bool:
     """Return whether an object is a Dataset of Hugging Face, which has no Arrow interface."""
     return all(hasattr(source, name) for name in ("with_format", "column_names", "select"))
 
@@ -130,7 +131,7 @@ def selectable(table: Any) -> tuple[Any, Callable[[Any, Marks], Any]]:
     """
     if hasattr(table, "iloc"):
         return table, lambda rows, marks: rows.iloc[marks.nonzero()[0]]
-    if _is_dataset(table):
+    if is_dataset(table):
         return table, lambda rows, marks: rows.select(marks.nonzero()[0])
     library = type(table).__module__.partition(".")[0].removeprefix("_")
     if not (library in ("polars", "pyarrow") and hasattr(table, "filter")):
@@ -153,12 +154,59 @@ def widened(rows: Any, added: Any) -> Any:
         return rows.assign(**arrays)
     if hasattr(rows, "hstack"):  # of polars
         return rows.hstack(type(rows)(added))
-    if _is_dataset(rows):
+    if is_dataset(rows):
         for name, column in columns.items():
             rows = rows.add_column(name, column)
         return rows
     schema = pyarrow.schema([*rows.schema, *added.schema], metadata=rows.schema.metadata)
     return type(rows).from_arrays([*rows.columns, *added.columns], schema=schema)
+
+
+def edited(rows: Any, names: Iterable[str], edits: Mapping[int, Edit]) -> Any:
+    """Return a table of `selectable`, or a batch, with other texts in some rows.
+
+    Each is in the first of some columns that has one.
+    """
+    if hasattr(rows, "to_batches"):
+        batches, first = list[Any](), 0
+        for batch in rows.to_batches():
+            last = first + batch.num_rows
+            some = {row - first: edit for row, edit in edits.items() if first <= row < last}
+            batches.append(edited(batch, names, some))
+            first = last
+        return type(rows).from_batches(batches, rows.schema)
+    left, is_batch = dict(edits), hasattr(rows, "set_column")
+    there = rows.schema.names if is_batch else list(rows.columns)
+    for name in [name for name in names if name in there]:
+        column = decoding.as_bytes(rows[name]) if is_batch else rows[name]
+        values = column.to_pylist() if is_batch else column.to_list()
+        own = [row for row in left if isinstance(values[row], str | bytes)]
+        for row in own:
+            values[row] = _edited_value(values[row], left.pop(row))
+        if own:
+            rows = _with_column(rows, name, column, values)
+    return rows
+
+
+def _edited_value(value: str | bytes, edit: Edit) -> str | bytes:
+    if isinstance(value, str):
+        return edit(value)
+    return edit(value.decode(errors="replace")).encode("utf-8", "surrogatepass")
+
+
+def _with_column(rows: Any, name: str, column: Any, values: list[Any]) -> Any:
+    """Return a table, or a batch, with other values in a column, of which another form is given."""
+    if hasattr(rows, "iloc"):
+        return rows.assign(**{name: type(column)(values, rows.index, column.dtype)})
+    if hasattr(rows, "hstack"):  # of polars
+        return rows.with_columns(type(column)(name, values, column.dtype))
+    import pyarrow
+
+    at = rows.schema.get_field_index(name)
+    array = pyarrow.array(values, column.type)
+    kind = rows.schema.field(at).type
+    array = array if array.type == kind else array.view(kind)
+    return rows.set_column(at, rows.schema.field(at), array)
 
 
 def annotated_schema(schema: Any, *, numbered_keys: bool) -> Any:
@@ -210,7 +258,7 @@ def table_columns(
 
     batches: Iterable[Any]
     try:
-        if _is_dataset(table):
+        if is_dataset(table):
             names = table.column_names
             some = table.with_format("arrow").iter(_DATASET_ROWS)
             batches = (batch for each in some for batch in each.to_batches())

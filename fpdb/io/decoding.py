@@ -228,7 +228,7 @@ def _size_of(batch: "pyarrow.RecordBatch") -> int:
     from pyarrow import types
 
     size = 0
-    for column in map(_as_bytes, batch.columns):
+    for column in map(as_bytes, batch.columns):
         if types.is_binary_view(column.type):
             # 16 bytes each, of which the first four are the length.
             lengths = np.frombuffer(column.buffers()[1], np.int32)[::4]
@@ -292,7 +292,7 @@ def _values(array: Any) -> tuple[list[Any], set[int]]:
     try:
         values = array.to_pylist()
     except UnicodeDecodeError:
-        values = _as_bytes(array).to_pylist()
+        values = as_bytes(array).to_pylist()
     replaced: set[int] = set()
     for row, value in enumerate(values):
         if isinstance(value, _PLAIN):
@@ -303,7 +303,7 @@ def _values(array: Any) -> tuple[list[Any], set[int]]:
     return values, replaced
 
 
-def _as_bytes(array: Any) -> Any:
+def as_bytes(array: Any) -> Any:
     """Return texts, which may be no UTF-8, as bytes, and other values as they are."""
     import pyarrow
 

@@ -1,13 +1,14 @@
 """Records as the bytes that they are in a file, of which those that are wanted are copied.
 
-They are unchanged, but for fields that may be added at the end of each. A record of text is the
-lines from its first one on, whose number its reader has found.
+They are unchanged, but for texts that lose a part, and fields that may be added at the end of each.
+A record of text is the lines from its first one on, whose number its reader has found.
 """
 
 import contextlib
 import copy
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import chain, groupby
 from operator import itemgetter
 from typing import IO, Any, NamedTuple
@@ -18,6 +19,7 @@ from fpdb.arrays import Marks, Places
 from fpdb.errors import InputError
 from fpdb.io import arrow, streams
 from fpdb.io.annotations import FIELDS, Annotation, annotated_object, annotated_row
+from fpdb.io.edits import Edit, edited_object, edited_row
 from fpdb.io.encodings import UTF8, few_replaced, restored
 from fpdb.io.files import Source
 from fpdb.io.streams import Line, StreamError
@@ -26,8 +28,8 @@ from fpdb.threads import overlapped
 
 _MARK = b"\xef\xbb\xbf"  # the byte order mark
 [_RETURN] = b"\r"
-# Annotated records that are written at once.
-_TOGETHER = 1000
+# Bytes that are written at once.
+_TOGETHER = 1 << 18
 # The formats whose records can be copied.
 COPIED = ("jsonl", "tsv", "lines", "csv", "parquet")
 
@@ -68,6 +70,12 @@ class TableHead:
         one, another = (each.removeprefix(_MARK).rstrip() for each in (self.line, other.line))
         return one == another
 
+    def column_of(self, names: Sequence[str]) -> int:
+        """Return the place of the first column of some that is there."""
+        if not self.names:
+            return int(names[0]) - 1
+        return next(self.names.index(name) for name in names if name in self.names)
+
     def annotated(self, *, numbered_keys: bool) -> "TableHead":
         """Return the header of a copy whose records have the fields of an annotation too."""
         head = copy.copy(self)
@@ -78,16 +86,28 @@ class TableHead:
         return head
 
 
+class Edits(NamedTuple):
+    """Marks of the rows of a file whose texts change, numbers of all, and what changes a text."""
+
+    marks: Marks
+    numbers: Places
+    change: Callable[[int, str], str]
+
+    def of(self, row: int) -> Edit:
+        return partial(self.change, int(self.numbers[row]))
+
+
 class MarkedRows(NamedTuple):
     """A file with the numbers of the lines or rows where its records begin, and marks of some.
 
-    Each of these is annotated, if there is something to add.
+    Each of these is annotated, if there is something to add; some have other texts.
     """
 
     source: Source
     firsts: Places
     marks: Marks
     added: Iterator[Annotation] | None = None
+    edits: Edits | None = None
 
 
 def _first_row(source: Source) -> tuple[bytes, list[str] | str, str]:
@@ -117,17 +137,8 @@ def write_rows(file: IO[bytes], path: str, header: TableHead, parts: Sequence[Ma
     if these have several. Raise InputError if one has too few lines.
     """
     if header.schema is not None:
-
-        def batches() -> Iterator[Any]:
-            for source, _, marks, added in parts:
-                with streams.named(source.path), _tolerant(source):
-                    for batch in arrow.marked_batches(source.path, marks, source.watch):
-                        whole = (
-                            arrow.annotated_batch(batch, added, header.schema) if added else batch
-                        )
-                        yield whole
-
-        arrow.write_batches(file, header.schema, header.codec, batches())
+        batches = chain.from_iterable(_marked_batches(part, header.schema) for part in parts)
+        arrow.write_batches(file, header.schema, header.codec, batches)
         return
     names = {part.source.reading.encoding or UTF8 for part in parts}
     name = names.pop() if len(names) == 1 else UTF8
@@ -145,6 +156,24 @@ def write_rows(file: IO[bytes], path: str, header: TableHead, parts: Sequence[Ma
         overlapped(write, _marked_pieces(header, parts))
 
 
+def _marked_batches(part: MarkedRows, schema: Any) -> Iterator[Any]:
+    """Yield the marked rows of a Parquet file, some together."""
+    source, edits, done = part.source, part.edits, 0
+    [rows] = part.marks.nonzero()
+    with streams.named(source.path), _tolerant(source):
+        for batch in arrow.marked_batches(source.path, part.marks, source.watch):
+            changed_batch = batch
+            if edits:
+                some = rows[done : done + batch.num_rows]
+                places = edits.marks[some].nonzero()[0].tolist()
+                own = {place: edits.of(some[place]) for place in places}
+                changed_batch = arrow.edited(batch, source.reading.names_of_text, own)
+                done += batch.num_rows
+            if part.added:
+                changed_batch = arrow.annotated_batch(changed_batch, part.added, schema)
+            yield changed_batch
+
+
 def _marked_pieces(
     header: TableHead, parts: Sequence[MarkedRows]
 ) -> Iterator[Sequence[bytes | memoryview]]:
@@ -152,44 +181,58 @@ def _marked_pieces(
     last: bytes | memoryview = header.line
     yield [last]
     for part in parts:
-        blocks: Iterator[Sequence[bytes | memoryview]] = _marked_lines(part)
-        if part.added is not None:
-            blocks = _annotated(part, part.added)
-        for pieces in blocks:
+        for pieces in _marked_lines(part, header):
             # Only the last line of a file may have no end.
             yield [b"\n", *pieces] if last and last[-1:] != b"\n" else pieces
             last = pieces[-1]
 
 
-def _marked_lines(part: MarkedRows) -> Iterator[list[memoryview]]:
-    """Yield the lines of the marked rows, those of a chunk together."""
-    for view, starts, ends, _ in _lines_of(part):
-        [cuts] = (starts[1:] != ends[:-1]).nonzero()
-        firsts, lasts = starts[np.append(0, cuts + 1)], ends[np.append(cuts, -1)]
-        slices = zip(firsts.tolist(), lasts.tolist(), strict=True)
-        yield [view[start:end] for start, end in slices]
-
-
-def _annotated(part: MarkedRows, added: Iterator[Annotation]) -> Iterator[list[bytes]]:
-    """Yield the marked rows with what is added to each, some together."""
-    source, held = part.source, list[bytes]()
-    form, delimiter = source.form, source.reading.delimiter or ""
-    lines = (
-        (row, view[start:end])
-        for view, *columns in _lines_of(part)
-        for start, end, row in zip(*(column.tolist() for column in columns), strict=True)
-    )
-    for row, pieces in groupby(lines, itemgetter(0)):
-        record, more = b"".join(line for _, line in pieces), next(added)
-        if form == "jsonl":
-            held.append(annotated_object(record, more, f"{source.name}:{part.firsts[row]}"))
-        else:
-            held.append(annotated_row(record, more, delimiter, quoted=form == "csv"))
-        if len(held) == _TOGETHER:
+def _marked_lines(part: MarkedRows, header: TableHead) -> Iterator[list[bytes | memoryview]]:
+    """Yield the lines of the marked rows, some together."""
+    held, size = list[bytes | memoryview](), 0
+    for row, pieces in groupby(_pieces(part), itemgetter(0)):
+        lines: list[bytes | memoryview] = [line for _, line in pieces]
+        held += lines if row < 0 else [_rewritten(b"".join(lines), row, part, header)]
+        size += sum(map(len, lines))
+        if size >= _TOGETHER:
             yield held
-            held = []
+            held, size = [], 0
     if held:
         yield held
+
+
+def _pieces(part: MarkedRows) -> Iterator[tuple[int, memoryview]]:
+    """Yield the marked rows that change with their places, and others together.
+
+    Of these, the place is negative.
+    """
+    for view, starts, ends, rows in _lines_of(part):
+        change = np.full(len(rows), part.added is not None)
+        if part.edits:
+            change |= part.edits.marks[rows]
+        [cuts] = ((starts[1:] != ends[:-1]) | change[1:] | change[:-1]).nonzero()
+        firsts = np.append(0, cuts + 1)
+        columns = np.where(change, rows, ~rows)[firsts], starts[firsts], ends[np.append(cuts, -1)]
+        for row, start, end in zip(*(column.tolist() for column in columns), strict=True):
+            yield row, view[start:end]
+
+
+def _rewritten(record: bytes, row: int, part: MarkedRows, header: TableHead) -> bytes:
+    """Return a record with another text, or with the next annotation."""
+    source, edits, reading = part.source, part.edits, part.source.reading
+    names, delimiter = reading.names_of_text, reading.delimiter or ""
+    if edits and edits.marks[row]:
+        edit = edits.of(row)
+        if source.form == "jsonl":
+            record = edited_object(record, names, edit)
+        else:
+            record = edited_row(record, header.column_of(names), delimiter, edit)
+    if part.added is None:
+        return record
+    if source.form == "jsonl":
+        place = f"{source.name}:{part.firsts[row]}"
+        return annotated_object(record, next(part.added), place)
+    return annotated_row(record, next(part.added), delimiter, quoted=source.form == "csv")
 
 
 def _lines_of(part: MarkedRows) -> Iterator[tuple[memoryview, Places, Places, Places]]:
@@ -197,7 +240,7 @@ def _lines_of(part: MarkedRows) -> Iterator[tuple[memoryview, Places, Places, Pl
 
     A row of CSV goes on to the next one; empty lines between the two belong to none.
     """
-    source, firsts, marks, _ = part
+    source, firsts, marks = part[:3]
     several = source.form == "csv"
     before = 0
     # What is before the first row, at -1, belongs to none.

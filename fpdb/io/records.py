@@ -159,6 +159,11 @@ class Reading:
             needed.append(("text", _TEXTS))
         return needed
 
+    @property
+    def names_of_text(self) -> tuple[str, ...]:
+        """The names that the field of the text may have; the first one that is there counts."""
+        return next(names for what, names in self.required() if what == "text")
+
     def needed(self) -> list[str]:
         """Return the names of the fields that records are made of, of which "*" means all."""
         required = [name for _, names in self.required() for name in names]

@@ -31,6 +31,11 @@ class Room:
         self._spare = 2 * self._left // 5
         self._files = 0
 
+    @property
+    def left(self) -> int:
+        """The bytes of memory that nobody has taken."""
+        return self._left
+
     def take(self, size: int, *, searched: bool = False) -> bool:
         """Take some bytes of memory, if there are as many; a negative number gives them back.
 

@@ -39,6 +39,7 @@ enabled = False
 if os.environ.get("FPDB_KERNELS", "1") != "0" and _usable():
     try:
         from fpdb.kernels import chinese as chinese
+        from fpdb.kernels import lines as lines
         from fpdb.kernels import number_pages as number_pages
         from fpdb.kernels import records as records
         from fpdb.kernels import text as text

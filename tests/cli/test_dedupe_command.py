@@ -138,6 +138,7 @@ def test_json_has_the_counts_and_quiet_none(run, tmp_path, source):
     saved = size - (tmp_path / "out.jsonl").stat().st_size
     expected |= {"copies": 3, "bytes_saved": saved, "own_share": 0.0}
     expected |= {"delivered": 0, "estimated": 0, "replaced": 0, "meanwhile": 0}
+    expected |= {"cut_records": 0, "cut_characters": 0}
     expected |= {"invalid_utf8": 0, "markup": 0, "bytes_read": size, "bytes_total": size}
     expected |= {"encodings": {}, "unreadable": 0, "refused": 0, "left_out": {}, "losses": []}
     assert found == expected
@@ -236,6 +237,39 @@ def test_a_terminal_shows_the_stages(run, tmp_path, source, monkeypatch):
     for stage in ("reading: ", "comparing: ", "writing: "):
         assert any(part.startswith(stage) for part in shown)
     assert any("6 records, 3 removed, 100%, 0 s left" in part for part in shown)
+
+
+def test_paragraphs_are_cut_and_counted(run, tmp_path, monkeypatch):
+    from fpdb.cli import render
+
+    notice = " ".join(f"word{number}" for number in range(40))
+    texts = [f"{' '.join(f'own{number}x{n}' for n in range(10))}\n{notice}" for number in range(3)]
+    source, removed = tmp_path / "in.jsonl", tmp_path / "removed.jsonl"
+    source.write_text("".join(json.dumps({"id": n, "text": t}) + "\n" for n, t in enumerate(texts)))
+    arguments = "dedupe", source, "-o", tmp_path / "out.jsonl", "--cut", 3
+    done = run(*arguments, "--removed", removed)
+    assert done.err.startswith(f"read 3, kept 3; {2 * len(notice)} characters cut from 2 records; ")
+    lines = [json.loads(line) for line in removed.read_text().splitlines()]
+    assert lines == [
+        {
+            "key": key,
+            "source": f"{source}:{key + 1}",
+            "kept_key": 0,
+            "kept_source": f"{source}:1",
+            "characters": len(notice),
+        }
+        for key in (1, 2)
+    ]
+    counts = json.loads(run(*arguments, "--json").out)
+    assert (counts["cut_records"], counts["cut_characters"]) == (2, 2 * len(notice))
+    done = run(*arguments, "--report", tmp_path / "page.html")
+    assert (done.code, "compares whole texts" in done.err) == (2, True)
+    done = run("dedupe", source, "-o", tmp_path / "out.jsonl", "--cut", 1)
+    assert done.code == 2
+    monkeypatch.setattr(render, "_shows_progress", lambda: True)
+    monkeypatch.setattr(render, "_QUICK", 0)
+    monkeypatch.setattr(render, "_PAUSE", 0)
+    assert "counting: " in run(*arguments).err
 
 
 def test_a_report_shows_the_duplicates_of_the_inputs(run, tmp_path, source):

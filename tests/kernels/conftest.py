@@ -3,4 +3,5 @@
 from fpdb import kernels
 
 if not kernels.available:
-    collect_ignore = ["test_chinese_kernel.py", "test_page_kernels.py", "test_text_kernels.py"]
+    names = "chinese_kernel", "line_kernels", "page_kernels", "text_kernels"
+    collect_ignore = [f"test_{name}.py" for name in names]
