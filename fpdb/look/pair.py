@@ -9,7 +9,7 @@ import numpy as np
 
 from fpdb.arrays import Column, Marks, among, run_starts
 from fpdb.fingerprint import Recipe
-from fpdb.fingerprint.passages import shared_passages
+from fpdb.fingerprint.passages import common_tokens, shared_passages
 from fpdb.fingerprint.sketches import PlacedShingles, exact_shares
 from fpdb.look.differences import differences
 from fpdb.look.page import folded, language_of, percent, plural
@@ -109,9 +109,11 @@ class SharedTexts:
         self.own = _covered(self.text, [(each.start, each.end) for each in self.passages])
         # What all were given, which is of nobody.
         self.given, other_given = (
-            _covered(each, _common_spans(placed, recipe.common_shingles))
+            _covered(each, _given_spans(placed, recipe.common_shingles))
             for each, (_, placed) in ((self.text, first), (self.other, second))
         )
+        # The largest share of the shingles of a text that the other one has.
+        self.contained = max(found.share or 0.0, found.other_share or 0.0)
         # With these, runs of three words count, or of five characters: what is left of passages in
         # which words were changed.
         sides = [
@@ -239,10 +241,13 @@ def _share(text: str, marks: Marks, given: Marks) -> float:
     return min(int(np.count_nonzero(marks)) / max(size, 1), 1.0)
 
 
-def _common_spans(placed: PlacedShingles, common: Column) -> Iterator[tuple[int, int]]:
-    """Yield where the shingles of a text are that are common, in characters."""
-    for place in among(placed.hashes, common).nonzero()[0].tolist():
-        yield int(placed.starts[place]), int(placed.stops[placed.ends[place] - 1])
+def _given_spans(placed: PlacedShingles, common: Column) -> Iterator[tuple[int, int]]:
+    """Yield where runs of common shingles are in a text, in characters."""
+    marks = common_tokens(placed, common)
+    bounds = [*run_starts(marks).tolist(), len(marks)]
+    for start, stop in pairwise(bounds):
+        if marks[start]:
+            yield int(placed.starts[start]), int(placed.stops[stop - 1])
 
 
 def _longest(marks: Marks) -> int:

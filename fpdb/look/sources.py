@@ -287,6 +287,10 @@ class Sources:
         named = [self._named[each][1] for each in rows[:MOST_NAMED] if each in self._named]
         return ListedText(list(dict.fromkeys(named)), len(rows), role=role)
 
+    def key(self, row: int) -> str:
+        """Return the key of a row that is shown, as it is named there."""
+        return self._named[row][1].key if row in self._named else str(self.keys[row])
+
     def title(self, row: int) -> str:
         return self._named[row][0] if row in self._named else ""
 

@@ -94,7 +94,9 @@ def test_messages_are_of_lines_that_are_printed():
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     )
     # Made of words, or by the system.
-    made = re.compile(r".*(\(s\)|No such|Permission|Is a directory| \{n\}$| left$|none of|\(--|^the ).*")
+    made = re.compile(
+        r".*(\(s\)|No such|Permission|Is a directory| \{n\}$| left$|none of|\(--|^the ).*"
+    )
     for text in itertools.filterfalse(made.fullmatch, TERMINAL):
         for piece in re.split(r"\{\w+\}", text):
             names = {piece.strip(" :.,"), piece.replace("--encoding", "encoding").strip(" :.,")}
