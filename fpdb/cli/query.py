@@ -100,8 +100,8 @@ def query(
         if passages:
             columns, shown = _PARTS, tuple(_PARTS)[:5]
             show: _Show = _show_parts
-            given = common_texts(common)
-            find = partial(database.passages, least=least or 0.0, limit=limit, common=given)
+            left_out = common_texts(common)
+            find = partial(database.passages, least=least or 0.0, limit=limit, common=left_out)
             find("")  # which raises an error at once
             answers: Iterator[_QueryResult] = _ask_parts(texts or (), paths, reading, bad, find)
         else:

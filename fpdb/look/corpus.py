@@ -72,7 +72,7 @@ _SHARES, _FURTHER = "Has passages in common", "Further documents with common pas
 _MOST_DECIDED, _ESTIMATED = 2_000, 0.25
 # A passage is named that so many documents have, or a third of all; the documents that are asked
 # for it, and its characters that are shown.
-_FEWEST, _MANY, _MOST_ASKED, _QUOTED = 5, 100, 100, 80
+_FEWEST, _MANY, _MOST_ASKED, _QUOTED = 5, 50, 100, 80
 
 
 @dataclass(frozen=True)
@@ -476,10 +476,10 @@ class _ChosenParts:
         least = min(max(documents // 3, _FEWEST), _MANY)
         if (met := self.parts.most_met(least - 1, _MOST_ASKED)) is None:
             return
-        text, *others = (self.sources.text(row) for row in (met[0], *met[1]))
+        text, *texts = (self.sources.text(row) for row in (met[0], *met[1]))
         recipe = self.sources.texts.database.recipe
-        passage, count = common_passage(recipe, text or "", list(filter(None, others)))
-        if count + 1 < min(least, len(others)):
+        passage, count = common_passage(recipe, text or "", list(filter(None, texts)))
+        if count + 1 < least:
             return
         said = f"At least {plural(count + 1, 'document')} have one passage:"
         quoted = f"“{passage[:_QUOTED]}{'…' * (len(passage) > _QUOTED)}”"

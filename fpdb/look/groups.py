@@ -240,7 +240,7 @@ class Parts(Origins):
             self._words.add(np.array([each.words for each in some]))
             self._shares.add(np.array([[each.share, each.other_share] for each in some]))
         self.keys = list(rows)
-        self._kept: Marks | slice = slice(None)
+        self._counted: Marks | slice = slice(None)
         super().__init__(len(rows))
 
     def settle(self) -> None:
@@ -248,7 +248,7 @@ class Parts(Origins):
         pairs, shares = self.both_ways()
         self.pairs = len(pairs) // 2
         documents, others = pairs.T
-        words = np.tile(self._words.values[self._kept], 2)
+        words = np.tile(self._words.values[self._counted], 2)
         # A day that isn't known is after all others, and says nothing.
         is_source = (self.days[others] < self.days[documents]) & self.dated[documents]
         is_copy = (self.days[others] > self.days[documents]) & self.dated[others]
@@ -267,7 +267,7 @@ class Parts(Origins):
 
     def most_met(self, least: int, most: int) -> tuple[int, list[int]] | None:
         """Return the document of most pairs, and others of these, up to N; None if they are few."""
-        pairs = self._rows.values[self._kept]
+        pairs = self._rows.values[self._counted]
         counts = np.bincount(pairs.ravel(), minlength=1)
         row = int(counts.argmax())
         if counts[row] < least:
@@ -281,15 +281,15 @@ class Parts(Origins):
         It takes milliseconds for a pair, so estimates decide where many are in doubt.
         """
         pairs, shares = self._rows.values, self._shares.values
-        kept = np.asarray(shares.max(axis=1, initial=0) >= least)
-        [doubtful] = (~kept).nonzero()
+        large = np.asarray(shares.max(axis=1, initial=0) >= least)
+        [doubtful] = (~large).nonzero()
         for place in doubtful.tolist() if len(doubtful) <= _MOST_DECIDED else ():
-            kept[place] = contained(*pairs[place].tolist()) >= least
-        self._kept = kept
+            large[place] = contained(*pairs[place].tolist()) >= least
+        self._counted = large
 
     def both_ways(self) -> tuple[Places, Shares]:
         """Return each pair from both sides, and which share of its first document the other has."""
-        pairs, shares = self._rows.values[self._kept], self._shares.values[self._kept]
+        pairs, shares = self._rows.values[self._counted], self._shares.values[self._counted]
         return np.concatenate([pairs, pairs[:, ::-1]]), shares.T.ravel()
 
     def host_pairs(self) -> HostPairs:

@@ -43,9 +43,9 @@ def who_with_whom(
         places = rows.searchsorted(pairs)
         shade = np.zeros((len(rows), len(rows)))
         shade[places[:, 0], places[:, 1]] = shares
-        for own, its in places[: len(pairs) // 2].tolist():
-            if found := shared(int(rows[own]), int(rows[its])):
-                shade[own, its], shade[its, own] = found.share, found.other_share
+        for row, other in places[: len(pairs) // 2].tolist():
+            if texts := shared(int(rows[row]), int(rows[other])):
+                shade[row, other], shade[other, row] = texts.share, texts.other_share
         order = _order(parts.hosts[rows], places)
         order = order[shade[order].any(axis=1)]
         rows, shade = rows[order], shade[order][:, order]
@@ -53,7 +53,7 @@ def who_with_whom(
             return []
         named = [keys[row] for row in rows.tolist()]
         owners = parts.hosts[rows]
-        labels = [_label(hosts, *each) for each in zip(owners.tolist(), named, strict=True)]
+        labels = [_label(hosts, *names) for names in zip(owners.tolist(), named, strict=True)]
         said = [[percent(share) for share in line] for line in shade.tolist()]
         between = (np.diff(owners).nonzero()[0] + 1).tolist()
         drawn = _drawn(labels, shade, said, between, named)
@@ -100,7 +100,7 @@ def _drawn(
     """Draw a matrix; its cells name the documents of the `keys`, and lines are `between` rows."""
     count = len(labels)
     # A Chinese character is as wide as two letters.
-    widths = (sum(2 - each.isascii() for each in label) for label in labels)
+    widths = (sum(2 - letter.isascii() for letter in label) for label in labels)
     left, size = max(widths) * _LETTER + 3 * _LETTER + _MARGIN, count * _CELL
     parts: list[str] = []
     for row, label in enumerate(labels):

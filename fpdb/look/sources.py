@@ -242,8 +242,7 @@ class Sources:
         names: set[str] = set()
         with self.texts.written() as add:
             for key, record in self.texts.records(reading, jobs):
-                if not (record.text or "").isascii():
-                    self.writings[writing_of(record.text or "")] += 1
+                self.writings[writing_of(record.text or "")] += 1
                 if key in rows:
                     names.update(record.meta or {})
                     self._note(rows[key], record, fields)

@@ -88,6 +88,7 @@ def test_a_recipe_with_common_texts_is_kept_and_has_an_id_of_its_own(tmp_path):
     recipe = whole.replace(common=(ASSIGNMENT, FORM))
     again = fpdb.Recipe.from_dict(recipe.to_dict())
     assert (again, again.id) == (recipe, recipe.id)
+    assert hash(whole.replace(common=[ASSIGNMENT, FORM], clean=["unicode"])) == hash(recipe)
     assert recipe.id != whole.id == whole.replace(common=()).id
     path = tmp_path / "own.toml"
     path.write_text(write_recipe(recipe), "utf-8")
