@@ -312,10 +312,10 @@ def _not_compared(counts: Ingested) -> Iterator[str]:
     """Yield lines about the files that aren't on the page, the first ones by their names."""
     if counts.refused:
         yield f"Not compared: {plural(counts.refused, 'file')} in folders, which aren't text."
-    for names, reason in counts.left_out.named():
-        yield Markup(f"{element('bdi', names)}: {element('span', reason)}")
     if counts.unreadable:
         yield f"{plural(counts.unreadable, 'file')} couldn't be read, or not to the end."
+    for names, reason in counts.left_out.named():
+        yield Markup(f"{element('bdi', names)}: {element('span', reason)}")
 
 
 def _read(counts: Ingested) -> str:
