@@ -33,7 +33,7 @@ from fpdb.look.figures import bars, by_day, by_host, overview
 from fpdb.look.groups import Groups, Parts
 from fpdb.look.listing import ListedGroup, rendered, write_report
 from fpdb.look.matrix import who_with_whom
-from fpdb.look.page import cards, folded, percent, plural
+from fpdb.look.page import cards, folded, percent, plural, writing_note
 from fpdb.look.pair import ColouredText, ComparedTexts, SharedTexts, common_passage
 from fpdb.look.sources import MOST_NAMED, ComparedFiles, Sources, Texts, numbered_texts
 from fpdb.markup import Markup, element
@@ -284,7 +284,7 @@ def _written(
     notes = [
         *shown.notes(),
         sources.origins.unread_note,
-        sources.writing_note,
+        writing_note(sources.writings, recipe.clean),
         *_not_compared(counts),
     ]
     if missing:

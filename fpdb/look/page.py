@@ -9,7 +9,7 @@ import hashlib
 import importlib.resources
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -56,6 +56,23 @@ def writing_of(text: str) -> str:
     if traditional == simplified:
         return ""
     return "traditional" if traditional > simplified else "simplified"
+
+
+def writing_note(writings: Mapping[str, int], steps: Sequence[str]) -> str:
+    """Say that copies in the other characters aren't found, if there are texts in both.
+
+    Args:
+        writings: How many texts are written how, as `writing_of` says.
+        steps: How texts are cleaned before they are compared.
+    """
+    traditional, simplified = map(writings.get, ("traditional", "simplified"))
+    if not traditional or not simplified or "t2s" in steps:
+        return ""
+    texts = "text is" if traditional == 1 else "texts are"
+    return (
+        f"{traditional:,} {texts} in traditional characters, {simplified:,} in simplified ones: "
+        "--recipe web-zh finds copies of each other."
+    )
 
 
 def first_line(text: str) -> str:

@@ -255,18 +255,6 @@ class Sources:
                     hint=f"the fields are: {', '.join(sorted(names)[:20]) or 'none'}",
                 )
 
-    @property
-    def writing_note(self) -> str:
-        """Say that copies in the other characters aren't found, if there are both."""
-        traditional, simplified = map(self.writings.get, ("traditional", "simplified"))
-        if not traditional or not simplified or "t2s" in self.texts.database.recipe.clean:
-            return ""
-        texts = "text is" if traditional == 1 else "texts are"
-        return (
-            f"{traditional:,} {texts} in traditional characters, {simplified:,} in simplified "
-            "ones: --recipe web-zh finds copies of each other."
-        )
-
     def _note(self, row: int, record: Record, fields: ShownFields) -> None:
         """Keep the day and the host of a document, and its names if it is to be shown."""
         # The field of the key isn't among the metadata.
