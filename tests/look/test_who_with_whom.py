@@ -77,6 +77,21 @@ def test_a_cell_for_each_pair_from_both_sides(pairs, tmp_path):
         assert said == f"{labels[own]} · {labels[its]}: {share:.0%}".replace("%", "\u00a0%")
 
 
+def test_documents_without_a_passage_that_counts_have_no_row(pairs, tmp_path):
+    texts, linked, _ = pairs
+    keys = list(texts)
+    long = " ".join(words_of(50))
+    for key in keys[:2]:
+        texts[key] += f" {long}"
+    source, output = written(tmp_path / "texts.jsonl", texts), tmp_path / "out.html"
+    fpdb.report(source, output, passages=True, shortest=50)
+    labels, cells = pictured(output)
+    assert labels == [key[2:-4] for key in keys[:2]]
+    assert {named for named, _ in cells.values()} == {tuple(keys[:2]), tuple(keys[1::-1])} <= linked
+    fpdb.report(source, output, passages=True, shortest=51)
+    assert pictured(output) is None
+
+
 def test_documents_are_ordered_by_class_where_a_field_says_it(pairs, tmp_path):
     texts, linked, _ = pairs
     classes = {key: "three" if number % 2 else "four" for number, key in enumerate(texts)}
