@@ -37,7 +37,7 @@ class RecordCounts:
     that don't fit were replaced by U+FFFD, and `markup` texts that weren't read as
     HTML but have tags. `encodings` counts files whose encoding was found, and isn't UTF-8. Of
     files, `unreadable` ones couldn't be read, or not to their ends; `refused` ones in directories
-    aren't text, and `left_out` has the first of these by the reasons. `bytes_read` are bytes as
+    aren't text, and `left_out` has the first of both by the reasons. `bytes_read` are bytes as
     they are in the files, of `bytes_total`, which is None if only reading to the end would show it.
     """
 
@@ -68,7 +68,9 @@ class RecordCounts:
 
     def refuse(self, bad: BadRecord) -> None:
         """Count a record that can't be used, or a file."""
-        self.unreadable += bad.is_file
+        if bad.is_file:
+            self.unreadable += 1
+            self.left_out.add(bad.source, bad.reason)
         self.read += not bad.is_file
         self.bad += not bad.is_file
 

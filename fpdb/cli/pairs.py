@@ -1,5 +1,7 @@
 """Find near-duplicates: pairs and clusters of stored documents, and exact pairs of files."""
 
+from collections import Counter
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ from fpdb.cli.inputs import BadRecords, common_texts, documents_of_files
 from fpdb.cli.options import argument, option, require, takes
 from fpdb.cli.output import Output, chosen, enough, likeness, title_of, typed_columns
 from fpdb.documents.results import CLUSTERS, PAIRS, PART_PAIRS
+from fpdb.look.page import writing_note, writing_of
 from fpdb.models import PartPair
 
 
@@ -158,9 +161,14 @@ def copies(
     bad, count = BadRecords(), 0
     if common:
         recipe = recipe.replace(common=common_texts(common))
-    found = fpdb.exact_pairs(
-        documents_of_files(files, reading, bad), similarity, recipe=recipe, containment=containment
-    )
+    writings = Counter[str]()
+
+    def documents() -> Iterator[fpdb.Document]:
+        for document in documents_of_files(files, reading, bad):
+            writings[writing_of(document.text or "")] += 1
+            yield document
+
+    found = fpdb.exact_pairs(documents(), similarity, recipe=recipe, containment=containment)
     names = {"key": "string", "other": "string", "similarity": "double"}
     sizes = dict.fromkeys(("common", "size", "other_size"), "int64")
     with target.opened(names | sizes, tuple(names), inputs=files):
@@ -173,5 +181,6 @@ def copies(
         None,
         f"pairs {count:,}{enough(count, limit)}; {render.elapsed()}",
         render.counted("bad records", bad.count),
+        writing_note(writings, recipe.clean),
     )
     bad.settle()

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fpdb.arrays import Column, Places, among
+from fpdb.arrays import Column, Marks, Places, among
 from fpdb.fingerprint.presets import preset
 from fpdb.fingerprint.recipe import Recipe
 from fpdb.fingerprint.sketches import PlacedShingles
@@ -48,7 +48,10 @@ def overlap(first: str, second: str, *, recipe: str | Recipe = "web") -> Overlap
 def shared_passages(
     first: tuple[str, PlacedShingles], second: tuple[str, PlacedShingles], common: Column
 ) -> Overlap:
-    """Find what two texts share, given them with their shingles, without the common shingles."""
+    """Find what two texts share, given them with their shingles, without the common shingles.
+
+    No passage begins or ends with words of these.
+    """
     (text, own), (other_text, other) = first, second
     share, other_share = _shares(*(np.setdiff1d(placed.hashes, common) for placed in (own, other)))
     at = _counterparts(own.hashes, other.hashes)
@@ -60,10 +63,14 @@ def shared_passages(
     # Two passages may have words of a shingle in common, which are taken for the first one.
     taken = np.maximum(begins, np.append(0, np.maximum.accumulate(ends))[:-1])
     shifts, sizes = taken - begins, ends - taken
-    passages = []
+    passages, covered = [], common_tokens(own, common).tolist()
     for begin, other_begin, size in zip(
         taken.tolist(), (at[begins] + shifts).tolist(), sizes.tolist(), strict=True
     ):
+        while size > 0 and covered[begin]:
+            begin, other_begin, size = begin + 1, other_begin + 1, size - 1  # noqa: PLW2901
+        while size > 0 and covered[begin + size - 1]:
+            size -= 1  # noqa: PLW2901
         if size > 0:
             passages.append(
                 Passage(
@@ -75,6 +82,15 @@ def shared_passages(
                 )
             )
     return Overlap(text, other_text, share, other_share, tuple(passages))
+
+
+def common_tokens(placed: PlacedShingles, common: Column) -> Marks:
+    """Mark the tokens of a text that are in its common shingles."""
+    [shingles] = among(placed.hashes, common).nonzero()
+    changes = np.zeros(len(placed.starts) + 1, np.int64)
+    np.add.at(changes, shingles, 1)
+    np.add.at(changes, placed.ends[shingles], -1)
+    return np.asarray(changes.cumsum()[:-1] > 0)
 
 
 def _shares(own: Column, others: Column) -> tuple[float | None, float | None]:

@@ -56,6 +56,9 @@ class Recipe(Stages):
     """
 
     def __post_init__(self) -> None:
+        for name in ("clean", "common"):
+            if isinstance(value := getattr(self, name), list):  # which has no hash
+                object.__setattr__(self, name, tuple(value))
         for found, expected in _faults(self):
             listed = ", ".join(map(str, expected))
             raise RecipeError(

@@ -213,13 +213,13 @@ def drop_marks(text: str) -> str:
 @cache
 def _unaccented() -> dict[int, str]:
     """Return what is left of each character that has such a mark, or is one."""
-    found = {}
+    unaccented = {}
     for code in _ACCENTED:
         apart = unicodedata.normalize("NFD", chr(code))
         left = _ACCENTS.sub("", apart)
         if left != apart:
-            found[code] = unicodedata.normalize("NFC", left)
-    return found
+            unaccented[code] = unicodedata.normalize("NFC", left)
+    return unaccented
 
 
 def simplify_chinese(text: str) -> str:

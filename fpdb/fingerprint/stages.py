@@ -267,13 +267,13 @@ class Stages:
         sets = self.shingles_many(block) if self.common else []
         for number in left:
             hashes = self._placed(block[number]).hashes
-            own = sets[number] if sets else np.unique(hashes)
-            counts[number] = len(own)
-            _sample(number, own, sketches, None)
+            distinct = sets[number] if sets else np.unique(hashes)
+            counts[number] = len(distinct)
+            _sample(number, distinct, sketches, None)
             if passages is not None:
-                found, at = passage_numbers(hashes)
-                counted = ~common_runs(hashes, self.common_shingles)[at]
-                passages[number] = pack_passages(found[counted])
+                numbers, places = passage_numbers(hashes)
+                counted = ~common_runs(hashes, self.common_shingles)[places]
+                passages[number] = pack_passages(numbers[counted])
         return counts
 
     # Cleaning

@@ -151,8 +151,8 @@ def _pdf_fields(file: IO[bytes], largest: int) -> dict[str, str]:
             raise too_long(largest)
         pages.append(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
         page.close()
-    found = "\n".join(filter(str.strip, pages))
-    if not found:
+    whole = "\n".join(filter(str.strip, pages))
+    if not whole:
         raise StreamError("has no text: its pages are pictures, of which OCR makes text")
     properties = document.get_metadata_dict(skip_empty=True)
     dates = {
@@ -160,7 +160,7 @@ def _pdf_fields(file: IO[bytes], largest: int) -> dict[str, str]:
         for name, field in _PDF_DATES.items()
         if (day := _PDF_DATE.match(properties.get(name, "")))
     }
-    return {"text": found, **dates}
+    return {"text": whole, **dates}
 
 
 class _Text:

@@ -32,7 +32,8 @@ from fpdb.look.fields import date_origin
 from fpdb.look.figures import bars, by_day, by_host, overview
 from fpdb.look.groups import Groups, Parts
 from fpdb.look.listing import ListedGroup, rendered, write_report
-from fpdb.look.page import cards, folded, percent, plural
+from fpdb.look.matrix import who_with_whom
+from fpdb.look.page import cards, folded, percent, plural, writing_note
 from fpdb.look.pair import ColouredText, ComparedTexts, SharedTexts, common_passage
 from fpdb.look.sources import MOST_NAMED, ComparedFiles, Sources, Texts, numbered_texts
 from fpdb.markup import Markup, element
@@ -67,9 +68,11 @@ _PARTS: dict[str, Any] = {
 _WHOLE = 0.8
 # What documents are called without an order of dates, and when their parts aren't shown.
 _SHARES, _FURTHER = "Has passages in common", "Further documents with common passages"
+# Of so few documents, pairs are decided by their texts whose estimate is this part of the limit.
+_MOST_DECIDED, _ESTIMATED = 2_000, 0.25
 # A passage is named that so many documents have, or a third of all; the documents that are asked
 # for it, and its characters that are shown.
-_FEWEST, _MANY, _MOST_ASKED, _QUOTED = 5, 100, 100, 80
+_FEWEST, _MANY, _MOST_ASKED, _QUOTED = 5, 50, 100, 80
 
 
 @dataclass(frozen=True)
@@ -183,8 +186,10 @@ def report(
         texts = Texts(store, reading, scratch / "texts", paths)
         shown: _ChosenGroups | _ChosenParts
         if passages and isinstance(store, Database):
-            found = Parts(store.passage_pairs(least=least), Room(scratch))
-            shown = _ChosenParts(found, texts, limit, shortest)
+            decided = least if len(store) <= _MOST_DECIDED else None
+            estimate = least if decided is None else least * _ESTIMATED
+            found = Parts(store.passage_pairs(least=estimate), Room(scratch))
+            shown = _ChosenParts(found, texts, limit, shortest, decided)
         else:
             groups = Groups(_clustering(texts, similarity, jobs), threshold)
             shown = _ChosenGroups(groups, texts, kept, limit)
@@ -279,7 +284,7 @@ def _written(
     notes = [
         *shown.notes(),
         sources.origins.unread_note,
-        sources.writing_note,
+        writing_note(sources.writings, recipe.clean),
         *_not_compared(counts),
     ]
     if missing:
@@ -292,7 +297,7 @@ def _written(
         path,
         f"{title} in {', '.join(Path(each).name or each for each in paths[:3])}{others}",
         subtitle,
-        [folded(_NUMBERS, *pictures)],
+        [folded(_NUMBERS, *pictures), *shown.glance()],
         listed,
         every=shown.every,
         notes=notes,
@@ -307,10 +312,10 @@ def _not_compared(counts: Ingested) -> Iterator[str]:
     """Yield lines about the files that aren't on the page, the first ones by their names."""
     if counts.refused:
         yield f"Not compared: {plural(counts.refused, 'file')} in folders, which aren't text."
-    for names, reason in counts.left_out.named():
-        yield Markup(f"{element('bdi', names)}: {element('span', reason)}")
     if counts.unreadable:
         yield f"{plural(counts.unreadable, 'file')} couldn't be read, or not to the end."
+    for names, reason in counts.left_out.named():
+        yield Markup(f"{element('bdi', names)}: {element('span', reason)}")
 
 
 def _read(counts: Ingested) -> str:
@@ -359,6 +364,9 @@ class _ChosenGroups:
     def notes(self) -> list[str]:
         return []
 
+    def glance(self) -> list[Markup]:
+        return []
+
     def described(self, documents: int, numbers: Sequence[tuple[str, str, str]]) -> _Description:
         limit = percent(self.groups.similarity or 0.0)
         subtitle = f"{plural(self.every, 'group')} among {plural(documents, 'document')}, "
@@ -405,18 +413,32 @@ class _ChosenParts:
         texts: Texts[Database | ComparedFiles],
         limit: int,
         shortest: int | None,
+        least: float | None,
     ) -> None:
-        self.parts, self._limit, self._shortest = parts, limit, shortest
+        self.parts, self._limit, self._shortest, self._least = parts, limit, shortest, least
         self.sources = Sources(texts, parts.keys, parts, range(len(parts.keys)))
 
     def chosen(self) -> list[int]:
         """Return the documents, those with the longest passages first, now that days are known."""
         parts = self.parts
+        if self._least is not None:
+            parts.decide(self._least, self._contained)
         parts.settle()
         self.every, self.pairs = len(parts.starts), parts.pairs
         self._ordered = int(np.count_nonzero(parts.is_source))
         order = np.argsort(-parts.words[parts.starts], kind="stable")
         return list(order[: self._limit].tolist())
+
+    def _shared(self, row: int, other: int) -> SharedTexts | None:
+        """Return what two documents have in common, if their texts are there."""
+        text, other_text = self.sources.text(row), self.sources.text(other)
+        if text is None or other_text is None:
+            return None
+        return SharedTexts(self.sources.texts.database.recipe, text, other_text, self._shortest)
+
+    def _contained(self, row: int, other: int) -> float:
+        shared = self._shared(row, other)
+        return 0.0 if shared is None else shared.contained
 
     def described(self, documents: int, numbers: Sequence[tuple[str, str, str]]) -> _Description:
         kinds = ["of earlier ones"] * (self._ordered > 0)
@@ -444,16 +466,20 @@ class _ChosenParts:
         )
         return [*common, said]
 
+    def glance(self) -> list[Markup]:
+        keys = [self.sources.key(row) for row in range(len(self.parts.keys))]
+        return who_with_whom(self.parts, keys, self._shared)
+
     def _common(self) -> Iterator[Markup]:
         """Name the longest passage that many documents have: all may have been given it."""
         documents = len(self.sources.texts.database)
         least = min(max(documents // 3, _FEWEST), _MANY)
         if (met := self.parts.most_met(least - 1, _MOST_ASKED)) is None:
             return
-        text, *others = (self.sources.text(row) for row in (met[0], *met[1]))
+        text, *texts = (self.sources.text(row) for row in (met[0], *met[1]))
         recipe = self.sources.texts.database.recipe
-        passage, count = common_passage(recipe, text or "", list(filter(None, others)))
-        if count + 1 < min(least, len(others)):
+        passage, count = common_passage(recipe, text or "", list(filter(None, texts)))
+        if count + 1 < least:
             return
         said = f"At least {plural(count + 1, 'document')} have one passage:"
         quoted = f"“{passage[:_QUOTED]}{'…' * (len(passage) > _QUOTED)}”"
@@ -468,16 +494,15 @@ class _ChosenParts:
         """
         parts, sources = self.parts, self.sources
         start, end = np.append(parts.starts, len(parts.documents))[place : place + 2].tolist()
-        row, recipe = int(parts.documents[start]), sources.texts.database.recipe
-        text, shown, coloured = sources.text(row), dict[int, SharedTexts | None](), ColouredText()
+        row = int(parts.documents[start])
+        shown, coloured = dict[int, SharedTexts | None](), ColouredText()
         missing = False
         for at in range(start, end):
             if coloured.complete:
                 break
-            other = sources.text(int(parts.others[at]))
-            if text is None or other is None:
+            if (source := self._shared(row, int(parts.others[at]))) is None:
                 missing = True
-            elif coloured.add(source := SharedTexts(recipe, text, other, self._shortest)):
+            elif coloured.add(source):
                 shown[at] = source
         if not shown and not missing:
             self.every -= 1

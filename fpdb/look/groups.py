@@ -1,7 +1,7 @@
 """Groups of documents, and pairs with copied parts, in columns: texts, similarity, days, hosts."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 from functools import cached_property
 from itertools import islice
@@ -19,8 +19,8 @@ from fpdb.models import Key, PartPair
 
 NO_DAY = np.iinfo(np.int32).max
 _SHOWN = 60
-# Pairs with copied parts that are read at once.
-_READ = 1 << 12
+# Pairs with copied parts that are read at once, and those that texts decide.
+_READ, _MOST_DECIDED = 1 << 12, 1 << 12
 
 # Two hosts, the number of documents or pairs, and of their words; once with the earlier host first.
 HostPairs = tuple[Sequence[tuple[str, str, int, int]], Sequence[tuple[str, str, int, int]]]
@@ -240,15 +240,15 @@ class Parts(Origins):
             self._words.add(np.array([each.words for each in some]))
             self._shares.add(np.array([[each.share, each.other_share] for each in some]))
         self.keys = list(rows)
+        self._counted: Marks | slice = slice(None)
         super().__init__(len(rows))
 
     def settle(self) -> None:
         """List the others of each document, once days are known: all but those that are later."""
-        pairs, shares = self._rows.values, self._shares.values
-        self.pairs = len(pairs)
-        # Each pair from both sides.
-        documents, others = np.concatenate([pairs, pairs[:, ::-1]]).T
-        words = np.tile(self._words.values, 2)
+        pairs, shares = self.both_ways()
+        self.pairs = len(pairs) // 2
+        documents, others = pairs.T
+        words = np.tile(self._words.values[self._counted], 2)
         # A day that isn't known is after all others, and says nothing.
         is_source = (self.days[others] < self.days[documents]) & self.dated[documents]
         is_copy = (self.days[others] > self.days[documents]) & self.dated[others]
@@ -262,18 +262,35 @@ class Parts(Origins):
         self.words: Places = words[order]
         self.is_source: Marks = is_source[order]
         # The largest share of each document that one other has, about.
-        share = shares.T.ravel()[order]
+        share = shares[order]
         self.shares = np.maximum.reduceat(share, self.starts) if len(share) else share
 
     def most_met(self, least: int, most: int) -> tuple[int, list[int]] | None:
         """Return the document of most pairs, and others of these, up to N; None if they are few."""
-        pairs = self._rows.values
+        pairs = self._rows.values[self._counted]
         counts = np.bincount(pairs.ravel(), minlength=1)
         row = int(counts.argmax())
         if counts[row] < least:
             return None
         met = pairs[(pairs == row).any(axis=1)]
         return row, met[met != row][:most].tolist()
+
+    def decide(self, least: float, contained: Callable[[int, int], float]) -> None:
+        """Keep the pairs of which one document has such a share, or else by a function of rows.
+
+        It takes milliseconds for a pair, so estimates decide where many are in doubt.
+        """
+        pairs, shares = self._rows.values, self._shares.values
+        large = np.asarray(shares.max(axis=1, initial=0) >= least)
+        [doubtful] = (~large).nonzero()
+        for place in doubtful.tolist() if len(doubtful) <= _MOST_DECIDED else ():
+            large[place] = contained(*pairs[place].tolist()) >= least
+        self._counted = large
+
+    def both_ways(self) -> tuple[Places, Shares]:
+        """Return each pair from both sides, and which share of its first document the other has."""
+        pairs, shares = self._rows.values[self._counted], self._shares.values[self._counted]
+        return np.concatenate([pairs, pairs[:, ::-1]]), shares.T.ravel()
 
     def host_pairs(self) -> HostPairs:
         """Count pairs and their words by their hosts, each pair once."""

@@ -193,6 +193,16 @@
     download(`${app.dataset.noun}s.csv`, [["\ufeff" + head[0], ...head.slice(1)], ...rows]);
   };
 
+  // A cell of the matrix shows its two documents.
+  for (const cell of document.querySelectorAll(".matrix rect[data-of]")) cell.onclick = () => {
+    const { of, other } = cell.dataset;
+    const group = groups.find(({ keys }) => keys[0] === of && keys.includes(other)) || groups.find(({ keys }) => keys[0] === of);
+    if (!group) return;
+    move(group);
+    if (!group.body) group.toggle();
+    group.choose(Math.max(group.keys.indexOf(other), 1));
+    group.box.scrollIntoView({ block: "start" });
+  };
   find("#every").onclick = ({ target }) => {
     const closed = current.filter((group) => !group.body);
     for (const group of closed.length ? closed : current) group.toggle();

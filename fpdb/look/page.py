@@ -9,7 +9,7 @@ import hashlib
 import importlib.resources
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -21,7 +21,7 @@ _SCRIPTS = {
     "ko": re.compile("[\uac00-\ud7af]"),
     "zh": re.compile("[\u3400-\u4dbf\u4e00-\u9fff]"),
 }
-_LOOKED_AT = 2000
+_LOOKED_AT, _SAMPLED = 2000, 300
 # Frequent characters that only one way of writing Chinese has.
 _TRADITIONAL = re.compile(
     "[們個來這說時國會對發過學還進種經無現開動與樣實頭從點關當東長義問間書電話號氣門馬車見覺觀聽讓認該請]"
@@ -48,11 +48,31 @@ def language_of(text: str) -> str | None:
 
 def writing_of(text: str) -> str:
     """Return how a Chinese text is written, "traditional" or "simplified"; "" of any other."""
-    if language_of(text) != "zh":
+    beginning = text[:_SAMPLED]
+    if beginning.isascii() or _SCRIPTS["ja"].search(beginning):
         return ""
-    counts = (len(each.findall(text[:_LOOKED_AT])) for each in (_TRADITIONAL, _SIMPLIFIED))
-    traditional, simplified = counts
+    traditional = len(_TRADITIONAL.findall(beginning))
+    simplified = len(_SIMPLIFIED.findall(beginning))
+    if traditional == simplified:
+        return ""
     return "traditional" if traditional > simplified else "simplified"
+
+
+def writing_note(writings: Mapping[str, int], steps: Sequence[str]) -> str:
+    """Say that copies in the other characters aren't found, if there are texts in both.
+
+    Args:
+        writings: How many texts are written how, as `writing_of` says.
+        steps: How texts are cleaned before they are compared.
+    """
+    traditional, simplified = map(writings.get, ("traditional", "simplified"))
+    if not traditional or not simplified or "t2s" in steps:
+        return ""
+    texts = "text is" if traditional == 1 else "texts are"
+    return (
+        f"{traditional:,} {texts} in traditional characters, {simplified:,} in simplified ones: "
+        "--recipe web-zh finds copies of each other."
+    )
 
 
 def first_line(text: str) -> str:
@@ -154,11 +174,11 @@ def page_policy(program: str) -> str:
 @cache
 def program_of(name: str) -> str:
     """Return the program of a page, with one that shows it in its reader's language."""
-    shown = {
-        code: {part: own[part] for part in ("name", "messages")}
-        for code, own in _catalogue().items()
+    of_pages = {
+        code: {part: language[part] for part in ("name", "messages")}
+        for code, language in _catalogue().items()
     }
-    catalogue = json.dumps(shown, ensure_ascii=False).replace("<", "\\u003c")
+    catalogue = json.dumps(of_pages, ensure_ascii=False).replace("<", "\\u003c")
     translator = _resource("translate.js").replace("/*catalogue*/{}", catalogue)
     signs = json.dumps(FORMULA_SIGNS)
     return f"{_resource(name)}\n{translator}".replace('/*formula signs*/""', signs)
@@ -171,8 +191,8 @@ def messages(language: str) -> Mapping[str, str]:
 
 def lines(language: str) -> Mapping[str, str]:
     """Return the messages of a terminal, and those of pages, which may be a part of them."""
-    own: dict[str, str] = _catalogue().get(language, {}).get("terminal", {})
-    return {**own, **messages(language)}
+    terminal: dict[str, str] = _catalogue().get(language, {}).get("terminal", {})
+    return {**terminal, **messages(language)}
 
 
 @cache

@@ -4,12 +4,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
+from operator import attrgetter
 
 import numpy as np
 
 from fpdb.arrays import Column, Marks, among, run_starts
 from fpdb.fingerprint import Recipe
-from fpdb.fingerprint.passages import shared_passages
+from fpdb.fingerprint.passages import common_tokens, shared_passages
 from fpdb.fingerprint.sketches import PlacedShingles, exact_shares
 from fpdb.look.differences import differences
 from fpdb.look.page import folded, language_of, percent, plural
@@ -25,6 +26,8 @@ _LONG, _EDGE = 360, 140
 # shortest one that counts, or its characters without spaces: stock phrases are shorter.
 _SHOWN, _AROUND = 20, 70
 SHORTEST, SHORTEST_DENSE = 6, 12
+# Where parts of a text begin and end.
+_Spans = Iterable[tuple[int, int]]
 # Sources with a colour of their own; and when no other one is looked for: after some that have
 # none, or when so much of the text has a source.
 MOST_SOURCES, _MISSED, _WHOLE = 8, 10, 0.98
@@ -75,6 +78,19 @@ class ComparedTexts:
         return rows.finished()
 
 
+class _Side:
+    """One of two texts: marks of what all were `given`, and of the passages that are long enough.
+
+    With all passages, of which the shortest have three words or five characters, the `reworded`
+    share counts what is left of passages in which words were changed.
+    """
+
+    def __init__(self, text: str, given: _Spans, passages: _Spans, all_passages: _Spans) -> None:
+        self.given, self.marks = _covered(text, given), _covered(text, passages)
+        self.share = _share(text, self.marks, self.given)
+        self.reworded = _share(text, _covered(text, all_passages), self.given)
+
+
 # A text is compared with several ones after each other.
 _placed = lru_cache(4)(Recipe.placed_shingles)
 
@@ -96,38 +112,31 @@ class SharedTexts:
         *,
         most: int = _COMPARED,
     ) -> None:
-        first, second = (_placed(recipe, each[:most]) for each in (text, other))
-        found = shared_passages(first, second, recipe.common_shingles)
-        self.text, self.other = found.text, found.other_text
+        placed = [_placed(recipe, whole[:most]) for whole in (text, other)]
+        overlap = shared_passages(placed[0], placed[1], recipe.common_shingles)
+        self.text, self.other = overlap.text, overlap.other_text
         self.languages = language_of(text), language_of(other)
         self._unit = "character" if _is_unspaced(self.languages[0]) else "word"
         usual = SHORTEST_DENSE if self._unit == "character" else SHORTEST
         self.shortest = shortest or usual
-        self.starts = first[1].starts
-        chosen = (passage for passage in found.passages if passage.words >= self.shortest)
-        self.passages = sorted(chosen, key=lambda each: (-each.words, each.start))
-        self.own = _covered(self.text, [(each.start, each.end) for each in self.passages])
-        # What all were given, which is of nobody.
-        self.given, other_given = (
-            _covered(each, _common_spans(placed, recipe.common_shingles))
-            for each, (_, placed) in ((self.text, first), (self.other, second))
-        )
-        # With these, runs of three words count, or of five characters: what is left of passages in
-        # which words were changed.
+        self.starts = placed[0][1].starts
+        long_enough = (passage for passage in overlap.passages if passage.words >= self.shortest)
+        self.passages = sorted(long_enough, key=lambda passage: (-passage.words, passage.start))
+        # The largest share of the shingles of a text that the other one has.
+        self.contained = max(overlap.share or 0.0, overlap.other_share or 0.0)
+        spans = attrgetter("start", "end"), attrgetter("other_start", "other_end")
         sides = [
-            (self.text, self.given, [(each.start, each.end) for each in found.passages]),
-            (
-                self.other,
-                other_given,
-                [(each.other_start, each.other_end) for each in found.passages],
-            ),
+            _Side(
+                cleaned,
+                _given_spans(shingles, recipe.common_shingles),
+                map(span, self.passages),
+                map(span, overlap.passages),
+            )
+            for (cleaned, shingles), span in zip(placed, spans, strict=True)
         ]
-        self.reworded = tuple(
-            _share(each, _covered(each, spans), common) for each, common, spans in sides
-        )
-        spans = [(each.other_start, each.other_end) for each in self.passages]
-        self.share = _share(self.text, self.own, self.given)
-        self.other_share = _share(self.other, _covered(self.other, spans), other_given)
+        self.own, self.given = sides[0].marks, sides[0].given
+        self.share, self.other_share = (side.share for side in sides)
+        self.reworded = sides[0].reworded, sides[1].reworded
 
     @property
     def size(self) -> str:
@@ -226,7 +235,7 @@ class ColouredText:
         return [text_cell(self.sources[0].languages[0], *pieces)]
 
 
-def _covered(text: str, spans: Iterable[tuple[int, int]]) -> Marks:
+def _covered(text: str, spans: _Spans) -> Marks:
     marks = np.zeros(len(text), np.bool_)
     for start, end in spans:
         marks[start:end] = True
@@ -239,10 +248,13 @@ def _share(text: str, marks: Marks, given: Marks) -> float:
     return min(int(np.count_nonzero(marks)) / max(size, 1), 1.0)
 
 
-def _common_spans(placed: PlacedShingles, common: Column) -> Iterator[tuple[int, int]]:
-    """Yield where the shingles of a text are that are common, in characters."""
-    for place in among(placed.hashes, common).nonzero()[0].tolist():
-        yield int(placed.starts[place]), int(placed.stops[placed.ends[place] - 1])
+def _given_spans(placed: PlacedShingles, common: Column) -> Iterator[tuple[int, int]]:
+    """Yield where runs of common shingles are in a text, in characters."""
+    marks = common_tokens(placed, common)
+    bounds = [*run_starts(marks).tolist(), len(marks)]
+    for start, stop in pairwise(bounds):
+        if marks[start]:
+            yield int(placed.starts[start]), int(placed.stops[stop - 1])
 
 
 def _longest(marks: Marks) -> int:

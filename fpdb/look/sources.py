@@ -242,8 +242,7 @@ class Sources:
         names: set[str] = set()
         with self.texts.written() as add:
             for key, record in self.texts.records(reading, jobs):
-                if not (record.text or "").isascii():
-                    self.writings[writing_of(record.text or "")] += 1
+                self.writings[writing_of(record.text or "")] += 1
                 if key in rows:
                     names.update(record.meta or {})
                     self._note(rows[key], record, fields)
@@ -255,18 +254,6 @@ class Sources:
                     f"found no {kind} in the field {name!r}, expected one in some document",
                     hint=f"the fields are: {', '.join(sorted(names)[:20]) or 'none'}",
                 )
-
-    @property
-    def writing_note(self) -> str:
-        """Say that copies in the other characters aren't found, if there are both."""
-        traditional, simplified = map(self.writings.get, ("traditional", "simplified"))
-        if not traditional or not simplified or "t2s" in self.texts.database.recipe.clean:
-            return ""
-        texts = "text is" if traditional == 1 else "texts are"
-        return (
-            f"{traditional:,} {texts} in traditional characters, {simplified:,} in simplified "
-            "ones: --recipe web-zh finds copies of each other."
-        )
 
     def _note(self, row: int, record: Record, fields: ShownFields) -> None:
         """Keep the day and the host of a document, and its names if it is to be shown."""
@@ -286,6 +273,10 @@ class Sources:
         """Return documents with one text, or one role, each with its day, host and link."""
         named = [self._named[each][1] for each in rows[:MOST_NAMED] if each in self._named]
         return ListedText(list(dict.fromkeys(named)), len(rows), role=role)
+
+    def key(self, row: int) -> str:
+        """Return the key of a row that is shown, as it is named there."""
+        return self._named[row][1].key if row in self._named else str(self.keys[row])
 
     def title(self, row: int) -> str:
         return self._named[row][0] if row in self._named else ""

@@ -47,12 +47,12 @@ class Translator:
             if text in self._messages:
                 return self._messages[text] + end * (text != line)
         for pattern, message in self._patterns:
-            if found := pattern.fullmatch(line):
-                own = {
+            if match := pattern.fullmatch(line):
+                fields = {
                     name: text if name.startswith("name") or name in "nm" else self.say(text)
-                    for name, text in found.groupdict().items()
+                    for name, text in match.groupdict().items()
                 }
-                return re.sub(r"\{(\w+)\}", lambda field: own[field[1]], message)  # noqa: B023
+                return message.format_map(fields)
         return None
 
 

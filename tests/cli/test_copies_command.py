@@ -114,3 +114,16 @@ def test_what_all_were_given_is_no_passage(run, essays, tmp_path):
     assert "with passages of others 2, pairs 1\n" in run(*wanted, "--common", form).err
     assert run(*wanted, "--common", form, "--db", tmp_path / "a.fpdb").code == 2
     assert run("report", folder, "--shortest", 9).code == 2
+
+
+def test_texts_in_both_kinds_of_chinese_characters_are_hinted_at(run, tmp_path):
+    for name, text in (
+        ("jian", "图书馆从下个月开始延长开放时间"),
+        ("fan", "圖書館從下個月開始延長開放時間"),
+    ):
+        (tmp_path / f"{name}.txt").write_text(text)
+    done = run("copies", tmp_path)
+    assert (done.rows, "1 text is in traditional characters" in done.err) == ([], True)
+    done = run("copies", tmp_path, "--recipe", "web-zh")
+    assert done.rows == [["fan.txt", "jian.txt", "1.0000"]]
+    assert "traditional" not in done.err

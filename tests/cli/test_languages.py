@@ -101,3 +101,9 @@ def test_messages_are_of_lines_that_are_printed():
         for piece in re.split(r"\{\w+\}", text):
             names = {piece.strip(" :.,"), piece.replace("--encoding", "encoding").strip(" :.,")}
             assert any(name in source for name in names), text
+
+
+def test_messages_have_the_fields_of_their_lines():
+    catalogue = json.loads((ROOT / "look" / "messages.json").read_text("utf-8"))["zh-CN"]
+    for text, message in (catalogue["messages"] | catalogue["terminal"]).items():
+        assert set(re.findall(r"\{(\w+)\}", message)) <= set(re.findall(r"\{(\w+)\}", text)), text

@@ -46,6 +46,7 @@ def test_the_page_names_files_that_were_left_out(run, source, tmp_path):
     for names, reason in ((f"{folder}/论文.xls", cure), (f"{photos}, …", "is a picture")):
         assert f"<bdi>{names}</bdi>: <span>{reason}</span>" in page
         assert f"{names}: {reason}\n" in done.err
+    assert f"<bdi>{folder}/broken.docx</bdi>: <span>can't be read as a complete document:" in page
     assert "<旧>.doc" not in (tmp_path / "out.html").read_text()
 
 

@@ -95,7 +95,7 @@ return document.documentElement.outerHTML.replace(/<script[^]*?<\/script>/g, "")
 ENGLISH = r"""
 const names = ["placeholder", "aria-label", "title"];
 const files = /\S*\.(html|jsonl|test|csv|fpdb|example)\S*|\w+ \(\w{8,}\)/g;
-const named = /fpdb( eval)?|CSV|HTML|UTC|MB|F1|\bk\b|^web(?=：|$)|字段“\w+”/g;
+const named = /--[a-z]+( web-zh)?|fpdb( eval)?|CSV|HTML|UTC|MB|F1|\bk\b|^web(?=：|$)|字段“\w+”/g;
 const theirs = "[dir=auto], bdi, head, script, style, template, noscript, code, textarea, "
   + "#language";
 const found = [], walker = document.createTreeWalker(document, NodeFilter.SHOW_TEXT);

@@ -231,6 +231,21 @@ def test_a_source_counts_where_it_adds_a_passage(tmp_path):
         assert len(parts) == 1, key
 
 
+def test_a_source_of_few_more_words_has_no_colour(tmp_path):
+    words = words_of(186)
+    texts = {"text": [*words, *words_of(40)], "first": [*words[:180], *words_of(40)]}
+    for least, size in (("few", 185), ("more", 186)):
+        texts[least] = [*words[150:size], *words_of(40)]
+        folder = written_essays(
+            tmp_path / least, {key: " ".join(own) for key, own in texts.items()}
+        )
+        fpdb.report(folder, tmp_path / "out.html", passages=True)
+        parts = {Path(key).stem: parts for key, _, parts, _, _ in copies_of(tmp_path / "out.html")}
+        expected = {"first"} if least == "few" else {"first", "more"}
+        assert {Path(key).stem for key in parts["text"]} == expected
+        del texts[least]
+
+
 def test_shares_count_what_is_reworded_as_well(tmp_path):
     """With a word of each ten changed, only the end is long enough to count verbatim."""
     words, output = words_of(200), tmp_path / "out.html"
