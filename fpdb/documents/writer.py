@@ -221,8 +221,8 @@ class Writer:
         together = len(documents)  # fewer after a lookup that was cut short
         keepers = self._search_of_keepers(self._groups, duplicates, known) if self._groups else None
         while len(added) < len(documents):
-            if self._groups and self._groups.unchecked:
-                self._groups.check(self._groups.search._replace(known=known))
+            if self._groups:
+                self._groups.begin(known)
             start, lookups = len(added), dict[Search, BatchLookup]()
             end = min(start + together, len(documents))
             for search in filter(None, (duplicates, keepers) if end - start > 1 else ()):
@@ -235,8 +235,8 @@ class Writer:
                 end = lookups[search].end
             for place in range(start, end):
                 added.append(self._add(place, duplicates, keepers, lookups, newer=newer))
-                if self._groups and self._groups.unchecked:
-                    break  # the next one is decided after a check
+                if self._groups and (self._groups.unchecked or self._groups.passed_on):
+                    break  # the next one is looked up among other keepers
             together = 2 * (len(added) - start)
             self._apply()
         return added
@@ -336,9 +336,12 @@ class Writer:
         self, place: int, search: Search, lookups: Mapping[Search, BatchLookup]
     ) -> Matches:
         """Find what a document resembles, but itself."""
+        lookup = lookups.get(search)
         if search.only and self._documents.ready[place]:
             return Matches()  # no text, so it is in no other group
-        matches = lookups[search].matches(place) if search in lookups else None
+        if search.only and self._groups and self._groups.passed_on:
+            lookup = None  # it doesn't know the keeper that follows this document
+        matches = lookup.matches(place) if lookup else None
         if matches is None:
             self._apply()
             matches = answer(self._view, self._documents.row(place), search)
@@ -352,8 +355,8 @@ class Writer:
         """Remove documents by their keys; return how many were there."""
         remaining, removed = iter(keys), 0
         self._documents = Block.bare([], self._index.plan.bits)
-        if self._groups and self._groups.unchecked:
-            self._groups.check(self._groups.search)
+        if self._groups:
+            self._groups.begin()
         while batch := list(islice(remaining, _TOGETHER)):
             self._known = self._catalog.find_many(self._txn, batch)
             for key in batch:
