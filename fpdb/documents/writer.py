@@ -27,7 +27,7 @@ from fpdb.documents.groups import Grouping, most_similar
 from fpdb.documents.lookup import Search, answer, to_matches
 from fpdb.documents.prepare import BATCH
 from fpdb.documents.similarity import KnownTexts
-from fpdb.models import Added, Key, Matches
+from fpdb.models import Added, Key, Match, Matches
 from fpdb.storage import WriteTransaction
 from fpdb.storage.block import Block
 from fpdb.storage.format import Stored
@@ -320,8 +320,8 @@ class Writer:
         elif groups:
             if old:
                 groups.leave(old)
-            found = self._resembling(place, keepers, lookups) if keepers else ()
-            group = groups.join(number, key, most_similar(found))
+            keeper = self._keeper(groups, place, keepers, lookups) if keepers else None
+            group = groups.join(number, key, keeper)
         if row:
             self._known[key] = row._replace(id=number)
         self._saved[key] = place, number
@@ -336,12 +336,7 @@ class Writer:
         self, place: int, search: Search, lookups: Mapping[Search, BatchLookup]
     ) -> Matches:
         """Find what a document resembles, but itself."""
-        lookup = lookups.get(search)
-        if search.only and self._documents.ready[place]:
-            return Matches()  # no text, so it is in no other group
-        if search.only and self._groups and self._groups.passed_on:
-            lookup = None  # it doesn't know the keeper that follows this document
-        matches = lookup.matches(place) if lookup else None
+        matches = lookups[search].matches(place) if search in lookups else None
         if matches is None:
             self._apply()
             matches = answer(self._view, self._documents.row(place), search)
@@ -350,6 +345,20 @@ class Writer:
         key = self._documents.keys[place]
         others = [match for match in matches if match.key != key]
         return to_matches(others, complete=matches.complete)
+
+    def _keeper(
+        self, groups: Grouping, place: int, search: Search, lookups: Mapping[Search, BatchLookup]
+    ) -> Match | None:
+        """Find the keeper that a document resembles most."""
+        if self._documents.ready[place]:
+            return None  # it has no text
+        # A lookup before doesn't know the keeper that follows this document.
+        lookup = None if groups.passed_on else lookups.get(search)
+        keepers: Sequence[Match] | None = lookup.matches(place) if lookup else None
+        if keepers is None:
+            self._apply()
+            keepers = groups.find(self._documents.row(place), search)
+        return most_similar(keepers)
 
     def remove(self, keys: Iterable[Key]) -> int:
         """Remove documents by their keys; return how many were there."""
