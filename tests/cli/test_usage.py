@@ -8,7 +8,7 @@ import fpdb
 
 # Arguments, and a part of the message. The database a.fpdb and the file f.jsonl are there.
 LINES = [
-    ("get a.fpdb", "give keys, or --prefix or --limit"),
+    ("get a.fpdb", "give keys, or --prefix, --since, --until or --limit"),
     ("delete a.fpdb", "give keys or --keys-from"),
     ("delete a.fpdb key --prefix k", "give keys or --keys-from"),
     ("delete a.fpdb --prefix= --older-than 1d", "every key begins with an empty --prefix"),
