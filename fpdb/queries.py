@@ -265,7 +265,8 @@ class Queries(ABC):
             columns = (column.tolist() for column in nearest.only(~crowded[nearest.first]))
             for place, number, share, apart, _ in zip(*columns, strict=True):
                 document = view.catalog.named(txn, number)
-                matches[place] = to_match(document, number, apart, share)
+                group = self._document(txn, document).group
+                matches[place] = to_match(document, number, apart, share)._replace(group=group)
         return matches, set((copies & ~crowded).nonzero()[0].tolist()), crowded
 
     def passages(

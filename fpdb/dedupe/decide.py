@@ -268,11 +268,19 @@ class Decider:
                 estimated = self._stored.is_estimated(stored)
                 self._run.counts.estimated += estimated
                 match, own_share = stored
-                shown = *origin_of(match.key, match.meta), match.similarity, match.distance
+                shown = *self._named_document(match), match.similarity, match.distance
                 entries.append(json.dumps([match.key, *shown, estimated, own_share]).encode())
             self._matches.add(b"".join(entries), np.array(list(map(len, entries)), np.int64))
         self._matched.add(matched)
         return [block._replace(read=RecordBatch) for block in blocks]
+
+    def _named_document(self, match: Match) -> tuple[Key, str | None]:
+        """Return the key and the source of a document; for annotations, of its group's keeper."""
+        named = match.key, match.meta
+        if self._run.annotate and self._database and match.group not in (None, match.key):
+            keeper = self._database.get(match.group)
+            named = (keeper.key, keeper.meta) if keeper else named  # unless it goes just now
+        return origin_of(*named)
 
     def _replacing_of(
         self, database: Database, start: int, matches: dict[int, Match | None], copies: set[int]

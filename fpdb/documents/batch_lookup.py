@@ -123,13 +123,14 @@ class BatchLookup:
         if not stored and not links:
             return Matches()
         runs, shares = list[tuple[int, Iterable[int]]](), dict[int, float]()
+        only = self._search.only
         if stored:
             shares.update(stored.shares)
             for apart, ids in stored.runs:  # without the replaced candidates
                 runs.append((apart, [number for number in ids if number not in self._places]))
         for earlier, share, apart in links:
             number = self._saved.get(earlier)
-            if number is not None:
+            if number is not None and (only is None or only(number)):
                 shares[number] = share
                 runs.append((apart, [number]))
         if sum(1 for _, ids in runs for _ in ids) > self._most:

@@ -1,17 +1,18 @@
 """Decide the groups of documents: the keeper that each resembles most, and who follows a keeper."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
 
 from fpdb.arrays import Strings
 from fpdb.documents.batch_lookup import BatchLookup
 from fpdb.documents.catalog import SLICE, View
-from fpdb.documents.lookup import Candidates, Search, answer, matched
+from fpdb.documents.lookup import Candidates, Search, answer, matched, to_match
+from fpdb.documents.similarity import KnownTexts
 from fpdb.models import KEEPER, Key, Match
 from fpdb.storage import WriteTransaction
 from fpdb.storage.block import Block
@@ -21,6 +22,8 @@ from fpdb.tables.groups import GroupTables
 
 # Unchecked members that are compared with their new keepers before each document is written.
 CHECKED = 100
+# In place of the keeper of a document that isn't there, or is decided anew.
+_GONE = -1
 # When so many members of a group were met among candidates, all are read together.
 _MET = 8
 
@@ -59,6 +62,8 @@ class Grouping:
         self._undecided = 1 << 64
         self.search = Search(view.index.plan.k, None, tables.similarity, only=self._is_keeper)
         self.unchecked = tables.has_unchecked(txn)
+        # Whether a group has another keeper now, which no lookup before has found.
+        self.passed_on = False
 
     def _is_keeper(self, number: int) -> bool:
         keeper = self.keepers.get(number)
@@ -136,7 +141,7 @@ class Grouping:
         If it was the keeper, the oldest member takes its place; the others are yet to be checked.
         """
         number, keeper, tables = stored.id, self._keeper_of(stored), self._tables
-        self.keepers.pop(number, None)
+        self.keepers[number] = _GONE
         if keeper != number:
             self._changes[keeper][number] = False
             if self.unchecked:
@@ -152,7 +157,7 @@ class Grouping:
         remove = [np.full(len(members), number, np.uint64), members]
         tables.members.splice(self._txn, insert, remove)
         tables.unchecked.splice(self._txn, insert[::-1], [members[:1], members[:1]])
-        self.unchecked = tables.has_unchecked(self._txn)
+        self.unchecked, self.passed_on = tables.has_unchecked(self._txn), True
         known = self.keepers
         known.update((member, heir) for member in members.tolist() if member in known)
         known[heir] = heir
@@ -180,9 +185,30 @@ class Grouping:
         numbers = np.array(members, np.uint64)
         self._tables.unchecked.splice(self._txn, self._tables.unchecked.empty(), [numbers, numbers])
 
-    def check(self, search: Search) -> None:
+    def find(self, question: Stored, search: Search) -> Sequence[Match]:
+        """Return the keepers that a document resembles, or only the oldest one with its sketch.
+
+        That is among the first in a band, so a crowd of copies costs no more than a few documents.
+        """
+        bands, named = self._view.index.bands, self._view.catalog.named
+        if bands and question.sketch and not search.known:
+            runs = bands.pages.runs(self._txn, bands.of(question)[:1], _MET)
+            for number in chain.from_iterable(ids for _, ids in runs):
+                if self._is_keeper(number):
+                    stored = named(self._txn, number)
+                    if stored.sketch == question.sketch:
+                        return [to_match(stored, number, 0, 1.0)]
+        return answer(self._view, question, search)
+
+    def begin(self, known: KnownTexts | None = None) -> None:
+        """Prepare for lookups: check some members of groups whose keeper is another one now."""
+        self.passed_on = False
+        if self.unchecked:
+            self._check(self.search._replace(known=known))
+
+    def _check(self, search: Search) -> None:
         """Compare some unchecked members with their keepers; one that differs is decided anew."""
-        view, read = self._view, partial(self._view.catalog.named, self._txn)
+        read = partial(self._view.catalog.named, self._txn)
         documents = list[Stored]()
         for member, keeper in list(islice(self._unchecked_rows(), CHECKED)):
             stored = read(member)
@@ -191,7 +217,7 @@ class Grouping:
                 self.stay(member, stored.key, stored)
                 continue
             self._changes[keeper][member] = False
-            self.join(member, stored.key, most_similar(answer(view, stored, search)))
+            self.join(member, stored.key, most_similar(self.find(stored, search)))
         self._forget([stored.id for stored in documents])
         self._store(documents)
         self.write()
@@ -212,10 +238,11 @@ class Grouping:
             texts = (~block.ready).nonzero()[0].tolist()
             lookup = BatchLookup(view, block, self.search, texts, replacing=True)
             for place, stored in enumerate(batch[: lookup.end]):
-                matches = lookup.matches(place)
-                if matches is None:
-                    matches = answer(view, stored, self.search)
-                self.join(stored.id, stored.key, most_similar(matches))
+                found: Sequence[Match] | None = lookup.matches(place)
+                if found is None:
+                    found = self.find(stored, self.search)
+                self.join(stored.id, stored.key, most_similar(found))
+                lookup.save(place, stored.id, None)
             decided = batch[: lookup.end]
             self._store([it for it in decided if it.keeper or self.keepers[it.id] != it.id])
             self.write()

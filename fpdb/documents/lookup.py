@@ -226,7 +226,8 @@ def _similar_each(view: View, texts: Block, search: Search) -> Iterator[Candidat
     candidates = np.zeros(len(texts), np.int64)
     similar: dict[int, dict[int, tuple[int, float]]] = {}
     held = 0
-    for pairs in alike_each(view, texts, search.least, candidates):
+    for alike_ones in alike_each(view, texts, search.least, candidates):
+        pairs = _allowed(alike_ones, search.only) if search.only else alike_ones
         held += len(pairs.first)
         if held > _HELD and len(texts) > 1:
             half = len(texts) // 2
@@ -246,6 +247,13 @@ def _similar_each(view: View, texts: Block, search: Search) -> Iterator[Candidat
             yield Candidates(runs, complete=True, shares=shares, compared=reached)
         else:
             yield Candidates((), complete=True, compared=reached)
+
+
+def _allowed(pairs: Alike, only: Callable[[int], bool]) -> Alike:
+    """Return the pairs whose documents may match."""
+    [ids], places = ranked([pairs.second])
+    marks = np.fromiter(map(only, ids.tolist()), np.bool_, len(ids))
+    return pairs.only(marks[places])
 
 
 def _alike_alone(view: View, text: Stored) -> Candidates:

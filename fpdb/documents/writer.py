@@ -27,7 +27,7 @@ from fpdb.documents.groups import Grouping, most_similar
 from fpdb.documents.lookup import Search, answer, to_matches
 from fpdb.documents.prepare import BATCH
 from fpdb.documents.similarity import KnownTexts
-from fpdb.models import Added, Key, Matches
+from fpdb.models import Added, Key, Match, Matches
 from fpdb.storage import WriteTransaction
 from fpdb.storage.block import Block
 from fpdb.storage.format import Stored
@@ -221,8 +221,8 @@ class Writer:
         together = len(documents)  # fewer after a lookup that was cut short
         keepers = self._search_of_keepers(self._groups, duplicates, known) if self._groups else None
         while len(added) < len(documents):
-            if self._groups and self._groups.unchecked:
-                self._groups.check(self._groups.search._replace(known=known))
+            if self._groups:
+                self._groups.begin(known)
             start, lookups = len(added), dict[Search, BatchLookup]()
             end = min(start + together, len(documents))
             for search in filter(None, (duplicates, keepers) if end - start > 1 else ()):
@@ -235,8 +235,8 @@ class Writer:
                 end = lookups[search].end
             for place in range(start, end):
                 added.append(self._add(place, duplicates, keepers, lookups, newer=newer))
-                if self._groups and self._groups.unchecked:
-                    break  # the next one is decided after a check
+                if self._groups and (self._groups.unchecked or self._groups.passed_on):
+                    break  # the next one is looked up among other keepers
             together = 2 * (len(added) - start)
             self._apply()
         return added
@@ -320,8 +320,8 @@ class Writer:
         elif groups:
             if old:
                 groups.leave(old)
-            found = self._resembling(place, keepers, lookups) if keepers else ()
-            group = groups.join(number, key, most_similar(found))
+            keeper = self._keeper(groups, place, keepers, lookups) if keepers else None
+            group = groups.join(number, key, keeper)
         if row:
             self._known[key] = row._replace(id=number)
         self._saved[key] = place, number
@@ -336,8 +336,6 @@ class Writer:
         self, place: int, search: Search, lookups: Mapping[Search, BatchLookup]
     ) -> Matches:
         """Find what a document resembles, but itself."""
-        if search.only and self._documents.ready[place]:
-            return Matches()  # no text, so it is in no other group
         matches = lookups[search].matches(place) if search in lookups else None
         if matches is None:
             self._apply()
@@ -348,12 +346,26 @@ class Writer:
         others = [match for match in matches if match.key != key]
         return to_matches(others, complete=matches.complete)
 
+    def _keeper(
+        self, groups: Grouping, place: int, search: Search, lookups: Mapping[Search, BatchLookup]
+    ) -> Match | None:
+        """Find the keeper that a document resembles most."""
+        if self._documents.ready[place]:
+            return None  # it has no text
+        # A lookup before doesn't know the keeper that follows this document.
+        lookup = None if groups.passed_on else lookups.get(search)
+        keepers: Sequence[Match] | None = lookup.matches(place) if lookup else None
+        if keepers is None:
+            self._apply()
+            keepers = groups.find(self._documents.row(place), search)
+        return most_similar(keepers)
+
     def remove(self, keys: Iterable[Key]) -> int:
         """Remove documents by their keys; return how many were there."""
         remaining, removed = iter(keys), 0
         self._documents = Block.bare([], self._index.plan.bits)
-        if self._groups and self._groups.unchecked:
-            self._groups.check(self._groups.search)
+        if self._groups:
+            self._groups.begin()
         while batch := list(islice(remaining, _TOGETHER)):
             self._known = self._catalog.find_many(self._txn, batch)
             for key in batch:

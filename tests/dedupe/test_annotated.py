@@ -391,3 +391,23 @@ def test_numbered_columns_get_three_more(tmp_path):
     fpdb.dedupe(paths, tmp_path / "out.csv", reading, annotate=True)
     lines = (tmp_path / "out.csv").read_text().splitlines()
     assert lines == [f"a,{TEXTS[0]},a,,", f"a;{TEXTS[0]};a;1.0;0.0"]
+
+
+def test_a_database_with_groups_names_the_keeper_in_each_delivery(tmp_path):
+    words = [f"word{number}" for number in range(300)]
+    texts = [" ".join(words)]
+    for step in range(2):  # each is about .85 like the one before
+        words[step * 100 : step * 100 + 80 : 10] = [f"step{step}x{place}" for place in range(8)]
+        texts.append(" ".join(words))
+    with fpdb.create(tmp_path / "db", groups=True) as db:
+        assert [db.add(f"{n}", text).group for n, text in enumerate(texts[:2])] == ["0", "0"]
+        for number in range(2):
+            source, out = tmp_path / f"{number}.jsonl", tmp_path / f"{number}-out.jsonl"
+            records = [{"id": f"new {number}", "text": f"{texts[2]} {number}"}]
+            records.append({"id": f"other {number}", "text": " ".join(words[:40]) + f" {number}"})
+            source.write_text("".join(json.dumps(record) + "\n" for record in records))
+            fpdb.dedupe(source, out, database=db, annotate=True)
+            rows = list(map(json.loads, out.read_text().splitlines()))
+            assert [row["kept_key"] for row in rows] == ["0", "other 0"]
+        assert db["other 0"].group == "other 0"
+        assert not list(db.check())

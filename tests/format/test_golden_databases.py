@@ -131,6 +131,18 @@ def build_passages(db: Database) -> None:
     db.add(3, TEXTS[0] + TEXTS[3] * 2, "replaced")
 
 
+def build_groups(db: Database) -> None:
+    """Text keys, groups: of a keeper that is gone, a replaced one, short texts, one alone."""
+    for number, text in enumerate(TEXTS):
+        db.add(f"https://example.org/{number}", text * 3, META[number])
+    for number in range(4):
+        db.add(f"copy {number}", TEXTS[0] * 3 + NEAR * (number % 2))
+    list(db.add_many(Document(f"short {number}", "a b, c") for number in range(3)))
+    db.add_fingerprints(["bare"], [BASE])
+    db.add("https://example.org/2", CHINESE * 3 + TEXTS[3], "replaced")
+    db.delete_many(["https://example.org/0", "short 0"])  # the others aren't checked yet
+
+
 class Golden(NamedTuple):
     """What a golden database is made of."""
 
@@ -139,6 +151,7 @@ class Golden(NamedTuple):
     fill: Callable[[Database], None]
     similarity: float | None = None
     passages: bool = False
+    groups: bool = False
 
 
 BUILDERS = {
@@ -153,6 +166,9 @@ BUILDERS = {
     "passages": Golden(
         "integer", replace(choose_plan(64, 3), bands=Bands(6, 8)), build_passages, 0.8, True
     ),
+    "groups": Golden(
+        "text", replace(choose_plan(64, 3), bands=Bands(6, 8)), build_groups, 0.8, groups=True
+    ),
 }
 NEVER = (
     "Format 1 must stay readable for ever: the databases of all users are written in it. "
@@ -162,13 +178,20 @@ NEVER = (
 
 def build(path: Path, name: str) -> None:
     """Make a database whose time and uuid are always the same."""
-    keys, plan, fill, similarity, passages = BUILDERS[name]
+    keys, plan, fill, similarity, passages, groups = BUILDERS[name]
     recipe = fpdb.recipe("char-4").with_bits(plan.bits)
     wanted: dict[str, Any] = {"recipe": recipe, "k": plan.k, "keys": keys, "plan": plan}
     with (
         mock.patch.object(time, "time", return_value=CREATED + 0.5),
         mock.patch.object(uuid, "uuid4", return_value=UUID),
-        fpdb.create(path, **wanted, capacity=1000, similarity=similarity, passages=passages) as db,
+        fpdb.create(
+            path,
+            **wanted,
+            capacity=1000,
+            similarity=similarity,
+            passages=passages,
+            groups=groups,
+        ) as db,
     ):
         fill(db)
 
@@ -217,6 +240,8 @@ def answers_of(path: Path) -> str:
                     for text in QUERIES
                     for found in [db.query(text, similarity=0.3)]
                 ]
+        if db.has_groups:
+            answers["groups"] = [[d.key, d.group, db.group(d.key).members] for d in db.scan()]
         if passages := [[d.key, d.passages.hex()] for d in db.scan() if d.passages]:
             answers["passages"] = passages
     return written(answers)

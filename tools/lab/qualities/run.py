@@ -21,6 +21,7 @@ import published
 import removed
 import report
 import rewording
+import stories
 import submissions
 import titles
 from _environment import ROOT
@@ -39,6 +40,7 @@ OTHERS = {
     "programs": programs,
     "removed": removed,
     "rewording": rewording,
+    "stories": stories,
     "submissions": submissions,
     "titles": titles,
 }
