@@ -276,11 +276,10 @@ class Decider:
 
     def _named_document(self, match: Match) -> tuple[Key, str | None]:
         """Return the key and the source of a document; for annotations, of its group's keeper."""
-        named = match.key, match.meta
-        if self._run.annotate and self._database and match.group not in (None, match.key):
-            keeper = self._database.get(match.group)
-            named = (keeper.key, keeper.meta) if keeper else named  # unless it goes just now
-        return origin_of(*named)
+        group = match.group if self._run.annotate else None
+        keeper = self._database.get(group) if self._database and group is not None else None
+        shown = keeper or match  # unless the keeper goes just now
+        return origin_of(shown.key, shown.meta)
 
     def _replacing_of(
         self, database: Database, start: int, matches: dict[int, Match | None], copies: set[int]
@@ -392,12 +391,11 @@ class Decider:
 
     def cut_lines(self, number: int, lost: Iterable[tuple[int, int]]) -> bytes:
         """Return a line about each paragraph that a record lost: who keeps it, its characters."""
-        lines = []
-        for keeper, size in lost:
-            shown = [self._shown_key(number), self._place(number)]
-            shown += [self._shown_key(keeper), self._place(keeper), size]
-            lines.append(json.dumps(dict(zip(_CUT, shown, strict=True))).encode() + b"\n")
-        return b"".join(lines)
+        record = self._shown_key(number), self._place(number)
+        rows = ([*record, self._shown_key(it), self._place(it), size] for it, size in lost)
+        return b"".join(
+            json.dumps(dict(zip(_CUT, row, strict=True))).encode() + b"\n" for row in rows
+        )
 
     def annotations(self, numbers: Places) -> Iterator[Annotation]:
         """Yield which record stays in the place of each record, itself unless it is removed."""

@@ -28,7 +28,8 @@ from fpdb.io.office import read_office, require_pdf
 from fpdb.io.records import BadRecord, LeftOut, Reading, Record, picker
 from fpdb.io.streams import UNWATCHED, Line, StreamError, TooLong, Watch
 from fpdb.io.tables import FieldColumns, Named
-from fpdb.io.wacz import read_archive
+from fpdb.io.wacz import read_wacz
+from fpdb.io.warc import read_pages
 from fpdb.models import LARGEST_TEXT
 from fpdb.progress import Meter, announce
 from fpdb.storage.lmdb_file import DATA_FILE
@@ -487,7 +488,8 @@ def _pages(source: Source) -> Iterator[Page | BadRecord]:
     """Yield the pages of a web archive, whose texts are still to be found."""
     try:
         with streams.opened(source.path) as file:
-            yield from read_archive(source.path, file, source.reading, source.watch)
+            read = read_wacz if source.format.by_path else read_pages
+            yield from read(source.path, file, source.reading, source.watch)
     except StreamError as error:
         yield _broken(source.path, error)
 

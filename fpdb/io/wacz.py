@@ -17,20 +17,16 @@ from fpdb.io.warc import read_pages
 _WARC = (".warc", ".warc.gz", ".warc.zst")
 # Raised where a ZIP, or what is in it, is damaged.
 _DAMAGE = (zipfile.BadZipFile, zlib.error, OSError, ValueError, RuntimeError, EOFError)
-_ZIP = b"PK\3\4"
 # A local header has 30 bytes, of which the last are the lengths of what follows it.
 _HEADER, _LENGTHS = 30, struct.Struct("<HH")
 # Bytes of a list of pages, which has their titles.
 _LARGEST_LIST = 1 << 26
 
 
-def read_archive(
+def read_wacz(
     path: str, file: io.BufferedReader, reading: Reading, watch: Watch
 ) -> Iterator[Page | BadRecord]:
-    """Yield the pages of a WARC file, or of all in a ZIP, with titles of its list of pages."""
-    if not file.peek(len(_ZIP)).startswith(_ZIP):
-        yield from read_pages(path, file, reading, watch)
-        return
+    """Yield the pages of all WARC files in a ZIP, with titles of its list of pages."""
     try:
         archive = zipfile.ZipFile(file)
     except _DAMAGE as error:

@@ -68,7 +68,7 @@ def test_a_large_corpus_loses_its_copies_and_leaves_nothing(bench, tmp_path, mon
 def test_the_page_of_times_has_the_tables_of_the_kept_figures(bench):
     run = bench("run")
     kept, page = json.loads(run.RAW.read_text("utf-8")), run.PAGE.read_text("utf-8")
-    assert set(kept) == set(run.SUITES)
+    assert set(kept) == run.ON_PAGE
     # Paragraphs of the page are wrapped.
     flat = " ".join(page.split())
     shown = {suite: " ".join(run.body(kept[suite], page=True).split()) for suite in kept}

@@ -108,6 +108,6 @@ def test_a_database_with_documents_stays_as_it_is(files, tmp_path):
 def test_most_is_a_share_and_not_for_records_one_by_one(files, tmp_path):
     with pytest.raises(fpdb.InputError, match=r"found most 50, expected a share from 0 to 1"):
         fpdb.dedupe(files, tmp_path / "out.jsonl", most=50)
-    with pytest.raises(fpdb.InputError, match="yielded before all are decided") as caught:
+    with pytest.raises(fpdb.InputError, match="yielded before all are read") as caught:
         list(fpdb.dedupe(records_of(files), most=0.5))
     assert caught.value.hint == "give files or a table"

@@ -113,6 +113,7 @@ COMMANDS = {
     "copies": ["../pages.jsonl"],
     "eval": ["../pages.jsonl"],
     "follow": ["../x.fpdb"],
+    "mcp": ["../x.fpdb"],
     "load": ["../loaded.fpdb", "../x.fpdb.jsonl.gz"],
     "export": ["../x.fpdb", "--output", "../x.fpdb.jsonl.gz"],
     "create": ["../x.fpdb", "--recipe", "web"],
