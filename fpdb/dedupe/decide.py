@@ -12,7 +12,7 @@ import xxhash
 
 from fpdb.arrays import Column, Marks, Places, among, unique
 from fpdb.database import Database
-from fpdb.dedupe.lines import RemovedLines
+from fpdb.dedupe.lines import RemovedLines, cut_line
 from fpdb.dedupe.prepare import NUMBER, RecordBlock, RecordColumns, unpack_key
 from fpdb.dedupe.run import (
     BAD,
@@ -50,8 +50,6 @@ _CHARACTERS = 1 << 26
 # Records that are decided together at most, since a part of them searches most of the kept ones,
 # or reads most of the pages of a database.
 TOGETHER = 1 << 18
-# The fields of a line about a paragraph that is cut.
-_CUT = ("key", "source", "kept_key", "kept_source", "characters")
 # Records that are packed for a database at once, and how many times as many before their
 # transaction.
 STORED = 1 << 14
@@ -392,9 +390,8 @@ class Decider:
     def cut_lines(self, number: int, lost: Iterable[tuple[int, int]]) -> bytes:
         """Return a line about each paragraph that a record lost: who keeps it, its characters."""
         record = self._shown_key(number), self._place(number)
-        rows = ([*record, self._shown_key(it), self._place(it), size] for it, size in lost)
         return b"".join(
-            json.dumps(dict(zip(_CUT, row, strict=True))).encode() + b"\n" for row in rows
+            cut_line(*record, self._shown_key(it), self._place(it), size) for it, size in lost
         )
 
     def annotations(self, numbers: Places) -> Iterator[Annotation]:

@@ -1,5 +1,6 @@
 """Lines about the removed records, which are told in any order and read in that of the records."""
 
+import json
 from collections.abc import Iterator
 
 import numpy as np
@@ -7,6 +8,15 @@ import numpy as np
 from fpdb.arrays import Places
 from fpdb.documents.prepare import GATHERED
 from fpdb.joins.columns import GrowingColumn, GrowingStrings, Room
+
+
+# The fields of a line about a paragraph that is cut.
+_CUT = ("key", "source", "kept_key", "kept_source", "characters")
+
+
+def cut_line(*values: object) -> bytes:
+    """Return a line about a paragraph: the record, the one that keeps it, and its characters."""
+    return json.dumps(dict(zip(_CUT, values, strict=True))).encode() + b"\n"
 
 
 class RemovedLines:

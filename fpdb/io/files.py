@@ -28,8 +28,7 @@ from fpdb.io.office import read_office, require_pdf
 from fpdb.io.records import BadRecord, LeftOut, Reading, Record, picker
 from fpdb.io.streams import UNWATCHED, Line, StreamError, TooLong, Watch
 from fpdb.io.tables import FieldColumns, Named
-from fpdb.io.wacz import read_wacz
-from fpdb.io.warc import read_pages
+from fpdb.io.wacz import ARCHIVES
 from fpdb.models import LARGEST_TEXT
 from fpdb.progress import Meter, announce
 from fpdb.storage.lmdb_file import DATA_FILE
@@ -245,7 +244,7 @@ def _choose(path: str, reading: Reading, default: str | None = None) -> str:
             )
     if form == "text" and reading.all_html:
         form = "html"
-    if form in ("html", "warc", "wacz"):
+    if form in ("html", *ARCHIVES):
         require_html()
     if form == "pdf":
         require_pdf()
@@ -488,8 +487,7 @@ def _pages(source: Source) -> Iterator[Page | BadRecord]:
     """Yield the pages of a web archive, whose texts are still to be found."""
     try:
         with streams.opened(source.path) as file:
-            read = read_wacz if source.format.by_path else read_pages
-            yield from read(source.path, file, source.reading, source.watch)
+            yield from ARCHIVES[source.form](source.path, file, source.reading, source.watch)
     except StreamError as error:
         yield _broken(source.path, error)
 

@@ -114,3 +114,7 @@ def _titled(page: Page | BadRecord, titles: dict[str, str]) -> Page | BadRecord:
     if isinstance(page, Page) and page.meta is not None and title:
         page.meta.setdefault("title", title)
     return page
+
+
+# What yields the pages of an archive, by its format.
+ARCHIVES = {"warc": read_pages, "wacz": read_wacz}
