@@ -276,8 +276,8 @@ class Decider:
         """Return the key and the source of a document; for annotations, of its group's keeper."""
         group = match.group if self._run.annotate else None
         keeper = self._database.get(group) if self._database and group is not None else None
-        shown = keeper or match  # unless the keeper goes just now
-        return origin_of(shown.key, shown.meta)
+        # Unless the keeper goes just now.
+        return origin_of((keeper or match).key, (keeper or match).meta)
 
     def _replacing_of(
         self, database: Database, start: int, matches: dict[int, Match | None], copies: set[int]

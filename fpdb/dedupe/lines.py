@@ -9,7 +9,6 @@ from fpdb.arrays import Places
 from fpdb.documents.prepare import GATHERED
 from fpdb.joins.columns import GrowingColumn, GrowingStrings, Room
 
-
 # The fields of a line about a paragraph that is cut.
 _CUT = ("key", "source", "kept_key", "kept_source", "characters")
 
