@@ -126,7 +126,7 @@ def with_leads(documents: DataFrame) -> DataFrame:
 
 def checkpoints_of(df: DataFrame) -> str:
     """Return Spark's checkpoint directory; raise InputError if it has none."""
-    directory = df.sparkSession.sparkContext.getCheckpointDir()
+    directory: str | None = df.sparkSession.sparkContext.getCheckpointDir()
     if directory is None:
         raise fpdb.InputError(
             "Spark has no checkpoint directory to write the rounds to",
