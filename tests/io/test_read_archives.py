@@ -3,10 +3,13 @@
 import bz2
 import gzip
 import io
+import json
 import lzma
 import random
+import re
 import struct
 import sys
+import time
 import zipfile
 import zlib
 
@@ -560,6 +563,43 @@ def test_no_change_of_a_zip_of_archives_ends_the_reading(tmp_path_factory, chang
     path.write_bytes(data)
     for each in read_records(str(path), Reading()):
         assert isinstance(each, Record | BadRecord)
+
+
+def test_lists_of_pages_cost_little_whatever_they_hold(tmp_path):
+    def titles(*lists, compression=zipfile.ZIP_DEFLATED):
+        data = io.BytesIO()
+        with zipfile.ZipFile(data, "w") as archive:
+            archive.writestr("archive/a.warc", UNTITLED)
+            for number, listed in enumerate(lists):
+                archive.writestr(f"pages/{number}.jsonl", listed, compression)
+        [page] = read(tmp_path, data.getvalue(), "crawl.wacz")
+        assert isinstance(page, Record)
+        return page.meta.get("title")
+
+    def line(title):
+        return json.dumps({"url": "http://a.example/none", "title": title}) + "\n"
+
+    assert titles(line("From\n the list")) == "From the list"
+    assert titles(line("x" * 70_000)) is None  # a line that long has other things in it
+    assert titles(line("x" * 7000)) == "x" * 200
+    assert titles(line("\ud800 bad")) == "? bad"
+    assert titles(line("t"), compression=zipfile.ZIP_LZMA) is None
+    # What is listed after many megabytes isn't looked for.
+    began = time.process_time()
+    assert titles(*["{}\n" * (1 << 21)] * 5, line("t")) is None
+    assert time.process_time() - began < 2
+
+
+def test_files_of_a_zip_that_overlap_are_read_once(tmp_path):
+    data = bytearray(zipped({"archive/a.warc": b"".join(SOME), "archive/b.warc": SOME[0]}))
+    # The second name leads to the first file, and both are said to be much longer.
+    entries = [match.start() for match in re.finditer(b"PK\1\2", data)]
+    assert len(entries) == 2
+    data[entries[1] + 42 : entries[1] + 46] = bytes(4)
+    for entry in entries:
+        data[entry + 20 : entry + 28] = (1 << 30).to_bytes(4, "little") * 2
+    records = read(tmp_path, bytes(data), "crawl.wacz")
+    assert [each.key for each in records if isinstance(each, Record)] == ALL
 
 
 def test_bodies_in_zstd_are_read_where_the_package_is(tmp_path, monkeypatch):
