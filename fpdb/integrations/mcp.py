@@ -52,12 +52,16 @@ def answers(database: fpdb.Database, lines: Iterable[bytes]) -> Iterator[Json]:
 
 def _decoded(line: bytes) -> Json:
     try:
-        message = json.loads(line)
+        message = json.loads(line, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise _RefusedError(_NO_JSON, f"this isn't JSON: {error}") from None
     if not isinstance(message, dict):
         raise _RefusedError(_NO_REQUEST, "expected an object")
     return message
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"found {name}")
 
 
 def _result(database: fpdb.Database, message: Json) -> Json:
@@ -107,12 +111,17 @@ def _checked(tool: _Tool, arguments: object) -> Json:
     hint = f"the arguments are {', '.join(names) or 'none'}"
     if not isinstance(arguments, dict) or not arguments.keys() >= {*names[: tool.needed]}:
         raise fpdb.InputError(f"expected {' and '.join(names[: tool.needed])}", hint=hint)
-    for name, value in arguments.items():
+    # Some programs send null for what they leave out.
+    needed = names[: tool.needed]
+    given = {
+        name: value for name, value in arguments.items() if value is not None or name in needed
+    }
+    for name, value in given.items():
         kind = tool.arguments.get(name, {}).get("type")
         if name not in names or (kind and type(value) not in _TYPES[kind]):
             expected = f", expected {kind}" if kind else ""
             raise fpdb.InputError(f"found {name[:80]}: {value!r:.80}{expected}", hint=hint)
-    return arguments
+    return given
 
 
 def _check(database: fpdb.Database, key: str, text: str, meta: object = None) -> Json:

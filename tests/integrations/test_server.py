@@ -198,11 +198,13 @@ def test_a_page_is_decoded_as_its_server_says(db):
     page = f"<html><body><p>{text}</p></body></html>"
     html = {"content_type": "text/html; charset=GBK"}
     url = "https://a.example/?a=1&b=ü"
-    added, copy, no_key, wrong, few, lines_ = talk(
+    added, copy, no_key, unknown, look, wrong, few, lines_ = talk(
         db,
         ("POST", f"/v1/check?{urlencode({'key': url})}", page.encode("gbk"), html),
         check("b", text),
         ("POST", "/v1/check", page.encode("gbk"), html),
+        ("POST", "/v1/check?key=a&meta=1", page.encode("gbk"), html),
+        ("POST", "/v1/check?key=new&store=false", page.encode("gbk"), html),
         # A crawler that decodes it by itself, and wrongly.
         check("c", text.encode("gbk").decode("utf-8", "replace")),
         check("d", OTHER * 3 + "\ufffd"),
@@ -212,6 +214,9 @@ def test_a_page_is_decoded_as_its_server_says(db):
     assert copy.json["duplicate_of"] == url
     assert no_key.status == 422
     assert "key=" in no_key.json["hint"]
+    assert (unknown.status, "'meta'" in unknown.json["detail"]) == (422, True)
+    assert look.json["duplicate_of"] == url
+    assert "new" not in db
     assert wrong.json["replaced_characters"] > len(text) // 2
     assert "replaced_characters" not in few.json
     assert lines_.json["replaced_characters"] == 90

@@ -4,7 +4,7 @@ import asyncio
 import dataclasses
 import re
 import time
-from collections.abc import AsyncGenerator, Awaitable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
 from contextlib import nullcontext
 from difflib import get_close_matches
 from functools import lru_cache, partial
@@ -66,19 +66,18 @@ async def check(request: Request) -> HttpReply:
         request.require_writer()
         return lines_reply(request, _submit_documents, _refused_check)
     if kind == b"text/html":
-        request.require_writer()
-        document = await _page(request)
-        key = document.key
+        body = await _page(request)
     else:
         body = _decoded(_check, await request.body())
-        if not body.store:
-            return json_reply(await request.read(_look, request.application, body))
-        request.require_writer()
-        document, key = await _document(request, body), body.name
+    if not body.store:
+        return json_reply(await request.read(_look, request.application, body))
+    request.require_writer()
+    document = await _document(request, body)
     [added] = await request.application.add([document], request.deadline)
     if isinstance(added, fpdb.FpdbError):
         raise added
-    return json_reply(checked(key, added.status, added.matches, added.group, document.text))
+    answer = checked(body.name, added.status, added.matches, added.group, document.text)
+    return json_reply(answer)
 
 
 async def query(request: Request) -> HttpReply:
@@ -318,12 +317,18 @@ def _look(application: Application, body: CheckBody) -> CheckAnswer:
     return checked(body.name, "duplicate" if matches else "new", matches, group)
 
 
-async def _page(request: Request) -> fpdb.Document:
-    """Return the document of a body that is a page, as its server sent it."""
-    key, body = _key(request), await request.body()
+async def _page(request: Request) -> CheckBody:
+    """Return the check of a body that is a page, as its server sent it."""
+    fields, body = _fields(request), await request.body()
     kind = request.headers[b"content-type"].decode("latin-1")
+    if unknown := set(fields) - {"key", "store"}:
+        raise fpdb.InputError(
+            f"found {min(unknown)[:_LONGEST_NAME]!r} after ?, expected key and store",
+            hint="send meta with the page as JSON",
+        )
+    name = _named(fields)
     page = await request.read(partial(fpdb.html_text, body, content_type=kind))
-    return fpdb.Document(key, page.text)
+    return CheckBody(key=name, text=page.text, store=fields.get("store", [""])[-1] != "false")
 
 
 async def _document(request: Request, body: CheckBody) -> fpdb.Document:
@@ -416,15 +421,23 @@ def _hint(unknown: str, fields: Sequence[str]) -> str:
 
 
 def _key(request: Request) -> str | int:
+    return _stored_key(request.application, _named(_fields(request)))
+
+
+def _fields(request: Request) -> dict[str, list[str]]:
+    """Return what is after the path."""
     try:
         query = request.scope["query_string"].decode()
-        fields = parse_qs(query, keep_blank_values=True, errors="strict")
+        return parse_qs(query, keep_blank_values=True, errors="strict")
     except ValueError:
         raise ProblemError(
             HTTPStatus.BAD_REQUEST,
             "the query isn't UTF-8",
             hint="encode the key in UTF-8 before you escape it with percent signs",
         ) from None
+
+
+def _named(fields: Mapping[str, Sequence[str]]) -> str:
     if "key" not in fields:
         raise fpdb.InputError("found no key", hint="?key=… after the path names the document")
-    return _stored_key(request.application, fields["key"][-1])
+    return fields["key"][-1]

@@ -11,6 +11,7 @@ import signal
 import socket
 import ssl
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,14 +46,14 @@ def serve(
     private_key: Path | None = None,
     on_start: Callable[[str], object] = lambda _: None,
     on_error: Callable[[fpdb.FpdbError], object] = lambda _: None,
-    on_reload: Callable[[], object] = lambda: None,
+    on_reload: Callable[[], object] | None = None,
 ) -> None:
     """Serve an application of `app` until SIGTERM or Ctrl-C; what was accepted is answered then.
 
     It listens on a Unix socket, which those may use that the umask says, or on a host and a port, 0
     for any free one. An address that other hosts reach is refused unless tokens are required.
-    `on_start` is called with the URL, `on_reload` for each SIGHUP, and `on_error` with what it
-    raises, and once with the error of a database that is damaged, or isn't at its path any more.
+    `on_start` is called with the URL, `on_reload` for each SIGHUP, which without it ends the
+    process, and `on_error` with what it raises, and once with the error of a database that is damaged, or isn't at its path any more.
     MovedError is raised if one with other tables takes its place.
     """
     access = application.access
@@ -67,22 +68,25 @@ def serve(
         bound.callback(listener.close)
         server = _Granian(application, listener, ssl_cert=certificate, ssl_key=private_key)
 
-        def reload() -> None:
-            try:
-                on_reload()
-            except fpdb.FpdbError as error:
-                on_error(error)
-
         # It is restored at the end, when Ctrl-C is raised again for the caller.
         interrupt = signal.getsignal(signal.SIGINT)
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop:
-                loop.get_loop().add_signal_handler(signal.SIGHUP, reload)
+                if on_reload:
+                    reload = partial(_reported, on_reload, on_error)
+                    loop.get_loop().add_signal_handler(signal.SIGHUP, reload)
                 ended_by = loop.run(_run(application, server, bound.close, on_start, on_error))
         finally:
             signal.signal(signal.SIGINT, interrupt)
     if ended_by == signal.SIGINT:
         signal.raise_signal(signal.SIGINT)
+
+
+def _reported(work: Callable[[], object], on_error: Callable[[fpdb.FpdbError], object]) -> None:
+    try:
+        work()
+    except fpdb.FpdbError as error:
+        on_error(error)
 
 
 class _Granian(Server):
