@@ -53,8 +53,9 @@ def serve(
     It listens on a Unix socket, which those may use that the umask says, or on a host and a port, 0
     for any free one. An address that other hosts reach is refused unless tokens are required.
     `on_start` is called with the URL, `on_reload` for each SIGHUP, which without it ends the
-    process, and `on_error` with what it raises, and once with the error of a database that is damaged, or isn't at its path any more.
-    MovedError is raised if one with other tables takes its place.
+    process, and `on_error` with what it raises, and once with the error of a database that is
+    damaged, or isn't at its path any more. MovedError is raised if one with other tables takes its
+    place.
     """
     access = application.access
     if unix:
