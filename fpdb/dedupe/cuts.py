@@ -34,9 +34,9 @@ class Cuts:
     def __init__(self, run: Deduplication, least: int, room: Room) -> None:
         reading = run.reading
         if reading.all_html or len(reading.texts) > 1:
-            found = "HTML" if reading.all_html else "texts of several fields"
+            kind = "HTML" if reading.all_html else "texts of several fields"
             raise InputError(
-                f"found {found}, expected plain texts in one field, to cut paragraphs from",
+                f"found {kind}, expected plain texts in one field, to cut paragraphs from",
                 hint="write such texts to a file first, and clean that",
                 parameter="cut",
             )
@@ -65,12 +65,12 @@ class Cuts:
             sizes[block.number] += len(numbers)
             self._run.show()
         with self._sorter(keys=3) as sorter, self._sorter(keys=2) as cuts:
-            for some in _frequent(rows, self._least):
-                sorter.add(some)
-            for some in _whole_runs(sorter.rows()):
-                cuts.add(self._losses(some, texts.values))
-            for some in cuts.rows():
-                for column, values in zip(self._cuts, some, strict=True):
+            for frequent in _frequent(rows, self._least):
+                sorter.add(frequent)
+            for runs in _whole_runs(sorter.rows()):
+                cuts.add(self._losses(runs, texts.values))
+            for losses in cuts.rows():
+                for column, values in zip(self._cuts, losses, strict=True):
                     column.add(values)
         self.marks = np.zeros(len(texts), np.bool_)
         self.marks[self._cuts[0].values] = True
@@ -96,15 +96,15 @@ class Cuts:
         starts = run_starts(rows[0])
         counts = np.diff(starts, append=len(rows[0]))
         hashes, records, lines = (it[np.repeat(counts >= self._least, counts)] for it in rows)
-        starts, own = run_starts(hashes), texts[records]
+        starts, sources = run_starts(hashes), texts[records]
         if not len(starts):
             return [records, lines, records]
         counts = np.diff(starts, append=len(hashes))
-        order = np.lexsort((own, hashes))
-        different = differs(hashes[order], own[order]).astype(np.int64)
+        order = np.lexsort((sources, hashes))
+        different = differs(hashes[order], sources[order]).astype(np.int64)
         are_many = np.add.reduceat(different, starts) >= self._least
         firsts = np.repeat(starts, counts)
-        lost = np.repeat(are_many, counts) & (own != own[firsts])
+        lost = np.repeat(are_many, counts) & (sources != sources[firsts])
         return [records[lost], lines[lost], records[firsts][lost]]
 
     def shortened(self, blocks: Iterable[RecordBlock]) -> Iterator[RecordBlock]:

@@ -113,15 +113,15 @@ def _checked(tool: _Tool, arguments: object) -> Json:
         raise fpdb.InputError(f"expected {' and '.join(names[: tool.needed])}", hint=hint)
     # Some programs send null for what they leave out.
     needed = names[: tool.needed]
-    given = {
+    present = {
         name: value for name, value in arguments.items() if value is not None or name in needed
     }
-    for name, value in given.items():
+    for name, value in present.items():
         kind = tool.arguments.get(name, {}).get("type")
         if name not in names or (kind and type(value) not in _TYPES[kind]):
             expected = f", expected {kind}" if kind else ""
             raise fpdb.InputError(f"found {name[:80]}: {value!r:.80}{expected}", hint=hint)
-    return given
+    return present
 
 
 def _check(database: fpdb.Database, key: str, text: str, meta: object = None) -> Json:
