@@ -15,9 +15,8 @@ from fpdb.arrays import Marks
 from fpdb.cli import end_by_sigterm, options, render
 from fpdb.cli.inputs import BadRecords, ProgressLine, is_terminal
 from fpdb.cli.options import argument, option, require, takes
-from fpdb.dedupe.files import record_files
 from fpdb.dedupe.run import worst_losses
-from fpdb.io.files import check_path
+from fpdb.io.files import check_path, files_of, path_names
 from fpdb.io.streams import SUFFIXES, suffix_of
 from fpdb.joins.preference import Preference
 from fpdb.models import Key
@@ -96,7 +95,6 @@ def dedupe(
     require("-" not in files or not is_terminal(), "standard input is a terminal")
     _require_database(database, {"abandon": abandon, "same-key": same_key, "texts": texts})
     _require_outputs(output, removed, report, cut, alone=bool(database or render.now.json))
-    files = record_files(files, reading)
     if report:
         used_recipe, least = _compared_by(files, report, recipe, similarity, database, k)
     render.now.left = "run it again" if database else "nothing was written"
@@ -114,7 +112,7 @@ def dedupe(
         )  # fmt: skip
     progress.summarise(_saved(counts), *worst_losses(counts.losses))
     if report:
-        _write_report(files, report, reading, used_recipe, least, keep, jobs, counts.marks)
+        _write_report(counts.paths, report, reading, used_recipe, least, keep, jobs, counts.marks)
     bad_records.settle(counts.read - counts.bad)
 
 
@@ -237,7 +235,7 @@ def _compared_by(
     require(k is None, "--report shows what is similar, and takes no -k")
     require("-" not in files, "--report reads files again, and no standard input")
     require(report.parent.is_dir(), f"there is no folder for {report}")
-    require_output(report, files)
+    require_output(report, files_of(path_names(files)))
     used_recipe = recipe or fpdb.recipe(options.WEB)
     least = used_recipe.similarity
     if database:

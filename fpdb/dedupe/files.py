@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePath
+from typing import NamedTuple
 
 import numpy as np
 
@@ -45,16 +46,27 @@ from fpdb.storage.open_checks import disk_named
 from fpdb.threads import made_ahead, mapped
 
 
-def record_files(paths: Paths, reading: Reading) -> list[str]:
-    """Return the names of files, with those of records in directories; others are announced."""
-    found: list[str] = []
+class RecordFile(NamedTuple):
+    """A file of records, and its folders `name=value`, whose names are columns of its rows."""
+
+    path: str
+    folders: tuple[str, ...] = ()
+
+
+def record_files(paths: Paths, reading: Reading) -> list[RecordFile]:
+    """Return files, and those of records in directories; others are announced.
+
+    Folders above a directory say nothing, and above a file they are columns only of Parquet.
+    """
+    files: list[RecordFile] = []
     for path in path_names(paths):
         if path == "-" or not os.path.isdir(path):
-            found.append(path)
+            form = reading.format or streams.SUFFIXES.get(streams.suffix_of(path))
+            files.append(RecordFile(path, _partitions(path) if form == "parquet" else ()))
             continue
         every = list(sources_of(path, reading))
-        own = [each.path for each in every if each.form in COPIED and not each.problem]
-        found += own
+        own = [each for each in every if each.form in COPIED and not each.problem]
+        files += [RecordFile(each.path, _partitions(each.name)) for each in own]
         left_out = LeftOut()
         for file in every:
             if file.form not in COPIED or file.problem:
@@ -63,11 +75,11 @@ def record_files(paths: Paths, reading: Reading) -> list[str]:
             announce(f"{path}: left out: files without records {len(every) - len(own):,}")
             for names, reason in left_out.named():
                 announce(f"{names}: {reason}")
-    return found
+    return files
 
 
 def _partitions(path: str) -> tuple[str, ...]:
-    """Return the folders `name=value` in which a file is, whose names are columns of its rows."""
+    """Return the folders `name=value` in which a file is."""
     *folders, _ = PurePath(path).parts
     while folders and not all("=" in folder for folder in folders):
         del folders[0]
@@ -84,7 +96,7 @@ class Corpus:
     """The files of a run: what is read, what is written, and a folder beside that."""
 
     run: Deduplication
-    paths: list[str]
+    files: list[RecordFile]
     output: Path
     into_folder: bool
     removed: str | None
@@ -93,8 +105,13 @@ class Corpus:
     encodings: dict[str, str] = dataclasses.field(default_factory=dict)
     states: dict[str, str] = dataclasses.field(default_factory=dict)
 
+    @property
+    def paths(self) -> list[str]:
+        return [file.path for file in self.files]
+
     def deduplicate(self, given: Where | None) -> None:
         """Write the files without near-duplicates, each whole or not at all."""
+        self.run.counts.paths = self.paths
         self._check_targets()
         forms = self._check()
         for folder in self._folders():
@@ -187,9 +204,9 @@ class Corpus:
         """Say which columns one output has no more, since folders alone have them."""
         lost = {
             folder.partition("=")[0]
-            for source in inputs
+            for source, file in zip(inputs, self.files, strict=True)
             if source.form == "parquet" and not self.into_folder
-            for folder in _partitions(source.path)
+            for folder in file.folders
         }
         if lost:
             names = ", ".join(sorted(lost))
@@ -357,7 +374,7 @@ class Corpus:
         if not self.into_folder:
             return [self.output]
         return [
-            self.output.joinpath(*_partitions(path), PurePath(path).name) for path in self.paths
+            self.output.joinpath(*file.folders, PurePath(file.path).name) for file in self.files
         ]
 
     def _folders(self) -> set[Path]:

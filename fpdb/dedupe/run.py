@@ -121,8 +121,9 @@ class Deduplicated(RecordCounts):
     ones are kept. Of the records that are written, `cut_records` lost paragraphs, which had
     `cut_characters` together. `stage` is "counting" paragraphs, "reading", "comparing" or
     "writing", of which the share `done` is known, or None. At the end `marks` says of each record,
-    in the order of reading, whether it stays; and `losses` names the sources of which more than
-    half goes, those that lose most records first, unless they have fewer than 20.
+    in the order of reading, whether it stays; `paths` names the files that were read; and `losses`
+    names the sources of which more than half goes, those that lose most records first, unless they
+    have fewer than 20.
     """
 
     kept: int = 0
@@ -140,6 +141,7 @@ class Deduplicated(RecordCounts):
     done: float | None = None
     losses: list[SourceLoss] = field(default_factory=list)
     marks: Marks | None = field(default=None, repr=False, compare=False)
+    paths: list[str] = field(default_factory=list, repr=False, compare=False)
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
@@ -168,11 +169,11 @@ def edited(rows: Any, names: Iterable[str], edits: Mapping[int, Edit]) -> Any:
     Each is in the first of some columns that has one.
     """
     if hasattr(rows, "to_batches"):
-        batches, first = list[Any](), 0
+        batches, first, places = list[Any](), 0, sorted(edits)
         for batch in rows.to_batches():
             last = first + batch.num_rows
-            some = {row - first: edit for row, edit in edits.items() if first <= row < last}
-            batches.append(edited(batch, names, some))
+            inside = places[bisect_left(places, first) : bisect_left(places, last)]
+            batches.append(edited(batch, names, {row - first: edits[row] for row in inside}))
             first = last
         return type(rows).from_batches(batches, rows.schema)
     left, is_batch = dict(edits), hasattr(rows, "set_column")
@@ -197,7 +198,10 @@ def _edited_value(value: str | bytes, edit: Edit) -> str | bytes:
 def _with_column(rows: Any, name: str, column: Any, values: list[Any]) -> Any:
     """Return a table, or a batch, with other values in a column, of which another form is given."""
     if hasattr(rows, "iloc"):
-        return rows.assign(**{name: type(column)(values, rows.index, column.dtype)})
+        categories = getattr(column.dtype, "categories", None)
+        kind = column.dtype if categories is None else categories.dtype
+        series = type(column)(values, rows.index, kind)
+        return rows.assign(**{name: series if categories is None else series.astype("category")})
     if hasattr(rows, "hstack"):  # of polars
         return rows.with_columns(type(column)(name, values, column.dtype))
     import pyarrow

@@ -25,14 +25,15 @@ def edited_object(line: bytes, names: Iterable[str], edit: Edit) -> bytes:
     try:
         raw = _parser().decode(line)
         fields = {name: msgspec.json.decode(raw[name]) for name in names if name in raw}
-        edited = edited_fields(fields, names, edit)
-        raw |= {name: msgspec.Raw(msgspec.json.encode(text)) for name, text in edited.items()}
-        return b"".join([msgspec.json.encode(raw), end])
     except (ValueError, TypeError, RecursionError):
         loaded = json_object(line)
         if isinstance(loaded, str):
             return line
         return json.dumps(loaded | edited_fields(loaded, names, edit)).encode() + end
+    # An edit counts what it cuts, so it isn't tried twice.
+    edited = edited_fields(fields, names, edit)
+    raw |= {name: msgspec.Raw(msgspec.json.encode(text)) for name, text in edited.items()}
+    return b"".join([msgspec.json.encode(raw), end])
 
 
 def edited_fields(fields: Mapping[str, Any], names: Iterable[str], edit: Edit) -> dict[str, str]:

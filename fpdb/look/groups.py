@@ -19,8 +19,10 @@ from fpdb.models import Key, PartPair
 
 NO_DAY = np.iinfo(np.int32).max
 _SHOWN = 60
-# Pairs with copied parts that are read at once, and those that texts decide.
+# Pairs with copied parts that are read at once, and those that texts decide; the words that these
+# texts may have together, and those of one that are compared, which is a beginning.
 _READ, _MOST_DECIDED = 1 << 12, 1 << 12
+_MOST_WORDS, _COMPARED = 1 << 24, 1 << 14
 
 # Two hosts, the number of documents or pairs, and of their words; once with the earlier host first.
 HostPairs = tuple[Sequence[tuple[str, str, int, int]], Sequence[tuple[str, str, int, int]]]
@@ -278,13 +280,18 @@ class Parts(Origins):
     def decide(self, least: float, contained: Callable[[int, int], float]) -> None:
         """Keep the pairs of which one document has such a share, or else by a function of rows.
 
-        It takes milliseconds for a pair, so estimates decide where many are in doubt.
+        It takes milliseconds for a pair, and more for long texts, so estimates decide where many
+        are in doubt.
         """
         pairs, shares = self._rows.values, self._shares.values
         large = np.asarray(shares.max(axis=1, initial=0) >= least)
         [doubtful] = (~large).nonzero()
-        for place in doubtful.tolist() if len(doubtful) <= _MOST_DECIDED else ():
-            large[place] = contained(*pairs[place].tolist()) >= least
+        # The words in both, and their share of a text, tell how many words it has.
+        least_shares = np.maximum(shares[doubtful], 1 / _COMPARED)
+        sizes = np.minimum(self._words.values[doubtful, None] / least_shares, _COMPARED)
+        if len(doubtful) <= _MOST_DECIDED and sizes.sum() <= _MOST_WORDS:
+            for place in doubtful.tolist():
+                large[place] = contained(*pairs[place].tolist()) >= least
         self._counted = large
 
     def both_ways(self) -> tuple[Places, Shares]:

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from fpdb.arrays import Places
 from fpdb.look.groups import Parts
 from fpdb.look.page import folded, percent
-from fpdb.look.pair import SharedTexts
+from fpdb.look.pair import MOST_TOGETHER, SharedTexts
 from fpdb.markup import Markup, element
 
-MOST_ROWS = 60
+MOST_ROWS = MOST_TOGETHER
 # Pixels of a cell, of the labels, and of a letter; and the letters of a label.
 _CELL, _MARGIN, _LETTER, _LONGEST = 18, 8, 8, 26
 _DOCUMENTS = (

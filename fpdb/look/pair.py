@@ -91,8 +91,9 @@ class _Side:
         self.reworded = _share(text, _covered(text, all_passages), self.given)
 
 
-# A text is compared with several ones after each other.
-_placed = lru_cache(4)(Recipe.placed_shingles)
+# Each of so many texts may be compared with each other one, which takes it from here.
+MOST_TOGETHER = 60
+_placed = lru_cache(MOST_TOGETHER)(Recipe.placed_shingles)
 
 
 class SharedTexts:

@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import json
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -262,7 +263,31 @@ def test_folders_that_are_columns_are_in_the_output_too(tmp_path, caplog):
     fpdb.dedupe(tmp_path / "lake", output=tmp_path / "one.parquet")
     assert parquet.read_table(tmp_path / "one.parquet").column("key").to_pylist() == ["01a0"]
     assert "has no columns month, year of folders" in caplog.text
+    # So do files that a pattern names.
+    fpdb.dedupe(str(tmp_path / "lake/*/*/*.parquet"), output_dir=tmp_path / "named")
+    assert [
+        path.relative_to(tmp_path / "named") for path in sorted(tmp_path.glob("named/*/*/*"))
+    ] == written
     # Two files of one folder still can't have one name.
     lake = tmp_path / "lake" / "year=2026" / "month=01" / "part-a.parquet"
     with pytest.raises(fpdb.InputError, match="of the same name"):
         fpdb.dedupe([lake, str(lake)], output_dir=tmp_path / "twice")
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("run=3/a.jsonl", ["a.jsonl"]),
+        ("run=3", ["a.jsonl", "day=1/b.jsonl"]),
+        ("run=3/day=1", ["b.jsonl"]),
+        (".", ["run=3/a.jsonl", "run=3/day=1/b.jsonl"]),
+    ],
+)
+def test_only_folders_below_a_directory_are_in_the_output(tmp_path, jsonl, source, expected):
+    (tmp_path / "in" / "run=3" / "day=1").mkdir(parents=True)
+    jsonl("in/run=3/a.jsonl", [{"text": TEXTS[0]}])
+    jsonl("in/run=3/day=1/b.jsonl", [{"text": TEXTS[1]}])
+    counts = fpdb.dedupe(tmp_path / "in" / source, output_dir=tmp_path / "out")
+    written = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    assert sorted(str(path.relative_to(tmp_path / "out")) for path in written) == expected
+    assert [Path(path).name for path in counts.paths] == [Path(path).name for path in expected]

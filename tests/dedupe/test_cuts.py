@@ -12,7 +12,8 @@ from pyarrow import parquet
 from tiers import examples, of_gate
 
 import fpdb
-from fpdb.io import streams
+from fpdb.io import arrow, streams
+from fpdb.io.edits import edited_object
 from fpdb.tables import sorter
 
 pd, pl = of_gate("pandas", "polars")
@@ -190,6 +191,7 @@ def test_records_are_compared_without_what_is_cut(tmp_path, corpus, form, option
 KINDS = {
     "pandas": lambda table: table.to_pandas(types_mapper=pd.ArrowDtype),
     "objects": lambda table: table.to_pandas(),
+    "categories": lambda table: table.to_pandas().astype({"text": "category"}),
     "polars": pl.from_arrow,
     "pyarrow": lambda table: table,
     "batch": lambda table: table.combine_chunks().to_batches()[0],
@@ -212,9 +214,40 @@ def test_a_table_keeps_its_kind_and_types(tmp_path, corpus, kind, options):
         assert found.schema.field(name).type == given.schema.field(name).type
     if kind in ("pandas", "objects"):
         assert found.dtypes["text"] == given.dtypes["text"]
+    if kind == "categories":
+        assert set(found["text"].cat.categories) >= set(found["text"])
+    if hasattr(found, "iloc"):
         found = pa.Table.from_pandas(found, preserve_index=False)
     expected = [record["text"] for record in lines_of(tmp_path / "out.jsonl")]
     assert pa.table(found)["text"].cast(pa.string()).to_pylist() == expected
+
+
+class CountedRow(int):
+    """A row of a table that counts how often it is compared with another one."""
+
+    compared = 0
+
+    def __lt__(self, other):
+        CountedRow.compared += 1
+        return int(self) < int(other)
+
+    def __ge__(self, other):
+        return not self < other
+
+    def __gt__(self, other):
+        return CountedRow(other) < self
+
+    __hash__ = int.__hash__
+
+
+def test_the_texts_of_a_table_in_many_chunks_are_each_found_at_once():
+    chunk = pa.table({"text": ["same", "same", "same"]})
+    table = pa.concat_tables([chunk] * 300)
+    edits = {CountedRow(row): (lambda _, row=row: f"text {row}") for row in range(899, -1, -2)}
+    found = arrow.edited(table, ["text"], edits)
+    texts = [f"text {row}" if row % 2 else "same" for row in range(900)]
+    assert found["text"].to_pylist() == texts
+    assert CountedRow.compared < 900 * 20
 
 
 def shops(count=150):
@@ -239,6 +272,19 @@ def test_copies_of_a_text_are_no_further_texts(tmp_path, jsonl):
     counts = fpdb.dedupe(jsonl("in.jsonl", records), out, cut=2)
     assert (counts.kept, counts.removed, counts.cut_records) == (1, 29, 0)
     assert lines_of(out) == records[:1]
+
+
+@pytest.mark.parametrize("line", [b'{"text": "one", "n": 1}', b'{"text": "one", "n": NaN}'])
+def test_a_text_is_edited_once_even_if_that_fails(line):
+    texts = []
+
+    def edit(text):
+        texts.append(text)
+        raise ValueError(text)
+
+    with pytest.raises(ValueError, match="one"):
+        edited_object(line, ["text"], edit)
+    assert texts == ["one"]
 
 
 def test_a_record_that_loses_nothing_is_the_same_bytes_and_others_keep_their_values(tmp_path):

@@ -11,6 +11,9 @@ import pytest
 from outlines import Tree
 
 import fpdb
+from fpdb.joins.columns import Room
+from fpdb.look.groups import Parts
+from fpdb.models import PartPair
 
 CERTAIN, LEAST = 28, 6  # words of a passage that is found for certain, and that is shown at all
 IN_COMMON = "Has passages in common"
@@ -277,3 +280,23 @@ def test_texts_in_other_characters_are_hinted_at_and_found(tmp_path):
     (folder / "more.txt").write_text(pair + ends[1])
     fpdb.report(folder, output, passages=True)
     assert said not in output.read_text()
+
+
+@pytest.mark.parametrize(("words", "most"), [(10, 4096), (1000, 512)])
+@pytest.mark.parametrize("more", [0, 1])
+def test_texts_decide_about_so_many_pairs_and_words(tmp_path, words, most, more):
+    count = most + more  # texts of 200 words, or of 20,000, of which about 16,000 are compared
+    found = Parts(
+        [PartPair(number, -number, words, 0.05, 0.05) for number in range(1, count + 1)],
+        Room(tmp_path),
+    )
+    asked = []
+
+    def contained(row, other):
+        asked.append((row, other))
+        return 0.1 * (row % 4 == 0)
+
+    found.decide(0.1, contained)
+    assert len(asked) == len(set(asked)) == (0 if more else count)
+    found.settle()
+    assert found.pairs == (0 if more else count // 2)

@@ -9,6 +9,7 @@ import pytest
 from outlines import Tree
 
 import fpdb
+from fpdb.look import pair
 
 RANDOM = random.Random(60)
 
@@ -75,6 +76,16 @@ def test_a_cell_for_each_pair_from_both_sides(pairs, tmp_path):
         [common] = [part for part in commons if part in texts[of] and part in texts[other]]
         share = len(common) / len(texts[of])
         assert said == f"{labels[own]} · {labels[its]}: {share:.0%}".replace("%", "\u00a0%")
+
+
+def test_each_text_is_prepared_once_for_all_pairs(tmp_path):
+    common = words_of(40)
+    texts = {f"{number}": " ".join([*words_of(60), *common]) for number in range(10)}
+    source, output = written(tmp_path / "texts.jsonl", texts), tmp_path / "out.html"
+    before = pair._placed.cache_info().misses
+    fpdb.report(source, output, passages=True)
+    assert len(pictured(output)[1]) == 90
+    assert pair._placed.cache_info().misses - before == 10
 
 
 def test_documents_without_a_passage_that_counts_have_no_row(pairs, tmp_path):
