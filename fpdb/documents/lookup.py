@@ -70,6 +70,11 @@ class Search(NamedTuple):
         return DOCUMENTS + (self.limit or 0)
 
     @property
+    def most_looked_at(self) -> int:
+        """The number of documents that are looked at: more if most may be of other times."""
+        return CANDIDATES if self.times else self.most
+
+    @property
     def least(self) -> float:
         """The least estimate of a match, or of one that may be a match by its text."""
         similarity = self.similarity or 0.0
@@ -100,11 +105,11 @@ def answer(view: View, question: Stored, search: Search) -> Matches:
     if search.times:
         search = timed(view, search)
     if number is None:
-        candidates = _same(view, question.digest)
+        candidates = _same(view, question.digest, search)
     elif view.index.bands is None or is_of_bits(question, search):
         candidates = _near(view, number, search, CANDIDATES)
     else:
-        candidates = _alike_alone(view, question)
+        candidates = _alike_alone(view, question, search)
     return matched(question, candidates, search, partial(view.catalog.named, view.txn))
 
 
@@ -209,7 +214,7 @@ def candidates_each(
     kinds = zip(questions.short.tolist(), of_bits.tolist(), strict=True)
     for place, (short, by_bits) in enumerate(kinds):
         if short:
-            yield _same(view, questions.digests[place].tobytes())
+            yield _same(view, questions.digests[place].tobytes(), search)
         else:
             yield next(near_ones if by_bits else similar_ones)
 
@@ -240,7 +245,7 @@ def _similar_each(view: View, texts: Block, search: Search) -> Iterator[Candidat
     most = most_compared()
     for place, reached in enumerate(candidates.tolist()):
         if reached > most:
-            yield _alike_alone(view, texts.row(place))._replace(compared=reached)
+            yield _alike_alone(view, texts.row(place), search)._replace(compared=reached)
         elif documents := similar.get(place):
             runs = [(apart, [number]) for number, (apart, _) in documents.items()]
             shares = {number: share for number, (_, share) in documents.items()}
@@ -256,9 +261,11 @@ def _allowed(pairs: Alike, only: Callable[[int], bool]) -> Alike:
     return pairs.only(marks[places])
 
 
-def _alike_alone(view: View, text: Stored) -> Candidates:
+def _alike_alone(view: View, text: Stored, search: Search) -> Candidates:
     [table] = filter(None, [view.index.bands])
-    ids, complete = table.near(view.txn, table.of(text))
+    numbers = table.of(text)
+    most = CANDIDATES // (len(numbers) or 1) if search.times else None
+    ids, complete = table.near(view.txn, numbers, search.only, most)
     return Candidates([(0, ids)] if ids else [], complete)
 
 
@@ -296,7 +303,7 @@ def _near(view: View, fingerprint: int, search: Search, budget: int) -> Candidat
         return Candidates((), complete)
     nearest = sorted((apart, number) for number, apart in distances.items())
     runs = [
-        (apart, known.get(number) or index.ids(txn, number, search.most))
+        (apart, known.get(number) or index.ids(txn, number, search.most_looked_at))
         for apart, number in nearest
     ]
     return Candidates(runs, complete)
@@ -312,7 +319,7 @@ def _near_each(
         for number in to_ints(fingerprints):
             yield _near(view, number, search, budget)
         return
-    limits = {"budget": budget, "most": search.most}
+    limits = {"budget": budget, "most": search.most_looked_at}
     for together in find_together(view.txn, view.index, fingerprints, search.k, **limits):
         yield from starmap(Candidates, together)
 
@@ -326,9 +333,9 @@ def _is_scanned(view: View, k: int, budget: int) -> bool:
 
 def _scanned(view: View, fingerprints: Fingerprints, search: Search) -> Iterator[Candidates]:
     """Find the documents nearest to each fingerprint, by reading all of them."""
-    limit = None if search.only else search.limit  # some of the nearest may be left out
-    limits = {"limit": limit or search.most, "most": search.most}
-    for apart, ids in scan(view.txn, view.index, fingerprints, search.k, **limits):
+    asked = (view.txn, view.index, fingerprints, search.k)
+    limit, most = search.limit or search.most, search.most
+    for apart, ids in scan(*asked, limit=limit, most=most, only=search.only):
         starts = [*run_starts(apart).tolist(), len(apart)]
         runs = [(int(apart[start]), ids[start:end].tolist()) for start, end in pairwise(starts)]
         yield Candidates(runs, complete=True)
@@ -342,9 +349,10 @@ def hits(view: View, fingerprints: Fingerprints, search: Search) -> Hits:
     return near_many(*asked, limit=search.limit, budget=CANDIDATES, most=search.most)
 
 
-def _same(view: View, digest: bytes) -> Candidates:
-    ids = list(islice(view.catalog.short_ids(view.txn, digest), DOCUMENTS + 1))
-    return Candidates([(0, ids[:DOCUMENTS])] if ids else [], len(ids) <= DOCUMENTS)
+def _same(view: View, digest: bytes, search: Search) -> Candidates:
+    most = search.most_looked_at
+    ids = list(islice(view.catalog.short_ids(view.txn, digest), most + 1))
+    return Candidates([(0, ids[:most])] if ids else [], len(ids) <= most)
 
 
 def _compared(
@@ -356,12 +364,15 @@ def _compared(
     """
     matches: list[Match] = []
     compared: list[Stored] = []
-    least = search.least
+    least, complete = search.least, candidates.complete
     sketch, digest, fingerprint = question.sketch, question.digest, question.fingerprint or 0
     for _, ids in candidates.runs:
         for number in ids:
             if search.only and not search.only(number):
                 continue
+            if len(matches) == search.most:
+                complete = False
+                break
             stored = read(number)
             same = stored.digest == digest and any(digest)
             if question.fingerprint is None and not same:
@@ -374,7 +385,7 @@ def _compared(
                 matches.append(to_match(stored, number, apart, share, exact=same))
                 compared.append(stored)
     matches = _decided(question, compared, matches, search)
-    return _ranked(matches, search.limit, complete=candidates.complete)
+    return _ranked(matches, search.limit, complete=complete)
 
 
 def _decided(
@@ -400,15 +411,17 @@ def _nearest(candidates: Candidates, search: Search, read: Callable[[int], Store
     """Return the documents of runs, which are sorted by distance."""
     matches: list[Match] = []
     complete, reached, limit = candidates.complete, 0, search.limit
+    remaining = search.most_looked_at
     for apart, ids in candidates.runs:
         # All documents at one distance are read, since they are sorted by key.
         if limit is not None and len(matches) >= limit and apart > reached:
             break
         reached = apart
         for number in ids:
-            if len(matches) == search.most:
+            if len(matches) == search.most or not remaining:
                 complete = False
                 break
+            remaining -= 1
             if not search.only or search.only(number):
                 matches.append(to_match(read(number), number, apart))
     return _ranked(matches, limit, complete=complete)

@@ -19,6 +19,7 @@ from fpdb import Database, Document
 from fpdb.documents import groups
 from fpdb.models import Group, Key
 from fpdb.storage.block import Block
+from fpdb.tables import bands
 
 
 def defined(texts: dict[Key, str], bands: fpdb.Bands, *, known: bool = False) -> dict[Key, Key]:
@@ -299,3 +300,21 @@ def test_check_sees_groups_that_are_not_those_of_the_documents(
         assert seen(db) == {"a": "a", "b": "a", "c": "c"}
         damage(db)
         assert DAMAGE[damage] in [tuple(problem) for problem in db.check()]
+
+
+@pytest.mark.parametrize("together", [1, 20, 1000])
+def test_the_keeper_of_a_crowd_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: int
+) -> None:
+    for name in ("MOST_OF_A_BAND", "MOST_COMPARED"):
+        monkeypatch.setattr(bands, name, 20)
+    dice, words = random.Random(4), WORDS[:150]
+    texts = {"keeper": " ".join(["other", *words[1:70], "other", *words[71:]])}
+    for number in range(100):  # which resemble each other more than the keeper
+        changed = list(words)
+        changed[dice.randrange(len(words))] = f"other{number}"
+        texts[f"{number}"] = " ".join(changed)
+    with fpdb.create(tmp_path / "db", groups=True) as db:
+        documents = (Document(key, text) for key, text in texts.items())
+        assert {it.group for it in db.add_many(documents, transaction=together)} == {"keeper"}
+        assert set(seen(db).values()) == {"keeper"}
