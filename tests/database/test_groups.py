@@ -2,6 +2,7 @@
 
 import io
 import random
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import Popen
@@ -16,10 +17,13 @@ from tiers import examples
 
 import fpdb
 from fpdb import Database, Document
+from fpdb.arrays import Column
 from fpdb.documents import groups
 from fpdb.models import Group, Key
+from fpdb.storage import ReadTransaction
 from fpdb.storage.block import Block
 from fpdb.tables import bands
+from fpdb.tables.groups import GroupTables
 
 
 def defined(texts: dict[Key, str], bands: fpdb.Bands, *, known: bool = False) -> dict[Key, Key]:
@@ -137,6 +141,36 @@ def test_the_oldest_member_follows_a_keeper_and_the_others_are_checked_in_portio
         assert db.add("e", texts["c"]).group == "c"  # those two were checked before
         assert db.group("d") == Group("oldest", ("d",))
         assert seen(db)["c"] == "c"
+
+
+@pytest.mark.parametrize("order", ["by age", "by age, the newest first", "mixed"])
+def test_a_group_has_one_heir_of_many_that_are_deleted_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str
+) -> None:
+    dice, asked = random.Random(order), Counter[int]()
+
+    def members_of(tables: GroupTables, txn: ReadTransaction, keeper: int) -> Column:
+        asked[keeper] += 1
+        return read(tables, txn, keeper)
+
+    read = GroupTables.members_of
+    texts = near_the_limit(7, 60) + ["not found"] * 9
+    with fpdb.create(tmp_path / "db", keys="integer", groups=True) as db:
+        list(db.add_many(Document(key, text) for key, text in enumerate(texts)))
+        kept = seen(db)
+        going = sorted(dice.sample(sorted(kept), 40), reverse=order.endswith("first"))
+        going += [key for key in range(60, 69) if key not in going]  # a whole group
+        if order == "mixed":
+            dice.shuffle(going)
+        heirs: dict[Key, Key] = {}
+        for key in sorted(kept.keys() - {*going}):
+            heirs.setdefault(kept[key], key)
+        monkeypatch.setattr(GroupTables, "members_of", members_of)
+        assert db.delete_many(going) == len(going)
+        assert asked.keys() == {key for key in going if kept[key] == key}
+        assert set(asked.values()) == {1}
+        monkeypatch.undo()
+        assert seen(db) == {key: heirs[kept[key]] for key in kept.keys() - {*going}}
 
 
 def test_a_replaced_text_is_decided_anew(tmp_path: Path) -> None:
