@@ -132,11 +132,18 @@ def most_compared() -> int:
     return min(bands.MOST_OF_A_BAND, bands.MOST_COMPARED)
 
 
-def alike_each(view: View, texts: TextColumns, least: float, candidates: Places) -> Iterator[Alike]:
+def alike_each(
+    view: View,
+    texts: TextColumns,
+    least: float,
+    candidates: Places,
+    only: Callable[[int], bool] | None = None,
+) -> Iterator[Alike]:
     """Yield the documents whose estimate is at least so, of those that agree with a text in a band.
 
     A text without a sketch is found by its digest. The candidates of each text are counted; one
-    with too many has to be looked up alone.
+    with too many has to be looked up alone. If it is said which ids count, only these do, of the
+    first in each band.
     """
     [table] = filter(None, [view.index.bands])
     most = most_compared()
@@ -151,6 +158,9 @@ def alike_each(view: View, texts: TextColumns, least: float, candidates: Places)
         wanted, repeats = numbers[part[:-1]], np.diff(part)
         bounds, ids = table.pages.last_numbers(view.txn, [wanted], most)
         asking = owners[part[0] : part[-1]]
+        if only:
+            allowed = _allowed(ids, only)
+            ids, bounds = ids[allowed], np.append(0, allowed.cumsum())[bounds]
         starts, counts = np.repeat(bounds[:-1], repeats), np.repeat(np.diff(bounds), repeats)
         candidates += np.bincount(asking, counts, len(candidates)).astype(np.int64)
         counts[candidates[asking] > most] = 0
@@ -231,8 +241,9 @@ def _similar_each(view: View, texts: Block, search: Search) -> Iterator[Candidat
     candidates = np.zeros(len(texts), np.int64)
     similar: dict[int, dict[int, tuple[int, float]]] = {}
     held = 0
-    for alike_ones in alike_each(view, texts, search.least, candidates):
-        pairs = _allowed(alike_ones, search.only) if search.only else alike_ones
+    # In a crowd, those of some times may come last; they are chosen when all are compared.
+    only = None if search.times else search.only
+    for pairs in alike_each(view, texts, search.least, candidates, only):
         held += len(pairs.first)
         if held > _HELD and len(texts) > 1:
             half = len(texts) // 2
@@ -254,11 +265,11 @@ def _similar_each(view: View, texts: Block, search: Search) -> Iterator[Candidat
             yield Candidates((), complete=True, compared=reached)
 
 
-def _allowed(pairs: Alike, only: Callable[[int], bool]) -> Alike:
-    """Return the pairs whose documents may match."""
-    [ids], places = ranked([pairs.second])
-    marks = np.fromiter(map(only, ids.tolist()), np.bool_, len(ids))
-    return pairs.only(marks[places])
+def _allowed(ids: Column, only: Callable[[int], bool]) -> Marks:
+    """Mark the ids of documents that may match; each is looked at once."""
+    [distinct], places = ranked([ids])
+    marks = np.fromiter(map(only, distinct.tolist()), np.bool_, len(distinct))
+    return marks[places]
 
 
 def _alike_alone(view: View, text: Stored, search: Search) -> Candidates:

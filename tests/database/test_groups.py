@@ -3,7 +3,7 @@
 import io
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from subprocess import Popen
 from typing import Any
@@ -19,9 +19,12 @@ import fpdb
 from fpdb import Database, Document
 from fpdb.arrays import Column
 from fpdb.documents import groups
-from fpdb.models import Group, Key
+from fpdb.documents.groups import Grouping
+from fpdb.documents.lookup import Search
+from fpdb.models import Group, Key, Match
 from fpdb.storage import ReadTransaction
 from fpdb.storage.block import Block
+from fpdb.storage.format import Stored
 from fpdb.tables import bands
 from fpdb.tables.groups import GroupTables
 
@@ -352,3 +355,24 @@ def test_the_keeper_of_a_crowd_is_found(
         documents = (Document(key, text) for key, text in texts.items())
         assert {it.group for it in db.add_many(documents, transaction=together)} == {"keeper"}
         assert set(seen(db).values()) == {"keeper"}
+
+
+@pytest.mark.parametrize("near", [False, True])
+def test_members_are_no_candidates_that_crowd_a_lookup(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, near: bool
+) -> None:
+    words, alone, find = WORDS[:150], list[Stored](), Grouping.find
+
+    def counted(grouping: Grouping, question: Stored, search: Search) -> Sequence[Match]:
+        alone.append(question)
+        return find(grouping, question, search)
+
+    with fpdb.create(tmp_path / "db", groups=True) as db:
+        for name in ("MOST_OF_A_BAND", "MOST_COMPARED"):
+            monkeypatch.setattr(bands, name, 25 * db.plan.bands.count)
+        monkeypatch.setattr(Grouping, "find", counted)
+        copies = [" ".join([*words, f"more{number}"] if near else words) for number in range(300)]
+        documents = (Document(f"{number}", text) for number, text in enumerate(copies))
+        added = list(db.add_many(documents, transaction=20))
+        assert {it.group for it in added} == {"0"}
+        assert not alone
