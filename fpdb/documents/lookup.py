@@ -27,6 +27,8 @@ CANDIDATES = 1_000_000
 DOCUMENTS = 10_000
 # Documents that many questions keep, to compare more than one of them with each.
 _KEPT = 10_000
+# Short texts whose equal documents are kept for further questions.
+_SAME = 16
 # Fewer queries than this are faster one by one.
 FEW = 128
 # Numbers of bands that are looked up together; pairs of a text and a document that are sorted
@@ -221,10 +223,12 @@ def candidates_each(
     near_ones = _near_each(view, questions[of_bits.nonzero()[0]].fingerprints, search, budget)
     texts = ~(of_bits | questions.short)
     similar_ones = _similar_each(view, questions[texts.nonzero()[0]], search)
+    # Of short texts, such as error pages, many are equal.
+    same = lru_cache(_SAME)(partial(_same, view, search=search))
     kinds = zip(questions.short.tolist(), of_bits.tolist(), strict=True)
     for place, (short, by_bits) in enumerate(kinds):
         if short:
-            yield _same(view, questions.digests[place].tobytes(), search)
+            yield same(questions.digests[place].tobytes())
         else:
             yield next(near_ones if by_bits else similar_ones)
 
@@ -363,7 +367,8 @@ def hits(view: View, fingerprints: Fingerprints, search: Search) -> Hits:
 def _same(view: View, digest: bytes, search: Search) -> Candidates:
     most = search.most_looked_at
     ids = list(islice(view.catalog.short_ids(view.txn, digest), most + 1))
-    return Candidates([(0, ids[:most])] if ids else [], len(ids) <= most)
+    same = [*filter(search.only, ids[:most])] if search.only else ids[:most]
+    return Candidates([(0, same)] if same else [], len(ids) <= most)
 
 
 def _compared(

@@ -3,7 +3,7 @@
 import io
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from subprocess import Popen
 from typing import Any
@@ -19,6 +19,7 @@ import fpdb
 from fpdb import Database, Document
 from fpdb.arrays import Column
 from fpdb.documents import groups
+from fpdb.documents.catalog import Catalog
 from fpdb.documents.groups import Grouping
 from fpdb.documents.lookup import Search
 from fpdb.models import Group, Key, Match
@@ -376,3 +377,22 @@ def test_members_are_no_candidates_that_crowd_a_lookup(
         added = list(db.add_many(documents, transaction=20))
         assert {it.group for it in added} == {"0"}
         assert not alone
+
+
+def test_equal_short_texts_are_found_once_for_all_of_a_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, read = list[bytes](), Catalog.short_ids
+
+    def short_ids(catalog: Catalog, txn: ReadTransaction, digest: bytes) -> Iterator[int]:
+        asked.append(digest)
+        return read(catalog, txn, digest)
+
+    monkeypatch.setattr(Catalog, "short_ids", short_ids)
+    with fpdb.create(tmp_path / "db", groups=True) as db:
+        documents = (Document(f"{number}", "Not found") for number in range(200))
+        added = list(db.add_many(documents, transaction=20))
+        assert {it.group for it in added} == {"0"}
+        assert len(asked) == 10
+        monkeypatch.undo()
+        assert set(seen(db).values()) == {"0"}
