@@ -368,7 +368,9 @@ def _same(view: View, digest: bytes, search: Search) -> Candidates:
     most = search.most_looked_at
     ids = list(islice(view.catalog.short_ids(view.txn, digest), most + 1))
     same = [*filter(search.only, ids[:most])] if search.only else ids[:most]
-    return Candidates([(0, same)] if same else [], len(ids) <= most)
+    # For a group, the first keeper of an equal text is all that counts.
+    complete = len(ids) <= most or bool(same and search.only and not search.times)
+    return Candidates([(0, same)] if same else [], complete)
 
 
 def _compared(

@@ -18,7 +18,7 @@ from tiers import examples
 import fpdb
 from fpdb import Database, Document
 from fpdb.arrays import Column
-from fpdb.documents import groups
+from fpdb.documents import groups, lookup
 from fpdb.documents.catalog import Catalog
 from fpdb.documents.groups import Grouping
 from fpdb.documents.lookup import Search
@@ -389,6 +389,7 @@ def test_equal_short_texts_are_found_once_for_all_of_a_batch(
         return read(catalog, txn, digest)
 
     monkeypatch.setattr(Catalog, "short_ids", short_ids)
+    monkeypatch.setattr(lookup, "DOCUMENTS", 40)
     with fpdb.create(tmp_path / "db", groups=True) as db:
         documents = (Document(f"{number}", "Not found") for number in range(200))
         added = list(db.add_many(documents, transaction=20))
