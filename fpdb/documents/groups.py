@@ -1,7 +1,7 @@
 """Decide the groups of documents: the keeper that each resembles most, and who follows a keeper."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
@@ -135,12 +135,16 @@ class Grouping:
         records = Strings.joined([packed.records, catalog.pack(kept[places]).records])
         return replace(kept, packed=replace(packed, records=records.some(chosen)))
 
-    def leave(self, stored: Stored) -> None:
+    def leave(self, stored: Stored, going: Container[int] = ()) -> None:
         """Take a document out of its group.
 
         If it was the keeper, the oldest member takes its place; the others are yet to be checked.
+        Members that are `going` too, and sure to leave next, go with it.
         """
-        number, keeper, tables = stored.id, self._keeper_of(stored), self._tables
+        number, tables = stored.id, self._tables
+        if self.keepers.get(number) == _GONE:
+            return
+        keeper = self._keeper_of(stored)
         self.keepers[number] = _GONE
         if keeper != number:
             self._changes[keeper][number] = False
@@ -152,14 +156,19 @@ class Grouping:
         members = tables.members_of(self._txn, number)
         if not len(members):
             return
-        heir, others = int(members[0]), members[1:]
-        insert = [np.full(len(others), heir, np.uint64), others]
+        stay = np.array([member not in going for member in members.tolist()], np.bool_)
+        staying, known = members[stay], self.keepers
+        insert = [staying[:1].repeat(len(staying[1:])), staying[1:]]
         remove = [np.full(len(members), number, np.uint64), members]
         tables.members.splice(self._txn, insert, remove)
-        tables.unchecked.splice(self._txn, insert[::-1], [members[:1], members[:1]])
-        self.unchecked, self.passed_on = tables.has_unchecked(self._txn), True
-        known = self.keepers
-        known.update((member, heir) for member in members.tolist() if member in known)
+        sure = np.setdiff1d(members, staying[1:])
+        tables.unchecked.splice(self._txn, insert[::-1], [sure, sure])
+        self.unchecked = tables.has_unchecked(self._txn)
+        known.update((member, _GONE) for member in members[~stay].tolist())
+        if not len(staying):
+            return
+        heir, self.passed_on = int(staying[0]), True
+        known.update((member, heir) for member in staying.tolist() if member in known)
         known[heir] = heir
         if there := self._view.catalog.record(self._txn, heir):
             self._store([there])

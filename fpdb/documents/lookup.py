@@ -27,6 +27,8 @@ CANDIDATES = 1_000_000
 DOCUMENTS = 10_000
 # Documents that many questions keep, to compare more than one of them with each.
 _KEPT = 10_000
+# Short texts whose equal documents are kept for further questions.
+_SAME = 16
 # Fewer queries than this are faster one by one.
 FEW = 128
 # Numbers of bands that are looked up together; pairs of a text and a document that are sorted
@@ -70,6 +72,11 @@ class Search(NamedTuple):
         return DOCUMENTS + (self.limit or 0)
 
     @property
+    def most_looked_at(self) -> int:
+        """The number of documents that are looked at: more if most may be of other times."""
+        return CANDIDATES if self.times else self.most
+
+    @property
     def least(self) -> float:
         """The least estimate of a match, or of one that may be a match by its text."""
         similarity = self.similarity or 0.0
@@ -100,11 +107,11 @@ def answer(view: View, question: Stored, search: Search) -> Matches:
     if search.times:
         search = timed(view, search)
     if number is None:
-        candidates = _same(view, question.digest)
+        candidates = _same(view, question.digest, search)
     elif view.index.bands is None or is_of_bits(question, search):
         candidates = _near(view, number, search, CANDIDATES)
     else:
-        candidates = _alike_alone(view, question)
+        candidates = _alike_alone(view, question, search)
     return matched(question, candidates, search, partial(view.catalog.named, view.txn))
 
 
@@ -127,11 +134,18 @@ def most_compared() -> int:
     return min(bands.MOST_OF_A_BAND, bands.MOST_COMPARED)
 
 
-def alike_each(view: View, texts: TextColumns, least: float, candidates: Places) -> Iterator[Alike]:
+def alike_each(
+    view: View,
+    texts: TextColumns,
+    least: float,
+    candidates: Places,
+    only: Callable[[int], bool] | None = None,
+) -> Iterator[Alike]:
     """Yield the documents whose estimate is at least so, of those that agree with a text in a band.
 
     A text without a sketch is found by its digest. The candidates of each text are counted; one
-    with too many has to be looked up alone.
+    with too many has to be looked up alone. If it is said which ids count, only these do, of the
+    first in each band.
     """
     [table] = filter(None, [view.index.bands])
     most = most_compared()
@@ -146,6 +160,9 @@ def alike_each(view: View, texts: TextColumns, least: float, candidates: Places)
         wanted, repeats = numbers[part[:-1]], np.diff(part)
         bounds, ids = table.pages.last_numbers(view.txn, [wanted], most)
         asking = owners[part[0] : part[-1]]
+        if only:
+            allowed = _allowed(ids, only)
+            ids, bounds = ids[allowed], np.append(0, allowed.cumsum())[bounds]
         starts, counts = np.repeat(bounds[:-1], repeats), np.repeat(np.diff(bounds), repeats)
         candidates += np.bincount(asking, counts, len(candidates)).astype(np.int64)
         counts[candidates[asking] > most] = 0
@@ -206,10 +223,12 @@ def candidates_each(
     near_ones = _near_each(view, questions[of_bits.nonzero()[0]].fingerprints, search, budget)
     texts = ~(of_bits | questions.short)
     similar_ones = _similar_each(view, questions[texts.nonzero()[0]], search)
+    # Of short texts, such as error pages, many are equal.
+    same = lru_cache(_SAME)(partial(_same, view, search=search))
     kinds = zip(questions.short.tolist(), of_bits.tolist(), strict=True)
     for place, (short, by_bits) in enumerate(kinds):
         if short:
-            yield _same(view, questions.digests[place].tobytes())
+            yield same(questions.digests[place].tobytes())
         else:
             yield next(near_ones if by_bits else similar_ones)
 
@@ -226,8 +245,9 @@ def _similar_each(view: View, texts: Block, search: Search) -> Iterator[Candidat
     candidates = np.zeros(len(texts), np.int64)
     similar: dict[int, dict[int, tuple[int, float]]] = {}
     held = 0
-    for alike_ones in alike_each(view, texts, search.least, candidates):
-        pairs = _allowed(alike_ones, search.only) if search.only else alike_ones
+    # In a crowd, those of some times may come last; they are chosen when all are compared.
+    only = None if search.times else search.only
+    for pairs in alike_each(view, texts, search.least, candidates, only):
         held += len(pairs.first)
         if held > _HELD and len(texts) > 1:
             half = len(texts) // 2
@@ -240,7 +260,7 @@ def _similar_each(view: View, texts: Block, search: Search) -> Iterator[Candidat
     most = most_compared()
     for place, reached in enumerate(candidates.tolist()):
         if reached > most:
-            yield _alike_alone(view, texts.row(place))._replace(compared=reached)
+            yield _alike_alone(view, texts.row(place), search)._replace(compared=reached)
         elif documents := similar.get(place):
             runs = [(apart, [number]) for number, (apart, _) in documents.items()]
             shares = {number: share for number, (_, share) in documents.items()}
@@ -249,16 +269,18 @@ def _similar_each(view: View, texts: Block, search: Search) -> Iterator[Candidat
             yield Candidates((), complete=True, compared=reached)
 
 
-def _allowed(pairs: Alike, only: Callable[[int], bool]) -> Alike:
-    """Return the pairs whose documents may match."""
-    [ids], places = ranked([pairs.second])
-    marks = np.fromiter(map(only, ids.tolist()), np.bool_, len(ids))
-    return pairs.only(marks[places])
+def _allowed(ids: Column, only: Callable[[int], bool]) -> Marks:
+    """Mark the ids of documents that may match; each is looked at once."""
+    [distinct], places = ranked([ids])
+    marks = np.fromiter(map(only, distinct.tolist()), np.bool_, len(distinct))
+    return marks[places]
 
 
-def _alike_alone(view: View, text: Stored) -> Candidates:
+def _alike_alone(view: View, text: Stored, search: Search) -> Candidates:
     [table] = filter(None, [view.index.bands])
-    ids, complete = table.near(view.txn, table.of(text))
+    numbers = table.of(text)
+    most = CANDIDATES // (len(numbers) or 1) if search.times else None
+    ids, complete = table.near(view.txn, numbers, search.only, most)
     return Candidates([(0, ids)] if ids else [], complete)
 
 
@@ -296,7 +318,7 @@ def _near(view: View, fingerprint: int, search: Search, budget: int) -> Candidat
         return Candidates((), complete)
     nearest = sorted((apart, number) for number, apart in distances.items())
     runs = [
-        (apart, known.get(number) or index.ids(txn, number, search.most))
+        (apart, known.get(number) or index.ids(txn, number, search.most_looked_at))
         for apart, number in nearest
     ]
     return Candidates(runs, complete)
@@ -312,7 +334,7 @@ def _near_each(
         for number in to_ints(fingerprints):
             yield _near(view, number, search, budget)
         return
-    limits = {"budget": budget, "most": search.most}
+    limits = {"budget": budget, "most": search.most_looked_at}
     for together in find_together(view.txn, view.index, fingerprints, search.k, **limits):
         yield from starmap(Candidates, together)
 
@@ -326,9 +348,9 @@ def _is_scanned(view: View, k: int, budget: int) -> bool:
 
 def _scanned(view: View, fingerprints: Fingerprints, search: Search) -> Iterator[Candidates]:
     """Find the documents nearest to each fingerprint, by reading all of them."""
-    limit = None if search.only else search.limit  # some of the nearest may be left out
-    limits = {"limit": limit or search.most, "most": search.most}
-    for apart, ids in scan(view.txn, view.index, fingerprints, search.k, **limits):
+    asked = (view.txn, view.index, fingerprints, search.k)
+    limit, most = search.limit or search.most, search.most
+    for apart, ids in scan(*asked, limit=limit, most=most, only=search.only):
         starts = [*run_starts(apart).tolist(), len(apart)]
         runs = [(int(apart[start]), ids[start:end].tolist()) for start, end in pairwise(starts)]
         yield Candidates(runs, complete=True)
@@ -342,9 +364,13 @@ def hits(view: View, fingerprints: Fingerprints, search: Search) -> Hits:
     return near_many(*asked, limit=search.limit, budget=CANDIDATES, most=search.most)
 
 
-def _same(view: View, digest: bytes) -> Candidates:
-    ids = list(islice(view.catalog.short_ids(view.txn, digest), DOCUMENTS + 1))
-    return Candidates([(0, ids[:DOCUMENTS])] if ids else [], len(ids) <= DOCUMENTS)
+def _same(view: View, digest: bytes, search: Search) -> Candidates:
+    most = search.most_looked_at
+    ids = list(islice(view.catalog.short_ids(view.txn, digest), most + 1))
+    same = [*filter(search.only, ids[:most])] if search.only else ids[:most]
+    # For a group, the first keeper of an equal text is all that counts.
+    complete = len(ids) <= most or bool(same and search.only and not search.times)
+    return Candidates([(0, same)] if same else [], complete)
 
 
 def _compared(
@@ -356,12 +382,15 @@ def _compared(
     """
     matches: list[Match] = []
     compared: list[Stored] = []
-    least = search.least
+    least, complete = search.least, candidates.complete
     sketch, digest, fingerprint = question.sketch, question.digest, question.fingerprint or 0
     for _, ids in candidates.runs:
         for number in ids:
             if search.only and not search.only(number):
                 continue
+            if len(matches) == search.most:
+                complete = False
+                break
             stored = read(number)
             same = stored.digest == digest and any(digest)
             if question.fingerprint is None and not same:
@@ -374,7 +403,7 @@ def _compared(
                 matches.append(to_match(stored, number, apart, share, exact=same))
                 compared.append(stored)
     matches = _decided(question, compared, matches, search)
-    return _ranked(matches, search.limit, complete=candidates.complete)
+    return _ranked(matches, search.limit, complete=complete)
 
 
 def _decided(
@@ -400,15 +429,17 @@ def _nearest(candidates: Candidates, search: Search, read: Callable[[int], Store
     """Return the documents of runs, which are sorted by distance."""
     matches: list[Match] = []
     complete, reached, limit = candidates.complete, 0, search.limit
+    remaining = search.most_looked_at
     for apart, ids in candidates.runs:
         # All documents at one distance are read, since they are sorted by key.
         if limit is not None and len(matches) >= limit and apart > reached:
             break
         reached = apart
         for number in ids:
-            if len(matches) == search.most:
+            if len(matches) == search.most or not remaining:
                 complete = False
                 break
+            remaining -= 1
             if not search.only or search.only(number):
                 matches.append(to_match(read(number), number, apart))
     return _ranked(matches, limit, complete=complete)

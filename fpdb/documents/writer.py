@@ -368,10 +368,11 @@ class Writer:
             self._groups.begin()
         while batch := list(islice(remaining, _TOGETHER)):
             self._known = self._catalog.find_many(self._txn, batch)
+            going = {old.id for old in self._known.values() if old}
             for key in batch:
                 old = self._known[key]
                 if old and self._groups:
-                    self._groups.leave(old)
+                    self._groups.leave(old, going)
                 removed += self._remove(key)
             self._apply()
         return removed

@@ -173,9 +173,19 @@ class BandTable(NumberTable):
         sketch = document.sketch
         return self.numbers(sketch, b"" if any(sketch) else document.digest)
 
-    def near(self, txn: ReadTransaction, numbers: list[int]) -> tuple[list[int], bool]:
-        """Return the ids of the documents under some sorted numbers, and whether these are all."""
-        return _chosen([ids for _, ids in self.pages.runs(txn, numbers, MOST_OF_A_BAND)])
+    def near(
+        self,
+        txn: ReadTransaction,
+        numbers: list[int],
+        only: Callable[[int], bool] | None = None,
+        most: int | None = None,
+    ) -> tuple[list[int], bool]:
+        """Return the ids of the documents under some sorted numbers, and whether these are all.
+
+        If it is said which ids count, only these do. More ids may be read of each band than usual.
+        """
+        most = MOST_OF_A_BAND if most is None else most
+        return _chosen([ids for _, ids in self.pages.runs(txn, numbers, most)], most, only)
 
     def load(
         self,
@@ -222,15 +232,21 @@ def sorted_rows(rows: Rows) -> Rows:
     return [column[sequence] for column in rows]
 
 
-def _chosen(runs: Sequence[list[int]]) -> tuple[list[int], bool]:
-    """Return the ids that are compared with a text, of those in its bands, and if these are all."""
+def _chosen(
+    runs: Sequence[list[int]], most: int, only: Callable[[int], bool] | None
+) -> tuple[list[int], bool]:
+    """Return the ids that are compared with a text, of those in its bands, and if these are all.
+
+    The first of a band, `most` of them, are looked at; then ids that don't count leave their places
+    to others.
+    """
     complete = True
     ids: list[int] = []
     for run in runs:
-        if len(run) > MOST_OF_A_BAND:
+        if len(run) > most:
             complete = False
-        ids += run[:MOST_OF_A_BAND]
-    chosen = sorted(set(ids))
+        ids += run[:most]
+    chosen = sorted(filter(only, set(ids)) if only else set(ids))
     if len(chosen) > MOST_COMPARED:
         complete = False
         bands = Counter(ids)

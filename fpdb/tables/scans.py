@@ -4,7 +4,7 @@ The tables answer a query within their own k by a few probes. Those of a larger 
 pages of the table, and the nearest documents may have any distance.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -24,8 +24,15 @@ _PROBES_OF_A_PAGE = 3
 class _Closest:
     """The nearest documents of one query, among those that were read."""
 
-    def __init__(self, query: Sequence[np.uint64], k: int, limit: int, most: int) -> None:
-        self._query, self._within = query, k
+    def __init__(
+        self,
+        query: Sequence[np.uint64],
+        k: int,
+        limit: int,
+        most: int,
+        only: Callable[[int], bool] | None,
+    ) -> None:
+        self._query, self._within, self._only = query, k, only
         self._limit, self._most = limit, most
         self._counts = np.zeros(64 * len(query) + 1, np.int64)  # by distance
         self._parts: list[tuple[Distances, Column]] = []
@@ -38,6 +45,8 @@ class _Closest:
         for word, asked in zip(words, self._query, strict=True):
             apart += np.bitwise_count(word ^ asked)
         [places] = (apart <= self._within).nonzero()
+        if self._only:
+            places = places[np.array([*map(self._only, ids[places].tolist())], np.bool_)]
         if not len(places):
             return
         apart = apart[places]
@@ -70,17 +79,24 @@ def scan_is_better(txn: ReadTransaction, index: Index, k: int, documents: int, b
 
 
 def scan(
-    txn: ReadTransaction, index: Index, fingerprints: Fingerprints, k: int, *, limit: int, most: int
+    txn: ReadTransaction,
+    index: Index,
+    fingerprints: Fingerprints,
+    k: int,
+    *,
+    limit: int,
+    most: int,
+    only: Callable[[int], bool] | None = None,
 ) -> Iterator[tuple[Distances, Column]]:
     """Yield the distances and ids of the nearest documents within k of each fingerprint, sorted.
 
     They are those to the limit, and all that are as near as the last of these; of more than N
-    altogether the first N + 1.
+    altogether the first N + 1. If it is said which ids count, only these do.
     """
     queries = list(zip(*as_words(fingerprints), strict=True))
     for start in range(0, len(queries), _QUERIES):
         portion = queries[start : start + _QUERIES]
-        answers = [_Closest(query, k, limit, most) for query in portion]
+        answers = [_Closest(query, k, limit, most, only) for query in portion]
         for *words, ids in gathered(index.home.scan(txn), _ROWS):
             for answer in answers:
                 answer.take(words, ids)

@@ -2,7 +2,8 @@
 
 import io
 import random
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from subprocess import Popen
 from typing import Any
@@ -16,9 +17,17 @@ from tiers import examples
 
 import fpdb
 from fpdb import Database, Document
-from fpdb.documents import groups
-from fpdb.models import Group, Key
+from fpdb.arrays import Column
+from fpdb.documents import groups, lookup
+from fpdb.documents.catalog import Catalog
+from fpdb.documents.groups import Grouping
+from fpdb.documents.lookup import Search
+from fpdb.models import Group, Key, Match
+from fpdb.storage import ReadTransaction
 from fpdb.storage.block import Block
+from fpdb.storage.format import Stored
+from fpdb.tables import bands
+from fpdb.tables.groups import GroupTables
 
 
 def defined(texts: dict[Key, str], bands: fpdb.Bands, *, known: bool = False) -> dict[Key, Key]:
@@ -136,6 +145,36 @@ def test_the_oldest_member_follows_a_keeper_and_the_others_are_checked_in_portio
         assert db.add("e", texts["c"]).group == "c"  # those two were checked before
         assert db.group("d") == Group("oldest", ("d",))
         assert seen(db)["c"] == "c"
+
+
+@pytest.mark.parametrize("order", ["by age", "by age, the newest first", "mixed"])
+def test_a_group_has_one_heir_of_many_that_are_deleted_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str
+) -> None:
+    dice, asked = random.Random(order), Counter[int]()
+
+    def members_of(tables: GroupTables, txn: ReadTransaction, keeper: int) -> Column:
+        asked[keeper] += 1
+        return read(tables, txn, keeper)
+
+    read = GroupTables.members_of
+    texts = near_the_limit(7, 60) + ["not found"] * 9
+    with fpdb.create(tmp_path / "db", keys="integer", groups=True) as db:
+        list(db.add_many(Document(key, text) for key, text in enumerate(texts)))
+        kept = seen(db)
+        going = sorted(dice.sample(sorted(kept), 40), reverse=order.endswith("first"))
+        going += [key for key in range(60, 69) if key not in going]  # a whole group
+        if order == "mixed":
+            dice.shuffle(going)
+        heirs: dict[Key, Key] = {}
+        for key in sorted(kept.keys() - {*going}):
+            heirs.setdefault(kept[key], key)
+        monkeypatch.setattr(GroupTables, "members_of", members_of)
+        assert db.delete_many(going) == len(going)
+        assert asked.keys() == {key for key in going if kept[key] == key}
+        assert set(asked.values()) == {1}
+        monkeypatch.undo()
+        assert seen(db) == {key: heirs[kept[key]] for key in kept.keys() - {*going}}
 
 
 def test_a_replaced_text_is_decided_anew(tmp_path: Path) -> None:
@@ -299,3 +338,62 @@ def test_check_sees_groups_that_are_not_those_of_the_documents(
         assert seen(db) == {"a": "a", "b": "a", "c": "c"}
         damage(db)
         assert DAMAGE[damage] in [tuple(problem) for problem in db.check()]
+
+
+@pytest.mark.parametrize("together", [1, 20, 1000])
+def test_the_keeper_of_a_crowd_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: int
+) -> None:
+    for name in ("MOST_OF_A_BAND", "MOST_COMPARED"):
+        monkeypatch.setattr(bands, name, 20)
+    dice, words = random.Random(4), WORDS[:150]
+    texts = {"keeper": " ".join(["other", *words[1:70], "other", *words[71:]])}
+    for number in range(100):  # which resemble each other more than the keeper
+        changed = list(words)
+        changed[dice.randrange(len(words))] = f"other{number}"
+        texts[f"{number}"] = " ".join(changed)
+    with fpdb.create(tmp_path / "db", groups=True) as db:
+        documents = (Document(key, text) for key, text in texts.items())
+        assert {it.group for it in db.add_many(documents, transaction=together)} == {"keeper"}
+        assert set(seen(db).values()) == {"keeper"}
+
+
+@pytest.mark.parametrize("near", [False, True])
+def test_members_are_no_candidates_that_crowd_a_lookup(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, near: bool
+) -> None:
+    words, alone, find = WORDS[:150], list[Stored](), Grouping.find
+
+    def counted(grouping: Grouping, question: Stored, search: Search) -> Sequence[Match]:
+        alone.append(question)
+        return find(grouping, question, search)
+
+    with fpdb.create(tmp_path / "db", groups=True) as db:
+        for name in ("MOST_OF_A_BAND", "MOST_COMPARED"):
+            monkeypatch.setattr(bands, name, 25 * db.plan.bands.count)
+        monkeypatch.setattr(Grouping, "find", counted)
+        copies = [" ".join([*words, f"more{number}"] if near else words) for number in range(300)]
+        documents = (Document(f"{number}", text) for number, text in enumerate(copies))
+        added = list(db.add_many(documents, transaction=20))
+        assert {it.group for it in added} == {"0"}
+        assert not alone
+
+
+def test_equal_short_texts_are_found_once_for_all_of_a_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, read = list[bytes](), Catalog.short_ids
+
+    def short_ids(catalog: Catalog, txn: ReadTransaction, digest: bytes) -> Iterator[int]:
+        asked.append(digest)
+        return read(catalog, txn, digest)
+
+    monkeypatch.setattr(Catalog, "short_ids", short_ids)
+    monkeypatch.setattr(lookup, "DOCUMENTS", 40)
+    with fpdb.create(tmp_path / "db", groups=True) as db:
+        documents = (Document(f"{number}", "Not found") for number in range(200))
+        added = list(db.add_many(documents, transaction=20))
+        assert {it.group for it in added} == {"0"}
+        assert len(asked) == 10
+        monkeypatch.undo()
+        assert set(seen(db).values()) == {"0"}
