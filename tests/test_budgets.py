@@ -11,7 +11,7 @@ from asgi import call, close
 import fpdb
 from fpdb.cli.app import program
 
-MOST_COMMANDS, MOST_OPTIONS = 26, 266
+MOST_COMMANDS, MOST_OPTIONS = 26, 265
 # Functions and modules of fpdb that a call crosses, and all of its calls, with kernels.
 MOST_CROSSED = {"add": (132, 21, 280), "query": (42, 13, 50), "create": (195, 26, 855)}
 MOST_OF_A_CHECK = 30, 9

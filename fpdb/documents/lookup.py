@@ -365,7 +365,7 @@ def hits(view: View, fingerprints: Fingerprints, search: Search) -> Hits:
 
 
 def _same(view: View, digest: bytes, search: Search) -> Candidates:
-    most = search.most_looked_at
+    most = CANDIDATES if search.times else DOCUMENTS
     ids = list(islice(view.catalog.short_ids(view.txn, digest), most + 1))
     same = [*filter(search.only, ids[:most])] if search.only else ids[:most]
     # For a group, the first keeper of an equal text is all that counts.
