@@ -182,7 +182,11 @@ def test_no_english_is_left_in_chinese(explored):
 def test_what_a_screen_reader_finds(explored):
     for page in explored.pages():
         explored.visit(page)
-        tree = explored.window.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
+        for _ in range(50):  # the browser makes the tree after the page
+            tree = explored.window.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
+            if len(tree) > 1:
+                break
+            time.sleep(0.1)
         named = [
             (node["role"]["value"], node.get("name", {}).get("value", ""))
             for node in tree
