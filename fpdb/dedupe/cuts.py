@@ -55,12 +55,12 @@ class Cuts:
         """Read all records, and find out what they lose."""
         texts, sizes = GrowingColumn(self._room, np.uint64, searched=True), Counter[int]()
         rows = [GrowingColumn(self._room, np.uint64) for _ in range(3)]
-        for block, (numbers, found) in mapped(self._counted, blocks, self._run.jobs, AHEAD):
-            lines = found.starts.astype(np.uint64) << _HALF | found.ends.astype(np.uint64)
-            records = (found.owners + len(texts)).astype(np.uint64)
-            for column, values in zip(rows, (found.hashes, records, lines), strict=True):
+        for block, (numbers, counted) in mapped(self._counted, blocks, self._run.jobs, AHEAD):
+            lines = counted.starts.astype(np.uint64) << _HALF | counted.ends.astype(np.uint64)
+            records = (counted.owners + len(texts)).astype(np.uint64)
+            for column, values in zip(rows, (counted.hashes, records, lines), strict=True):
                 column.add(values)
-            texts.add(found.texts)
+            texts.add(counted.texts)
             self._lines.add(numbers)
             sizes[block.number] += len(numbers)
             self._run.show()
@@ -85,11 +85,11 @@ class Cuts:
         batch = block.read()
         if 0 in batch.bad and batch.bad[0].is_file:
             batch = RecordBatch()
-        found = paragraphs([text or "" for text in batch.texts], self._seed)
+        counted = paragraphs([text or "" for text in batch.texts], self._seed)
         if self._run.within is not None:
             groups = group_hashes(batch, self._run.within, self._hashed)
-            found = found._replace(hashes=found.hashes ^ groups[found.owners])
-        return np.array(batch.numbers, np.int64), found
+            counted = counted._replace(hashes=counted.hashes ^ groups[counted.owners])
+        return np.array(batch.numbers, np.int64), counted
 
     def _losses(self, rows: Rows, texts: Column) -> Rows:
         """Return which records lose which lines, and which record keeps them."""

@@ -247,10 +247,10 @@ class Grouping:
             texts = (~block.ready).nonzero()[0].tolist()
             lookup = BatchLookup(view, block, self.search, texts, replacing=True)
             for place, stored in enumerate(batch[: lookup.end]):
-                found: Sequence[Match] | None = lookup.matches(place)
-                if found is None:
-                    found = self.find(stored, self.search)
-                self.join(stored.id, stored.key, most_similar(found))
+                keepers: Sequence[Match] | None = lookup.matches(place)
+                if keepers is None:
+                    keepers = self.find(stored, self.search)
+                self.join(stored.id, stored.key, most_similar(keepers))
                 lookup.save(place, stored.id, None)
             decided = batch[: lookup.end]
             self._store([it for it in decided if it.keeper or self.keepers[it.id] != it.id])

@@ -343,8 +343,8 @@ class Writer:
         if not matches:
             return matches
         key = self._documents.keys[place]
-        others = [match for match in matches if match.key != key]
-        return to_matches(others, complete=matches.complete)
+        duplicates_of = [match for match in matches if match.key != key]
+        return to_matches(duplicates_of, complete=matches.complete)
 
     def _keeper(
         self, groups: Grouping, place: int, search: Search, lookups: Mapping[Search, BatchLookup]
