@@ -654,10 +654,11 @@ class Queries(ABC):
 
     def _ask(self, questions: Block, search: Search) -> Iterator[Matches]:
         """Yield the answers; no transaction stays open while they are used."""
-        while len(questions):
-            found = self._first_answers(questions, search)
+        answered = 0
+        while answered < len(questions):
+            found = self._first_answers(questions[answered:], search)
             yield from found
-            questions = questions[len(found) :]
+            answered += len(found)
 
     def _first_answers(self, questions: Block, search: Search) -> list[Matches]:
         """Answer the first questions within one transaction, as many as may be held at once."""
