@@ -2,8 +2,8 @@
 
 Fingerprints and sketches are random and written as they are, so that no text is cut and hashed; in
 every tenth document both are those of the one before, but for a bit and six bytes. Queries are
-measured by the processor time of the thread, what waits for the disk by the clock. Bytes are those
-that LMDB writes, once many batches have filled the recent pages.
+measured by the processor time of the thread, what waits for the disk by the clock. All documents
+are added a thousand at a time, as a crawler does, so that the file has the pages that this frees.
 """
 
 import itertools
@@ -15,17 +15,13 @@ import numpy as np
 from paired import median, timed
 
 import fpdb
-from fpdb.documents.writer import Writer
 from fpdb.storage.block import Block
 from fpdb.storage.format import Stored
 
 SIZES = [1_000_000]
-AT_ONCE = 50_000
 BATCH = 1_000
 SINGLES = 500
 TENTH = 10
-# Of so many stored documents, one is added in batches before these are measured.
-SETTLED = 20
 LEAST = 0.8
 BITS = 64
 
@@ -63,21 +59,13 @@ class Documents:
         ]
 
 
-def fill(db, documents):
-    """Write the first N documents; return where the others come from, and some of the first."""
-    source = Documents(sketched=db.similarity is not None)
-    known = []
-    for start in range(0, documents, AT_ONCE):
-        block = source.take(min(AT_ONCE, documents - start))
-        with db._environment.write(60) as txn:
-            Writer(txn, db._index, db._catalog).add(Block.of(block, BITS))
-        known = known or block[:SINGLES]
-    return source, known
-
-
 def measure(path, similarity, documents, rounds):
     with fpdb.create(path, similarity=similarity, k=3, capacity=documents) as db:
-        source, known = fill(db, documents)
+        source, known = Documents(sketched=similarity is not None), []
+        for _ in range(0, documents, BATCH):
+            block = source.take(BATCH)
+            db.add_prepared(Block.of(block, BITS))
+            known = known or block[:SINGLES]
         stats = db.stats()
         # Other texts than those that are stored, with the same sketches.
         hits = [document._replace(key="", digest=document.digest[::-1]) for document in known]
@@ -96,19 +84,13 @@ def measure(path, similarity, documents, rounds):
         block = Block.of(together, BITS)
         many = processor(rounds, lambda: list(db.query_prepared(block)))
         figures["query_many, each of a thousand"] = 1e6 * many / len(together)
-        settled, measured = documents // SETTLED // BATCH, 10 * rounds
-        seconds, before = [], 0
-        for batch in range(settled + measured):
-            before = written_bytes() if batch == settled else before
-            block = Block.of(source.take(BATCH), BITS)
-            seconds.append(timed(lambda block=block: db.add_prepared(block, skip_duplicates=True)))
-        figures["add, each of a thousand, without duplicates"] = (
-            1e6 * median(seconds[settled:]) / BATCH
-        )
-        figures["bytes written for each of them"] = (written_bytes() - before) / measured / BATCH
-        later = db.stats()
-        figures["bytes of the file for one in use, after batches"] = later.bytes / later.bytes_used
-        expected = documents + (settled + measured) * BATCH * (TENTH - 1) // TENTH
+        blocks = [Block.of(source.take(BATCH), BITS) for _ in range(10 * rounds)]
+        before = written_bytes()
+        seconds = [timed(lambda b=b: db.add_prepared(b, skip_duplicates=True)) for b in blocks]
+        new = BATCH * len(blocks)
+        figures["add, each of a thousand, without duplicates"] = 1e6 * median(seconds) / BATCH
+        figures["bytes written for each of them"] = (written_bytes() - before) / new
+        expected = documents + new * (TENTH - 1) // TENTH
         if abs(len(db) - expected) > expected // 1000 + 2:
             raise ValueError(f"found {len(db)} documents, expected {expected}")
         figures["bytes of the file for a document, keys of 50 bytes"] = stats.bytes / documents
