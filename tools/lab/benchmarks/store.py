@@ -71,6 +71,7 @@ ROWS = [
     Row("load", "bulk load, M/s", 1e-6, 0, rate=True),
     Row("load", "bulk load, all cores, M/s", 1e-6, 0, rate=True, cores="all"),
     Row("adds", "adds by the 1,000, a second", 1, 1_000, rate=True),
+    Row("written", "written to files for each, kB", 1e-3, 1_000),
     Row("single p50", "query, p50, µs", 1e6),
     Row("single p99", "query, p99, µs", 1e6),
     Row("batch 1k", "each of a batch of 1,000, µs", 1e6, 1_000),

@@ -197,9 +197,11 @@ class Rows:
         for batch in range(settled + ADDS):
             ids = np.arange(first + batch * SIZE, first + (batch + 1) * SIZE, dtype=np.uint64)
             array = generator.integers(0, 1 << BITS, SIZE, dtype=np.uint64)
+            before = written()
             seconds = timed(self.side.add, ids, array)
             if batch >= settled:
                 self.add("adds", values=[seconds])
+                self.add("written", values=[written() - before])
 
 
 def pin(cores):
@@ -212,6 +214,12 @@ def memory():
     lines = Path("/proc/self/status").read_text().splitlines()
     fields = dict(line.split(":", 1) for line in lines)
     return sum(int(fields[name].split()[0]) * 1024 for name in ("RssAnon", "RssFile"))
+
+
+def written():
+    """Return how many bytes this process has written to files."""
+    lines = Path("/proc/self/io").read_text().splitlines()
+    return int(dict(line.split(": ") for line in lines)["wchar"])
 
 
 def timed(function, *arguments):
