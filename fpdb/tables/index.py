@@ -87,8 +87,12 @@ class Index:
 
     @property
     def pages(self) -> list[NumberLevels]:
-        of_texts = (table.pages for table in self.of_texts)
-        return [*self.tables, *of_texts, *(self.groups.pages if self.groups else ())]
+        return [*self.searched, *(self.groups.pages if self.groups else ())]
+
+    @property
+    def searched(self) -> list[NumberLevels]:
+        """The pages in which candidates are looked up."""
+        return [*self.tables, *(table.pages for table in self.of_texts)]
 
     def routes(self, k: int) -> list[Route]:
         """Return what a query within k needs of each table that it reads."""
