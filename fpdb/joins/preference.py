@@ -105,5 +105,6 @@ def _time_of(name: str, value: object) -> float:
         found = datetime.fromisoformat(str(value).strip())
         return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
     raise InputError(
-        f"{name} is {str(value)[:40]!r}, expected a number, or a date such as 2026-11-23"
+        f"{name} is {str(value)[:40]!r}, expected a number, or a date such as 2026-11-23",
+        hint="name the field of the date, or keep the first record",
     )
