@@ -79,7 +79,8 @@ def find_clusters(
         # All are read before the first cluster is yielded, since an error comes first.
         for place, number in enumerate(ids.tolist()):
             values[place] = _value(view.catalog.named(view.txn, number), preference)
-        preference.require_field(there=not len(ids) or preference.has_field(values))
+        if len(ids):
+            preference.check(values)
     for rows in tracked(_whole_groups(labels), "list", "document", len(ids), len):
         numbers, near = ids[rows], None
         if not chains:
