@@ -31,6 +31,7 @@ LINES = [
     ("dedupe f.jsonl -o a --output-dir b", "give --output or --output-dir"),
     ("dedupe f.jsonl -o a.jsonl --removed r.csv", "--removed gets a file of JSON lines"),
     ("compact a.fpdb", "either --output or --replace"),
+    ("clusters a.fpdb -n 1 --limit 2", "Invalid value for '--limit' / '-n': found 2 values"),
     ("plan --documents 2**99", "expected a whole number from 1"),
     ("compare", "Usage: "),
     ("compare one two --text three", "Usage: "),
