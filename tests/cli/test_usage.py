@@ -27,6 +27,8 @@ LINES = [
     ("clusters a.fpdb --delete-duplicates --chains", "follows no --chains"),
     ("pairs a.fpdb -o x.parquet.gz", "expected x.parquet: Parquet is packed inside"),
     ("dedupe f.jsonl", "give --output or --output-dir"),
+    ("dedupe f.jsonl -o out/", "found out/, which names a folder, expected a file"),
+    ("export a.fpdb -o out/", "found out/, which names a folder, expected a file"),
     ("dedupe f.jsonl -o - --db b.fpdb", "--db needs a file"),
     ("dedupe f.jsonl -o a --output-dir b", "give --output or --output-dir"),
     ("dedupe f.jsonl -o a.jsonl --removed r.csv", "--removed gets a file of JSON lines"),
