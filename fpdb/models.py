@@ -322,6 +322,18 @@ class Document:
         return isinstance(self.text, str) and has_tags(self.text)
 
 
+def text_of(document: Document) -> str:
+    """Return the text of a document; raise InputError if it has none, or isn't a document."""
+    if not isinstance(document, Document):
+        raise InputError(
+            f"found {document!r:.40}, expected a document",
+            hint="fpdb.Document(key, text) makes one",
+        )
+    if document.text is None:
+        raise InputError(f"the document {document.key!r} has no text")
+    return document.text
+
+
 class Field(NamedTuple):
     """A field that is stored of a document, besides its key, its fingerprint and its time.
 
