@@ -263,6 +263,7 @@ class _Load:
                     hint="load them into a database that is created with that recipe",
                 )
             sketched = schema.sketched and database.similarity is not None
+            sketched |= schema.keys != database.key_type  # so each row is refused by itself
             others, watch = files, Watch(self.flow.count_bytes)
             if not sketched:
                 others = []

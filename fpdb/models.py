@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
@@ -43,16 +44,21 @@ def now() -> int:
     return min(max(int(time.time()), 0), LATEST)
 
 
-def require_whole(name: str, value: object, least: int | None = None) -> None:
-    """Raise InputError if an argument is neither None nor a whole number, or if it is too small."""
+def require_whole(name: str, value: object, least: int | None = None) -> int | None:
+    """Return an argument as an int, or None.
+
+    Raise InputError if it is neither None nor a whole number, or if it is too small.
+    """
     if value is None:
-        return
-    if type(value) is not int or (least is not None and value < least):
+        return None
+    number = int(value) if isinstance(value, Integral) and not isinstance(value, bool) else None
+    if number is None or (least is not None and number < least):
         raise InputError(
             f"found {name} {value!r}, expected a whole number"
             + ("" if least is None else f", at least {least}"),
             hint=f"leave {name} out for the default",
         )
+    return number
 
 
 def require_share(name: str, value: object) -> None:
@@ -78,21 +84,28 @@ def is_similarity(value: object) -> bool:
     return isinstance(value, int | float) and 0 < value <= 1
 
 
-def require_similarity(value: float | None, k: int | None = None) -> None:
-    """Raise InputError if an argument is neither None nor a Jaccard similarity above 0.
+def require_similarity(value: float | None, k: int | None = None) -> float | None:
+    """Return an argument as a float, or None: of another precision, the number that it shows.
 
-    If there is a k, it must be None.
+    Raise InputError if it is neither None nor a Jaccard similarity above 0. If there is a k, it
+    must be None.
     """
     if value is not None and k is not None:
         raise InputError(
             f"found k {k} and similarity {value}, expected one of them",
             hint="k compares fingerprints, similarity compares texts",
         )
-    if value is not None and not is_similarity(value):
+    if value is None:
+        return None
+    number = 0.0
+    if isinstance(value, Real):
+        number = float(str(value)) if isinstance(value, np.floating) else float(value)
+    if not is_similarity(number):
         raise InputError(
             f"found similarity {value!r}, expected a number above 0, at most 1",
             hint="0.8 is what near-duplicates usually have",
         )
+    return number
 
 
 def equal_percent(share: float) -> float:
@@ -307,6 +320,18 @@ class Document:
     def has_tags(self) -> bool:
         """Whether the text seems to be HTML: begins with a tag, or soon ends several elements."""
         return isinstance(self.text, str) and has_tags(self.text)
+
+
+def text_of(document: Document) -> str:
+    """Return the text of a document; raise InputError if it has none, or isn't a document."""
+    if not isinstance(document, Document):
+        raise InputError(
+            f"found {document!r:.40}, expected a document",
+            hint="fpdb.Document(key, text) makes one",
+        )
+    if document.text is None:
+        raise InputError(f"the document {document.key!r} has no text")
+    return document.text
 
 
 class Field(NamedTuple):

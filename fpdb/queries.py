@@ -694,9 +694,8 @@ class Queries(ABC):
     def _checked(self, k: int | None, limit: int | None, similarity: float | None) -> Search:
         if k is None and limit is None and similarity is None:
             return self._usual
-        require_whole("k", k)
-        require_whole("limit", limit, 1)
-        require_similarity(similarity, k)
+        k, limit = require_whole("k", k), require_whole("limit", limit, 1)
+        similarity = require_similarity(similarity, k)
         if similarity is not None and not self._catalog.sketched:
             raise InputError(
                 "the database keeps no sketches, by which similar texts are found",

@@ -14,7 +14,7 @@ import fpdb
 from fpdb.arrays import Marks
 from fpdb.cli import end_by_sigterm, options, render
 from fpdb.cli.inputs import BadRecords, ProgressLine, is_terminal
-from fpdb.cli.options import argument, option, require, takes
+from fpdb.cli.options import argument, option, require, require_file, takes
 from fpdb.dedupe.run import worst_losses
 from fpdb.io.files import check_path, files_of, path_names
 from fpdb.io.streams import SUFFIXES, suffix_of
@@ -29,10 +29,10 @@ from fpdb.storage.open_checks import is_vacant
     reading=fpdb.Reading,
     files=argument("FILE|DIR|-", "What to read; - is standard input."),
     format=option("--format FORMAT", "jsonl, tsv, csv, parquet or lines; by suffix."),
-    output=option("--output -o FILE|-", "One file for what stays."),
+    output=option("--output -o FILE|-", "One file for what stays.", callback=options.require_file),
     output_dir=option("--output-dir DIR", "A folder, with a file for each input."),
     annotate=option("--annotate", "Keep all records, and add which one stays for each."),
-    removed=option("--removed FILE", "JSON lines about what was left out."),
+    removed=option("--removed FILE", "JSON lines about what was left out.", callback=require_file),
     cut=option("--cut N", "First cut paragraphs that N texts have.", rare=True, min=2),
     k=options.NEW_K,
     source_field=option("--source-field F", "Field of the source; else the file.", rare=True),

@@ -69,20 +69,22 @@ def ingest(
         render.now.left = "documents that were counted are stored"
         bits = database.similarity is None
         near = "distance" if bits else "similarity"
-        write = ending.enter_context(_groups_written(database, groups_out, paths))
         render.columns("skipped", "resembles", near, titled=True)
-        counts = fpdb.ingest(
-            database,
-            paths,
-            reading,
-            skip_duplicates=skip_duplicates,
-            similarity=similarity,
-            jobs=jobs,
-            bad=bad,
-            on_added=partial(_print_added, bits=bits, write=write),
-            on_bad=bad_records,
-            on_progress=progress,
-        )
+        with _groups_written(database, groups_out, paths) as write:
+            counts = fpdb.ingest(
+                database,
+                paths,
+                reading,
+                skip_duplicates=skip_duplicates,
+                similarity=similarity,
+                jobs=jobs,
+                bad=bad,
+                on_added=partial(_print_added, bits=bits, write=write),
+                on_bad=bad_records,
+                on_progress=progress,
+            )
+            if counts.read == counts.bad:
+                bad_records.settle(0)  # an error, before the file takes the place of an older one
         bad_records.settle(counts.read - counts.bad)
 
 

@@ -116,6 +116,13 @@ def require_name(given: Named) -> Named:
     return given
 
 
+def require_file(given: str | None) -> str | None:
+    """Raise a usage error for a folder, whose name as a path would be that of a file."""
+    if given and given.endswith("/"):
+        raise typer.BadParameter(f"found {given}, which names a folder, expected a file")
+    return given
+
+
 def require_page(given: Path | None) -> Path | None:
     if given is not None and given.suffix.lower() not in (".html", ".htm"):
         raise typer.BadParameter(f"found {given}, expected a name that ends in .html")
@@ -215,7 +222,11 @@ _SHARED: dict[str, Any] = {
         parser=parse_bytes,
         show_default=False,
     ),
-    "output": option("--output -o FILE|-", "Where to write; the suffix chooses the format."),
+    "output": option(
+        "--output -o FILE|-",
+        "Where to write; the suffix chooses the format.",
+        callback=require_file,
+    ),
     "as_json": option("--json", "Write JSON, an object per line."),
     "quiet": option("--quiet -q", "Print no summary and no progress."),
     "_all": option(

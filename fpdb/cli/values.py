@@ -1,5 +1,6 @@
 """Convert what the command line holds, without the package that typer loads to do it."""
 
+import functools
 import inspect
 import math
 from collections.abc import Callable
@@ -21,6 +22,24 @@ def convert(command: Any, context: typer.Context, function: Callable[..., None])
         # Typer adds some switches of its own.
         parse = _parser(kinds[parameter.name].annotation) if parameter.name in kinds else bool
         parameter.process_value = _process(parameter, parse)
+    command.make_parser = functools.partial(_parser_of_single_values, command.make_parser)
+
+
+def _parser_of_single_values(make_parser: Callable[[Any], Any], context: Any) -> Any:
+    """Return a parser of options, for which two values are an error where one counts."""
+    parser = make_parser(context)
+    parse = parser.parse_args
+
+    def parse_args(args: list[str]) -> Any:
+        values, arguments, order = parse(args)
+        for option in () if context.resilient_parsing else order:
+            count = order.count(option)
+            if count > 1 and not (option.multiple or option.is_flag):
+                raise typer.BadParameter(f"found {count} values, expected one", context, option)
+        return values, arguments, order
+
+    parser.parse_args = parse_args
+    return parser
 
 
 def _process(parameter: Any, parse: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:

@@ -144,9 +144,7 @@ class Decider:
         every = [block for read in self._read(blocks) for block in read]
         counts, preferred = self._run.counts, self._values.values
         if every:
-            preference = self._run.preference
-            there = preference.has_field(preferred[~self._is_bad.values])
-            preference.require_field(there=there)
+            self._run.preference.check(preferred[~self._is_bad.values])
         codes = np.empty(len(preferred), np.uint8)
         order = self._ordered(np.arange(len(preferred)))
         counts.stage, counts.done = "comparing", 0.0

@@ -190,14 +190,17 @@ class Corpus:
             TableHead(dataclasses.replace(each, watch=Watch(tell=streams.ignore)))
             for each in inputs
         ]
+        first = next((place for place, header in enumerate(headers) if header.line), 0)
         for header, each in zip(headers, inputs, strict=True):
             if self.run.annotate:
                 require_free(header.names, each.name)
-            if not self.into_folder and not header.fits(headers[0]):
+            if not self.into_folder and not header.fits(headers[first]):
                 raise InputError(
-                    f"{each.name} has other columns than {inputs[0].name}",
+                    f"{each.name} has other columns than {inputs[first].name}",
                     hint="write them to files of their own, into a folder",
                 )
+        if not self.into_folder:
+            headers[0] = headers[first]  # of the output; only that of an empty file changes
         return headers
 
     def _tell_of_partitions(self, inputs: list[Source]) -> None:

@@ -191,7 +191,7 @@ class Deduplication:
                 hint="create it first, or leave it out",
                 parameter="tmp",
             )
-        require_similarity(self.similarity, self.k)
+        self.similarity = require_similarity(self.similarity, self.k)
         require_share("lose", self.lose)
         require_share("most", self.most)
         wanted = dict.fromkeys([self.preference.field, self.within, self.source_field])

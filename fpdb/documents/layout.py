@@ -126,7 +126,7 @@ def new_header(
     The recipe is plain data, so no secret is needed.
     """
     require_choice("keys", keys, CATALOGS)
-    require_similarity(similarity)
+    similarity = require_similarity(similarity)
     fields: Header = {"created_by": "fpdb", "keys": keys, "recipe": recipe, "recipe_id": recipe_id}
     if similarity is not None:
         fields["similarity"] = similarity
@@ -162,7 +162,7 @@ def replanned(
     current = Plan.from_dict(stored["plan"])
     own = stored.get("similarity")
     if similarity is not None:
-        require_similarity(similarity)
+        similarity = require_similarity(similarity)
         if own is None:
             raise InputError(
                 "the database keeps no sketches, found a similarity",
@@ -189,6 +189,7 @@ def _groupless() -> InputError:
 def _planned(fields: Header, bits: int, k: int, capacity: int, plan: Plan | None) -> Header:
     require_whole("k", k)
     require_whole("capacity", capacity, 1)
+    k, capacity = int(k), int(capacity)
     similarity = fields.get("similarity")
     if plan is None:
         plan = best_plan(bits, k, capacity, similarity=similarity)

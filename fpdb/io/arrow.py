@@ -203,7 +203,11 @@ def _with_column(rows: Any, name: str, column: Any, values: list[Any]) -> Any:
         series = type(column)(values, rows.index, kind)
         return rows.assign(**{name: series if categories is None else series.astype("category")})
     if hasattr(rows, "hstack"):  # of polars
-        return rows.with_columns(type(column)(name, values, column.dtype))
+        kind = column.dtype
+        if type(kind).__name__ == "Enum":
+            texts = (value for value in values if value is not None)
+            kind = type(kind)(list(dict.fromkeys([*kind.categories, *texts])))
+        return rows.with_columns(type(column)(name, values, kind))
     import pyarrow
 
     at = rows.schema.get_field_index(name)

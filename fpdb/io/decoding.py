@@ -284,7 +284,8 @@ def _values(array: Any) -> tuple[list[Any], set[int]]:
     from pyarrow import types
 
     array = getattr(array, "storage", array)  # without the name that an extension gives to its type
-    if types.is_dictionary(array.type):
+    # pyarrow decodes no views together, as polars has them for categories.
+    if types.is_dictionary(array.type) and not types.is_string_view(array.type.value_type):
         array = array.dictionary_decode()
     elif types.is_timestamp(array.type) and array.type.unit == "ns":
         # Python's times end at microseconds.

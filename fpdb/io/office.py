@@ -25,7 +25,7 @@ MEMORY = 256 << 20
 _UNPACKED, _TIMES = 1 << 22, 100
 # The parser begins a tag or a comment again with each chunk that doesn't end it.
 _CHUNK, _LONGEST_TAG = 1 << 16, 1 << 22
-_OLD, _PDF = b"\xd0\xcf\x11\xe0", b"%PDF-"
+_OLD, _PDF, _ZIP = b"\xd0\xcf\x11\xe0", b"%PDF-", b"PK"
 # A PDF may begin with something else; a sign of its reader's ends the first part of a word.
 _HEAD, _HYPHEN = 1024, re.compile("[\x02\ufffe](?:\r?\n)?")
 _PDF_DATES = {"CreationDate": "file_created", "ModDate": "file_modified"}
@@ -101,6 +101,8 @@ def _fields(file: IO[bytes], largest: int) -> dict[str, str]:
         raise StreamError(_ENCRYPTED)
     if _PDF in head:
         return _pdf_fields(file, largest)
+    if not head.startswith(_ZIP) and not zipfile.is_zipfile(file):
+        raise StreamError("is neither a PDF nor a ZIP, as .docx and .odt are")
     archive = zipfile.ZipFile(file)
     names = archive.namelist()
     body = next(filter(_BODY.fullmatch, names), "")

@@ -44,6 +44,7 @@ class TableHead:
         self.schema: Any = None
         self.codec = ""
         self.names: tuple[str, ...] = ()
+        self.is_missing = False  # from an empty file, which has no records
         reason = ""
         with streams.named(source.path):
             if source.format.by_path:
@@ -56,7 +57,9 @@ class TableHead:
                     self.line = line
                     self.names = () if isinstance(row, str) else tuple(map(str.strip, row))
                     reason = row if isinstance(row, str) else ""
-                    reason = reason or header_reason(self.names, source.reading)
+                    self.is_missing = not line
+                    if line and not reason:
+                        reason = header_reason(self.names, source.reading)
         if reason:
             raise InputError(
                 f"{source.path}: the header {reason}",
@@ -64,11 +67,11 @@ class TableHead:
             )
 
     def fits(self, other: "TableHead") -> bool:
-        """Return whether rows of files with these headers may be in one file."""
+        """Return whether rows of a file with this header may be in one with the other header."""
         if self.schema is not None:
-            return bool(self.schema.equals(other.schema))
+            return bool(other.schema and self.schema.equals(other.schema))
         one, another = (each.removeprefix(_MARK).rstrip() for each in (self.line, other.line))
-        return one == another
+        return self.is_missing or one == another
 
     def column_of(self, names: Sequence[str]) -> int:
         """Return the place of the first column of some that is there."""

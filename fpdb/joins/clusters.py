@@ -67,20 +67,22 @@ def find_clusters(
     the documents that pairs connect and that don't, the next to keep is the first of another
     cluster. With `chains`, all that pairs connect are one cluster.
     """
-    preference, has_field = Preference.of(keep), False
+    preference = Preference.of(keep)
     texts, known = StoredTexts(view) if search.similarity else None, search.known
     ids, labels, prints = (
         _near(view, search.k, jobs)
         if texts is None
         else _similar(texts, search.similarity or 0.0, jobs, known=known)
     )
+    values = np.zeros(len(ids))
+    if keep != "first":
+        # All are read before the first cluster is yielded, since an error comes first.
+        for place, number in enumerate(ids.tolist()):
+            values[place] = _value(view.catalog.named(view.txn, number), preference)
+        if len(ids):
+            preference.check(values)
     for rows in tracked(_whole_groups(labels), "list", "document", len(ids), len):
-        numbers, values = ids[rows], np.zeros(len(rows))
-        if keep != "first":
-            named = (view.catalog.named(view.txn, number) for number in numbers.tolist())
-            values = np.array([_value(document, preference) for document in named], np.float64)
-            has_field = has_field or preference.has_field(values)
-        near = None
+        numbers, near = ids[rows], None
         if not chains:
             if texts is None:
                 near = _by_bits(prints[rows], search.k)
@@ -89,14 +91,12 @@ def find_clusters(
                 [sorted_ids], ranks = ranked([numbers])
                 columns = texts.columns(sorted_ids)[ranks]
                 near = _ComparedGroup(columns, search.similarity or 0.0, known, places).near
-        firsts = _divided(labels[rows], values, near)
+        firsts = _divided(labels[rows], values[rows], near)
         order = np.lexsort((firsts != np.arange(len(rows)), firsts))
         keys = keys_of(view, numbers[order])
         for start, stop in pairwise([*run_starts(firsts[order]).tolist(), len(rows)]):
             if stop - start > 1:
                 yield Cluster(keys[start], tuple(keys[start + 1 : stop]))
-    if len(ids):
-        preference.require_field(there=has_field)
 
 
 def _value(document: Stored, preference: Preference) -> float:

@@ -19,7 +19,7 @@ from fpdb.fingerprint.sketches import has_sketch
 from fpdb.joins.exact import Limit, Sets, copied, sets_of_texts, similar_sets
 from fpdb.joins.join import near_rows
 from fpdb.joins.pairs import TextsInColumns, similar_pairs
-from fpdb.models import Batch, Document, Key, require_similarity
+from fpdb.models import Batch, Document, Key, require_similarity, text_of
 from fpdb.progress import tracked
 from fpdb.storage.block import TextColumns, digest_rows
 from fpdb.tables import choose_bands
@@ -329,8 +329,7 @@ class _Tally:
 def _read(documents: Iterable[Document]) -> tuple[list[Key], list[str]]:
     texts: dict[Key, str] = {}
     for document in documents:
-        if document.text is None:
-            raise InputError(f"the document {document.key!r} has no text")
+        text = text_of(document)
         if document.key in texts:
             raise InputError(
                 f"found two documents with the key {document.key!r}",
@@ -341,7 +340,7 @@ def _read(documents: Iterable[Document]) -> tuple[list[Key], list[str]]:
                 f"found more than {MOST_DOCUMENTS:,} documents to compare with each other",
                 hint="evaluate a part of them",
             )
-        texts[document.key] = document.text
+        texts[document.key] = text
     return list(texts), list(texts.values())
 
 

@@ -22,7 +22,7 @@ from fpdb.arrays import Column, Marks, Places, joined, portions, spans, unique
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe, preset
 from fpdb.fingerprint.stages import USUAL_SIMILARITY
-from fpdb.models import Document, ExactPair, Key, require_choice
+from fpdb.models import Document, ExactPair, Key, require_choice, text_of
 from fpdb.progress import WorkStep, show, tracked
 
 Of = Literal["shingles", "features"]
@@ -91,10 +91,9 @@ def _exact_pairs(
 
     def texts() -> Iterator[str]:
         for document in documents:
-            if document.text is None:
-                raise InputError(f"the document {document.key!r} has no text")
+            text = text_of(document)
             keys.append(document.key)
-            yield document.text
+            yield text
 
     sets = sets_of_texts(recipe, texts(), of)
     sizes = sets.sizes[sets.places]

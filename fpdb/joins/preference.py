@@ -1,6 +1,7 @@
 """Which of several similar documents stays."""
 
 import contextlib
+import dataclasses
 import json
 import math
 from dataclasses import dataclass
@@ -10,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpdb.errors import InputError
+from fpdb.progress import announce
 
 _OTHERS = "*"
+_NAMED = 10  # of the sources that the order lacks
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,7 @@ class Preference:
     kind: str
     field: str = ""
     order: tuple[str, ...] = ()
+    _unordered: set[str] = dataclasses.field(default_factory=set, compare=False, repr=False)
 
     @classmethod
     def of(cls, keep: str) -> "Preference":
@@ -71,21 +75,27 @@ class Preference:
         if self.dated:
             return _time_of(self.field, found)
         own = found if isinstance(found, str) else json_of(found)
+        if own not in self.order and len(self._unordered) < _NAMED:
+            self._unordered.add(own)
+        return self._rank(own) if own in self.order else 0.0
+
+    def _rank(self, source: str) -> float:
+        """Return the value of a document of a source in the order."""
         others = self.order.index(_OTHERS) if _OTHERS in self.order else len(self.order)
-        return float(others - self.order.index(own)) if own in self.order else 0.0
+        return float(others - self.order.index(source))
 
-    def has_field(self, values: NDArray[np.float64]) -> bool:
-        """Return whether a document had the field, given the values; or none is needed."""
-        return not self.field or bool((values != self._missing).any())
-
-    def require_field(self, *, there: bool) -> None:
-        """Raise InputError unless a document had the field, if one is needed."""
-        if self.field and not there:
+    def check(self, values: NDArray[np.float64]) -> None:
+        """Raise InputError if no document has the field; announce sources that none is from."""
+        absent = [name for name in self.order if name != _OTHERS and self._rank(name) not in values]
+        if self.field and not (values != self._missing).any():
             what, it = ("a date or a number", "date") if self.dated else ("a value", "source")
             raise InputError(
                 f"no record has {what} in {self.field!r}",
                 hint=f"name the field of the {it}, or keep the first record",
             )
+        if absent:
+            names, others = (", ".join(map(repr, it)) for it in (absent, sorted(self._unordered)))
+            announce(f"no record has {names} in {self.field!r}; others have {others or 'none'}")
 
 
 def json_of(value: object) -> str:
@@ -105,5 +115,6 @@ def _time_of(name: str, value: object) -> float:
         found = datetime.fromisoformat(str(value).strip())
         return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
     raise InputError(
-        f"{name} is {str(value)[:40]!r}, expected a number, or a date such as 2026-11-23"
+        f"{name} is {str(value)[:40]!r}, expected a number, or a date such as 2026-11-23",
+        hint="name the field of the date, or keep the first record",
     )

@@ -156,7 +156,7 @@ def report(
     """
     require_whole("limit", limit, 1)
     require_whole("shortest", shortest, 1)
-    require_similarity(similarity)
+    similarity = require_similarity(similarity)
     paths, path, reading = path_names(paths), Path(output), reading or Reading()
     require_output(path, files_of(paths))
     _require_fit(paths, kept, similarity, database=database is not None, passages=passages)

@@ -353,7 +353,7 @@ _FAULTS: list[tuple[tuple[object, ...], type[FpdbError], str, str]] = [
         (errno.EACCES, errno.EPERM),
         AccessError,
         "user {user} may not use {path}: {error}",
-        "run as its owner",
+        "run as its owner, or give this user the right to write there",
     ),
     ((errno.EROFS,), AccessError, "{path} is on a read-only file system", _OTHER_DISK),
     (

@@ -50,6 +50,15 @@ def test_ingest_writes_the_group_of_each_document(run: Any, path: Path, tmp_path
     ]
 
 
+def test_bad_records_cost_no_groups(run: Any, path: Path, tmp_path: Path) -> None:
+    out = tmp_path / "groups.tsv"
+    done = run("ingest", path, "-", "--groups-out", out, stdin=pages(TEXTS) + b"no JSON\n")
+    assert done.code == 4
+    assert [line.split("\t") for line in out.read_text().splitlines()] == GROUPS
+    assert run("ingest", path, "-", "--groups-out", out, stdin=b"no JSON\n").code == 3
+    assert len(out.read_text().splitlines()) == 3
+
+
 def test_ingest_refuses_a_file_for_groups_that_it_cant_write(run: Any, tmp_path: Path) -> None:
     source = tmp_path / "pages.jsonl"
     source.write_bytes(pages(TEXTS))

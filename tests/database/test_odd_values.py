@@ -7,6 +7,7 @@ import pickle
 import threading
 import time
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -156,3 +157,24 @@ def test_what_is_an_error_of_the_system_has_its_number(tmp_path: Path) -> None:
     numbers = {errno.ENOENT, errno.EEXIST, errno.EACCES, errno.ENOSPC, errno.ETIMEDOUT}
     kinds = [kind for kind in vars(fpdb.errors).values() if isinstance(kind, type)]
     assert {kind.errno for kind in kinds if issubclass(kind, OSError)} == numbers
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64, Fraction])
+def test_a_similarity_is_any_real_number(tmp_path: Path, kind: Any) -> None:
+    similarity = kind("0.8")
+    with fpdb.create(tmp_path / "db", similarity=similarity, capacity=np.int64(9)) as db:
+        assert (db.similarity, type(db.similarity)) == (0.8, float)
+        db.add("a", TEXT)
+        assert len(db.query(TEXT, similarity=similarity)) == 1
+    records = [{"text": TEXT}, {"text": TEXT}]
+    assert len(list(fpdb.dedupe(records, similarity=similarity))) == 1
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.uint8])
+def test_a_whole_number_is_any_integral_one(tmp_path: Path, kind: Any) -> None:
+    with fpdb.create(tmp_path / "db", k=kind(2)) as db:
+        db.add("a", TEXT)
+        db.add("b", TEXT)
+        assert len(db.query(TEXT, k=kind(0), limit=kind(1))) == 1
+    with fpdb.open(tmp_path / "db") as db:
+        assert (db.k, type(db.k)) == (2, int)

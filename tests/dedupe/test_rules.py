@@ -181,6 +181,17 @@ def test_the_document_of_the_first_source_represents_a_cluster(tmp_path):
         assert list(db) == ["c"]
 
 
+def test_sources_that_nothing_is_from_are_announced(tmp_path, caplog):
+    records = [{"id": site, "text": window(0), "site": site} for site in ("x", "y")]
+    said = "no record has 'z' in 'site'; others have 'y'"
+    assert by_records(records, tmp_path, keep="source:site=z,x,*") == ["x"]
+    with fpdb.create(tmp_path / "db") as db:
+        for record in records:
+            db.add(record["id"], record["text"], record)
+        assert [each.representative for each in db.clusters(keep="source:site=z,x")] == ["x"]
+    assert [record.getMessage() for record in caplog.records] == [said, said]
+
+
 def test_what_only_an_estimate_shows_loses_nothing_beside_a_database(tmp_path):
     path, removed = tmp_path / "db", []
     list(fpdb.dedupe([{"id": "a", "text": window(0)}, {"id": "s", "text": "kites"}], database=path))

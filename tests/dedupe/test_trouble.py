@@ -59,6 +59,26 @@ def test_it_is_an_error_if_all_records_are_bad(tmp_path, bad):
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.parametrize("empty", [b"", b"\n", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("form", ["csv", "tsv"])
+def test_a_table_without_a_header_has_no_records(tmp_path, empty, form):
+    sources = [tmp_path / f"{number}.{form}" for number in range(3)]
+    lines = [
+        f"id,text\n{key},{key} {GOOD}\n".replace(",", "," if form == "csv" else "\t")
+        for key in "ab"
+    ]
+    for path, data in zip(sources, [empty, *(line.encode() for line in lines)], strict=True):
+        path.write_bytes(data)
+    out = tmp_path / f"out.{form}"
+    fpdb.dedupe(sources, out, similarity=1.0)
+    assert out.read_text() == lines[0] + lines[1].splitlines(keepends=True)[1]
+    fpdb.dedupe(sources[:1], out)
+    assert out.read_bytes() == b""
+    sources[2].write_text(lines[0].replace("text", "body", 1))
+    with pytest.raises(fpdb.InputError, match=r"has other columns than .*1"):
+        fpdb.dedupe(sources, out)
+
+
 def test_a_line_that_is_too_long_stays_as_it_is(tmp_path):
     path = tmp_path / "in.jsonl"
     line = json.dumps({"id": 1, "text": GOOD * 100}).encode()

@@ -90,3 +90,14 @@ def test_another_recipe_is_refused(tmp_path):
     with pytest.raises(fpdb.RecipeMismatchError, match="0123456789abcdef"):
         fpdb.load(tmp_path / "db", str(tmp_path / "prints.parquet"))
     assert not (tmp_path / "db").exists()
+
+
+@pytest.mark.parametrize(("kind", "keys"), [("text", [5, 6]), ("integer", ["a", "b"])])
+def test_keys_of_another_type_are_refused_by_their_rows(tmp_path, kind, keys):
+    path, bad = str(tmp_path / "prints.parquet"), []
+    parquet.write_table(pa.table({"key": keys, "fingerprint": pa.array([1, 2])}), path)
+    fpdb.create(tmp_path / "db", keys=kind).close()
+    loaded = fpdb.load(tmp_path / "db", path, on_bad=bad.append)
+    assert (loaded.read, loaded.bad) == (2, 2)
+    assert [record.source for record in bad] == [f"{path}:1", f"{path}:2"]
+    assert bad[0].reason.startswith(f"found the key {keys[0]!r}")

@@ -89,8 +89,9 @@ def test_what_has_no_text_is_said(tmp_path):
     assert "can't be read" in refused(path)
     path.write_bytes(pdf_of(["word " * 40]))
     assert "holds more than 100 bytes" in refused(path, Reading(max_bytes=100))
-    path.write_bytes(b"no PDF")
-    assert "can't be read" in refused(path)
+    for data in (b"", b"no PDF"):
+        path.write_bytes(data)
+        assert "is neither a PDF nor a ZIP" in refused(path)
 
 
 def test_what_unpacks_to_too_much_is_refused(tmp_path):

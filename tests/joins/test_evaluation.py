@@ -245,6 +245,7 @@ A, B = fpdb.Document("a", "text"), fpdb.Document("b", "other")
         ([A, B], {"pairs": [("a", "b", float("nan"))]}, "expected 0 to 1"),
         ([A, B], {"pairs": [("a", "b", 0.5), ("b", "a", 0.6)]}, "similarities of 'b' and 'a'"),
         ([fpdb.Document("a", None)], {}, "document 'a' has no text"),
+        (["a text"], {}, "found 'a text', expected a document"),
         ([A, A], {}, "two documents with the key 'a'"),
         ([], {"recipes": []}, "no recipe"),
         ([], {"k": []}, "expected some from 0"),

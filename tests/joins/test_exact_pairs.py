@@ -174,6 +174,8 @@ def test_other_wrong_arguments_are_errors_at_once():
         fpdb.exact_pairs([], of="words")
     with pytest.raises(InputError, match="'a' has no text"):
         list(fpdb.exact_pairs([fpdb.Document("a", fingerprint=1)]))
+    with pytest.raises(InputError, match="found 'a text', expected a document"):
+        list(fpdb.exact_pairs(["a text"]))
 
 
 @pytest.mark.parametrize("of", ["shingles", "features"])

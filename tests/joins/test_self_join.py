@@ -195,6 +195,8 @@ def test_the_newest_date_in_the_metadata_is_kept(tmp_path):
         assert list(db.clusters(keep="newest:day")) == [Cluster("b", ("a", "c", "d"))]
         with pytest.raises(InputError, match="no record has a date or a number in 'date'"):
             db.delete_duplicates(keep="newest:date")
+        with pytest.raises(InputError, match="no record has a date or a number in 'date'"):
+            next(db.clusters(keep="newest:date"))
         assert len(db) == 4
         db.delete_duplicates(keep="newest:day")
         assert list(db) == ["b"]
