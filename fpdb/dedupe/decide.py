@@ -288,7 +288,7 @@ class Decider:
         any document replaces none; the given ones are known to be copies.
         """
         places = np.array(list(matches), np.int64)
-        keys = [key[1:].decode() for key in self._keys.some(start + places)]
+        keys = [key[1:].decode() for key in self._keys.chosen(start + places)]
         named = {*keys, *(match.key for match in matches.values() if match)} - {""}
         stored = database.runs.stored(list(named))
         if not any(stored.values()):  # as in most first deliveries
@@ -399,7 +399,7 @@ class Decider:
         for start in range(0, len(numbers), GATHERED):
             part = numbers[start : start + GATHERED]
             lines = self.lines.some(part) if self.lines is not None else repeat(None, len(part))
-            columns = lines, self._keys.some(part), self._places(part)
+            columns = lines, self._keys.chosen(part), self._places(part)
             for line, packed, place in zip(*columns, strict=True):
                 if line is None:
                     key = unpack_key(packed)
@@ -518,7 +518,7 @@ class Decider:
     def _new(self, numbers: Places) -> Block:
         """Return records as the database adds them."""
         places = [place.encode() for place in self._places(numbers)]
-        packed = self._keys.some(numbers)
+        packed = self._keys.chosen(numbers)
         # For the database, the key is a text.
         keys = [(key[1:] or place).decode() for key, place in zip(packed, places, strict=True)]
         metas = pack_origins(places)
@@ -535,7 +535,7 @@ class Decider:
         texts = self._texts.all[numbers]
         further: dict[str, Sequence[bytes]] = {}
         if self._preparer.catalog.passaged:
-            passages = self._passages.column.some(numbers)
+            passages = self._passages.column.chosen(numbers)
             further[PASSAGES] = passages.only(~texts.short).listed()
         return Block(
             ids=np.zeros(len(numbers), np.uint64),

@@ -206,7 +206,7 @@ class Catalog(ABC):
     def slice_after(self, txn: ReadTransaction, after: Key | None, prefix: str) -> list[Stored]:
         """Return the next documents in the order of their keys, none at the end."""
 
-    def each(self, txn: ReadTransaction) -> Iterator[Stored]:
+    def documents(self, txn: ReadTransaction) -> Iterator[Stored]:
         """Yield the documents in the order of their ids."""
         return self.records(txn)
 
@@ -326,7 +326,7 @@ class Catalog(ABC):
         records, ids = self.pack(documents).records, documents.ids
         if not records.sizes.all():  # some integer keys have none
             [places] = records.sizes.nonzero()
-            records, ids = records.some(places), ids[places]
+            records, ids = records.chosen(places), ids[places]
         self._append(txn, records, ids)
         for key in short_keys(documents):
             txn.put("short", key, b"")
@@ -571,7 +571,7 @@ class IntegerCatalog(Catalog):
         blocks = (self._rows(ids, fingerprints, added) for _, ids, fingerprints in rows)
         self.ids.merge(txn, blocks, count)
 
-    def each(self, txn: ReadTransaction) -> Iterator[Stored]:
+    def documents(self, txn: ReadTransaction) -> Iterator[Stored]:
         return chain.from_iterable(self._of_rows(txn, rows) for rows in self.ids.scan(txn))
 
     def slice_after(self, txn: ReadTransaction, after: Key | None, prefix: str) -> list[Stored]:

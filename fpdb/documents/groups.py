@@ -133,7 +133,7 @@ class Grouping:
         chosen = np.arange(len(ids))
         chosen[places] = np.arange(len(ids), len(ids) + len(places))
         records = Strings.joined([packed.records, catalog.pack(kept[places]).records])
-        return replace(kept, packed=replace(packed, records=records.some(chosen)))
+        return replace(kept, packed=replace(packed, records=records.chosen(chosen)))
 
     def leave(self, stored: Stored, going: Container[int] = ()) -> None:
         """Take a document out of its group.

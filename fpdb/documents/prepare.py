@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.arrays import Places, column, each, portions
+from fpdb.arrays import Places, column, items_of, portions
 from fpdb.documents.catalog import Catalog, KeyedRows, Keys
 from fpdb.errors import InputError, RecipeError, TagsWarning
 from fpdb.fingerprint import Recipe
@@ -378,7 +378,7 @@ def keyed_rows(
 
     Without keys, they are the numbers from `following` on, if this isn't None.
     """
-    for pair in each(blocks, "pairs of keys and fingerprints"):
+    for pair in items_of(blocks, "pairs of keys and fingerprints"):
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise InputError(
                 f"found {pair!r:.40}, expected a pair of keys and fingerprints",

@@ -17,7 +17,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from fpdb import kernels
-from fpdb.arrays import Column, each
+from fpdb.arrays import Column, items_of
 from fpdb.errors import InputError
 from fpdb.fingerprint import segmentation
 from fpdb.fingerprint.features import DAMPING, Grams, Weights, factor_table
@@ -189,14 +189,14 @@ class Stages:
     def features_many(self, texts: Iterable[str]) -> list[list[str]]:
         """Return the distinct features of each text but those of common ones, without weights."""
         left_out = set(chain.from_iterable(map(self._tally, self.common)))
-        tallies = map(self._tally, each(texts, "texts"))
+        tallies = map(self._tally, items_of(texts, "texts"))
         return [[name for name in tally if name not in left_out] for tally in tallies]
 
     def _blocks(self, texts: Iterable[str]) -> Iterator[list[str]]:
         """Check texts, and divide them into blocks, of which the last may be empty."""
         block: list[str] = []
         size = 0
-        for text in texts if type(texts) is list else each(texts, "texts"):
+        for text in texts if type(texts) is list else items_of(texts, "texts"):
             self._check(text)
             block.append(text)
             size += len(text)

@@ -165,10 +165,10 @@ class GrowingStrings:
         return len(self._ends)
 
     def __getitem__(self, number: int) -> bytes:
-        return self.some(np.array([number]))[0]
+        return self.chosen(np.array([number]))[0]
 
-    def some(self, numbers: Places) -> list[bytes]:
-        return self.column.some(numbers).listed()
+    def chosen(self, numbers: Places) -> list[bytes]:
+        return self.column.chosen(numbers).listed()
 
     @property
     def column(self) -> Strings:

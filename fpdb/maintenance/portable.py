@@ -138,7 +138,7 @@ def write(
     With times, they are those that were added from one on and before the other.
     """
     stored_count = Counters.unpack(txn.get("counters", b"counters")).documents
-    documents = tracked(catalog.each(txn), "", "document", stored_count)
+    documents = tracked(catalog.documents(txn), "", "document", stored_count)
     if times is None:
         return _write_documents(file, documents, head, stored_count)
     chosen = (stored for stored in documents if times[0] <= stored.added < times[1])
