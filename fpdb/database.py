@@ -660,7 +660,7 @@ class Database(Queries):
             type(self).open,
             self.path,
             readonly=self.readonly,
-            recipe=self._preparer.given,
+            recipe=self._preparer.callers_recipe,
             timeout=self._timeout,
         )
         return again, ()
