@@ -331,7 +331,7 @@ class Decider:
     def _coded(self, numbers: Places, choice: Chosen) -> Codes:
         """Return what became of records, count it and tell it, but of those that are open."""
         codes = np.where(
-            choice.kept, np.where(self._texts.all.short[numbers], SHORT, KEPT), REMOVED
+            choice.keepers, np.where(self._texts.all.short[numbers], SHORT, KEPT), REMOVED
         )
         codes[self._is_bad.values[numbers]] = BAD
         codes[choice.is_open] = OPEN
@@ -440,7 +440,7 @@ class Decider:
         if self._database is None:
             return
         require_next(self._database, self._stored_run())
-        kept = self._selection.kept
+        kept = self._selection.keepers
         kept = kept[~self._is_bad.values[kept]]
         parts = (kept[start : start + STORED] for start in range(0, len(kept), STORED))
         self._packed = ((part, self._new(part)) for part in parts)
@@ -471,7 +471,7 @@ class Decider:
         ]
         late = np.concatenate([np.empty(0, np.int64), *similar])
         replacing = np.intersect1d(
-            np.array(list(self._replacing), np.int64), np.setdiff1d(self._selection.kept, late)
+            np.array(list(self._replacing), np.int64), np.setdiff1d(self._selection.keepers, late)
         ).tolist()
         versions = {number: self._replacing[number] for number in replacing}
         stored = find([key for key, _ in versions.values()])
@@ -493,14 +493,14 @@ class Decider:
     def _copies(self) -> int:
         """Count the removed records that have the text of another one."""
         removed = np.ones(len(self._texts), np.bool_)
-        removed[self._selection.kept] = False
+        removed[self._selection.keepers] = False
         removed[self._copied] = False
         digests = self._texts.all.digests[:, 0]
         removed &= digests != 0
         if len(self._groups):
             digests = digests ^ self._groups.values
         gone = digests[removed]
-        first = ~among(unique(gone), unique(digests[self._selection.kept]))
+        first = ~among(unique(gone), unique(digests[self._selection.keepers]))
         # Of equal records of which none is kept, one resembles a kept one that differs.
         return len(self._copied) + len(gone) - int(np.count_nonzero(first))
 

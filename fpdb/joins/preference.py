@@ -64,15 +64,15 @@ class Preference:
         """The value of a document without the field: older than all, or after other sources."""
         return -math.inf if self.dated else -0.5
 
-    def value(self, found: object) -> float:
-        """Return the value of a document, given what it has in the field."""
-        if found in (None, ""):
+    def value(self, content: object) -> float:
+        """Return the value of a document, given the content of its field."""
+        if content in (None, ""):
             return self._missing
         if self.dated:
-            return _time_of(self.field, found)
-        own = found if isinstance(found, str) else json_of(found)
-        others = self.order.index(_OTHERS) if _OTHERS in self.order else len(self.order)
-        return float(others - self.order.index(own)) if own in self.order else 0.0
+            return _time_of(self.field, content)
+        name = content if isinstance(content, str) else json_of(content)
+        rank = self.order.index(_OTHERS) if _OTHERS in self.order else len(self.order)
+        return float(rank - self.order.index(name)) if name in self.order else 0.0
 
     def has_field(self, values: NDArray[np.float64]) -> bool:
         """Return whether a document had the field, given the values; or none is needed."""
@@ -81,10 +81,10 @@ class Preference:
     def require_field(self, *, there: bool) -> None:
         """Raise InputError unless a document had the field, if one is needed."""
         if self.field and not there:
-            what, it = ("a date or a number", "date") if self.dated else ("a value", "source")
+            what, kind = ("a date or a number", "date") if self.dated else ("a value", "source")
             raise InputError(
                 f"no record has {what} in {self.field!r}",
-                hint=f"name the field of the {it}, or keep the first record",
+                hint=f"name the field of the {kind}, or keep the first record",
             )
 
 
@@ -102,8 +102,8 @@ def _time_of(name: str, value: object) -> float:
     with contextlib.suppress(ValueError, OverflowError):
         return float(str(value))
     with contextlib.suppress(ValueError, OverflowError):
-        found = datetime.fromisoformat(str(value).strip())
-        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+        moment = datetime.fromisoformat(str(value).strip())
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     raise InputError(
         f"{name} is {str(value)[:40]!r}, expected a number, or a date such as 2026-11-23"
     )
