@@ -99,7 +99,7 @@ def find_texts(
     """
     if kernels.enabled:
         digest = xxhash.xxh3_64_intdigest(value[4:], seed)
-        numbers = kernels.text_pages.found(value, digest, texts, first)
+        numbers = kernels.text_pages.numbers_of(value, digest, texts, first)
         if numbers is not None:
             return numbers
     known = dict(unpack_texts(value, seed))
