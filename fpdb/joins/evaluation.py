@@ -151,7 +151,7 @@ def evaluate(
     right and wrong ones. Pairs of equal texts count for neither.
 
     Args:
-        documents: What is compared; each has a text.
+        documents: The documents to compare; each has a text.
         pairs: Two keys and their Jaccard similarity, or True for duplicates and False for others.
             Pairs that aren't listed count as different. Without a list, the truth is the exact
             Jaccard similarity of all pairs: of their shingles, after the first recipe has cleaned

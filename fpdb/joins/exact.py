@@ -57,7 +57,7 @@ def exact_pairs(
     with the pairs that are nearly similar enough.
 
     Args:
-        documents: What is compared; each has a text.
+        documents: The documents to compare; each has a text.
         similarity: The least similarity, by default that of the recipe, or 0.8; a fraction such as
             2/3 is `fractions.Fraction(2, 3)`.
         of: What a document is the set of: what its sketch is of, mostly the shingles, or the
