@@ -45,7 +45,7 @@ class Strings:
         data, ends = self.data.tobytes(), self.ends.tolist()
         return [data[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
-    def some(self, places: Places) -> "Strings":
+    def chosen(self, places: Places) -> "Strings":
         starts = np.where(places > 0, self.ends[places - 1], 0)
         sizes = self.ends[places] - starts
         return Strings(self.data[spans(starts, sizes)], sizes.cumsum())
@@ -140,8 +140,8 @@ def among(values: NDArray[Any], known: NDArray[Any]) -> Marks:
         return np.zeros(len(values), np.bool_)
     at = known.searchsorted(values)
     at[at == len(known)] = 0
-    found: Marks = known[at] == values
-    return found
+    marks: Marks = known[at] == values
+    return marks
 
 
 def spans(starts: NDArray[Any], counts: NDArray[Any]) -> Places:
@@ -195,7 +195,7 @@ def column(values: Any, what: str) -> Any:
         )
     if array.dtype.kind not in "iu":
         starts = range(0, len(values), _SLICE)
-        return (each for at in starts for each in _listed(rows[at : at + _SLICE]))
+        return (value for at in starts for value in _listed(rows[at : at + _SLICE]))
     if array.dtype.kind == "i" and (array < 0).any():
         raise InputError(
             f"found a negative number in a column of {what}",
@@ -204,12 +204,12 @@ def column(values: Any, what: str) -> Any:
     return array.astype(np.uint64, copy=False)
 
 
-def each(values: Any, what: str) -> Iterable[Any]:
+def items_of(values: Any, what: str) -> Iterable[Any]:
     """Return the values of a column, or of any other iterable, one by one."""
     if type(values) is list:
         return values
-    found = column(values, what)
-    taken: Iterable[Any] = found.tolist() if isinstance(found, np.ndarray) else found
+    content = column(values, what)
+    taken: Iterable[Any] = content.tolist() if isinstance(content, np.ndarray) else content
     return taken
 
 

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Literal, Self
 
-from fpdb.arrays import each
+from fpdb.arrays import items_of
 from fpdb.documents import layout
 from fpdb.documents.lookup import Search, answers, times_of
 from fpdb.documents.prepare import BATCH, Preparer, keyed_rows, take, transactions
@@ -422,7 +422,7 @@ class Database(Queries):
             InputError: A key isn't of the kind of the database; the thousands before it are
                 deleted.
         """
-        keys, deleted = iter(each(keys, "keys")), 0
+        keys, deleted = iter(items_of(keys, "keys")), 0
         while batch := list(islice(keys, BATCH if undo is None else None)):
             for key in batch:
                 self._catalog.check_key(key)
@@ -660,7 +660,7 @@ class Database(Queries):
             type(self).open,
             self.path,
             readonly=self.readonly,
-            recipe=self._preparer.given,
+            recipe=self._preparer.callers_recipe,
             timeout=self._timeout,
         )
         return again, ()

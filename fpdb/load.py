@@ -138,9 +138,9 @@ def load(
     else:
         check_file(source)
         by_name = not {flow.reading.key_field, flow.reading.fingerprint_field} - _NAMES
-        if by_name and (found := print_files(source)):
+        if by_name and (prints := print_files(source)):
             with named(source):
-                run.columns(source, *found)
+                run.columns(source, *prints)
         elif os.path.isdir(source):
             run.databases(names)
         else:
@@ -208,7 +208,7 @@ class _Load:
             open_sources(paths, (database.path, database.preparer.header)) as sources,
         ):
             for source in sources:
-                documents = source.read(source.view.catalog.each(source.view.txn))
+                documents = source.read(source.view.catalog.documents(source.view.txn))
                 while batch := list(islice(documents, GATHERED)):
                     block = Block.of(batch, database.plan.bits)
                     self.flow.counts.count(database.add_prepared(block, newer=True))
@@ -264,24 +264,24 @@ class _Load:
                 )
             sketched = schema.sketched and database.similarity is not None
             sketched |= schema.keys != database.key_type  # so each row is refused by itself
-            others, watch = files, Watch(self.flow.count_bytes)
+            remaining, watch = files, Watch(self.flow.count_bytes)
             if not sketched:
-                others = []
-                self._add(database, self._bare_blocks(files, others))
+                remaining = []
+                self._add(database, self._bare_blocks(files, remaining))
                 watch = UNWATCHED  # as they were read
-            for path in others:
+            for path in remaining:
                 for block in fingerprint_blocks(path, watch, sketched=sketched):
                     self._add_documents(database, path, block)
 
-    def _bare_blocks(self, files: list[str], others: list[str]) -> Iterator[KeyedBlock]:
+    def _bare_blocks(self, files: list[str], remaining: list[str]) -> Iterator[KeyedBlock]:
         """Yield the bare fingerprints of files; note which of these have other documents."""
         for path in files:
-            has_others = False
+            is_mixed = False
             for block in fingerprint_blocks(path, Watch(self.flow.count_bytes)):
-                has_others |= bool(block.others)
+                is_mixed |= bool(block.others)
                 yield block.keys, block.fingerprints
-            if has_others:
-                others.append(path)
+            if is_mixed:
+                remaining.append(path)
 
     def _add_documents(self, database: Database, source: str, block: FingerprintBlock) -> None:
         """Add the documents of a block that are more than a key and a fingerprint."""

@@ -4,7 +4,7 @@ import html
 import re
 from collections.abc import Iterable, Sequence
 
-# What isn't printable but may stay: line ends, spaces of any kind, and the joiners of letters.
+# Characters that aren't printable but may stay: line ends, all spaces, and the joiners of letters.
 _LEFT = re.compile(r"[\n\t \u00a0\u3000\u200c\u200d\u2002-\u200a\ufe0e\ufe0f]")
 # Spreadsheets take a text that begins with one for a formula; some take the wide forms as well.
 FORMULA_SIGNS = "=+-@\t\r\n\0＝＋－＠"
@@ -24,8 +24,8 @@ class Markup(str):
 
 
 def element(name: str, /, *children: str, **attributes: object) -> Markup:
-    """Return an element; what isn't Markup is escaped. A final _ of an attribute is dropped."""
-    given = "".join(
+    """Return an element; all but Markup is escaped. A final _ of an attribute is dropped."""
+    text = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{html.escape(str(value))}"'
         for key, value in attributes.items()
         if value is not None
@@ -33,7 +33,7 @@ def element(name: str, /, *children: str, **attributes: object) -> Markup:
     inner = "".join(
         child if isinstance(child, Markup) else html.escape(visible(child)) for child in children
     )
-    return Markup(f"<{name}{given}>{inner}" + ("" if name in _VOID else f"</{name}>"))
+    return Markup(f"<{name}{text}>{inner}" + ("" if name in _VOID else f"</{name}>"))
 
 
 def visible(text: str) -> str:
@@ -41,8 +41,10 @@ def visible(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(
-        each if each.isprintable() or _LEFT.match(each) else f"⟦U+{ord(each):04X}⟧"
-        for each in text.replace("\r\n", "\n")
+        character
+        if character.isprintable() or _LEFT.match(character)
+        else f"⟦U+{ord(character):04X}⟧"
+        for character in text.replace("\r\n", "\n")
     )
 
 

@@ -49,13 +49,13 @@ class _Channel:
     Those of multiprocessing read large objects in many small pieces, and joins these.
     """
 
-    def __init__(self, own: socket.socket) -> None:
-        self._socket = own
+    def __init__(self, end: socket.socket) -> None:
+        self._socket = end
 
     def send(self, value: object) -> None:
         buffers: list[pickle.PickleBuffer] = []
         data = pickle.dumps(value, 5, buffer_callback=buffers.append)
-        parts = [memoryview(data), *(each.raw() for each in buffers)]
+        parts = [memoryview(data), *(buffer.raw() for buffer in buffers)]
         sizes = [part.nbytes for part in parts]
         self._socket.sendall(struct.pack(f"{1 + len(sizes)}Q", len(sizes), *sizes))
         for part in parts:
@@ -91,7 +91,7 @@ class Worker:
         # Of a process that was lost; the negative of the signal that killed it.
         self.exit_code: int | None = None
         self.busy = False  # with a call, of which answers may be under way
-        own, other = socket.socketpair()
+        end, other = socket.socketpair()
         try:
             with other:
                 self._process = subprocess.Popen(  # noqa: S603 - it is this very Python
@@ -106,12 +106,12 @@ class Worker:
                     env=_SINGLE_THREAD | {k: v for k, v in os.environ.items() if k != "PYTHONPATH"},
                 )
         except OSError as error:
-            own.close()
+            end.close()
             raise WorkerError(
                 f"a child process can't be started: {error.strerror}",
                 hint="is memory short, or are there too many processes?",
             ) from None
-        self._connection = _Channel(own)
+        self._connection = _Channel(end)
 
     def __enter__(self) -> Self:
         return self
@@ -249,8 +249,8 @@ def _command(descriptor: int) -> list[str]:
     """
     flags = ["-P", *["-E"] * sys.flags.ignore_environment, *["-s"] * sys.flags.no_user_site]
     path = [entry for entry in map(str, sys.path) if os.path.isabs(entry)]
-    own = str(Path(__file__).resolve().parents[1])
-    return [sys.executable or "", *flags, "-c", _CODE, str(descriptor), *path, own]
+    root = str(Path(__file__).resolve().parents[1])
+    return [sys.executable or "", *flags, "-c", _CODE, str(descriptor), *path, root]
 
 
 def is_stopped(pid: int) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from fpdb.arrays import Marks, each
+from fpdb.arrays import Marks, items_of
 from fpdb.documents.catalog import View
 from fpdb.documents.groups import keeper_of
 from fpdb.documents.lookup import (
@@ -212,7 +212,7 @@ class Queries(ABC):
             `Results` of what `query` returns, for each text in order.
         """
         search = self._search(k, limit, similarity)
-        source = iter(each(texts, "texts"))
+        source = iter(items_of(texts, "texts"))
         blocks = iter(lambda: list(islice(source, BATCH)), [])
 
         def begun(texts: list[str]) -> tuple[Block, list[Matches]]:

@@ -1,6 +1,6 @@
 """The one door for what is temporary, and for files that appear whole or not at all.
 
-What isn't finished lies beside its place, and its maker keeps a file locked, the claim: a draft, or
+An unfinished file lies beside its place, and its maker keeps a file locked, the claim: a draft, or
 an empty file beside a scratch folder. A claim that nobody has locked was left by a killed process:
 the next maker beside the same path removes it. Process ids wouldn't show that: containers share
 folders, and their ids repeat.

@@ -286,7 +286,7 @@ class Decider:
         any document replaces none; the given ones are known to be copies.
         """
         places = np.array(list(matches), np.int64)
-        keys = [key[1:].decode() for key in self._keys.some(start + places)]
+        keys = [key[1:].decode() for key in self._keys.chosen(start + places)]
         named = {*keys, *(match.key for match in matches.values() if match)} - {""}
         stored = database.runs.stored(list(named))
         if not any(stored.values()):  # as in most first deliveries
@@ -329,7 +329,7 @@ class Decider:
     def _coded(self, numbers: Places, choice: Chosen) -> Codes:
         """Return what became of records, count it and tell it, but of those that are open."""
         codes = np.where(
-            choice.kept, np.where(self._texts.all.short[numbers], SHORT, KEPT), REMOVED
+            choice.keepers, np.where(self._texts.all.short[numbers], SHORT, KEPT), REMOVED
         )
         codes[self._is_bad.values[numbers]] = BAD
         codes[choice.is_open] = OPEN
@@ -397,7 +397,7 @@ class Decider:
         for start in range(0, len(numbers), GATHERED):
             part = numbers[start : start + GATHERED]
             lines = self.lines.some(part) if self.lines is not None else repeat(None, len(part))
-            columns = lines, self._keys.some(part), self._places(part)
+            columns = lines, self._keys.chosen(part), self._places(part)
             for line, packed, place in zip(*columns, strict=True):
                 if line is None:
                     key = unpack_key(packed)
@@ -438,7 +438,7 @@ class Decider:
         if self._database is None:
             return
         require_next(self._database, self._stored_run())
-        kept = self._selection.kept
+        kept = self._selection.keepers
         kept = kept[~self._is_bad.values[kept]]
         parts = (kept[start : start + STORED] for start in range(0, len(kept), STORED))
         self._packed = ((part, self._new(part)) for part in parts)
@@ -469,7 +469,7 @@ class Decider:
         ]
         late = np.concatenate([np.empty(0, np.int64), *similar])
         replacing = np.intersect1d(
-            np.array(list(self._replacing), np.int64), np.setdiff1d(self._selection.kept, late)
+            np.array(list(self._replacing), np.int64), np.setdiff1d(self._selection.keepers, late)
         ).tolist()
         versions = {number: self._replacing[number] for number in replacing}
         stored = find([key for key, _ in versions.values()])
@@ -491,14 +491,14 @@ class Decider:
     def _copies(self) -> int:
         """Count the removed records that have the text of another one."""
         removed = np.ones(len(self._texts), np.bool_)
-        removed[self._selection.kept] = False
+        removed[self._selection.keepers] = False
         removed[self._copied] = False
         digests = self._texts.all.digests[:, 0]
         removed &= digests != 0
         if len(self._groups):
             digests = digests ^ self._groups.values
         gone = digests[removed]
-        first = ~among(unique(gone), unique(digests[self._selection.kept]))
+        first = ~among(unique(gone), unique(digests[self._selection.keepers]))
         # Of equal records of which none is kept, one resembles a kept one that differs.
         return len(self._copied) + len(gone) - int(np.count_nonzero(first))
 
@@ -516,7 +516,7 @@ class Decider:
     def _new(self, numbers: Places) -> Block:
         """Return records as the database adds them."""
         places = [place.encode() for place in self._places(numbers)]
-        packed = self._keys.some(numbers)
+        packed = self._keys.chosen(numbers)
         # For the database, the key is a text.
         keys = [(key[1:] or place).decode() for key, place in zip(packed, places, strict=True)]
         metas = pack_origins(places)
@@ -533,7 +533,7 @@ class Decider:
         texts = self._texts.all[numbers]
         further: dict[str, Sequence[bytes]] = {}
         if self._preparer.catalog.passaged:
-            passages = self._passages.column.some(numbers)
+            passages = self._passages.column.chosen(numbers)
             further[PASSAGES] = passages.only(~texts.short).listed()
         return Block(
             ids=np.zeros(len(numbers), np.uint64),

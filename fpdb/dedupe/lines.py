@@ -37,11 +37,11 @@ class RemovedLines:
     def some(self, numbers: Places) -> Iterator[bytes | None]:
         """Yield the lines of records, or None for one that stays."""
         places = self._line_of.values[numbers]
-        lines = iter(self._lines.some(places[places >= 0]))
+        lines = iter(self._lines.chosen(places[places >= 0]))
         return (None if place < 0 else next(lines) for place in places.tolist())
 
     def all(self) -> Iterator[bytes]:
         """Yield all lines, some together."""
         order = self._line_of.values[self._line_of.values >= 0]
         for start in range(0, len(order), GATHERED):
-            yield b"".join(self._lines.some(order[start : start + GATHERED]))
+            yield b"".join(self._lines.chosen(order[start : start + GATHERED]))

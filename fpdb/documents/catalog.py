@@ -1,4 +1,4 @@
-"""Documents by key and by id: what is stored of each, besides its rows in the tables.
+"""Documents by key and by id: the record of each, besides its rows in the tables.
 
 A document with a text key has a record, and `keys` leads from the key to its id. An integer key is
 the id itself: sorted pages of `ids` have the id, the highest 24 bits of the fingerprint and the
@@ -60,7 +60,7 @@ NumberedRows = tuple[Keys, Column, Fingerprints]  # with the ids of the document
 
 # Records whose sketches are read at once.
 _BLOCK = 1 << 14
-# What a text key takes while it is loaded: as a string, as bytes, and in a record.
+# Bytes of a text key while it is loaded: as a string, as bytes, and in a record.
 _TEXT_ROW_BYTES = 1 << 10
 
 
@@ -96,7 +96,7 @@ def numbers_of(txn: ReadTransaction, texts: Iterable[bytes]) -> dict[bytes, int]
 
 
 class Catalog(ABC):
-    """What both kinds of keys share: records by id, and short texts by their digest."""
+    """The part that both kinds of keys share: records by id, and short texts by their digest."""
 
     kind: str
     by_key: Levels[Any]  # which have the keys
@@ -109,8 +109,8 @@ class Catalog(ABC):
         self.grouped = index.groups is not None
         features = {"": True, MINHASH: self.sketched, PASSAGES: self.passaged, GROUPS: self.grouped}
         # The names of the fields that documents may have here, and those that no record has.
-        self.kept = [field.name for field in CARRIED if features[field.feature]]
-        self.unkept = [f.name for f in (*CARRIED, KEEPER) if not features[f.feature]]
+        self.carried = [field.name for field in CARRIED if features[field.feature]]
+        self.uncarried = [f.name for f in (*CARRIED, KEEPER) if not features[f.feature]]
 
     @property
     def names(self) -> list[str]:
@@ -149,7 +149,7 @@ class Catalog(ABC):
         return [None if stored is None else stored.key for stored in records]
 
     def write(self, txn: WriteTransaction, saved: Block, removed: Block | None = None) -> None:
-        """Write documents and remove others; what is replaced under its id is in both.
+        """Write documents and remove others; a document that is replaced under its id is in both.
 
         What stays the same isn't written: each page that is written makes the file larger until
         the page in its place is free.
@@ -206,7 +206,7 @@ class Catalog(ABC):
     def slice_after(self, txn: ReadTransaction, after: Key | None, prefix: str) -> list[Stored]:
         """Return the next documents in the order of their keys, none at the end."""
 
-    def each(self, txn: ReadTransaction) -> Iterator[Stored]:
+    def documents(self, txn: ReadTransaction) -> Iterator[Stored]:
         """Yield the documents in the order of their ids."""
         return self.records(txn)
 
@@ -326,7 +326,7 @@ class Catalog(ABC):
         records, ids = self.pack(documents).records, documents.ids
         if not records.sizes.all():  # some integer keys have none
             [places] = records.sizes.nonzero()
-            records, ids = records.some(places), ids[places]
+            records, ids = records.chosen(places), ids[places]
         self._append(txn, records, ids)
         for key in short_keys(documents):
             txn.put("short", key, b"")
@@ -339,16 +339,16 @@ class Catalog(ABC):
         with txn.cursor("documents") as cursor:
             last = bytes(cursor.key()) if cursor.last() else b""
         fresh: list[tuple[bytes, bytes]] = []
-        others: list[tuple[bytes, bytes]] = []
+        older: list[tuple[bytes, bytes]] = []
         for entry in entries_of(records, ids):
             if entry[0] > last:
                 fresh.append(entry)
                 last = entry[0]
             else:
-                others.append(entry)
+                older.append(entry)
         txn.put_many("documents", fresh, append=True)
-        if others:
-            txn.put_many("documents", others)
+        if older:
+            txn.put_many("documents", older)
 
 
 def short_keys(documents: Block) -> list[bytes]:
@@ -405,7 +405,7 @@ class TextCatalog(Catalog):
 
     def _write_keys(self, txn: WriteTransaction, saved: Block, removed: Block | None) -> None:
         new, gone = self._entries(saved), list[TextEntry]()
-        if removed:  # what is replaced keeps its key and id
+        if removed:  # a replaced document keeps its key and id
             gone = self._entries(removed)
             new, gone = sorted(set(new).difference(gone)), sorted(set(gone).difference(new))
         key_pages.splice(txn, new, gone)
@@ -571,7 +571,7 @@ class IntegerCatalog(Catalog):
         blocks = (self._rows(ids, fingerprints, added) for _, ids, fingerprints in rows)
         self.ids.merge(txn, blocks, count)
 
-    def each(self, txn: ReadTransaction) -> Iterator[Stored]:
+    def documents(self, txn: ReadTransaction) -> Iterator[Stored]:
         return chain.from_iterable(self._of_rows(txn, rows) for rows in self.ids.scan(txn))
 
     def slice_after(self, txn: ReadTransaction, after: Key | None, prefix: str) -> list[Stored]:
@@ -599,7 +599,7 @@ class IntegerCatalog(Catalog):
 
 @dataclass(slots=True, eq=False)  # frozen ones take twice as long to make, one for each query
 class View:
-    """What one transaction sees of a database: its tables and its documents."""
+    """The tables and documents of a database, as one transaction sees them."""
 
     txn: ReadTransaction
     index: Index
@@ -610,5 +610,5 @@ class View:
         return Counters.unpack(self.txn.get("counters", b"counters"))
 
 
-def _misled(wanted: Key, found: Key) -> DamagedError:
-    return DamagedError(f"the key {wanted!r} leads to the document with the key {found!r}")
+def _misled(wanted: Key, stored: Key) -> DamagedError:
+    return DamagedError(f"the key {wanted!r} leads to the document with the key {stored!r}")

@@ -81,7 +81,7 @@ def header_for(
     similarity: float | Literal["recipe"] | None = "recipe",
     k: int | None = None,
     plan: Plan | None = None,
-    **others: Any,
+    **options: Any,
 ) -> tuple[Recipe, Header]:
     """Return the recipe and the header of a new database, from the arguments of `fpdb.create`."""
     chosen = preset(recipe) if isinstance(recipe, str) else recipe
@@ -89,7 +89,7 @@ def header_for(
         similarity = chosen.similarity
     if k is None:
         k = plan.k if plan else chosen.k
-    described = {"bits": chosen.bits, "similarity": similarity, "k": k, "plan": plan, **others}
+    described = {"bits": chosen.bits, "similarity": similarity, "k": k, "plan": plan, **options}
     return chosen, new_header(chosen.to_dict(), chosen.id, **described)
 
 
@@ -132,8 +132,8 @@ def new_header(
         fields["similarity"] = similarity
     elif groups:
         raise _groupless()
-    kept = (MINHASH, similarity is not None), (PASSAGES, passages), (GROUPS, groups)
-    if features := [name for name, is_kept in kept if is_kept]:
+    wanted_features = (MINHASH, similarity is not None), (PASSAGES, passages), (GROUPS, groups)
+    if features := [name for name, wanted in wanted_features if wanted]:
         fields["features"] = features
     return _planned(fields, bits, k, capacity, plan)
 
@@ -160,16 +160,16 @@ def replanned(
     if more:
         stored = {**stored, "features": [*features, *more]}
     current = Plan.from_dict(stored["plan"])
-    own = stored.get("similarity")
+    stored_similarity = stored.get("similarity")
     if similarity is not None:
         similarity = require_similarity(similarity)
-        if own is None:
+        if stored_similarity is None:
             raise InputError(
                 "the database keeps no sketches, found a similarity",
                 hint="ingest the texts into one that is created with it",
             )
-    wanted = own if similarity is None else similarity
-    same = capacity is None and k in {None, current.k} and wanted == own
+    wanted = stored_similarity if similarity is None else similarity
+    same = capacity is None and k in {None, current.k} and wanted == stored_similarity
     return _planned(
         stored if wanted is None else {**stored, "similarity": wanted},
         current.bits,

@@ -189,7 +189,7 @@ class Candidates(NamedTuple):
     """The candidates of a question, in runs of ids, and whether these are all.
 
     A run has the distance of its fingerprint. Candidates whose sketches are still to be compared
-    are one run at distance 0. Those that were compared already have `shares`, by their ids, and
+    are one run at distance 0. Documents that were compared already have `shares`, by their ids, and
     `compared` counts the rows that led to candidates.
     """
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fpdb.arrays import Places, column, each, portions
+from fpdb.arrays import Places, column, items_of, portions
 from fpdb.documents.catalog import Catalog, KeyedRows, Keys
 from fpdb.errors import InputError, RecipeError, TagsWarning
 from fpdb.fingerprint import Recipe
@@ -43,10 +43,10 @@ LOAD = 1 << 20
 _BATCH_CHARACTERS = 1 << 23
 # Keys, metadata and sketches of one transaction.
 TRANSACTION_BYTES = 1 << 23
-# What follows from a text that isn't stored with a ready fingerprint.
+# Fields that follow from a text that isn't stored with a ready fingerprint.
 OF_TEXT = "digest", "characters", "sketch", "passages"
-_given = operator.attrgetter("added", *(field.name for field in CARRIED))
-_NOTHING = _given(Document(""))
+_fields_of = operator.attrgetter("added", *(field.name for field in CARRIED))
+_NOTHING = _fields_of(Document(""))
 
 
 class Question(Stored):
@@ -89,7 +89,7 @@ class Preparer:
     ) -> None:
         self.header = stored
         self._sketched = sketched and catalog.sketched
-        self.given = recipe
+        self.callers_recipe = recipe
         self.index = index
         self.catalog = catalog
         self._warned = False
@@ -97,15 +97,15 @@ class Preparer:
     @cached_property
     def recipe(self) -> Recipe:
         """The recipe of the database; a `RecipeError` if it has a secret that wasn't given."""
-        return self.given or Recipe.from_dict(self.header["recipe"])
+        return self.callers_recipe or Recipe.from_dict(self.header["recipe"])
 
     def adapted(self, largest: int = 0, *, sketched: bool = True) -> "Preparer":
         """Return a preparer that takes texts of N bytes as well, and makes sketches if wanted."""
-        given = self.given
+        recipe = self.callers_recipe
         with contextlib.suppress(RecipeError):  # a secret that is missing matters to texts only
             if self.recipe.largest < largest:
-                given = self.recipe.replace(largest=largest)
-        return Preparer(self.header, self.index, self.catalog, given, sketched=sketched)
+                recipe = self.recipe.replace(largest=largest)
+        return Preparer(self.header, self.index, self.catalog, recipe, sketched=sketched)
 
     def watched(self, documents: list[Document]) -> list[Document]:
         """Return documents as they are; warn of the first of all whose text has tags."""
@@ -145,7 +145,7 @@ class Preparer:
 
         With `keep_texts`, each has its text until it is stored, so that it is compared exactly.
         """
-        # What is checked quickly comes first: a bad document shouldn't cost its batch twice.
+        # The quick checks come first: a bad document shouldn't cost its batch twice.
         carrying = list(map(self._check, documents))
         ready = {
             place: document.fingerprint
@@ -156,7 +156,10 @@ class Preparer:
         texts = [document.text for document in documents]
         block, _ = self.filled(keys, texts, [document.meta for document in documents], ready)
         if any(carrying):
-            added = [block.added[0] if it.added is None else it.added for it in documents]
+            added = [
+                block.added[0] if document.added is None else document.added
+                for document in documents
+            ]
             block.added[:] = added
         rows = {}
         for place in compress(range(len(documents)), carrying):
@@ -264,7 +267,9 @@ class Preparer:
     def _carried(self, document: Document, stored: Stored) -> Stored:
         """Give a document that is about to be stored the fields that don't follow from its text."""
         known = OF_TEXT if stored.digest else ()
-        names = (name for name in self.catalog.kept if not (name in known or getattr(stored, name)))
+        names = (
+            name for name in self.catalog.carried if not (name in known or getattr(stored, name))
+        )
         values = ((name, getattr(document, name)) for name in names)
         # A digest of zeros comes back as none, but from a short text that equals no other.
         none = b"" if stored.fingerprint is None else bytes(DIGEST_BYTES)
@@ -279,7 +284,7 @@ class Preparer:
             )
         self.catalog.check_key(document.key)
         try:
-            carries = _given(document) != _NOTHING
+            carries = _fields_of(document) != _NOTHING
         except ValueError:  # an array
             carries = True
         if carries:
@@ -304,7 +309,7 @@ def take(documents: Iterator[Document], most: int = BATCH) -> Iterator[list[Docu
     room = _BATCH_CHARACTERS
     for document in documents:
         batch.append(document)
-        text = getattr(document, "text", None)  # what is no document is refused when it is prepared
+        text = getattr(document, "text", None)  # another object is refused when it is prepared
         room -= len(text) if isinstance(text, str) else 0
         if len(batch) >= min(most, BATCH) or room < 0:
             yield batch
@@ -378,7 +383,7 @@ def keyed_rows(
 
     Without keys, they are the numbers from `following` on, if this isn't None.
     """
-    for pair in each(blocks, "pairs of keys and fingerprints"):
+    for pair in items_of(blocks, "pairs of keys and fingerprints"):
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise InputError(
                 f"found {pair!r:.40}, expected a pair of keys and fingerprints",

@@ -36,10 +36,10 @@ class Alike(NamedTuple):
         ids, apart, sure = np.empty(0, np.uint64), np.empty(0, np.uint8), np.empty(0, np.bool_)
         return cls(np.empty(0, np.int64), ids, np.empty(0), apart, sure)
 
-    def nearer(self, others: "Alike") -> "Alike":
+    def nearer(self, pairs: "Alike") -> "Alike":
         """Return the nearest pair of each first document in these and others."""
-        pairs = Alike(*joined([self, others])).nearest_first()
-        return pairs.only(differs(pairs.first))
+        nearest = Alike(*joined([self, pairs])).nearest_first()
+        return nearest.only(differs(nearest.first))
 
     def nearest_first(self) -> "Alike":
         """Sort the pairs of each first document: the most similar one, then the nearest by bits.

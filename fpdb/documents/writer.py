@@ -77,7 +77,7 @@ class Writer:
         # Those that are being added, and by their places those whose keys are known or come twice.
         self._documents: Block
         self._rows: dict[int, Stored] = {}
-        # What isn't written yet: places with ids, and documents.
+        # Not written yet: places with ids, and documents.
         self._saved: dict[Key, tuple[int, int]] = {}
         self._removed: dict[Key, Stored] = {}
 
@@ -396,7 +396,7 @@ class Writer:
         saved = replace(saved, ids=np.array(ids, np.uint64))
         if self._groups:
             self._groups.write()
-            saved = self._groups.kept(saved)
+            saved = self._groups.with_keepers(saved)
         removed = gone = None
         if self._removed:
             removed = Block.of(list(self._removed.values()), self._index.plan.bits)

@@ -1,8 +1,8 @@
 """Text to bits: recipes, the stages they are made of, and sketches.
 
-segmentation cleans and cuts, features makes and weighs features, hashing hashes them, sketches has
-what is kept of shingles; stages runs all of them over texts; recipe describes them and compares
-texts; passages finds what two texts share; presets has the recipes that come with fpdb, and their
+segmentation cleans and cuts, features makes and weighs features, hashing hashes them, sketches
+samples shingles; stages runs all of them over texts; recipe describes them and compares texts;
+passages finds those that two texts share; presets has the recipes that come with fpdb, and their
 form as a file; digits reads and writes fingerprints.
 """
 

@@ -61,8 +61,8 @@ class Grams:
     def features(self, segments: Sequence[str]) -> Sequence[str]:
         """Return the features in their order; characters in a string join without a space."""
         if self.stop_words or self.min_length > 1:
-            kept = list(filter(self.keeps, segments))
-            segments = "".join(kept) if isinstance(segments, str) else kept
+            chosen = list(filter(self.keeps, segments))
+            segments = "".join(chosen) if isinstance(segments, str) else chosen
         if not segments:
             return [""] if self.keep_empty else []
         count = max(len(segments) - self.n + 1, 1)

@@ -121,8 +121,8 @@ def _shingle(choice: Hash, bits: int) -> FeatureHash:
 
 
 def _md5(choice: Hash, bits: int) -> FeatureHash:
-    own = slice(choice.offset // 8, (choice.offset + bits) // 8)
-    return lambda feature: hashlib.md5(utf8(feature), usedforsecurity=False).digest()[::-1][own]
+    part = slice(choice.offset // 8, (choice.offset + bits) // 8)
+    return lambda feature: hashlib.md5(utf8(feature), usedforsecurity=False).digest()[::-1][part]
 
 
 def _blake2b(choice: Hash, bits: int) -> FeatureHash:

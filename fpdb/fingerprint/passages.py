@@ -20,9 +20,9 @@ from fpdb.models import Overlap, Passage
 def overlap(first: str, second: str, *, recipe: str | Recipe = "web") -> Overlap:
     """Find the passages of a text that another one has too, and how much of each is in the other.
 
-    Texts share a passage of three words, or five characters of a script without spaces, and more:
-    what shingles are made of. Passages are in the order of the first text, in which they don't
-    overlap; what was moved is found as well.
+    Texts share a passage of a shingle and more: of three words, or five characters of a script
+    without spaces. Passages are in the order of the first text, in which they don't overlap; a
+    passage that was moved is found as well.
 
     Args:
         first: The text whose passages are returned.
@@ -38,11 +38,11 @@ def overlap(first: str, second: str, *, recipe: str | Recipe = "web") -> Overlap
     """
     recipe = preset(recipe) if isinstance(recipe, str) else recipe
     placed = recipe.placed_shingles(first), recipe.placed_shingles(second)
-    found = shared_passages(*placed, recipe.common_shingles)
+    shared = shared_passages(*placed, recipe.common_shingles)
     if recipe.sketch == "features":
         share, other_share = _shares(recipe.shingles(first), recipe.shingles(second))
-        found = replace(found, share=share, other_share=other_share)
-    return found
+        shared = replace(shared, share=share, other_share=other_share)
+    return shared
 
 
 def shared_passages(
@@ -52,18 +52,18 @@ def shared_passages(
 
     No passage begins or ends with words of these.
     """
-    (text, own), (other_text, other) = first, second
-    share, other_share = _shares(*(np.setdiff1d(placed.hashes, common) for placed in (own, other)))
-    at = _counterparts(own.hashes, other.hashes)
-    at[among(own.hashes, common)] = -1
+    (text, one), (other_text, other) = first, second
+    share, other_share = _shares(*(np.setdiff1d(placed.hashes, common) for placed in (one, other)))
+    at = _counterparts(one.hashes, other.hashes)
+    at[among(one.hashes, common)] = -1
     [shared] = (at >= 0).nonzero()
     fresh = (np.diff(shared, prepend=-2) != 1) | (np.diff(at[shared], prepend=-2) != 1)
     # The first one is fresh, so that the last one of the last passage is marked as well.
-    begins, ends = shared[fresh], own.ends[shared[np.roll(fresh, -1)]]
+    begins, ends = shared[fresh], one.ends[shared[np.roll(fresh, -1)]]
     # Two passages may have words of a shingle in common, which are taken for the first one.
     taken = np.maximum(begins, np.append(0, np.maximum.accumulate(ends))[:-1])
     shifts, sizes = taken - begins, ends - taken
-    passages, covered = [], common_tokens(own, common).tolist()
+    passages, covered = [], common_tokens(one, common).tolist()
     for begin, other_begin, size in zip(
         taken.tolist(), (at[begins] + shifts).tolist(), sizes.tolist(), strict=True
     ):
@@ -75,8 +75,8 @@ def shared_passages(
             passages.append(
                 Passage(
                     words=size,
-                    start=int(own.starts[begin]),
-                    end=int(own.stops[begin + size - 1]),
+                    start=int(one.starts[begin]),
+                    end=int(one.stops[begin + size - 1]),
                     other_start=int(other.starts[other_begin]),
                     other_end=int(other.stops[other_begin + size - 1]),
                 )
@@ -93,21 +93,22 @@ def common_tokens(placed: PlacedShingles, common: Column) -> Marks:
     return np.asarray(changes.cumsum()[:-1] > 0)
 
 
-def _shares(own: Column, others: Column) -> tuple[float | None, float | None]:
+def _shares(first: Column, second: Column) -> tuple[float | None, float | None]:
     """Return the share of each of two sets that is in the other; that of an empty one is None."""
-    common = len(np.intersect1d(own, others, assume_unique=True))
-    return common / len(own) if len(own) else None, common / len(others) if len(others) else None
+    common = len(np.intersect1d(first, second, assume_unique=True))
+    share, other_share = (common / size if size else None for size in (len(first), len(second)))
+    return share, other_share
 
 
 def _counterparts(first: Column, second: Column) -> Places:
     """Return for each shingle the place of an equal one in the other text, or -1."""
     order = np.argsort(second, kind="stable")
     lows, highs = (second[order].searchsorted(first, side) for side in ("left", "right"))
-    found = np.full(len(first) + 1, -1)  # the last entry ends each passage
+    places = np.full(len(first) + 1, -1)  # the last entry ends each passage
     alone = highs - lows == 1
-    found[:-1][alone] = order[lows[alone]]
+    places[:-1][alone] = order[lows[alone]]
     # Lists, because numbers of arrays are slow in a loop.
-    at, wanted, there, spots = found.tolist(), first.tolist(), second.tolist(), order.tolist()
+    at, wanted, there, spots = places.tolist(), first.tolist(), second.tolist(), order.tolist()
     for place in reversed((highs - lows > 1).nonzero()[0].tolist()):
         before = at[place + 1] - 1
         if before >= 0 and there[before] == wanted[place]:

@@ -118,7 +118,7 @@ _DESCRIBED: dict[Recipe, str] = {
 # Of fingerprints that another program made: texts are refused. It isn't among the presets, which
 # make fingerprints.
 _NONE = _of_bits("none", 64, (), "none")
-_WITHOUT_TEXTS = {each.name: each for each in (_NONE, _NONE.with_bits(32), _NONE.with_bits(128))}
+_WITHOUT_TEXTS = {bare.name: bare for bare in (_NONE, _NONE.with_bits(32), _NONE.with_bits(128))}
 
 DESCRIPTIONS: Mapping[str, str] = {recipe.name: words for recipe, words in _DESCRIBED.items()}
 PRESETS: Mapping[str, Recipe] = {recipe.name: recipe for recipe in _DESCRIBED}
@@ -167,9 +167,11 @@ def read_recipe(path: str | Path) -> Recipe:
     if base is not None:
         parts = preset(base).to_dict() | parts
     for name, value in plain.items():
-        own = isinstance(value, Mapping) and isinstance(parts.get(name), Mapping)
+        nested = isinstance(value, Mapping) and isinstance(parts.get(name), Mapping)
         # Parameters of a hash belong to that hash; those of another one don't carry over.
-        if own and not (name == "hash" and value.get("by", parts[name]["by"]) != parts[name]["by"]):
+        if nested and not (
+            name == "hash" and value.get("by", parts[name]["by"]) != parts[name]["by"]
+        ):
             value = {**parts[name], **value}  # noqa: PLW2901
         parts[name] = value
     if parts.get("similarity") == _OFF:

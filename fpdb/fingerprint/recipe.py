@@ -51,22 +51,22 @@ class Recipe(Stages):
     votes. Two recipes with the same `id` give the same fingerprints. The name is only a label, and
     `largest` only limits the bytes of UTF-8 that a text may have. A new database has the recipe's
     `k`, the distance that counts as a match, and its `similarity`; without one it is of bits.
-    `sketch` says of what similarity is: of "shingles", or of the recipe's own "features". What the
-    `common` texts have, such as an assignment that all were given, is in no sketch and no passage.
+    `sketch` names the sets that are similar: "shingles", or the recipe's own "features". The words
+    of `common` texts, such as an assignment that all were given, are in no sketch and no passage.
     """
 
     def __post_init__(self) -> None:
         for name in ("clean", "common"):
             if isinstance(value := getattr(self, name), list):  # which has no hash
                 object.__setattr__(self, name, tuple(value))
-        for found, expected in _faults(self):
+        for fault, expected in _faults(self):
             listed = ", ".join(map(str, expected))
             raise RecipeError(
-                f"the recipe {self.name!r}: {found}, expected {listed}", hint=_EXAMPLE
+                f"the recipe {self.name!r}: {fault}, expected {listed}", hint=_EXAMPLE
             )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Recipe, tuple(getattr(self, own.name) for own in dataclasses.fields(self))
+        return Recipe, tuple(getattr(self, field.name) for field in dataclasses.fields(self))
 
     def fingerprint(self, text: str) -> int:
         """Return the fingerprint of a text, a number of `bits` bits.
@@ -134,11 +134,11 @@ class Recipe(Stages):
         self, texts: Sequence[str], short: Iterable[bool], hashed: Callable[[bytes], bytes] = _hash
     ) -> list[bytes]:
         """Return the digest of each text, or another hash, given which ones are short."""
-        found = list(map(hashed, map(utf8, texts)))
-        for place in compress(range(len(found)), short):
+        digests = list(map(hashed, map(utf8, texts)))
+        for place in compress(range(len(digests)), short):
             plain = self._plain(texts[place])
-            found[place] = hashed(utf8(plain)) if plain else bytes(DIGEST_BYTES)
-        return found
+            digests[place] = hashed(utf8(plain)) if plain else bytes(DIGEST_BYTES)
+        return digests
 
     def _plain(self, text: str) -> str:
         """Return the words and signs of a short text, or the text if they don't make a shingle."""
@@ -203,8 +203,8 @@ class Recipe(Stages):
         parts: dict[str, Any] = {}
         try:
             parts |= plain
-            grams, weights, own = (table_of(parts, name) for name in ("grams", "weights", "hash"))
-            wanted = own.pop("secret", None)
+            grams, weights, choice = (table_of(parts, x) for x in ("grams", "weights", "hash"))
+            wanted = choice.pop("secret", None)
             if wanted is not None and (secret is None or secret.id != wanted):
                 raise RecipeError(
                     f"the recipe {parts.get('name')} is keyed; "
@@ -221,7 +221,7 @@ class Recipe(Stages):
                 "common": _listed("common", parts.get("common", cls.common)),
                 "grams": Grams(**grams),
                 "weights": Weights(**weights),
-                "hash": Hash(**own, secret=secret if wanted is not None else None),
+                "hash": Hash(**choice, secret=secret if wanted is not None else None),
             }
             return cls(**parts)
         except (TypeError, ValueError, OverflowError) as error:
@@ -238,10 +238,10 @@ class Recipe(Stages):
         if isinstance(segments, str):
             raise InputError("found a string, expected a sequence of segments", hint=hint)
         expected = "a pair of a word and a tag" if self._tagged else "a text (str)"
-        for index, found in enumerate(segments):
-            parts = found if self._tagged and isinstance(found, tuple) else (found,)
+        for index, segment in enumerate(segments):
+            parts = segment if self._tagged and isinstance(segment, tuple) else (segment,)
             if len(parts) != 1 + self._tagged or not all(isinstance(part, str) for part in parts):
-                raise InputError(f"segment {index} is {found!r}, expected {expected}", hint=hint)
+                raise InputError(f"segment {index} is {segment!r}, expected {expected}", hint=hint)
         if self.segment == "characters":
             return "".join(cast("Sequence[str]", segments))
         return segments
@@ -313,9 +313,9 @@ def compare(first: str, second: str, *, recipe: str | Recipe = "web") -> Compari
         recipe = preset(recipe)
     batch = recipe.batch([first, second], sketches=True)
     left, right = map(to_int, batch.fingerprints)
-    features, others = recipe.features(first), recipe.features(second)
-    union = features.keys() | others
-    equal = features == others
+    features, other_features = recipe.features(first), recipe.features(second)
+    union = features.keys() | other_features
+    equal = features == other_features
     if equal and not features:  # texts without features may still differ
         equal = first.split() == second.split()
     apart = distance(left, right)
@@ -328,8 +328,8 @@ def compare(first: str, second: str, *, recipe: str | Recipe = "web") -> Compari
         bits_equal=1 - apart / recipe.bits,
         angle=math.degrees(turn),
         cosine_estimate=math.cos(turn),
-        cosine=_cosine(features, others) if union else float(equal),
-        jaccard=len(features.keys() & others) / len(union) if union else float(equal),
+        cosine=_cosine(features, other_features) if union else float(equal),
+        jaccard=len(features.keys() & other_features) / len(union) if union else float(equal),
         value_ratio=min(left, right) / max(left, right) if left != right else 1.0,
         shingle_jaccard=exact,
         containment=containment,
@@ -403,11 +403,11 @@ def _faults_of_hash(recipe: Recipe, choice: Hash) -> Iterator[tuple[str, Iterabl
     if choice.by == "shingle" and recipe.segment != "shingles":
         # It hashes tokens, so features without any would all be alike.
         yield f"the hash shingle of {recipe.segment}", ["the segment shingles, or another hash"]
-    own = hashing.PARAMETERS[choice.by]
+    names = hashing.PARAMETERS[choice.by]
     for parameter in dataclasses.fields(Hash)[1:]:
         name = parameter.name
-        if getattr(choice, name) != parameter.default and name not in own:
-            yield f"the hash {choice.by} has no parameter {name}", own or ["none"]
+        if getattr(choice, name) != parameter.default and name not in names:
+            yield f"the hash {choice.by} has no parameter {name}", names or ["none"]
     yield from _unless_among("pad", choice.pad, range(_LARGEST_PAD + 1))
     yield from _unless_among("seed", choice.seed, range(1 << 32))
     yield from _unless_among("offset", choice.offset, [*range(0, 129 - recipe.bits, 8)])

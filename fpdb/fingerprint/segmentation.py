@@ -110,9 +110,9 @@ def strip_tags(text: str) -> str:
     """Drop tags, comments, scripts and styles, and resolve character references."""
     import html  # few recipes need it
 
-    kept: list[str] = []
+    pieces: list[str] = []
     position = 0
-    inside = ""  # what ends the skipped part: "-->", or the name of a raw element
+    inside = ""  # the end of the skipped part: "-->", or the name of a raw element
     for token in _TAG_TOKEN.finditer(text):
         mark = token.group()
         if inside:
@@ -121,12 +121,12 @@ def strip_tags(text: str) -> str:
             continue
         if mark == "-->":
             continue
-        kept.append(text[position : token.start()])
+        pieces.append(text[position : token.start()])
         position = token.end()
         inside = "-->" if mark == "<!--" else (token["raw"] or "").lower()
     if not inside:
-        kept.append(text[position:])
-    return html.unescape(_HUGE_REFERENCE.sub("\ufffd", " ".join(kept)))
+        pieces.append(text[position:])
+    return html.unescape(_HUGE_REFERENCE.sub("\ufffd", " ".join(pieces)))
 
 
 def remove_special(text: str) -> str:
@@ -148,7 +148,9 @@ def _marks(run: re.Match[str]) -> str:
     if run[0].isascii():
         return ""
     plain = _SELECTORS.sub("", run[0])
-    return "".join(each for each in plain if unicodedata.category(each).startswith("M"))
+    return "".join(
+        character for character in plain if unicodedata.category(character).startswith("M")
+    )
 
 
 def join_hyphenated(text: str) -> str:
@@ -189,7 +191,7 @@ def fold_code(text: str) -> str:
 
 @cache
 def _code_token() -> re.Pattern[str]:
-    # What begins a comment in one language is code in another: C's preprocessor and Python's floor
+    # A comment's beginning in one language is code in another: C's preprocessor and Python's floor
     # division are dropped with the rest of their line. Python's documentation counts as a comment.
     return re.compile(
         rf"""
@@ -230,9 +232,9 @@ def simplify_chinese(text: str) -> str:
     try:
         return convert(text)
     except UnicodeEncodeError:
-        kept = iter(_NOT_FOR_OPENCC.findall(text))
+        originals = iter(_NOT_FOR_OPENCC.findall(text))
         converted = convert(_NOT_FOR_OPENCC.sub("\uffff", text))
-        return re.sub("\uffff", lambda _: next(kept), converted)
+        return re.sub("\uffff", lambda _: next(originals), converted)
 
 
 @cache
@@ -291,13 +293,13 @@ def tagged_words(text: str) -> list[TaggedWord]:
     """Cut with jieba's part-of-speech tagger: nouns are tagged n, punctuation w."""
     tagger, known = _tagger()
     rare = sum(character not in known for run in _HAN_RUN.findall(text) for character in run)
-    for found, what, most in (
+    for count, what, most in (
         (len(text), "characters", _LONGEST_TAGGED),
         (rare, "rare characters", _MOST_UNKNOWN),
     ):
-        if found > most:
+        if count > most:
             raise InputError(
-                f"found {found:,} {what} to tag, expected at most {most:,}",
+                f"found {count:,} {what} to tag, expected at most {most:,}",
                 hint="tagging is for titles and short texts; take a recipe without tags",
             )
     return [(word, _tag(word, tag)) for word, tag in tagger(text)]
@@ -410,7 +412,7 @@ CUTS: dict[str, Callable[[str], Segments]] = {
 # How much more than other characters Han costs, where it goes through jieba.
 HAN_COSTS = {"jieba": 2, "jieba-hmm": 8}
 
-# What the kernels have as well.
+# The steps that the kernels have as well.
 _KIND_SHIFT = 21
 _LETTER, _SIGN = 1 << _KIND_SHIFT, 2 << _KIND_SHIFT
 _SEVERAL, _HARD = 1 << 23, 1 << 24
@@ -430,12 +432,12 @@ class Cleaning:
         while first and steps[first - 1] in _BY_CHARACTER:
             first -= 1
         self.steps, self.before = list(steps), list(steps[:first])
-        self._rest, self._cut, self._most = tuple(steps[first:]), cut, most
+        self._after, self._cut, self._most = tuple(steps[first:]), cut, most
 
     @property
     def characters(self) -> "kernels.text.CharacterTable":
-        """What the steps for the kernel make of each character."""
-        return character_table(self._rest, self._cut)
+        """The result of the steps for the kernel, for each character."""
+        return character_table(self._after, self._cut)
 
     def __call__(self, texts: list[str]) -> list[str] | None:
         """Do the steps for Python; return nothing if a text grows too long for the kernels."""
@@ -465,7 +467,7 @@ def _entries(steps: Sequence[str], cut: str, number: int) -> NDArray[np.uint32]:
             entries.append(_HARD)
             continue
         cleaned = character if unchanged else clean(character, steps)
-        codes = [ord(each) | KINDS[cut](each) for each in cleaned]
+        codes = [ord(letter) | KINDS[cut](letter) for letter in cleaned]
         if len(codes) == 1:
             entries += codes
         else:
@@ -505,9 +507,11 @@ def _is_letter(character: str) -> bool:
 
 # Whether a character belongs to a word, or is a sign, for each cut that a kernel has.
 KINDS: dict[str, Callable[[str], int]] = {
-    "shingles": lambda each: _is_letter(each) and (_SIGN if is_sign(each) else _LETTER),
+    "shingles": lambda character: (
+        _is_letter(character) and (_SIGN if is_sign(character) else _LETTER)
+    ),
     "characters": lambda _: 0,
-    "whitespace": lambda each: 0 if each.isspace() else _LETTER,
-    "words": lambda each: _is_letter(each) and _LETTER,
-    "jieba": lambda each: _SIGN if count_han(each) else _is_letter(each) and _LETTER,
+    "whitespace": lambda character: 0 if character.isspace() else _LETTER,
+    "words": lambda character: _is_letter(character) and _LETTER,
+    "jieba": lambda character: _SIGN if count_han(character) else _is_letter(character) and _LETTER,
 }

@@ -1,4 +1,4 @@
-"""What is kept of the shingles of a text: a sketch, and the numbers of its passages.
+"""Samples of the shingles of a text: a sketch, and the numbers of its passages.
 
 From sketches, 128 bytes each, the Jaccard similarity of two texts is estimated.
 
@@ -18,8 +18,8 @@ Texts that share a passage share a number, which is made by winnowing (Schleimer
 Aiken, 2003). Of the shingles of a text in their order, RUN in a row make one hash; of WINDOW such
 hashes in a row the smallest is chosen. So two texts that have RUN + WINDOW - 1 shingles in a row in
 common share a number for certain: a passage of RUN + WINDOW + 1 words, or of two signs more.
-Shorter ones are often found, too. What is chosen depends on what is near it alone. A share of all
-hashes, such as those that end with some zeros, would leave gaps of any length.
+Shorter ones are often found, too. The choice of a hash depends on its neighbours alone. A share of
+all hashes, such as those that end with some zeros, would leave gaps of any length.
 """
 
 import math
@@ -98,11 +98,11 @@ def mix(values: Column) -> Column:
     mixed = values >> _SHIFTS[0]
     mixed ^= values
     mixed *= _FACTORS[0]
-    rest = mixed >> _SHIFTS[1]
-    mixed ^= rest
+    shifted = mixed >> _SHIFTS[1]
+    mixed ^= shifted
     mixed *= _FACTORS[1]
-    np.right_shift(mixed, _SHIFTS[2], out=rest)
-    mixed ^= rest
+    np.right_shift(mixed, _SHIFTS[2], out=shifted)
+    mixed ^= shifted
     return mixed
 
 
@@ -165,7 +165,7 @@ def sketch_jaccard(
     """
     if isinstance(first, bytes) and isinstance(second, bytes):
         return one_jaccard(first, second)
-    left, right = (np.ascontiguousarray(each).view(np.uint64) for each in (first, second))
+    left, right = (np.ascontiguousarray(rows).view(np.uint64) for rows in (first, second))
     differing: Column = left ^ right
     differing |= differing >> np.uint64(2)
     differing |= differing >> np.uint64(1)
@@ -179,14 +179,14 @@ def _estimates(apart: Places, there: Marks) -> NDArray[np.float64]:
 
 
 def jaccard_of_rows(
-    first: NDArray[np.uint8], own: Places, second: NDArray[np.uint8], other: Places
+    first: NDArray[np.uint8], first_rows: Places, second: NDArray[np.uint8], second_rows: Places
 ) -> NDArray[np.float64]:
     """Estimate what `sketch_jaccard` does for some rows of two arrays of sketches."""
     if not kernels.enabled:
-        return sketch_jaccard(first[own], second[other])
-    left, right = (np.ascontiguousarray(each).view(np.uint64) for each in (first, second))
-    apart = np.empty(len(own), np.int64)
-    kernels.number_pages.bins_apart(left, own, right, other, apart)
+        return sketch_jaccard(first[first_rows], second[second_rows])
+    left, right = (np.ascontiguousarray(rows).view(np.uint64) for rows in (first, second))
+    apart = np.empty(len(first_rows), np.int64)
+    kernels.number_pages.bins_apart(left, first_rows, right, second_rows, apart)
     return _estimates(apart, apart >= 0)
 
 
@@ -244,12 +244,14 @@ def low_bits(sketches: NDArray[np.uint8]) -> Column:
     return packed.reshape(-1, LOW_WORDS)
 
 
-def low_bits_apart(first: Column, own: Places, second: Column, other: Places) -> Column:
+def low_bits_apart(
+    first: Column, first_rows: Places, second: Column, second_rows: Places
+) -> Column:
     """Return in how many of the lowest bits some rows differ: in at least as many bins.
 
     Where all differ, the number may be 0.
     """
-    apart = np.bitwise_count(second.take(other, axis=0) ^ first.take(own, axis=0))
+    apart = np.bitwise_count(second.take(second_rows, axis=0) ^ first.take(first_rows, axis=0))
     # Four numbers up to 64 are added in the upper byte.
     sums: Column = apart.view(np.uint32)[:, 0] * np.uint32(0x01010101) >> np.uint32(24)
     return sums

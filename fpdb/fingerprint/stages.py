@@ -17,7 +17,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from fpdb import kernels
-from fpdb.arrays import Column, each
+from fpdb.arrays import Column, items_of
 from fpdb.errors import InputError
 from fpdb.fingerprint import segmentation
 from fpdb.fingerprint.features import DAMPING, Grams, Weights, factor_table
@@ -43,7 +43,7 @@ from fpdb.threads import mapped
 K = TypeVar("K", bound="kernels.text.TextKernel")
 
 USUAL_K = 3
-USUAL_SIMILARITY = 0.8  # what a near-duplicate usually is
+USUAL_SIMILARITY = 0.8  # of near-duplicates, usually
 # Weights are whole multiples of 1/4096, so that their sums are exact in any order and a
 # fingerprint is the same on every machine.
 UNITS = 4096
@@ -116,7 +116,9 @@ class Stages:
             np.concatenate([batch.features for batch in batches]),
             np.concatenate([batch.short for batch in batches]),
             np.concatenate(sketched) if sketched else None,
-            [each for batch in batches for each in batch.passages or ()] if passages else None,
+            [numbers for batch in batches for numbers in batch.passages or ()]
+            if passages
+            else None,
             np.concatenate(counts) if counts else None,
         )
 
@@ -130,20 +132,20 @@ class Stages:
 
     def shingles_many(self, texts: Iterable[str]) -> list[NDArray[np.uint64]]:
         """Return the hashes of the distinct shingles of each text, sorted, as `shingles` does."""
-        found: list[Column] = []
+        sets: list[Column] = []
         compiled = kernels.enabled and self.sketch == "shingles"
         for block in self._blocks(texts):
             cleaned = self._sketch_cleaning(block) if compiled else None
-            own = self._sketch_kernel.shingles(cleaned) if cleaned else [None] * len(block)
-            for text, data in zip(block, own, strict=True):
-                found.append(
+            hashed = self._sketch_kernel.shingles(cleaned) if cleaned else [None] * len(block)
+            for text, data in zip(block, hashed, strict=True):
+                sets.append(
                     self._shingles(text)
                     if data is None
                     else np.sort(np.frombuffer(data, np.uint64))
                 )
         if self.common:
-            return [np.setdiff1d(every, self._uncounted, assume_unique=True) for every in found]
-        return found
+            return [np.setdiff1d(every, self._uncounted, assume_unique=True) for every in sets]
+        return sets
 
     def placed_shingles(self, text: str) -> tuple[str, PlacedShingles]:
         """Return a text, or what its cleaning leaves of it, and its shingles with their places.
@@ -151,23 +153,23 @@ class Stages:
         The places are those in the text itself if each of its words is still there.
         """
         cleaned = self._cleaned(text, self._sketch_cleaning.steps)
-        found, own = placed_shingles(cleaned, self._seed), tokens_of(text)
-        if len(own) != len(found.starts) or any(
+        placed, tokens = placed_shingles(cleaned, self._seed), tokens_of(text)
+        if len(tokens) != len(placed.starts) or any(
             token.group().isascii() and token.group().casefold() != cleaned[start:stop].casefold()
-            for token, start, stop in zip(own, found.starts, found.stops, strict=True)
+            for token, start, stop in zip(tokens, placed.starts, placed.stops, strict=True)
         ):
-            return cleaned, found
-        starts, stops = places_of(own)
-        return text, found._replace(starts=starts, stops=stops)
+            return cleaned, placed
+        starts, stops = places_of(tokens)
+        return text, placed._replace(starts=starts, stops=stops)
 
     def placed_passages(self, text: str) -> PlacedPassages:
         """Return the numbers of a text's passages, and their tokens as `placed_shingles` counts."""
         self._check(text)
         compiled = kernels.enabled and not self.common
         cleaned = self._sketch_cleaning([text]) if compiled else None
-        own = self._sketch_kernel.passages(cleaned[0]) if cleaned else None
-        if own:
-            numbers, begins, ends, tokens = own
+        parts = self._sketch_kernel.passages(cleaned[0]) if cleaned else None
+        if parts:
+            numbers, begins, ends, tokens = parts
             return PlacedPassages(
                 np.frombuffer(numbers, np.uint64),
                 np.frombuffer(begins, np.int64),
@@ -175,11 +177,11 @@ class Stages:
                 tokens,
             )
         placed = self._placed(text)
-        found, at = passage_numbers(placed.hashes)
+        values, at = passage_numbers(placed.hashes)
         common = None
         if self.common:
             common = common_runs(placed.hashes, self.common_shingles)[at]
-        return PlacedPassages(found, at, placed.ends[at + RUN - 1], len(placed.starts), common)
+        return PlacedPassages(values, at, placed.ends[at + RUN - 1], len(placed.starts), common)
 
     def features(self, text: str) -> dict[str, float]:
         """Return the features of a text and their weights."""
@@ -189,14 +191,14 @@ class Stages:
     def features_many(self, texts: Iterable[str]) -> list[list[str]]:
         """Return the distinct features of each text but those of common ones, without weights."""
         left_out = set(chain.from_iterable(map(self._tally, self.common)))
-        tallies = map(self._tally, each(texts, "texts"))
+        tallies = map(self._tally, items_of(texts, "texts"))
         return [[name for name in tally if name not in left_out] for tally in tallies]
 
     def _blocks(self, texts: Iterable[str]) -> Iterator[list[str]]:
         """Check texts, and divide them into blocks, of which the last may be empty."""
         block: list[str] = []
         size = 0
-        for text in texts if type(texts) is list else each(texts, "texts"):
+        for text in texts if type(texts) is list else items_of(texts, "texts"):
             self._check(text)
             block.append(text)
             size += len(text)
@@ -212,8 +214,8 @@ class Stages:
         features = np.empty(count, np.int64)
         sketches = np.empty((count if sketched else 0, SKETCH_BYTES), np.uint8)
         passages = [b""] * count if numbered else None
-        # What isn't made of the features that vote is made of shingles, afterwards.
-        own = (
+        # Outputs that aren't made of the features that vote are made of shingles, afterwards.
+        outputs = (
             sketches if self._together or self._featured else _NO_SKETCHES,
             passages if self._together else None,
         )
@@ -221,7 +223,7 @@ class Stages:
         if kernels.enabled and (kernel := self._voting_kernel):
             cleaned = self._cleaning(block)
             if cleaned is not None:
-                left = kernel.run(cleaned, fingerprints, features, *own)
+                left = kernel.run(cleaned, fingerprints, features, *outputs)
         votes = self._votes_kernel if kernels.enabled and left else None
         for number in left:
             if votes is not None:
@@ -229,18 +231,18 @@ class Stages:
                 digests = list(map(self._digests.__getitem__, tally))
                 if votes.vote_counts(digests, list(tally.values()), fingerprints[number]):
                     features[number] = len(digests)
-                    if len(own[0]):
+                    if len(outputs[0]):
                         every = np.frombuffer(b"".join(digests), np.uint8)
                         sketches[number] = sketch(self._hashes(every))
                     continue
             hashed = self._features(block[number])
             fingerprints[number] = self._words(self._votes(hashed))
             features[number] = len(hashed.digests)
-            _sample(number, self._sampled(hashed), *own)
-        rest, shingles = _NO_SKETCHES if len(own[0]) else sketches, features
-        if len(rest) or (numbered and not self._together):
-            counts = self._sample(block, rest, passages)
-            shingles = counts if len(rest) else features
+            _sample(number, self._sampled(hashed), *outputs)
+        unfilled, shingles = _NO_SKETCHES if len(outputs[0]) else sketches, features
+        if len(unfilled) or (numbered and not self._together):
+            counts = self._sample(block, unfilled, passages)
+            shingles = counts if len(unfilled) else features
         return Batch(
             fingerprints if self.bits > 64 else fingerprints[:, 0],
             features,
@@ -322,14 +324,14 @@ class Stages:
 
     def _require_small(self, text: str, what: str) -> None:
         """Raise InputError if a text is too large, or its n-grams would be."""
-        size, found = len(text) if text.isascii() else len(utf8(text)), "bytes"
+        size, measure = len(text) if text.isascii() else len(utf8(text)), "bytes"
         cost = segmentation.HAN_COSTS.get(self.segment, 1)
         if cost > 1 and size <= self._room and (han := segmentation.count_han(text)):
             size += 3 * han * (cost - 1)
-            found = f"bytes, with {han:,} Chinese characters counted {cost} times"
+            measure = f"bytes, with {han:,} Chinese characters counted {cost} times"
         if size > self._room:
             raise InputError(
-                f"found a {what} of {size:,} {found}, expected at most {self._room:,} bytes",
+                f"found a {what} of {size:,} {measure}, expected at most {self._room:,} bytes",
                 hint="cut it into documents of their own, or open the database with the same "
                 "recipe whose limit is higher: recipe.replace(largest=…)",
             )
@@ -368,10 +370,10 @@ class Stages:
     def _sketch_kernel(self) -> "kernels.text.ShingleKernel":
         return self._kernel(kernels.text.ShingleKernel, self._sketch_cleaning)
 
-    def _kernel(self, make: Callable[..., K], cleaning: Cleaning, **own: Any) -> K:
+    def _kernel(self, make: Callable[..., K], cleaning: Cleaning, **settings: Any) -> K:
         parts = {"bits": self.bits, "tie": self.tie, "most": self._small}
         salts = kernel_salts(self._seed)
-        return make(cleaning.characters, self._weight_table, salts=salts, **parts, **own)
+        return make(cleaning.characters, self._weight_table, salts=salts, **parts, **settings)
 
     @cached_property
     def _weight_table(self) -> "kernels.text.WeightTable":
@@ -470,7 +472,7 @@ class Stages:
         if not weighed:
             weights = self._weigh(weights)
             if idf := self.weights.idf_table():
-                weights *= np.array([idf.values.get(each, idf.missing) for each in tally])
+                weights *= np.array([idf.values.get(feature, idf.missing) for feature in tally])
         digests = b"".join(map(self._digests.__getitem__, tally))
         return _Hashed(np.frombuffer(digests, np.uint8).reshape(-1, self.bits // 8), weights)
 

@@ -254,7 +254,7 @@ def find_groups(view: View) -> Iterator[Clustering]:
     read = (view.catalog.named(view.txn, number) for number in ids.tolist())
     blocks = iter(lambda: list(islice(read, _READ)), [])
     none = Block.of([], view.index.plan.bits).columns
-    columns = joined([none, *(Block.of(some, view.index.plan.bits).columns for some in blocks)])
+    columns = joined([none, *(Block.of(block, view.index.plan.bits).columns for block in blocks)])
     texts, places = TextColumns(*columns), np.arange(len(ids))
     firsts = places.copy()
     firsts[ids.searchsorted(members)] = ids.searchsorted(keepers)
@@ -354,8 +354,8 @@ class _Forest:
         """Return the rows, sorted, and for each the place of the lowest one in its tree."""
         first, second = (joined(side) for side in zip(*self._parts, strict=True))
         rows, names = ranked(joined([first, second]))
-        own, other = np.split(names, 2)
-        return rows, _components(len(rows[0]), own, other)
+        one, other = np.split(names, 2)
+        return rows, _components(len(rows[0]), one, other)
 
 
 def _components(count: int, first: Places, second: Places) -> Places:

@@ -70,8 +70,8 @@ def _extend(file: int, _: int, size: int) -> None:  # macOS
 def free_memory() -> int:
     """Return the bytes of memory that programs can have without swapping, as `free` counts them."""
     with contextlib.suppress(OSError), open("/proc/meminfo", encoding="ascii") as file:
-        found = dict(line.split(":", 1) for line in file)
-        return int(found["MemAvailable"].split()[0]) << 10
+        values = dict(line.split(":", 1) for line in file)
+        return int(values["MemAvailable"].split()[0]) << 10
     pages: int = os.sysconf("SC_PHYS_PAGES")  # macOS
     return pages * os.sysconf("SC_PAGE_SIZE") // 2
 
@@ -165,10 +165,10 @@ class GrowingStrings:
         return len(self._ends)
 
     def __getitem__(self, number: int) -> bytes:
-        return self.some(np.array([number]))[0]
+        return self.chosen(np.array([number]))[0]
 
-    def some(self, numbers: Places) -> list[bytes]:
-        return self.column.some(numbers).listed()
+    def chosen(self, numbers: Places) -> list[bytes]:
+        return self.column.chosen(numbers).listed()
 
     @property
     def column(self) -> Strings:
@@ -208,5 +208,5 @@ class GrowingTexts:
             self._sketches.expect(second[differ])
 
     def add(self, texts: TextColumns) -> None:
-        for column, own in zip(self._columns, texts.columns, strict=True):
-            column.add(own)
+        for column, values in zip(self._columns, texts.columns, strict=True):
+            column.add(values)

@@ -151,7 +151,7 @@ def evaluate(
     right and wrong ones. Pairs of equal texts count for neither.
 
     Args:
-        documents: What is compared; each has a text.
+        documents: The documents to compare; each has a text.
         pairs: Two keys and their Jaccard similarity, or True for duplicates and False for others.
             Pairs that aren't listed count as different. Without a list, the truth is the exact
             Jaccard similarity of all pairs: of their shingles, after the first recipe has cleaned
@@ -238,12 +238,12 @@ def rate(
     similar, tally = None, every
     if similarity is not None:
         tally = _Tally(truth, thresholds, 0, most)
-        for own, other in _similar(recipe, batch, texts, similarity):
-            tally.add(own, other, np.zeros_like(own))
+        for one, other in _similar(recipe, batch, texts, similarity):
+            tally.add(one, other, np.zeros_like(one))
         similar = tally.rating(0, sought)._replace(k=None)
     true = apart & (jaccards >= thresholds.truth_from)
     first, second = _sampled(batch, truth)
-    others = distances(batch.fingerprints[first], batch.fingerprints[second], recipe.bits)
+    sampled = distances(batch.fingerprints[first], batch.fingerprints[second], recipe.bits)
     return RecipeQuality(
         recipe=recipe.name,
         recipe_id=recipe.id,
@@ -254,7 +254,7 @@ def rate(
         similarity=similarity,
         similar=similar,
         true_distances=tuple(np.bincount(known[true], minlength=recipe.bits + 1).tolist()),
-        other_distances=tuple(np.bincount(others, minlength=recipe.bits + 1).tolist()),
+        other_distances=tuple(np.bincount(sampled, minlength=recipe.bits + 1).tolist()),
         bit_shares=_bit_shares(batch, recipe.bits),
         mistakes=tuple(tally.mistakes(keys)),
     )
@@ -268,7 +268,7 @@ class _Tally:
     ) -> None:
         """Count up to the largest distance, and keep some pairs to name."""
         self._named = named
-        self._found: list[tuple[Places, Places]] = []
+        self._true: list[tuple[Places, Places]] = []
         self._wrong: list[tuple[Places, Places, Shares]] = []
         self._truth = truth
         self._thresholds = thresholds
@@ -290,7 +290,7 @@ class _Tally:
         self._counts += [np.bincount(distances[kind], minlength=width) for kind in kinds]
         if self._named:
             *_, wrong, true = kinds
-            self._found.append((first[true], second[true]))
+            self._true.append((first[true], second[true]))
             held = [*self._wrong, (first[wrong], second[wrong], jaccards[wrong])]
             columns = [np.concatenate(column) for column in zip(*held, strict=True)]
             order = np.argsort(columns[2], kind="stable")[: self._named]
@@ -307,8 +307,8 @@ class _Tally:
         truth = self._truth
         first, second = truth.pairs()
         missed = (truth.jaccards >= self._thresholds.truth_from) & ~truth.equal(first, second)
-        for found in self._found:
-            missed &= ~truth.reported(*found)
+        for pairs in self._true:
+            missed &= ~truth.reported(*pairs)
         [places] = missed.nonzero()
         order = np.argsort(-truth.jaccards[places], kind="stable")[: self._named]
         for place in places[order].tolist():
@@ -317,13 +317,13 @@ class _Tally:
 
     def rating(self, k: int, sought: int) -> Rating:
         """Rate the pairs within k; `sought` is the number of true pairs."""
-        equal, reported, right, wrong, found = self._counts[:, : k + 1].sum(axis=1).tolist()
+        equal, reported, right, wrong, hits = self._counts[:, : k + 1].sum(axis=1).tolist()
         precision = right / (right + wrong) if right + wrong else None
-        recall = found / sought if sought else None
+        recall = hits / sought if sought else None
         f1 = None
         if precision is not None and recall is not None:
             f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
-        return Rating(k, equal, reported, right, wrong, found, precision, recall, f1)
+        return Rating(k, equal, reported, right, wrong, hits, precision, recall, f1)
 
 
 def _read(documents: Iterable[Document]) -> tuple[list[Key], list[str]]:
@@ -384,7 +384,7 @@ def _bit_shares(batch: Batch, bits: int) -> tuple[float, ...]:
     if not len(usable[0]):
         return (0.0,) * bits
     ones = (usable[-1 - bit // 64] >> np.uint64(bit % 64) & np.uint64(1) for bit in range(bits))
-    return tuple(float(own.mean()) for own in ones)
+    return tuple(float(column.mean()) for column in ones)
 
 
 @dataclass(frozen=True, eq=False)
@@ -469,16 +469,16 @@ def exact_truth(sets: Sets, at_least: float) -> Truth:
     An empty set resembles nothing.
     """
     count = len(sets.places)
-    found = similar_sets(sets, Limit.of(at_least))
+    similar = similar_sets(sets, Limit.of(at_least))
     copies = np.bincount(sets.places, minlength=len(sets.sizes))
-    pairs = int((copies[found.first] * copies[found.second]).sum())
+    pairs = int((copies[similar.first] * copies[similar.second]).sum())
     if pairs > MOST_PAIRS:
         raise InputError(
             f"found {pairs:,} similar pairs, expected at most {MOST_PAIRS:,}",
             hint="evaluate a part of the documents, with fewer copies",
         )
     none = np.empty(0, np.int64)
-    first, second, common = joined([(none, none, none), *copied(sets, found)])
+    first, second, common = joined([(none, none, none), *copied(sets, similar)])
     sizes = sets.sizes[sets.places]
     jaccards = common / (sizes[first] + sizes[second] - common)
     return Truth(count, _encode(first, second, count), jaccards, sets.places)

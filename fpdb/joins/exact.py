@@ -57,7 +57,7 @@ def exact_pairs(
     with the pairs that are nearly similar enough.
 
     Args:
-        documents: What is compared; each has a text.
+        documents: The documents to compare; each has a text.
         similarity: The least similarity, by default that of the recipe, or 0.8; a fraction such as
             2/3 is `fractions.Fraction(2, 3)`.
         of: What a document is the set of: what its sketch is of, mostly the shingles, or the
@@ -99,8 +99,8 @@ def _exact_pairs(
     sizes = sets.sizes[sets.places]
     every = np.arange(len(sets.sizes))
     equal = Similar(every, every, sets.sizes)
-    found = Similar(*joined([equal, similar_sets(sets, limit)]))
-    for block in copied(sets, found):
+    similar = Similar(*joined([equal, similar_sets(sets, limit)]))
+    for block in copied(sets, similar):
         first, second = sizes[block.first], sizes[block.second]
         whole = np.minimum(first, second) if limit.containment else first + second - block.common
         # Equal documents without an element share all that they have.
@@ -182,8 +182,8 @@ def sets_of(names: Places, counts: Places, texts: Sequence[object]) -> Sets:
     names, owners = _distinct(names, np.repeat(np.arange(len(counts)), counts))
     classes = _classes(names, owners, texts)
     first = classes == np.arange(len(classes))
-    kept = first[owners]
-    names, owners = names[kept], owners[kept]
+    marks = first[owners]
+    names, owners = names[marks], owners[marks]
     sizes = np.bincount(owners, minlength=len(classes))
     order = np.argsort(sizes, kind="stable")
     order = order[first[order]]
@@ -224,8 +224,8 @@ def _classes(names: Places, owners: Places, texts: Sequence[object]) -> Places:
     classes: list[int] = []
     start = 0
     for number, (end, text) in enumerate(zip(ends, texts, strict=True)):
-        own = packed[start:end].tobytes()
-        name = blake2b(own, digest_size=16).digest() if own else ("", text)
+        elements = packed[start:end].tobytes()
+        name = blake2b(elements, digest_size=16).digest() if elements else ("", text)
         classes.append(first.setdefault(name, number))
         start = end
     return np.array(classes, np.int64)
@@ -279,19 +279,19 @@ def similar_sets(sets: Sets, limit: Limit) -> Similar:
     """Return the pairs of distinct sets that reach a limit, by their places in `sets`."""
     join = _Join(sets, limit)
     none = np.empty(0, np.int64)
-    found = [(none, none, none)]
+    similar = [(none, none, none)]
     parts = portions(join.work, _GATHERED)
-    for some in tracked(
+    for part in tracked(
         parts, "compare all sets", "set", len(join.work), lambda few: int(few.stop - few.start)
     ):
-        codes = unique(np.concatenate([none, *join.candidates(some)]))
+        codes = unique(np.concatenate([none, *join.candidates(part)]))
         first, second = np.divmod(codes, max(len(sets.sizes), 1))
         near = join.near(first, second)
         first, second = first[near], second[near]
         common = _common(sets, first, second)
         reached = common >= join.needed(first, second)
-        found.append((first[reached], second[reached], common[reached]))
-    return Similar(*joined(found))
+        similar.append((first[reached], second[reached], common[reached]))
+    return Similar(*joined(similar))
 
 
 def copied(sets: Sets, similar: Similar) -> Iterator[Similar]:
@@ -304,16 +304,16 @@ def copied(sets: Sets, similar: Similar) -> Iterator[Similar]:
     members = np.argsort(sets.places, kind="stable")
     begins = np.cumsum(copies) - copies
     apart = similar.first != similar.second
-    own = np.concatenate([similar.first, similar.second[apart]])
+    one = np.concatenate([similar.first, similar.second[apart]])
     other = np.concatenate([similar.second, similar.first[apart]])
     common = np.concatenate([similar.common, similar.common[apart]])
-    order = np.argsort(own, kind="stable")
+    order = np.argsort(one, kind="stable")
     other, common = other[order], common[order]
-    degrees = np.bincount(own, minlength=len(sets.sizes))
+    degrees = np.bincount(one, minlength=len(sets.sizes))
     edges = np.cumsum(degrees) - degrees
-    work = np.bincount(own[order], copies[other], len(sets.sizes)).astype(np.int64)[sets.places]
-    for some in portions(work, _PAIRS):
-        numbers = np.arange(some.start, some.stop)
+    work = np.bincount(one[order], copies[other], len(sets.sizes)).astype(np.int64)[sets.places]
+    for part in portions(work, _PAIRS):
+        numbers = np.arange(part.start, part.stop)
         place = sets.places[numbers]
         edge = spans(edges[place], degrees[place])
         times = copies[other[edge]]
@@ -337,26 +337,26 @@ class _Join:
         self._sets = sets
         self._containment = limit.containment
         of_one = limit.least(np.arange(largest + 1))
-        # What both must share, by the size of the smaller, or by the sum of the sizes.
+        # Elements that both must share, by the size of the smaller, or by the sum of the sizes.
         if limit.containment:
             self._needed = of_one
             small, large = of_one[sets.sizes], np.zeros(count, np.int64)
             ends = np.full(count, count)
         else:
-            of_both = limit.share / (1 + limit.share)  # the share of the sum of both sizes
-            self._needed = limit.least(np.arange(2 * largest + 1), of_both)
+            of_sum = limit.share / (1 + limit.share)  # the share of the sum of both sizes
+            self._needed = limit.least(np.arange(2 * largest + 1), of_sum)
             small, large = self._needed[2 * sets.sizes], of_one[sets.sizes]
             ends = np.searchsorted(of_one[sets.sizes], sets.sizes, "right")
         self._owners, self._places, elements = self._leading(small)
-        others, self._other_places, their_elements = self._leading(large)
+        other_owners, self._other_places, their_elements = self._leading(large)
         order = np.argsort(their_elements, kind="stable")  # by element, then by set
-        self._others, self._other_places = others[order], self._other_places[order]
-        codes = their_elements[order].astype(np.int64) * count + self._others
+        self._other_owners, self._other_places = other_owners[order], self._other_places[order]
+        codes = their_elements[order].astype(np.int64) * count + self._other_owners
         order = np.argsort(elements, kind="stable")  # in order, each is found near the one before
-        own, owners = elements[order].astype(np.int64) * count, self._owners[order]
+        offsets, owners = elements[order].astype(np.int64) * count, self._owners[order]
         self._begins, self._lengths = np.empty((2, len(order)), np.int64)
-        self._begins[order] = np.searchsorted(codes, own + owners + 1)
-        self._lengths[order] = np.searchsorted(codes, own + ends[owners])
+        self._begins[order] = np.searchsorted(codes, offsets + owners + 1)
+        self._lengths[order] = np.searchsorted(codes, offsets + ends[owners])
         self._lengths = np.maximum(self._lengths - self._begins, 0)
         counts = np.bincount(self._owners, minlength=count)
         self._starts = np.append(0, np.cumsum(counts))
@@ -379,22 +379,22 @@ class _Join:
     def needed(self, first: Places, second: Places) -> Places:
         """Return how many elements pairs must share."""
         sizes = self._sets.sizes
-        both = sizes[first] if self._containment else sizes[first] + sizes[second]
-        needed: Places = self._needed[both]
+        total = sizes[first] if self._containment else sizes[first] + sizes[second]
+        needed: Places = self._needed[total]
         return needed
 
-    def candidates(self, some: slice) -> Iterator[Places]:
-        """Yield the pairs, as codes, of which the smaller sets are some, perhaps several times."""
+    def candidates(self, smaller: slice) -> Iterator[Places]:
+        """Yield the pairs of some smaller sets, as codes, perhaps several times."""
         sizes = self._sets.sizes
-        postings = slice(self._starts[some.start], self._starts[some.stop])
+        postings = slice(self._starts[smaller.start], self._starts[smaller.stop])
         for few in portions(self._lengths[postings], _GATHERED):
             part = slice(postings.start + few.start, postings.start + few.stop)
             lengths = self._lengths[part]
             at = spans(self._begins[part], lengths)
-            first, second = np.repeat(self._owners[part], lengths), self._others[at]
-            rest = sizes[first] - np.repeat(self._places[part], lengths)
-            rest = np.minimum(rest, sizes[second] - self._other_places[at])
-            fit = rest >= self.needed(first, second)
+            first, second = np.repeat(self._owners[part], lengths), self._other_owners[at]
+            remaining = sizes[first] - np.repeat(self._places[part], lengths)
+            remaining = np.minimum(remaining, sizes[second] - self._other_places[at])
+            fit = remaining >= self.needed(first, second)
             yield first[fit] * len(sizes) + second[fit]
 
     def near(self, first: Places, second: Places) -> Marks:
@@ -404,15 +404,15 @@ class _Join:
         for start in range(0, len(first), _MAPPED):
             part = slice(start, start + _MAPPED)
             one, other = first[part], second[part]
-            own, others = self._maps[one], self._maps[other]
+            maps, other_maps = self._maps[one], self._maps[other]
             needed = self.needed(one, other)
             if self._containment:
                 missing, most = alone[one], sizes[one] - needed
-                differing = own & ~others
+                differing = maps & ~other_maps
             else:
                 missing = alone[one] + alone[other]
                 most = sizes[one] + sizes[other] - 2 * needed
-                differing = own ^ others
+                differing = maps ^ other_maps
             missing = missing + np.bitwise_count(differing).sum(axis=1, dtype=np.int64)
             near[part] = missing <= most
         return near
@@ -441,13 +441,13 @@ def _common(sets: Sets, first: Places, second: Places) -> Places:
     edges = np.flatnonzero(np.diff(first, prepend=-1, append=-1)).tolist()
     for begin, end in pairwise(edges):
         one = int(first[begin])
-        own = sets.elements[sets.starts[one] : sets.starts[one + 1]]
-        marks[own] = True
+        elements = sets.elements[sets.starts[one] : sets.starts[one + 1]]
+        marks[elements] = True
         for few in portions(lengths[second[begin:end]], _GATHERED):
             part = slice(begin + few.start, begin + few.stop)
-            others = second[part]
-            places = spans(sets.starts[others], lengths[others])
+            partners = second[part]
+            places = spans(sets.starts[partners], lengths[partners])
             marked = np.append(0, np.cumsum(marks[sets.elements[places]]))
-            common[part] = np.diff(marked[np.append(0, np.cumsum(lengths[others]))])
-        marks[own] = False
+            common[part] = np.diff(marked[np.append(0, np.cumsum(lengths[partners]))])
+        marks[elements] = False
     return common

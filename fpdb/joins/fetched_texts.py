@@ -47,7 +47,7 @@ class FetchedTexts:
     def hold(self, documents: Sequence[Stored], texts: Sequence[str | None]) -> None:
         """Take the texts of some documents, for which nobody is asked, in place of earlier ones."""
         pairs = zip(documents, texts, strict=True)
-        self._held = {_name(own): text for own, text in pairs if text is not None}
+        self._held = {_name(document): text for document, text in pairs if text is not None}
 
     def ask_no_more(self) -> None:
         """Take all further texts for unknown, unless they are held."""
@@ -67,7 +67,7 @@ class FetchedTexts:
                 self._cut(texts)
                 texts.clear()
         self._cut(texts)
-        return np.array([self._places.get(_name(own), -1) for own in documents], np.int64)
+        return np.array([self._places.get(_name(document), -1) for document in documents], np.int64)
 
     def shares(self, first: Places, second: Places) -> Shares:
         """Return the exact similarity of each two texts; nan where one of them isn't known."""
@@ -88,7 +88,7 @@ class FetchedTexts:
         sets = self._recipe.shingles_many(list(texts.values()))
         start = len(self._sets)
         self._sets.add(np.arange(start, start + len(sets)), sets)
-        places = (start + at if len(own) else -1 for at, own in enumerate(sets))
+        places = (start + at if len(shingles) else -1 for at, shingles in enumerate(sets))
         self._places.update(zip(texts, places, strict=True))
 
     def _fetched(self, document: Stored) -> str | None:

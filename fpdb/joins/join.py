@@ -99,7 +99,7 @@ def near_pairs(view: View, k: int, jobs: int = 1) -> Iterator[NearPairs]:
             yield from _near(part, k)
         return
 
-    def some_near(part: _BucketRows) -> list[NearPairs] | None:
+    def few_near(part: _BucketRows) -> list[NearPairs] | None:
         """Return the pairs of a part, or None if they are too many to hold."""
         held: list[NearPairs] = []
         size = 0
@@ -110,8 +110,8 @@ def near_pairs(view: View, k: int, jobs: int = 1) -> Iterator[NearPairs]:
                 return None
         return held
 
-    for part, found in mapped(some_near, parts, jobs):
-        yield from _near(part, k) if found is None else found
+    for part, held in mapped(few_near, parts, jobs):
+        yield from _near(part, k) if held is None else held
 
 
 def _parts(view: View, k: int) -> Iterator[_BucketRows]:
@@ -125,7 +125,7 @@ def _parts(view: View, k: int) -> Iterator[_BucketRows]:
         table, pages = index.plan.tables[probes.table], (index.home, *index.further)[probes.table]
         permutation, bits = table.permutation, index.plan.bits
         pieces = max(mask.bit_count() for mask in probes.masks) + 1
-        if pieces > table.prefix:  # those that differ in every bit of the prefix are wanted too
+        if pieces > table.prefix:  # pairs that differ in every bit of the prefix are wanted too
             pieces, prefix = 1, 0
         else:
             prefix = table.prefix
@@ -141,8 +141,8 @@ def _parts(view: View, k: int) -> Iterator[_BucketRows]:
                 else complete_buckets(_distinct(view.txn, pages, words), min(bits, 64) - stop)
             )
             for rows in chunks:
-                own = _sorted(rows, held) if start else rows
-                yield _BucketRows(own, held, tuple(map(permutation.apply_one, seen)), permutation)
+                part = _sorted(rows, held) if start else rows
+                yield _BucketRows(part, held, tuple(map(permutation.apply_one, seen)), permutation)
             seen.append(mask)
 
 
@@ -169,19 +169,19 @@ def complete_buckets(chunks: Iterator[Rows], shift: int) -> Iterator[Rows]:
             yield joined(parts)
         return
     below = np.uint64(shift)
-    kept: list[Rows] = []  # rows of one bucket, which may continue in the next chunk
+    bucket: list[Rows] = []  # rows of one bucket, which may continue in the next chunk
     for rows in chunks:
         high = rows[0] >> below
-        if kept and kept[-1][0][-1] >> below != high[0]:
-            yield joined(kept)
-            kept = []
+        if bucket and bucket[-1][0][-1] >> below != high[0]:
+            yield joined(bucket)
+            bucket = []
         cut = int(high.searchsorted(high[-1]))
         if cut:
-            yield joined([*kept, [column[:cut] for column in rows]])
-            kept = []
-        kept.append([column[cut:] for column in rows])
-    if kept:
-        yield joined(kept)
+            yield joined([*bucket, [column[:cut] for column in rows]])
+            bucket = []
+        bucket.append([column[cut:] for column in rows])
+    if bucket:
+        yield joined(bucket)
 
 
 def _gathered(
@@ -197,11 +197,11 @@ def _gathered(
     for rows in _distinct(txn, pages, words):
         values = rows[0] >> below & mask
         counts += np.bincount(values.view(np.int64), minlength=len(counts))
-    for some in portions(counts, _GATHERED):
+    for portion in portions(counts, _GATHERED):
         parts = []
         for rows in _distinct(txn, pages, words):
             values = rows[0] >> below & mask
-            chosen = values - np.uint64(some.start) < np.uint64(some.stop - some.start)
+            chosen = values - np.uint64(portion.start) < np.uint64(portion.stop - portion.start)
             parts.append([column[chosen] for column in rows])
         if parts:
             yield joined(parts)
@@ -226,18 +226,18 @@ def _near_in(rows: Rows, held: int, seen: tuple[int, ...], k: int) -> Iterator[N
     yield from _compared(rows, buckets.chosen(~large), seen, k)
     buckets = buckets.chosen(large)
     shares = np.where(buckets.sizes > _CROWD, _TOGETHER, buckets.sizes)
-    for some in portions(shares, _TOGETHER):
-        few = buckets.chosen(some)
+    for portion in portions(shares, _TOGETHER):
+        few = buckets.chosen(portion)
         places = spans(*few)
-        own = [column[places] for column in rows]
-        blocks = _blocks(own, held, seen, k, int(few.sizes.max()))
+        columns = [column[places] for column in rows]
+        blocks = _blocks(columns, held, seen, k, int(few.sizes.max()))
         if blocks is None:
             yield from _compared(rows, few, seen, k)
             continue
-        found = seen
+        earlier = seen
         for block in blocks:
-            yield from _near_in(_sorted(own, held | block), held | block, found, k)
-            found = (*found, block)
+            yield from _near_in(_sorted(columns, held | block), held | block, earlier, k)
+            earlier = (*earlier, block)
 
 
 def _compared(rows: Rows, buckets: _RowRuns, seen: tuple[int, ...], k: int) -> Iterator[NearPairs]:
@@ -274,12 +274,12 @@ def _blocks(
     least, best = compare * _WORTH, None
     taken, left = 0, k
     for mask in (0, *seen):
-        own = mask & differing & ~held
-        if mask and not own:
+        bits = mask & differing & ~held
+        if mask and not bits:
             return ()
-        if own & taken:
+        if bits & taken:
             continue
-        taken |= own
+        taken |= bits
         left -= bool(mask)
         if left < 0:
             return ()
@@ -330,8 +330,8 @@ def near_rows(rows: Rows, k: int) -> Iterator[Sequence[NDArray[Any]]]:
 
 def _near_in_buckets(rows: Rows, buckets: _RowRuns, k: int) -> Iterator[Sequence[NDArray[Any]]]:
     """Yield the pairs of places in the same bucket whose rows are within k, and their distances."""
-    found = (part for tile in _tiles(buckets) for part in _near_in_tile(rows, tile, k))
-    yield from gathered(found, _PAIRS)
+    pairs = (part for tile in _tiles(buckets) for part in _near_in_tile(rows, tile, k))
+    yield from gathered(pairs, _PAIRS)
 
 
 def _tiles(buckets: _RowRuns) -> Iterator[_RowRuns]:
@@ -396,7 +396,7 @@ def _shifted(
             continue
         hits = (near <= k).nonzero()[0]
         at, bucket = np.divmod(hits + first, width)
-        own = at + shift < sizes[bucket]
-        if own.any():
-            upper = starts[bucket[own]] + at[own]
-            yield upper, upper + shift, near[hits[own]]
+        inside = at + shift < sizes[bucket]
+        if inside.any():
+            upper = starts[bucket[inside]] + at[inside]
+            yield upper, upper + shift, near[hits[inside]]

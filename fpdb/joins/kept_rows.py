@@ -33,8 +33,8 @@ PLACE = np.uint64((1 << 30) - 1)
 class LowBits(NamedTuple):
     """The lowest bits of the bins of a block, those of kept documents, and how many may differ."""
 
-    own: Column
-    other: Column
+    block: Column
+    keepers: Column
     apart: int
 
 
@@ -92,21 +92,21 @@ class KeptRows:
             yield from fast
             return
         owners = row_places(asked)
-        found = [meeting(asked, part.values, part.heads) for part in self._parts]
+        meetings = [meeting(asked, part.values, part.heads) for part in self._parts]
         left = np.full(len(asked), self._most)
-        for _, counts in found:
+        for _, counts in meetings:
             crowded[owners[counts > left]] = True
             np.minimum(counts, left, out=counts)
             left -= counts
         many = min(_MANY_MET, self._most_compared or _MANY_MET)
         [rows] = (np.bincount(owners, self._most - left, len(crowded)) > many)[owners].nonzero()
         rows = rows[owners[rows].argsort(kind="stable")]
-        for own in np.split(rows, differs(owners[rows]).nonzero()[0][1:]) if len(rows) else ():
-            yield self._chosen(int(owners[own[0]]), own, found, crowded)
-        for part, (starts, counts) in zip(self._parts, found, strict=True):
+        for run in np.split(rows, differs(owners[rows]).nonzero()[0][1:]) if len(rows) else ():
+            yield self._chosen(int(owners[run[0]]), run, meetings, crowded)
+        for part, (starts, counts) in zip(self._parts, meetings, strict=True):
             counts[rows] = 0
-            for some in portions(counts, PAIRS):
-                yield _pairs(part.values, owners[some], starts[some], counts[some], low)
+            for portion in portions(counts, PAIRS):
+                yield _pairs(part.values, owners[portion], starts[portion], counts[portion], low)
 
     def _near_by_kernel(self, asked: Column, low: LowBits) -> list[tuple[Places, Places]] | None:
         """Return the pairs of each part; None without kernels, or if there may be too many."""
@@ -116,23 +116,23 @@ class KeptRows:
         crowd = min(self._most, most // self._rows_each) // len(self._parts)
         pairs = []
         for part in self._parts:
-            own, met = (np.empty(_MOST_MET * len(asked), np.int64) for _ in range(2))
-            found = kernels.number_pages.near_rows(
-                part.values, part.heads, asked, PLACE, crowd, *low, own, met
+            askers, met = (np.empty(_MOST_MET * len(asked), np.int64) for _ in range(2))
+            count = kernels.number_pages.near_rows(
+                part.values, part.heads, asked, PLACE, crowd, *low, askers, met
             )
-            if found is None:
+            if count is None:
                 return None
-            pairs.append((own[:found].copy(), met[:found].copy()))
+            pairs.append((askers[:count].copy(), met[:count].copy()))
         return pairs
 
     def _chosen(
-        self, place: int, own: Places, found: Sequence[tuple[Places, Places]], crowded: Marks
+        self, place: int, rows: Places, meetings: Sequence[tuple[Places, Places]], crowded: Marks
     ) -> tuple[Places, Places]:
-        """Return the pairs of a document with many, each once: those that agree most often."""
+        """Return the pairs of a document with many, each once: the pairs that agree most often."""
         runs = [
             part.values[start : start + count]
-            for part, (starts, counts) in zip(self._parts, found, strict=True)
-            for start, count in zip(starts[own].tolist(), counts[own].tolist(), strict=True)
+            for part, (starts, counts) in zip(self._parts, meetings, strict=True)
+            for start, count in zip(starts[rows].tolist(), counts[rows].tolist(), strict=True)
         ]
         often = np.bincount(row_places(np.concatenate(runs)))
         [ids] = often.nonzero()
@@ -158,19 +158,19 @@ def _pairs(
     rows: Column, owners: Places, starts: Places, counts: Places, low: LowBits | None
 ) -> tuple[Places, Places]:
     """Return each owner with the places of its rows; with low bits, if they may be alike."""
-    own, met = np.repeat(owners, counts), row_places(rows[spans(starts, counts)])
+    askers, met = np.repeat(owners, counts), row_places(rows[spans(starts, counts)])
     if low:
-        near = low_bits_apart(low.own, own, low.other, met) <= low.apart
-        own, met = own[near], met[near]
-    return own, met
+        near = low_bits_apart(low.block, askers, low.keepers, met) <= low.apart
+        askers, met = askers[near], met[near]
+    return askers, met
 
 
 def number_rows(numbers: Column, places: Places) -> Column:
     """Return sorted rows: a hash of each number, and the place of its document."""
     rows = places.astype(np.uint64)
     for start in range(0, len(rows), _MIXED):  # which stay in a cache
-        some = slice(start, start + _MIXED)
-        rows[some] |= mix(numbers[some]) & ~PLACE
+        part = slice(start, start + _MIXED)
+        rows[part] |= mix(numbers[part]) & ~PLACE
     rows.sort()
     return rows
 

@@ -105,7 +105,9 @@ class TextsInColumns:
     def documents(self, ids: Column) -> list[Stored]:
         """Return texts as documents that go by their places and digests."""
         digests = map(bytes, self.columns(ids).digests)
-        return [Stored(at, at, 0, 0, own) for at, own in zip(ids.tolist(), digests, strict=True)]
+        return [
+            Stored(at, at, 0, 0, digest) for at, digest in zip(ids.tolist(), digests, strict=True)
+        ]
 
 
 JoinedTexts = StoredTexts | TextsInColumns
@@ -212,14 +214,16 @@ def _candidates(parts: Iterator[Rows]) -> Iterator[tuple[np.uint64, np.uint64, R
         yield numbers[0], numbers[-1], ranked(pairs)[0]
 
 
-def _meeting_at(rows: tuple[Column, Marks], crowds: Column, own: Places, other: Places) -> Column:
+def _meeting_at(
+    rows: tuple[Column, Marks], crowds: Column, first: Places, second: Places
+) -> Column:
     """Return the number by which each pair is found: of its first band without a crowd, if any."""
     numbers, marks = rows
     crowded = among(numbers.reshape(-1), crowds).reshape(numbers.shape)
-    same = (numbers[own] == numbers[other]) & marks[own]
-    usual = same & ~crowded[own]
+    same = (numbers[first] == numbers[second]) & marks[first]
+    usual = same & ~crowded[first]
     band = np.where(usual.any(axis=1), usual.argmax(axis=1), same.argmax(axis=1))
-    chosen: Column = numbers[own, band]
+    chosen: Column = numbers[first, band]
     return chosen
 
 
@@ -295,18 +299,18 @@ def _expand(view: View, near: NearPairs) -> Iterator[list[NDArray[Any]]]:
     *words, distances = near
     sides = words[: len(words) // 2], words[len(words) // 2 :]
     fingerprints, names = ranked(joined(sides))
-    own, other = np.split(names, 2)
+    firsts, seconds = np.split(names, 2)
     bounds, ids = view.index.home.last_numbers(view.txn, fingerprints)
     counts = np.diff(bounds)
-    products = counts[own] * counts[other]
+    products = counts[firsts] * counts[seconds]
     ends = np.cumsum(products)
     for start in _starts(int(ends[-1]), _PAIRS):
         pairs = np.arange(start, min(start + _PAIRS, int(ends[-1])))
-        each = ends.searchsorted(pairs, "right")
-        one, two = own[each], other[each]
-        above, below = np.divmod(pairs - (ends - products)[each], counts[two])
+        rows = ends.searchsorted(pairs, "right")
+        one, two = firsts[rows], seconds[rows]
+        above, below = np.divmod(pairs - (ends - products)[rows], counts[two])
         a, b = ids[bounds[one] + above], ids[bounds[two] + below]
-        apart = distances[each]
+        apart = distances[rows]
         once = (apart > 0) | (a < b)
         if once.any():
             yield [np.minimum(a, b)[once], np.maximum(a, b)[once], apart[once]]
@@ -335,9 +339,9 @@ def find_part_pairs(view: View, least: float) -> Iterator[PartPair]:
             IncompleteWarning,
             stacklevel=4,
         )
-    for some in portions(pairs_of, _HELD_PARTS):
-        bounds = some.start * width, some.stop * width - 1
-        if pairs_of[some].any():
+    for portion in portions(pairs_of, _HELD_PARTS):
+        bounds = portion.start * width, portion.stop * width - 1
+        if pairs_of[portion].any():
             yield from _compared_parts(view, _agreeing_parts(view, table.pages, *bounds), least)
 
 
@@ -354,18 +358,18 @@ def _meeting(numbers: Column) -> tuple[Places, int]:
 
 def _agreeing_parts(view: View, pages: NumberPages, low: int, high: int) -> Rows:
     """Return the distinct pairs whose first ids are in a range, and that agree in a row."""
-    found: list[Rows] = [[NO_IDS, NO_IDS]]
+    parts: list[Rows] = [[NO_IDS, NO_IDS]]
     for numbers, ids in shared_rows(view, pages):
         inside = (ids >= np.uint64(low)) & (ids <= np.uint64(high))
-        found += [pair for _, *pair in _meetings(numbers, ids, _meeting(numbers)[0] * inside)]
-    return ranked(joined(found))[0]
+        parts += [pair for _, *pair in _meetings(numbers, ids, _meeting(numbers)[0] * inside)]
+    return ranked(joined(parts))[0]
 
 
 def _compared_parts(view: View, pairs: Rows, least: float) -> Iterator[PartPair]:
     """Yield the pairs whose documents share enough of their whole numbers."""
     for start in range(0, len(pairs[0]), _READ_PARTS):
         [ids], names = ranked(
-            [np.concatenate([each[start : start + _READ_PARTS] for each in pairs])]
+            [np.concatenate([column[start : start + _READ_PARTS] for column in pairs])]
         )
         documents = stored_of(view, ids)
         numbers = [unpack_passages(stored.passages) for stored in documents]

@@ -68,34 +68,36 @@ class Preference:
         """The value of a document without the field: older than all, or after other sources."""
         return -math.inf if self.dated else -0.5
 
-    def value(self, found: object) -> float:
-        """Return the value of a document, given what it has in the field."""
-        if found in (None, ""):
+    def value(self, content: object) -> float:
+        """Return the value of a document, given the content of its field."""
+        if content in (None, ""):
             return self._missing
         if self.dated:
-            return _time_of(self.field, found)
-        own = found if isinstance(found, str) else json_of(found)
-        if own not in self.order and len(self._unordered) < _NAMED:
-            self._unordered.add(own)
-        return self._rank(own) if own in self.order else 0.0
+            return _time_of(self.field, content)
+        name = content if isinstance(content, str) else json_of(content)
+        if name not in self.order and len(self._unordered) < _NAMED:
+            self._unordered.add(name)
+        return self._rank(name) if name in self.order else 0.0
 
     def _rank(self, source: str) -> float:
         """Return the value of a document of a source in the order."""
-        others = self.order.index(_OTHERS) if _OTHERS in self.order else len(self.order)
-        return float(others - self.order.index(source))
+        last = self.order.index(_OTHERS) if _OTHERS in self.order else len(self.order)
+        return float(last - self.order.index(source))
 
     def check(self, values: NDArray[np.float64]) -> None:
         """Raise InputError if no document has the field; announce sources that none is from."""
         absent = [name for name in self.order if name != _OTHERS and self._rank(name) not in values]
         if self.field and not (values != self._missing).any():
-            what, it = ("a date or a number", "date") if self.dated else ("a value", "source")
+            what, kind = ("a date or a number", "date") if self.dated else ("a value", "source")
             raise InputError(
                 f"no record has {what} in {self.field!r}",
-                hint=f"name the field of the {it}, or keep the first record",
+                hint=f"name the field of the {kind}, or keep the first record",
             )
         if absent:
-            names, others = (", ".join(map(repr, it)) for it in (absent, sorted(self._unordered)))
-            announce(f"no record has {names} in {self.field!r}; others have {others or 'none'}")
+            names, unordered = (
+                ", ".join(map(repr, sources)) for sources in (absent, sorted(self._unordered))
+            )
+            announce(f"no record has {names} in {self.field!r}; others have {unordered or 'none'}")
 
 
 def json_of(value: object) -> str:
@@ -112,8 +114,8 @@ def _time_of(name: str, value: object) -> float:
     with contextlib.suppress(ValueError, OverflowError):
         return float(str(value))
     with contextlib.suppress(ValueError, OverflowError):
-        found = datetime.fromisoformat(str(value).strip())
-        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+        moment = datetime.fromisoformat(str(value).strip())
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     raise InputError(
         f"{name} is {str(value)[:40]!r}, expected a number, or a date such as 2026-11-23",
         hint="name the field of the date, or keep the first record",

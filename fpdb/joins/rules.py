@@ -10,21 +10,21 @@ from fpdb.fingerprint.sketches import doubtful_estimates, least_estimate
 from fpdb.joins.columns import GrowingColumn
 
 
-def own_shares(shares: Shares, sizes: Places, others: Places) -> Shares:
+def own_shares(shares: Shares, sizes: Places, other_sizes: Places) -> Shares:
     """Return the share of its shingles that the other document of each pair lacks.
 
     The similarity of two sets and their sizes say how many shingles both have.
     """
-    sizes, others = sizes.astype(np.int64), others.astype(np.int64)
-    common = np.rint(shares / (1 + shares) * (sizes + others))
-    common = np.minimum(common, np.minimum(sizes, others))  # as a share may be estimated
-    found: Shares = (sizes - common) / np.maximum(sizes, 1)
-    return found
+    sizes, other_sizes = sizes.astype(np.int64), other_sizes.astype(np.int64)
+    common = np.rint(shares / (1 + shares) * (sizes + other_sizes))
+    common = np.minimum(common, np.minimum(sizes, other_sizes))  # as a share may be estimated
+    lost: Shares = (sizes - common) / np.maximum(sizes, 1)
+    return lost
 
 
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """What a document must be to go for another: by columns with a row for each of a corpus.
+    """The conditions for a document to go for another: by columns with a row for each of a corpus.
 
     With `groups`, it must be of the same group. With `lose`, the one that stays lacks at most this
     share of its shingles, of which `sizes` are the numbers; no estimate shows that.
@@ -52,17 +52,17 @@ class Rule:
         """Return other keys of documents, such that those of two groups have none in common."""
         return keys if self.groups is None else keys ^ self.groups.values[numbers]
 
-    def compares(self, own: Places, other: Places) -> Marks | slice:
+    def compares(self, first: Places, second: Places) -> Marks | slice:
         """Mark the pairs that may be compared, or return a slice of all."""
         groups = self.groups
-        return slice(None) if groups is None else groups.values[own] == groups.values[other]
+        return slice(None) if groups is None else groups.values[first] == groups.values[second]
 
-    def lets_go(self, own: Places, other: Places, shares: Shares) -> Marks | bool:
+    def lets_go(self, first: Places, second: Places, shares: Shares) -> Marks | bool:
         """Mark the pairs whose first document may go, given how similar they are."""
         if self.lose is None or self.sizes is None:
             return True
         sizes = self.sizes.values
-        return own_shares(shares, sizes[own], sizes[other]) <= self.lose
+        return own_shares(shares, sizes[first], sizes[second]) <= self.lose
 
 
 ANY = Rule()

@@ -2,7 +2,7 @@
 
 Sketches show whether two documents are alike, but for those whose estimate is too near the limit.
 These are compared by their shingles; where these aren't at hand yet, both documents are noted, and
-what depends on them is decided again once they are.
+all that depend on them are decided again once they are.
 
 Many are decided at once, as a join of columns. Documents that may be alike have a number in common:
 a hash of a band of their sketches, of a digest, or of the prefix of a permuted fingerprint. Those
@@ -58,14 +58,14 @@ _TOGETHER = 1 << 18
 
 
 class Chosen(NamedTuple):
-    """What became of some documents: marks of the kept ones, and of searches that were cut short.
+    """The choice among documents: marks of the kept ones, and of searches that were cut short.
 
     Open ones have to be decided again, by their shingles. Of each one that isn't kept, `nearest`
     has the number of the nearest kept one that it was compared with, or -1 if there is none; and
     `shares` and `distances` how near it is. A share is nan if fingerprints were compared.
     """
 
-    kept: Marks
+    keepers: Marks
     crowded: Marks
     is_open: Marks
     nearest: Places
@@ -75,7 +75,7 @@ class Chosen(NamedTuple):
 
 @dataclass
 class _Choice:
-    """What became of the documents of a block so far.
+    """The choice among the documents of a block so far.
 
     Those that are `wanted` are compared: such as may stay, or all if the nearest one is `told`.
     """
@@ -84,14 +84,14 @@ class _Choice:
     numbers: Places
     wanted: Marks
     told: bool
-    kept: Marks
+    keepers: Marks
 
     def __post_init__(self) -> None:
-        self.is_open, self.crowded = (np.zeros(len(self.kept), np.bool_) for _ in range(2))
+        self.is_open, self.crowded = (np.zeros(len(self.keepers), np.bool_) for _ in range(2))
 
     @property
     def asking(self) -> Marks:
-        return self.wanted & (self.kept | self.told)
+        return self.wanted & (self.keepers | self.told)
 
 
 class Selection:
@@ -126,12 +126,12 @@ class Selection:
             if index.bands is None:
                 raise DamagedError("a database without bands was queried for similar texts")
         self._shape = None if self._least is None or index.bands is None else index.bands.shape
-        each = 1 if self._shape is None else self._shape.count + 1
-        self._texts = KeptRows(room, MOST_OF_A_BAND, MOST_COMPARED, each)
+        rows_each = 1 if self._shape is None else self._shape.count + 1
+        self._texts = KeptRows(room, MOST_OF_A_BAND, MOST_COMPARED, rows_each)
         self._routes = index.routes(search.k)
         # With a similarity, it is needed from the first document on that has no text.
         self._prints = KeptRows(room, CANDIDATES) if self._least is None else None
-        self._kept = GrowingColumn(room, np.int64, searched=True)
+        self._keepers = GrowingColumn(room, np.int64, searched=True)
         self._gone: Marks | None = None
         self._together = int(PLACE)
         # Of each kept document, whether its shingles may remove it.
@@ -143,10 +143,10 @@ class Selection:
         self._low = GrowingColumn(room, np.uint64, LOW_WORDS, searched=True)
 
     @property
-    def kept(self) -> Places:
+    def keepers(self) -> Places:
         """The numbers of the kept documents, in the order of the choice."""
-        kept = self._kept.values
-        return kept if self._gone is None else kept[~self._gone]
+        keepers = self._keepers.values
+        return keepers if self._gone is None else keepers[~self._gone]
 
     @property
     def doubtful(self) -> Marks:
@@ -176,14 +176,14 @@ class Selection:
             chosen = self._choose_together(numbers[part], known[part], certain[part], key_of)
             if chosen is not None:
                 decided.append(chosen)
-                start += len(chosen.kept)
+                start += len(chosen.keepers)
         return Chosen(*joined(decided))
 
     def _choose_together(
         self, numbers: Places, known: Marks, certain: Marks, key_of: Callable[[int], Key] | None
     ) -> Chosen | None:
         """Choose among documents; return None if too many pairs of them would be compared."""
-        if len(self._kept) + len(numbers) > PLACE:
+        if len(self._keepers) + len(numbers) > PLACE:
             raise InputError(
                 f"more than {PLACE:,} records stay, which is the most that are compared at once",
                 hint="divide the corpus, and compare each part with a database of the others",
@@ -191,13 +191,13 @@ class Selection:
         block = self._block(numbers)
         size, tables = len(block), self._tables(block, numbers)
         choice = _Choice(block, numbers, ~certain, key_of is not None, ~known)
-        before = list(self._compare_with_kept(choice, tables))
+        before = list(self._compare_with_keepers(choice, tables))
         sought = []
         for _, asked, held in tables:
             if asked is held:  # then a row that is alone finds only itself
-                both = only(held, choice.asking | choice.kept)
-                asked = held = both[repeated(both)]  # noqa: PLW2901
-            sought.append((only(asked, choice.asking), only(held, choice.kept)))
+                rows = only(held, choice.asking | choice.keepers)
+                asked = held = rows[repeated(rows)]  # noqa: PLW2901
+            sought.append((only(asked, choice.asking), only(held, choice.keepers)))
         meetings = [meeting(asked, held, held[::HEAD_ROWS].copy()) for asked, held in sought]
         met = sum(int(counts.sum()) for _, counts in meetings)
         if met > _MOST_PAIRS and size > 1:
@@ -211,30 +211,30 @@ class Selection:
             for pairs in self._among(table, block, rows, runs)
         ]
         _choose_in_order(within, choice)
-        # What is decided again is compared with all that it may resemble.
-        doubtful, kept, is_open = self.doubtful, choice.kept, choice.is_open
+        # A document that is decided again is compared with all that it may resemble.
+        doubtful, keepers, is_open = self.doubtful, choice.keepers, choice.is_open
         doubtful[numbers[is_open]] = True
         for pairs in within:
-            doubtful[numbers[pairs.second[is_open[pairs.first] & kept[pairs.second]]]] = True
+            doubtful[numbers[pairs.second[is_open[pairs.first] & keepers[pairs.second]]]] = True
         for pairs in before:
-            doubtful[self._kept.values[pairs.second[is_open[pairs.first]]]] = True
+            doubtful[self._keepers.values[pairs.second[is_open[pairs.first]]]] = True
         ids = self._keep(choice, tables)
         chosen = Chosen(
-            *(kept, choice.crowded, is_open),
+            *(keepers, choice.crowded, is_open),
             *(np.full(size, -1), np.full(size, np.nan), np.zeros(size, np.uint8)),
         )
         for pairs in within:
-            nearer = pairs.only(kept[pairs.second] & pairs.sure & ~kept[pairs.first])
+            nearer = pairs.only(keepers[pairs.second] & pairs.sure & ~keepers[pairs.first])
             before.append(nearer._replace(second=ids[nearer.second].astype(np.int64)))
         if before:
             self._find_nearest(chosen, before, key_of)
         return chosen
 
-    def _compare_with_kept(
+    def _compare_with_keepers(
         self, choice: _Choice, tables: Sequence[tuple[KeptRows, Column, Column]]
     ) -> Iterator[Alike]:
         """Leave out documents that resemble kept ones; yield these pairs."""
-        doubtful, earlier = self.doubtful, self._kept.values
+        doubtful, earlier = self.doubtful, self._keepers.values
         for table, asked, _ in tables:
             low = None
             if self._apart is not None and table is self._texts:
@@ -253,7 +253,7 @@ class Selection:
                 pairs = self._similar(table, choice.texts, askers, candidates, within=False)
                 pairs = self._compared(pairs, choice.numbers, earlier)
                 settled = pairs.sure & ~self._open.values[pairs.second]
-                choice.kept[pairs.first[settled]] = False
+                choice.keepers[pairs.first[settled]] = False
                 choice.is_open[pairs.first[~settled]] = True
                 doubtful[earlier[pairs.second[~settled]]] = True
                 yield pairs.only(settled)
@@ -261,16 +261,16 @@ class Selection:
 
     def _keep(self, choice: _Choice, tables: Sequence[tuple[KeptRows, Column, Column]]) -> Column:
         """Let later documents be compared with those that are kept; return the ids of these."""
-        kept = choice.kept
-        ids = (len(self._kept) + kept.cumsum() - 1).astype(np.uint64)
+        keepers = choice.keepers
+        ids = (len(self._keepers) + keepers.cumsum() - 1).astype(np.uint64)
         for table, _, held in tables:
-            rows = only(held, kept)
+            rows = only(held, keepers)
             # Ids are in the order of the places, so the rows stay sorted.
             table.add(rows & ~PLACE | ids[row_places(rows)])
-        self._kept.add(choice.numbers[kept])
-        self._open.add(choice.is_open[kept])
+        self._keepers.add(choice.numbers[keepers])
+        self._open.add(choice.is_open[keepers])
         if self._apart is not None:
-            self._low.add(low_bits(choice.texts.sketches[kept]))
+            self._low.add(low_bits(choice.texts.sketches[keepers]))
         return ids
 
     def decide_again(
@@ -284,14 +284,14 @@ class Selection:
 
         Yield some of their numbers at a time with what became of them.
         """
-        certain = among(numbers, unique(self._kept.values[~self._open.values]))
+        certain = among(numbers, unique(self._keepers.values[~self._open.values]))
         columns = self._corpus, self._room, sets
         again = Selection(self._index, self._search, *columns, rule=self._rule)
         for start in range(0, len(numbers), _TOGETHER):
             part = slice(start, start + _TOGETHER)
             yield numbers[part], again.choose(numbers[part], known[part], key_of, certain[part])
-        kept = self._kept.values
-        self._gone = among(kept, unique(numbers)) & ~among(kept, unique(again.kept))
+        keepers = self._keepers.values
+        self._gone = among(keepers, unique(numbers)) & ~among(keepers, unique(again.keepers))
 
     def resembling(self, texts: TextColumns) -> Places:
         """Return the numbers of the kept documents that resemble one of other texts, sorted.
@@ -305,15 +305,15 @@ class Selection:
             for askers, met in table.near(asked, crowded, None):
                 pairs = self._similar(table, texts, askers, met, within=False)
                 pairs = pairs.only(pairs.sure | (pairs.shares >= least))
-                similar.append(self._kept.values[pairs.second])
-        return np.intersect1d(np.concatenate(similar), self.kept)
+                similar.append(self._keepers.values[pairs.second])
+        return np.intersect1d(np.concatenate(similar), self.keepers)
 
     def _find_nearest(
         self, choice: Chosen, pairs: Sequence[Alike], key_of: Callable[[int], Key] | None
     ) -> None:
         """Fill in the nearest kept documents, given the similar pairs with these."""
         askers, numbers, shares, apart, _ = Alike(*joined(pairs)).nearest_first()
-        numbers, ranks = self._kept.values[numbers], np.nan_to_num(shares)
+        numbers, ranks = self._keepers.values[numbers], np.nan_to_num(shares)
         [starts] = differs(askers).nonzero()
         choice.nearest[askers[starts]] = numbers[starts]
         choice.shares[askers[starts]] = shares[starts]
@@ -336,10 +336,10 @@ class Selection:
         """Return each table, with the rows under which a block looks there, and is found there."""
         if self._prints is None and block.ready.any():
             self._prints = KeptRows(self._room, CANDIDATES)
-            for start in range(0, len(self._kept), _MOST_PAIRS):
-                kept = self._kept.values[start : start + _MOST_PAIRS]
-                part = self._corpus.all[kept]
-                rows = self._prefixes(part, kept, ~part.short, probed=False)
+            for start in range(0, len(self._keepers), _MOST_PAIRS):
+                keepers = self._keepers.values[start : start + _MOST_PAIRS]
+                part = self._corpus.all[keepers]
+                rows = self._prefixes(part, keepers, ~part.short, probed=False)
                 self._prints.add(rows + np.uint64(start))
         if self._shape:
             bands, marks = self._shape.columns(block.sketches, block.digests)
@@ -364,16 +364,16 @@ class Selection:
         Some tables are probed at several prefixes.
         """
         [places] = marks.nonzero()
-        found = [np.empty(0, np.uint64)]
+        rows = [np.empty(0, np.uint64)]
         for salt, route in enumerate(self._routes):
             words = as_words(route.permutation.apply(block.fingerprints[places]))
             behind = 64 * (len(words) - 1)
             heads = words[0] & ~np.uint64(route.below >> behind)
             for change in route.masks if probed else (0,):
                 changed = heads ^ np.uint64(change >> behind)
-                found.append(mix(changed) + np.uint64(salt))
-        places = np.tile(places, len(found) - 1)
-        return number_rows(self._rule.apart(np.concatenate(found), numbers[places]), places)
+                rows.append(mix(changed) + np.uint64(salt))
+        places = np.tile(places, len(rows) - 1)
+        return number_rows(self._rule.apart(np.concatenate(rows), numbers[places]), places)
 
     def _among(
         self,
@@ -401,20 +401,20 @@ class Selection:
         self, table: KeptRows, block: TextColumns, askers: Places, met: Places, *, within: bool
     ) -> Alike:
         """Return the pairs of a table that are or may be similar: within a block, or kept ones."""
-        others, at = (block, None) if within else (self._corpus.all, self._kept.values)
+        partners, at = (block, None) if within else (self._corpus.all, self._keepers.values)
         if table is self._prints:
             there = met if at is None else at[met]
-            apart = distances(block.fingerprints[askers], others.fingerprints[there], self._bits)
+            apart = distances(block.fingerprints[askers], partners.fingerprints[there], self._bits)
             pairs = Alike(
                 askers, met, np.full(len(askers), np.nan), apart, np.ones(len(askers), np.bool_)
             )
             return pairs.only((apart <= self._k) & self._rule.by_estimate)
         least = 1.0 if self._least is None else self._least
-        pairs = alike(block, askers, others, met, least=least, bits=self._bits, at=at)
+        pairs = alike(block, askers, partners, met, least=least, bits=self._bits, at=at)
         there = pairs.second if at is None else at[pairs.second]
         # A short text resembles only those that are equal.
         short = block.short[pairs.first]
-        fits = (short == others.short[there]) & (pairs.sure | ~short)
+        fits = (short == partners.short[there]) & (pairs.sure | ~short)
         pairs.distances[short] = 0
         if (
             self._sure < 1
@@ -422,16 +422,16 @@ class Selection:
             pairs = pairs._replace(sure=pairs.shares >= self._sure)
         return pairs.only(fits)
 
-    def _compared(self, pairs: Alike, own: Places, other: Places) -> Alike:
+    def _compared(self, pairs: Alike, asking: Places, held: Places) -> Alike:
         """Return the pairs without those whose shingles, if they are at hand, show no similarity.
 
         The documents in their places have these numbers, and the rule holds for each pair.
         """
-        pairs = pairs.only(self._rule.compares(own[pairs.first], other[pairs.second]))
+        pairs = pairs.only(self._rule.compares(asking[pairs.first], held[pairs.second]))
         [places] = (~pairs.sure).nonzero()
         if self._sets is None or not len(places):
             return pairs
-        numbers = own[pairs.first[places]], other[pairs.second[places]]
+        numbers = asking[pairs.first[places]], held[pairs.second[places]]
         shares = self._sets.shares(*numbers, self._similarity)
         pairs.shares[places], alike = shares, pairs.sure.copy()
         alike[places] = (shares >= self._similarity) & self._rule.lets_go(*numbers, shares)
@@ -455,7 +455,7 @@ def _choose_in_order(within: Sequence[Alike], choice: _Choice) -> None:
     """
     if not within:
         return
-    stays, is_open, count = choice.kept, choice.is_open, len(choice.kept)
+    stays, is_open, count = choice.keepers, choice.is_open, len(choice.keepers)
     askers, candidates, _, _, sure = joined(within)
     later, pairs = np.divmod(unique((askers * count + candidates) * 2 + sure), 2 * count)
     [starts] = differs(later).nonzero()

@@ -89,7 +89,7 @@ def make_table(bytes dictionary):
         raise ValueError(f"found {edges:,} characters in words")
     log_total = log(total)
     made = array("Q", [len(numbers) + 1, slots])
-    weights = array("d", [0.0 - log_total, *(log(each) - log_total for each in numbers)])
+    weights = array("d", [0.0 - log_total, *(log(count) - log_total for count in numbers)])
     made.frombytes(weights.tobytes())
     made.frombytes(bytes(8 * (HANS + slots)))
     cdef uint64_t[::1] view = made

@@ -42,9 +42,9 @@ def line_ends(bytes data not None):
     cdef const uint8_t *first = <const uint8_t *>PyBytes_AsString(data)
     cdef Py_ssize_t size = len(data)
     cdef int64_t count = feeds(first, size, NULL)
-    found = PyBytes_FromStringAndSize(NULL, count * sizeof(int64_t))
-    feeds(first, size, <int64_t *>PyBytes_AsString(found))
-    return found
+    ends = PyBytes_FromStringAndSize(NULL, count * sizeof(int64_t))
+    feeds(first, size, <int64_t *>PyBytes_AsString(ends))
+    return ends
 
 
 cdef inline bint is_space(uint8_t code) noexcept nogil:

@@ -35,31 +35,36 @@ def record_heads(
     width: int = 0,
 ) -> bytearray | None: ...
 def bins_apart(
-    first: Column, own: Places, second: Column, other: Places, found: Places
+    first: Column, first_rows: Places, second: Column, second_rows: Places, counts: Places
 ) -> None: ...
 def common(
     hashes: Column,
     ends: Places,
     signatures: Column,
-    own: NDArray[np.int32],
-    other: NDArray[np.int32],
+    firsts: NDArray[np.int32],
+    seconds: NDArray[np.int32],
     least: float,
-    found: Places,
+    counts: Places,
 ) -> None: ...
 def meeting(
-    rows: Column, heads: Column, asked: Column, rest: np.uint64, starts: Places, counts: Places
+    rows: Column,
+    heads: Column,
+    asked: Column,
+    lower_bits: np.uint64,
+    starts: Places,
+    counts: Places,
 ) -> None: ...
 def near_rows(
     rows: Column,
     heads: Column,
     asked: Column,
-    rest: np.uint64,
+    lower_bits: np.uint64,
     crowd: int,
     first: Column,
     second: Column,
     most: int,
-    own: Places,
-    other: Places,
+    askers: Places,
+    met: Places,
 ) -> int | None: ...
 def heads(values: list[memoryview], size: int) -> bytearray: ...
 def packed(rows: list[Column], first: int, largest: int) -> tuple[bytearray, int]: ...
@@ -104,5 +109,5 @@ class IdSearch(Ranges):
         words: list[Column],
         queries: Places,
         read: Places,
-        each: int,
+        limit: int,
     ) -> None: ...

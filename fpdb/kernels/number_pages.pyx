@@ -116,11 +116,11 @@ cdef inline uint64_t cell(const Page *page, int column, int64_t row) noexcept no
 cdef int64_t bound(const Page *page, uint64_t number, bint right, int64_t low) noexcept nogil:
     """Return the first row whose first number isn't below a number, or is above it."""
     cdef int64_t high = page.count, middle
-    cdef uint64_t found
+    cdef uint64_t value
     while low < high:
         middle = (low + high) >> 1
-        found = cell(page, 0, middle)
-        if found < number or (right and found == number):
+        value = cell(page, 0, middle)
+        if value < number or (right and value == number):
             low = middle + 1
         else:
             high = middle
@@ -149,11 +149,11 @@ cdef inline Wide changed(Wide one, Wide other) noexcept nogil:
 
 cdef inline Wide fingerprint_at(const Page *page, int words, int64_t row) noexcept nogil:
     """Return the fingerprint of a row, whose words are its first columns."""
-    cdef Wide found
-    found.high = found.low = cell(page, 0, row)
+    cdef Wide number
+    number.high = number.low = cell(page, 0, row)
     if words == 2:
-        found.low = cell(page, 1, row)
-    return found
+        number.low = cell(page, 1, row)
+    return number
 
 
 cdef inline bint is_zero(Wide change) noexcept nogil:
@@ -164,8 +164,8 @@ cdef inline int distance(Wide change, int words) noexcept nogil:
     return bits_of(change.high) + (bits_of(change.low) if words == 2 else 0)
 
 
-cdef inline object as_number(Wide found, int words):
-    return <object>found.high << 64 | found.low if words == 2 else found.high
+cdef inline object as_number(Wide number, int words):
+    return <object>number.high << 64 | number.low if words == 2 else number.high
 
 
 cdef struct Key:
@@ -203,7 +203,7 @@ cdef class PageCursor:
 
     cdef object cursor, to_range, back, item, digest, value
     cdef int columns
-    cdef uint64_t seed, own_seed
+    cdef uint64_t seed, page_seed
     cdef Key key
     cdef Page page
 
@@ -234,15 +234,15 @@ cdef class PageCursor:
         cdef Py_buffer buffer
         cdef const uint8_t *data
         cdef bint sound
-        cdef tuple found = <tuple?>PyObject_CallFunctionObjArgs(self.item, NULL)
-        self.value = found[1]
-        PyObject_GetBuffer(found[0], &buffer, PyBUF_SIMPLE)
+        cdef tuple entry = <tuple?>PyObject_CallFunctionObjArgs(self.item, NULL)
+        self.value = entry[1]
+        PyObject_GetBuffer(entry[0], &buffer, PyBUF_SIMPLE)
         data, sound = <const uint8_t *>buffer.buf, buffer.len in (8, 16, 24)
         if sound:
             self.key.first = read_big(data)
             self.key.second = read_big(data + 8) if buffer.len > 8 else 0
             self.key.third = read_big(data + 16) if buffer.len > 16 else 0
-            self.own_seed = self.seed ^ read_big(data + buffer.len - 8)
+            self.page_seed = self.seed ^ read_big(data + buffer.len - 8)
         PyBuffer_Release(&buffer)
         return sound
 
@@ -254,17 +254,17 @@ cdef class PageCursor:
         body = PyMemoryView_FromMemory(
             <char *>self.page.data + CHECKSUM, self.page.size - CHECKSUM, PyBUF_READ
         )
-        seed = <object>self.own_seed
+        seed = <object>self.page_seed
         digest = PyObject_CallFunctionObjArgs(self.digest, <PyObject *>body, <PyObject *>seed, NULL)
         return opened(&self.page, self.columns, digest)
 
 
 cdef Wide permuted_by(const uint64_t[:, ::1] moves, Wide number) noexcept:
     """Move the bits of each mask, two words, as many places to the left as the number beside it."""
-    cdef Wide found, part
-    cdef uint64_t by, rest
+    cdef Wide moved, part
+    cdef uint64_t by, back
     cdef Py_ssize_t place
-    found.high = found.low = 0
+    moved.high = moved.low = 0
     for place in range(moves.shape[0]):
         # What leaves at the left comes in at the right, so bits move to the right too.
         part.high, part.low = number.high & moves[place, 0], number.low & moves[place, 1]
@@ -272,14 +272,14 @@ cdef Wide permuted_by(const uint64_t[:, ::1] moves, Wide number) noexcept:
         if by & 64:
             part.high, part.low = part.low, part.high
         by &= 63
-        rest = 64 - by & 63
+        back = 64 - by & 63
         if by:
             part.high, part.low = (
-                part.high << by | part.low >> rest, part.low << by | part.high >> rest
+                part.high << by | part.low >> back, part.low << by | part.high >> back
             )
-        found.high |= part.high
-        found.low |= part.low
-    return found
+        moved.high |= part.high
+        moved.low |= part.low
+    return moved
 
 
 cdef class Probes:
@@ -414,7 +414,7 @@ cdef class Nearby:
 
 
 cdef class NearSearch:
-    """Finds what is near a fingerprint in some tables, of which the first may be the home table.
+    """Finds the neighbours of a fingerprint in some tables; the first may be the home table.
 
     Fingerprints have one word or two. If more than a few rows are near, no ids are returned.
     """
@@ -435,25 +435,25 @@ cdef class NearSearch:
         Each table has a list of cursors. None is returned if there is no room for all rows, or a
         page is one for the definition.
         """
-        cdef Nearby found = Nearby()
+        cdef Nearby nearby = Nearby()
         cdef Py_ssize_t place
         if len(cursors) != len(self.probes):
             raise ValueError("each table has cursors")
-        found.distances, found.ids = {}, {}
-        found.query.low = query & MOST
-        found.query.high = query >> 64 if self.words == 2 else query
-        found.k, found.words, found.room, found.few = self.k, self.words, room, self.few
+        nearby.distances, nearby.ids = {}, {}
+        nearby.query.low = query & MOST
+        nearby.query.high = query >> 64 if self.words == 2 else query
+        nearby.k, nearby.words, nearby.room, nearby.few = self.k, self.words, room, self.few
         for place in range(len(cursors)):
             probes = <Probes?>self.probes[place]
             for cursor in <list?>cursors[place]:
                 at = <PageCursor?>cursor
-                if at.columns < self.words or not found.look(at, probes, self.home and not place):
+                if at.columns < self.words or not nearby.look(at, probes, self.home and not place):
                     return None
-        if found.few < 0:
-            found.ids.clear()
-        for known in found.ids.values():
+        if nearby.few < 0:
+            nearby.ids.clear()
+        for known in nearby.ids.values():
             (<list>known).sort()
-        return found.distances, found.ids
+        return nearby.distances, nearby.ids
 
 
 def unpacked(value, int columns, int wanted, uint64_t digest):
@@ -468,13 +468,13 @@ def unpacked(value, int columns, int wanted, uint64_t digest):
     read_bytes(&page, value)
     if not 1 <= wanted <= columns or not opened(&page, columns, digest):
         return None
-    found = PyByteArray_FromStringAndSize(NULL, 8 * wanted * page.count)
-    at = <uint64_t *>PyByteArray_AsString(found)
+    data = PyByteArray_FromStringAndSize(NULL, 8 * wanted * page.count)
+    at = <uint64_t *>PyByteArray_AsString(data)
     for column in range(wanted):
         for row in range(page.count):
             at[row] = cell(&page, column, row)
         at += page.count
-    return found
+    return data
 
 
 def heads(list values not None, Py_ssize_t size):
@@ -482,8 +482,8 @@ def heads(list values not None, Py_ssize_t size):
     cdef Py_buffer buffer
     cdef Py_ssize_t length
     cdef uint8_t *at
-    found = PyByteArray_FromStringAndSize(NULL, size * len(values))
-    at = <uint8_t *>PyByteArray_AsString(found)
+    data = PyByteArray_FromStringAndSize(NULL, size * len(values))
+    at = <uint8_t *>PyByteArray_AsString(data)
     for value in values:
         PyObject_GetBuffer(value, &buffer, PyBUF_SIMPLE)
         length = min(size, buffer.len)
@@ -491,7 +491,7 @@ def heads(list values not None, Py_ssize_t size):
         memset(at + length, 0, size - length)
         PyBuffer_Release(&buffer)
         at += size
-    return found
+    return data
 
 
 cdef struct Leaf:
@@ -521,20 +521,20 @@ cdef const uint8_t *value_in(Leaf *leaf, uint64_t number, Py_ssize_t *length) no
     cdef int low = leaf.at, high = leaf.nodes, middle
     cdef const uint8_t *node
     cdef Py_ssize_t at
-    cdef uint64_t found
+    cdef uint64_t key
     while low < high:
         middle = (low + high) >> 1
         at = half(leaf.data + 16 + 2 * middle)
         node = leaf.data + at
         if at + 16 > leaf.size or half(node + 6) != 8:
             return NULL
-        found = read_big(node + 8)
-        if found == number:
+        key = read_big(node + 8)
+        if key == number:
             leaf.at = middle
             length[0] = half(node) | <Py_ssize_t>half(node + 2) << 16
             # A big value is elsewhere.
             return node + 16 if not half(node + 4) and at + 16 + length[0] <= leaf.size else NULL
-        if found < number:
+        if key < number:
             low = middle + 1
         else:
             high = middle
@@ -588,8 +588,8 @@ def record_heads(
     cdef int shift
     cdef uint64_t checksum
     to_key, value_of = cursor.set_key, cursor.value
-    found = PyByteArray_FromStringAndSize(NULL, size * ids.shape[0])
-    at = <uint8_t *>PyByteArray_AsString(found)
+    beginnings = PyByteArray_FromStringAndSize(NULL, size * ids.shape[0])
+    at = <uint8_t *>PyByteArray_AsString(beginnings)
     for place in range(ids.shape[0]):
         data = value_in(&leaf, ids[place], &length) if known else NULL
         if data == NULL:
@@ -608,8 +608,10 @@ def record_heads(
             checksum = hash64(data + CHECKSUM, length - CHECKSUM, seed ^ ids[place])
         else:
             body = PyMemoryView_FromMemory(<char *>data + CHECKSUM, length - CHECKSUM, PyBUF_READ)
-            own = <object>(seed ^ ids[place])
-            sum = PyObject_CallFunctionObjArgs(digest, <PyObject *>body, <PyObject *>own, NULL)
+            record_seed = <object>(seed ^ ids[place])
+            sum = PyObject_CallFunctionObjArgs(
+                digest, <PyObject *>body, <PyObject *>record_seed, NULL
+            )
             checksum = <uint64_t>sum
         if read_big(data) >> 32 != checksum & 0xFFFFFFFF:
             return None
@@ -622,77 +624,77 @@ def record_heads(
         memcpy(at, data, taken)
         memset(at + taken, 0, size - taken)
         at += size
-    return found
+    return beginnings
 
 
 def bins_apart(
-    const uint64_t[:, ::1] first not None, const int64_t[::1] own not None,
-    const uint64_t[:, ::1] second not None, const int64_t[::1] other not None,
-    int64_t[::1] found not None,
+    const uint64_t[:, ::1] first not None, const int64_t[::1] first_rows not None,
+    const uint64_t[:, ::1] second not None, const int64_t[::1] second_rows not None,
+    int64_t[::1] counts not None,
 ):
     """Count the half bytes in which each two sketches differ, given their places; -1 of zeros."""
-    cdef Py_ssize_t pair, word, count = own.shape[0]
-    cdef uint64_t one, two, apart, every, others, sums
-    cdef bint there = other.shape[0] == found.shape[0] == count
+    cdef Py_ssize_t pair, word, count = first_rows.shape[0]
+    cdef uint64_t one, two, apart, every, every_other, sums
+    cdef bint there = second_rows.shape[0] == counts.shape[0] == count
     there = there and first.shape[1] == second.shape[1] == SKETCH_WORDS
     for pair in range(count if there else 0):
-        there &= 0 <= own[pair] < first.shape[0] and 0 <= other[pair] < second.shape[0]
+        there &= 0 <= first_rows[pair] < first.shape[0] and 0 <= second_rows[pair] < second.shape[0]
     if not there:
         raise ValueError("a sketch isn't there")
     with nogil:
         for pair in range(count):
             if pair + 16 < count:  # memory is waited for together
-                __builtin_prefetch(&second[other[pair + 16], 0])
-                __builtin_prefetch(&second[other[pair + 16], SKETCH_WORDS - 1])
-            every = others = sums = 0
+                __builtin_prefetch(&second[second_rows[pair + 16], 0])
+                __builtin_prefetch(&second[second_rows[pair + 16], SKETCH_WORDS - 1])
+            every = every_other = sums = 0
             for word in range(SKETCH_WORDS):
-                one, two = first[own[pair], word], second[other[pair], word]
+                one, two = first[first_rows[pair], word], second[second_rows[pair], word]
                 every |= one
-                others |= two
+                every_other |= two
                 apart = one ^ two
                 apart |= apart >> 2
                 apart = (apart | apart >> 1) & <uint64_t>0x1111111111111111
                 sums += (apart & <uint64_t>0x0F0F0F0F0F0F0F0F) + (apart >> 4 & <uint64_t>0x0F0F0F0F0F0F0F0F)
             # Each byte has 32 at most, and all of them 256.
             sums = (sums & <uint64_t>0x00FF00FF00FF00FF) + (sums >> 8 & <uint64_t>0x00FF00FF00FF00FF)
-            found[pair] = <int64_t>(sums * <uint64_t>0x0001000100010001 >> 48)
-            if not every or not others:
-                found[pair] = -1
+            counts[pair] = <int64_t>(sums * <uint64_t>0x0001000100010001 >> 48)
+            if not every or not every_other:
+                counts[pair] = -1
 
 
 def common(
     const uint64_t[::1] hashes not None, const int64_t[::1] ends not None,
-    uint64_t[:, ::1] signatures not None, const int32_t[::1] own not None,
-    const int32_t[::1] other not None, double least, int64_t[::1] found not None,
+    uint64_t[:, ::1] signatures not None, const int32_t[::1] firsts not None,
+    const int32_t[::1] seconds not None, double least, int64_t[::1] counts not None,
 ):
     """Count the hashes that each two sets have in common, given where these sorted sets end.
 
     Fewer may be counted where the Jaccard similarity is below the least. Signatures are filled in.
     """
-    cdef Py_ssize_t pair, place, count = own.shape[0], sets = signatures.shape[0]
+    cdef Py_ssize_t pair, place, count = firsts.shape[0], sets = signatures.shape[0]
     cdef int64_t one, two, one_end, two_end, total, apart
     cdef uint64_t first, second
-    cdef bint there = other.shape[0] == found.shape[0] == count and ends.shape[0] == sets + 1
+    cdef bint there = seconds.shape[0] == counts.shape[0] == count and ends.shape[0] == sets + 1
     there = there and signatures.shape[1] == SIGNATURE_WORDS
     for pair in range(count if there else 0):
-        there &= 0 <= own[pair] < sets and 0 <= other[pair] < sets
+        there &= 0 <= firsts[pair] < sets and 0 <= seconds[pair] < sets
         for place in range(2 if there else 0):
-            one = other[pair] if place else own[pair]
+            one = seconds[pair] if place else firsts[pair]
             there &= 0 <= ends[one] <= ends[one + 1] <= hashes.shape[0]
     if not there:
         raise ValueError("a set isn't there")
     with nogil:
         for pair in range(count):
-            one, one_end = ends[own[pair]], ends[own[pair] + 1]
-            two, two_end = ends[other[pair]], ends[other[pair] + 1]
+            one, one_end = ends[firsts[pair]], ends[firsts[pair] + 1]
+            two, two_end = ends[seconds[pair]], ends[seconds[pair] + 1]
             # Hashes that only one set has, at most.
             apart = one_end - one + two_end - two
             apart -= 2 * <int64_t>(least * apart / (1 + least))
             total = 0
             if apart < SIGNATURE_BITS // 2:
-                sign(&signatures[own[pair], 0], hashes, one, one_end)
-                sign(&signatures[other[pair], 0], hashes, two, two_end)
-                if bits_apart(&signatures[own[pair], 0], &signatures[other[pair], 0]) > apart:
+                sign(&signatures[firsts[pair], 0], hashes, one, one_end)
+                sign(&signatures[seconds[pair], 0], hashes, two, two_end)
+                if bits_apart(&signatures[firsts[pair], 0], &signatures[seconds[pair], 0]) > apart:
                     apart = -1
             while one < one_end and two < two_end and apart >= 0:
                 first, second = hashes[one], hashes[two]
@@ -700,7 +702,7 @@ def common(
                 apart -= first != second
                 one += first <= second
                 two += second <= first
-            found[pair] = total
+            counts[pair] = total
 
 
 cdef inline void sign(
@@ -765,7 +767,7 @@ cdef inline Py_ssize_t first_from(
 
 def meeting(
     const uint64_t[::1] rows not None, const uint64_t[::1] heads not None,
-    const uint64_t[::1] asked not None, uint64_t rest,
+    const uint64_t[::1] asked not None, uint64_t lower_bits,
     int64_t[::1] starts not None, int64_t[::1] counts not None,
 ):
     """Find where the rows of each number begin, and how many these are, besides some lower bits.
@@ -779,10 +781,10 @@ def meeting(
         raise ValueError("a row isn't there")
     with nogil:
         for i in range(count):
-            number = asked[i] & ~rest
+            number = asked[i] & ~lower_bits
             at = head_before(heads, at, number)
             low = starts[i] = first_from(rows, likely_place(heads, at, number), number)
-            number, step = number | rest, 1
+            number, step = number | lower_bits, 1
             while low + step <= size and rows[low + step - 1] <= number:
                 low, step = low + step, 2 * step
             while step:
@@ -812,9 +814,9 @@ cdef inline bint few_bits(const uint64_t *one, const uint64_t *two, uint64_t mos
 
 def near_rows(
     const uint64_t[::1] rows not None, const uint64_t[::1] heads not None,
-    const uint64_t[::1] asked not None, uint64_t rest, int64_t crowd,
+    const uint64_t[::1] asked not None, uint64_t lower_bits, int64_t crowd,
     const uint64_t[:, ::1] first not None, const uint64_t[:, ::1] second not None, uint64_t most,
-    int64_t[::1] own not None, int64_t[::1] other not None,
+    int64_t[::1] askers not None, int64_t[::1] met not None,
 ):
     """Write the pairs of a place that asks and one whose row has the same number; return how many.
 
@@ -822,7 +824,7 @@ def near_rows(
     is returned if a number has more rows than a crowd, or if there are too many pairs.
     """
     cdef Py_ssize_t size = rows.shape[0], count = asked.shape[0], i, start, stop, at = 0, place
-    cdef Py_ssize_t found = 0, end, pair, room = min(own.shape[0], other.shape[0])
+    cdef Py_ssize_t written = 0, end, pair, room = min(askers.shape[0], met.shape[0])
     cdef Py_ssize_t[64] places
     cdef uint64_t number
     cdef int64_t left
@@ -832,34 +834,34 @@ def near_rows(
         for start in range(0, count if size and there else 0, 64):
             stop = min(start + 64, count)  # memory is waited for together
             for i in range(start, stop):
-                number = asked[i] & ~rest
+                number = asked[i] & ~lower_bits
                 at = head_before(heads, at, number)
                 place = places[i - start] = likely_place(heads, at, number)
                 __builtin_prefetch(&rows[place])
                 __builtin_prefetch(&rows[min(place + 7, size - 1)])
-            end = found
+            end = written
             for i in range(start, stop):
-                number, left = asked[i] & ~rest, crowd
-                if <Py_ssize_t>(asked[i] & rest) < first.shape[0]:
-                    __builtin_prefetch(&first[asked[i] & rest, 0])
+                number, left = asked[i] & ~lower_bits, crowd
+                if <Py_ssize_t>(asked[i] & lower_bits) < first.shape[0]:
+                    __builtin_prefetch(&first[asked[i] & lower_bits, 0])
                 place = first_from(rows, places[i - start], number)
-                while place < size and rows[place] & ~rest == number:
+                while place < size and rows[place] & ~lower_bits == number:
                     if not left or end == room:
                         fits = False
                         break
-                    own[end], other[end] = asked[i] & rest, rows[place] & rest
-                    there &= own[end] < first.shape[0] and other[end] < second.shape[0]
-                    __builtin_prefetch(&second[other[end], 0])
+                    askers[end], met[end] = asked[i] & lower_bits, rows[place] & lower_bits
+                    there &= askers[end] < first.shape[0] and met[end] < second.shape[0]
+                    __builtin_prefetch(&second[met[end], 0])
                     place, end, left = place + 1, end + 1, left - 1
             if not there or not fits:
                 break
-            for pair in range(found, end):
-                if few_bits(&first[own[pair], 0], &second[other[pair], 0], most):
-                    own[found], other[found] = own[pair], other[pair]
-                    found += 1
+            for pair in range(written, end):
+                if few_bits(&first[askers[pair], 0], &second[met[pair], 0], most):
+                    askers[written], met[written] = askers[pair], met[pair]
+                    written += 1
     if not there:
         raise ValueError("a place isn't there")
-    return found if fits else None
+    return written if fits else None
 
 
 def runs(PageCursor at not None, list numbers not None):
@@ -868,12 +870,11 @@ def runs(PageCursor at not None, list numbers not None):
     The last numbers are None if an earlier page may have some. None alone is returned if a page is
     one for the definition.
     """
-    cdef list found = [], ids
+    cdef list pairs = [], ids
     cdef uint64_t number, last = 0
     cdef int64_t row
     cdef bint there = False
-    for each in numbers:
-        number = each
+    for number in numbers:
         # All rows of a number before the last one of a page are there, or on earlier pages.
         if not there or number >= last:
             there = at.to_last(number)
@@ -888,8 +889,8 @@ def runs(PageCursor at not None, list numbers not None):
             while row and row < at.page.count and cell(&at.page, 0, row) == number:
                 ids.append(cell(&at.page, at.columns - 1, row))
                 row += 1
-            found.append((number, ids))
-    return found
+            pairs.append((number, ids))
+    return pairs
 
 
 cdef struct Column:
@@ -1000,8 +1001,8 @@ def merged(list rows, list insert, int keys):
     cdef uint64_t *into
     if not 1 <= keys <= count or len(insert) != count:
         raise ValueError("the rows have other columns than those that are inserted")
-    found = PyByteArray_FromStringAndSize(NULL, 8 * count * total)
-    into = <uint64_t *>PyByteArray_AsString(found)
+    data = PyByteArray_FromStringAndSize(NULL, 8 * count * total)
+    into = <uint64_t *>PyByteArray_AsString(data)
     while row < size or other < more:
         side = -1 if other == more else 1
         if row < size and other < more:
@@ -1021,7 +1022,7 @@ def merged(list rows, list insert, int keys):
             other += 1
             row += side == 0
         at += 1
-    return found, at
+    return data, at
 
 
 cdef class RowsToInsert:
@@ -1066,7 +1067,7 @@ cdef class RowsToInsert:
             if grown is None:
                 break
             body = memoryview(grown)[CHECKSUM:]
-            checksum = <uint32_t>(<uint64_t>at.digest(body, at.own_seed))
+            checksum = <uint32_t>(<uint64_t>at.digest(body, at.page_seed))
             memcpy(PyByteArray_AsString(grown), &checksum, CHECKSUM)
             old = bytes(at.cursor.key())
             put(old, grown)
@@ -1266,11 +1267,11 @@ cdef class Ranges:
 
     cdef inline Wide asked(self, Py_ssize_t place) noexcept:
         """Return the fingerprint of a query of a group."""
-        cdef Wide found
-        found.high, found.low = self.high[place], self.low[place]
-        return found
+        cdef Wide query
+        query.high, query.low = self.high[place], self.low[place]
+        return query
 
-    cdef int keep(self, Py_ssize_t place, uint64_t found, uint64_t beside) except -1:
+    cdef int keep(self, Py_ssize_t place, uint64_t number, uint64_t beside) except -1:
         cdef uint64_t *more
         cdef int64_t room
         cdef int column
@@ -1285,12 +1286,12 @@ cdef class Ranges:
                 self.columns[column] = more
             self.room = room
         self.columns[0][self.size] = self.queries[place]
-        self.columns[1][self.size], self.columns[2][self.size] = found, beside
+        self.columns[1][self.size], self.columns[2][self.size] = number, beside
         self.size += 1
         return 0
 
     def taken(self):
-        """Return the columns of what was found, as bytes, and forget it."""
+        """Return the columns of the rows that were found, as bytes, and forget these."""
         cdef int64_t size = self.size
         self.size = 0
         return [
@@ -1334,20 +1335,20 @@ cdef class RangeSearch(Ranges):
 cdef class IdSearch(Ranges):
     """Finds the last numbers of the rows with some fingerprints.
 
-    They are at most as many of each as `each` says; `read` counts them.
+    They are at most as many of each as `limit` says; `read` counts them.
     """
 
-    cdef int64_t each
+    cdef int64_t limit
 
-    def __cinit__(self, _, __, ___, ____, _____, ______, int64_t each):
-        self.each = each
+    def __cinit__(self, _, __, ___, ____, _____, ______, int64_t limit):
+        self.limit = limit
 
     cdef int take_rows(self, PageCursor at, int64_t first, int64_t after) except -1:
         cdef Py_ssize_t place, start = self.bounds[self.done], stop = self.bounds[self.done + 1]
         cdef int64_t row
         for place in range(start, stop):
             for row in range(first, after):
-                if self.read[self.queries[place]] == self.each:
+                if self.read[self.queries[place]] == self.limit:
                     break
                 if is_zero(changed(fingerprint_at(&at.page, self.words, row), self.asked(place))):
                     self.keep(place, cell(&at.page, at.columns - 1, row), 0)

@@ -119,13 +119,13 @@ def packed(
     cdef int time_bytes
     cdef Strings keys, metas
     cdef Strings[MOST_FURTHER] further
-    cdef int number, others = len(strings) - 2
+    cdef int number, further_count = len(strings) - 2
     cdef uint64_t marks
     cdef uint8_t flags
     cdef uint8_t *at
     cdef uint8_t *first
     if not (
-        0 <= others <= MOST_FURTHER
+        0 <= further_count <= MOST_FURTHER
         and fingerprints.shape[0] == digests.shape[0] == sketches.shape[0] == count
         and characters.shape[0] == added.shape[0] == ends.shape[0] == count
         and digests.shape[1] == DIGEST and sketches.shape[1] == SKETCH
@@ -133,19 +133,20 @@ def packed(
         raise ValueError("the columns are those of other records")
     keys = checked(strings[0][0], strings[0][1], count)
     metas = checked(strings[1][0], strings[1][1], count)
-    for number in range(others):
+    for number in range(further_count):
         further[number] = checked(strings[number + 2][0], strings[number + 2][1], count)
     with nogil:
         for place in range(count):
             size = CHECKSUM + 1 + DIGEST + SKETCH + width + LATE_TIME
             size += size_of(<uint64_t>characters[place])
-            size += room_for(&keys, place) + room_for(&metas, place) + size_of(<uint64_t>1 << others)
-            for number in range(others):
+            size += room_for(&keys, place) + room_for(&metas, place)
+            size += size_of(<uint64_t>1 << further_count)
+            for number in range(further_count):
                 size += room_for(&further[number], place)
             total += size
     # That is the most that they can take.
-    found = PyByteArray_FromStringAndSize(NULL, total)
-    at = first = <uint8_t *>PyByteArray_AsString(found)
+    data = PyByteArray_FromStringAndSize(NULL, total)
+    at = first = <uint8_t *>PyByteArray_AsString(data)
     with nogil:
         for place in range(count):
             memset(at, 0, CHECKSUM)
@@ -176,19 +177,19 @@ def packed(
                 flags |= HAS_META
                 at = put_string(at, &metas, place)
             marks = 0
-            for number in range(others):
+            for number in range(further_count):
                 marks |= <uint64_t>(length_of(&further[number], place) > 0) << number
             if marks:
                 flags |= HAS_FURTHER
                 at = put_number(at, marks)
-            for number in range(others):
+            for number in range(further_count):
                 if marks >> number & 1:
                     at = put_string(at, &further[number], place)
             first[ends[place] + CHECKSUM] = flags
             ends[place] = at - first
         total = at - first
-    del found[total:]
-    return found
+    del data[total:]
+    return data
 
 
 def numbered(
@@ -202,14 +203,14 @@ def numbered(
     cdef uint8_t *into
     cdef uint8_t[8] key
     cdef uint64_t checksum
-    cdef list found = []
+    cdef list entries = []
     for place in range(count):
         at, length = records.data + begin_of(&records, place), length_of(&records, place)
         if length < CHECKSUM:
             raise ValueError("a record isn't there")
         body = PyMemoryView_FromMemory(<char *>at + CHECKSUM, length - CHECKSUM, PyBUF_READ)
-        own = <object>(seed ^ ids[place])
-        sum = PyObject_CallFunctionObjArgs(digest, <PyObject *>body, <PyObject *>own, NULL)
+        record_seed = <object>(seed ^ ids[place])
+        sum = PyObject_CallFunctionObjArgs(digest, <PyObject *>body, <PyObject *>record_seed, NULL)
         checksum = <uint64_t>sum
         value = PyBytes_FromStringAndSize(<char *>at, length)
         into = <uint8_t *>PyBytes_AsString(value)  # nothing else has it yet
@@ -217,5 +218,5 @@ def numbered(
             into[shift] = <uint8_t>(checksum >> 24 - 8 * shift)
         for shift in range(8):
             key[shift] = <uint8_t>(ids[place] >> 56 - 8 * shift)
-        found.append((PyBytes_FromStringAndSize(<char *>key, 8), value))
-    return found
+        entries.append((PyBytes_FromStringAndSize(<char *>key, 8), value))
+    return entries

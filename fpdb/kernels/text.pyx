@@ -153,7 +153,7 @@ cdef const uint32_t *characters_of(const Text *text, Scratch *scratch) noexcept 
 
 
 cdef class CharacterTable:
-    """What cleaning makes of each character, and its kind: tables of 256 characters.
+    """The result of cleaning each character, and its kind: tables of 256 characters.
 
     `source` is called with the number of a table that is needed for the first time. It returns 256
     entries, uint32, and after them what several characters become: how many follow, and these.
@@ -373,9 +373,9 @@ cdef int64_t distinct(
     cdef uint32_t *slots
     cdef uint32_t *occurrences
     cdef uint32_t *firsts
-    cdef uint32_t found
+    cdef uint32_t entry
     cdef uint64_t slot
-    cdef int64_t place, kept = 0, probes = MOST_PROBES * (count + 64)
+    cdef int64_t place, total = 0, probes = MOST_PROBES * (count + 64)
     while mask < <uint64_t>count * 2:
         mask = mask * 2 + 1
     slots = <uint32_t *>room(&scratch.slots, (mask + 1) * sizeof(uint32_t))
@@ -387,25 +387,25 @@ cdef int64_t distinct(
     for place in range(count):
         slot = hashes[place] & mask
         while True:
-            found = slots[slot]
-            if not found:
-                hashes[kept] = hashes[place]
-                occurrences[kept] = 1
-                firsts[kept] = <uint32_t>place
-                kept += 1
-                slots[slot] = <uint32_t>kept
+            entry = slots[slot]
+            if not entry:
+                hashes[total] = hashes[place]
+                occurrences[total] = 1
+                firsts[total] = <uint32_t>place
+                total += 1
+                slots[slot] = <uint32_t>total
                 break
-            found -= 1
-            if hashes[found] == hashes[place] and (
-                stops == NULL or equal(scratch, stops, firsts[found], place)
+            entry -= 1
+            if hashes[entry] == hashes[place] and (
+                stops == NULL or equal(scratch, stops, firsts[entry], place)
             ):
-                occurrences[found] += 1
+                occurrences[entry] += 1
                 break
             slot = (slot + 1) & mask
             probes -= 1
             if not probes:
                 return -1
-    return kept
+    return total
 
 
 cdef int64_t pack(Scratch *scratch, int64_t count, int64_t end) noexcept nogil:
@@ -493,8 +493,8 @@ cdef class TextKernel:
 
         Arrays without columns or rows aren't filled. Return the numbers of texts left out.
         """
-        cdef tuple kept = tuple(texts)  # which nobody changes without the lock
-        cdef Py_ssize_t count = len(kept), number
+        cdef tuple held = tuple(texts)  # which nobody changes without the lock
+        cdef Py_ssize_t count = len(held), number
         cdef Scratch scratch
         cdef const Text *text
         cdef const uint32_t *codes
@@ -511,7 +511,7 @@ cdef class TextKernel:
             raise ValueError("found arrays of another shape than the texts")
         memset(&scratch, 0, sizeof(scratch))
         try:
-            self.read(kept, count, &scratch)
+            self.read(held, count, &scratch)
             ends = <int64_t *>room(&scratch.ends, count * sizeof(int64_t) if numbered else 0)
             if numbered and count and ends == NULL:
                 raise MemoryError
@@ -583,15 +583,15 @@ cdef class TextKernel:
     cdef int read(self, tuple texts, Py_ssize_t count, Scratch *scratch) except -1:
         """Find the characters of all texts, and load the tables for them."""
         cdef Py_ssize_t size, number, end = 0
-        cdef Text *found = <Text *>room(&scratch.texts, (count + 1) * sizeof(Text))
+        cdef Text *entries = <Text *>room(&scratch.texts, (count + 1) * sizeof(Text))
         cdef uint32_t *codes
-        if found == NULL:
+        if entries == NULL:
             raise MemoryError
         for number in range(count):
             text = texts[number]
             if _is_ascii(text):
-                found[number].ascii = <const uint8_t *>PyUnicode_AsUTF8AndSize(
-                    text, &found[number].size
+                entries[number].ascii = <const uint8_t *>PyUnicode_AsUTF8AndSize(
+                    text, &entries[number].size
                 )
                 continue
             size = PyUnicode_GetLength(text)
@@ -599,7 +599,7 @@ cdef class TextKernel:
             if codes == NULL:
                 raise MemoryError
             PyUnicode_AsUCS4(text, codes + end, size, 0)
-            found[number].ascii, found[number].start, found[number].size = NULL, end, size
+            entries[number].ascii, entries[number].start, entries[number].size = NULL, end, size
             end += size
         if end:
             self.characters.prepare(<uint32_t *>scratch.codes.data, end)
@@ -755,16 +755,16 @@ cdef class ShingleKernel(TextKernel):
 
     def shingles(self, list texts):
         """Return the hashes of the distinct shingles of each text as bytes; None if left out."""
-        cdef tuple kept = tuple(texts)
-        cdef Py_ssize_t total = len(kept), number
+        cdef tuple held = tuple(texts)
+        cdef Py_ssize_t total = len(held), number
         cdef int64_t count
         cdef Scratch scratch
         cdef const Text *text
         cdef const uint32_t *codes
-        cdef list found = []
+        cdef list sets = []
         memset(&scratch, 0, sizeof(scratch))
         try:
-            self.read(kept, total, &scratch)
+            self.read(held, total, &scratch)
             for number in range(total):
                 with nogil:
                     text = <Text *>scratch.texts.data + number
@@ -772,12 +772,12 @@ cdef class ShingleKernel(TextKernel):
                     count = -1 if codes == NULL else self.shingled(
                         &scratch, codes, text.size, NULL
                     )
-                found.append(
+                sets.append(
                     None if count < 0 else PyBytes_FromStringAndSize(
                         <const char *>scratch.tokens.data, count * sizeof(uint64_t)
                     )
                 )
-            return found
+            return sets
         finally:
             drop(&scratch)
 
@@ -1208,18 +1208,18 @@ cdef class FeatureKernel(TextKernel):
         cdef Py_ssize_t place = 0
         cdef uint8_t *data = pieces.data + pieces.size
         cdef uint32_t *starts = pieces.starts + pieces.count
-        cdef uint32_t start = <uint32_t>pieces.size, kept = 0
+        cdef uint32_t start = <uint32_t>pieces.size, written = 0
         cdef uint8_t byte
         while place < count and codes[place] < ASCII:
             byte = self.ascii[codes[place]]
             if byte == MORE:
                 break
-            data[kept] = byte
-            starts[kept] = start + kept
-            kept += byte != NOTHING
+            data[written] = byte
+            starts[written] = start + written
+            written += byte != NOTHING
             place += 1
-        pieces.size += kept
-        pieces.count += kept
+        pieces.size += written
+        pieces.count += written
         return place
 
     cdef bint cut_run(self, Scratch *scratch, Pieces *pieces, int64_t size) noexcept nogil:

@@ -102,24 +102,24 @@ cdef bint added(
     Maker *maker, const uint8_t *text, int length, uint64_t number, int shared
 ) noexcept nogil:
     """Add an entry; return whether it fits. What it shares is computed if that is negative."""
-    cdef int most = min(min(length, maker.length), <int>MOST_SHARED), rest
+    cdef int most = min(min(length, maker.length), <int>MOST_SHARED), tail
     cdef uint8_t *at = maker.data + maker.size
     if shared < 0:
         shared = 0
         while shared < most and text[shared] == maker.text[shared]:
             shared += 1
-    rest = length - shared
-    if maker.size + 2 + (rest >= 128) + rest + maker.width > LARGEST:
+    tail = length - shared
+    if maker.size + 2 + (tail >= 128) + tail + maker.width > LARGEST:
         return False
-    at[0], at[1] = shared, rest if rest < 128 else rest % 128 + 128
+    at[0], at[1] = shared, tail if tail < 128 else tail % 128 + 128
     at += 2
-    if rest >= 128:
-        at[0] = rest // 128
+    if tail >= 128:
+        at[0] = tail // 128
         at += 1
-    memcpy(at, text + shared, rest)
-    memcpy(at + rest, &number, maker.width)
-    maker.size = at + rest + maker.width - maker.data
-    memcpy(maker.text + shared, text + shared, rest)
+    memcpy(at, text + shared, tail)
+    memcpy(at + tail, &number, maker.width)
+    maker.size = at + tail + maker.width - maker.data
+    memcpy(maker.text + shared, text + shared, tail)
     maker.length = length
     maker.count += 1
     return True
@@ -167,8 +167,8 @@ def packed(entries, Py_ssize_t first, Py_ssize_t after):
             # Ids become wider, so those before are packed once more.
             narrow = maker
             maker.size, maker.count, maker.width, maker.length = HEAD, 0, width, 0
-            for each in range(first, place + 1):
-                if not pack(&maker, entries, each):
+            for earlier in range(first, place + 1):
+                if not pack(&maker, entries, earlier):
                     return made(&narrow), place
         place += 1
     return made(&maker), place
@@ -193,7 +193,7 @@ def unpacked(value, uint64_t digest):
     return entries if finished(&reader) else None
 
 
-def found(value, uint64_t digest, list texts not None, Py_ssize_t first):
+def numbers_of(value, uint64_t digest, list texts not None, Py_ssize_t first):
     """Return the ids that sorted texts lead to, from one on, None for one that isn't there.
 
     It ends before those after the last text of the page, but the first is always among them. None

@@ -109,7 +109,7 @@ def read_problems(directory: Path, *, deep: bool) -> Iterator[Problem]:
             with environment.read() as txn:
                 yield from check_view(View(txn, index, catalog))
     except (FormatError, OpenError):
-        raise  # what can't be opened isn't a problem of the database, but an error of the call
+        raise  # a database that can't be opened is no problem of its own, but an error of the call
     except FpdbError as error:
         yield Problem(DATA_FILE, str(error))
     except MemoryError:
@@ -153,14 +153,14 @@ def _check_header(view: View) -> Iterator[Problem]:
     except FpdbError as error:
         yield Problem("header", str(error))
         return
-    for what, found, expected in (
+    for what, actual, expected in (
         ("keys", head["keys"], catalog.kind),
         ("recipe_id", head["recipe_id"], recipe_id),
         ("bits", recipe["bits"], plan.bits),
         ("plan", index.plan.name, plan.name),
     ):
-        if found != expected:
-            yield Problem("header", f"{what} is {found!r}, expected {expected!r}")
+        if actual != expected:
+            yield Problem("header", f"{what} is {actual!r}, expected {expected!r}")
 
 
 def _check_lookups(txn: ReadTransaction, name: str, step: Meter) -> Iterator[Problem]:
@@ -196,13 +196,13 @@ def digest(blocks: Iterable[Rows]) -> NDArray[np.uint64]:
     Two sets of rows that differ have the same digest with a chance of one in 2**64. Nobody can
     choose rows so that they do, because nobody can predict the seeds. Digests can be added up.
     """
-    found = np.zeros(2, np.uint64)
+    total = np.zeros(2, np.uint64)
     for rows in blocks:
         mixed = np.zeros(len(rows[0]), np.uint64)
         for column, seed in zip(rows, _SEEDS, strict=False):
             mixed = mix((mixed ^ column) + np.uint64(seed))
-        found += np.array([len(mixed), mixed.sum()], np.uint64)
-    return found
+        total += np.array([len(mixed), mixed.sum()], np.uint64)
+    return total
 
 
 def hashed(texts: Iterable[bytes]) -> Column:
@@ -241,14 +241,14 @@ class _Check:
 
     def problems(self) -> Iterator[Problem]:
         """Read everything once, and compare it."""
-        found = {}
+        digests = {}
         for name in (*self._tables, "short"):
-            found[name] = digest(self._stored(name))
+            digests[name] = digest(self._stored(name))
             yield from self._reported()
-        yield from self._compare_documents(found)
+        yield from self._compare_documents(digests)
         for name, permutation in self._further.items():
             if self._faulty.isdisjoint([self._home, name]):
-                self._compare(name, found[name], digest(self._permuted(permutation)))
+                self._compare(name, digests[name], digest(self._permuted(permutation)))
                 yield from self._reported()
 
     def _report(self, where: str, what: str) -> None:
@@ -318,8 +318,8 @@ class _Check:
         """Yield the rows of the home table as another table must have them."""
         last: Rows = []
         for *words, _ in gathered(self._step.count(self._index.home.scan(self._txn)), ROWS):
-            both = joined([last, words]) if last else words
-            fresh = differs(*both)[len(both[0]) - len(words[0]) :]
+            union = joined([last, words]) if last else words
+            fresh = differs(*union)[len(union[0]) - len(words[0]) :]
             last = [column[-1:] for column in words]
             yield as_words(permutation.apply(of_words([column[fresh] for column in words])))
 
@@ -339,7 +339,7 @@ class _Check:
                     documents = []
         yield documents
 
-    def _compare_documents(self, found: dict[str, NDArray[np.uint64]]) -> Iterator[Problem]:
+    def _compare_documents(self, digests: dict[str, NDArray[np.uint64]]) -> Iterator[Problem]:
         """Compare the records, the home table, and `keys` or `ids` with each other."""
         expected: dict[str, NDArray[np.uint64]] = defaultdict(lambda: digest(()))
         sketches = last = 0
@@ -354,7 +354,7 @@ class _Check:
         yield from self._reported()
         if "documents" in self._faulty:
             return
-        documents = found[self._by_key] if self._numbered else expected[self._by_key]
+        documents = digests[self._by_key] if self._numbered else expected[self._by_key]
         # Without all keys, nothing says which documents there are at home.
         keyless = self._numbered and self._by_key in self._faulty
         if keyless:
@@ -363,7 +363,7 @@ class _Check:
             # All of `ids` are at home, but for the short texts, which only have a record.
             expected[self._home] = documents - expected[self._home]
         for name, wanted in expected.items():
-            self._compare(name, found[name], wanted)
+            self._compare(name, digests[name], wanted)
         yield from self._reported()
         self._check_keepers()
         yield from self._reported()
@@ -374,7 +374,7 @@ class _Check:
     def _rows_of(self, block: Block) -> dict[str, Rows]:
         """Return the rows that records must have; with integer keys, of short texts only."""
         short = block[block.short.nonzero()[0]]
-        (prints, ids), *others = self._index.rows(block)
+        (prints, ids), *text_rows = self._index.rows(block)
         rows: dict[str, Rows] = {}
         if self._numbered:
             rows[self._home] = [np.zeros(len(short), np.uint64), short.ids]
@@ -382,7 +382,7 @@ class _Check:
             rows[self._by_key] = [hashed(key_bytes(str(key)) for key in block.keys), block.ids]
             rows[self._home] = [*as_words(prints), ids]
         rows["short"] = [hashed(digest.tobytes() for digest in short.digests), short.ids]
-        for table, of_texts in zip(self._index.of_texts, others, strict=True):
+        for table, of_texts in zip(self._index.of_texts, text_rows, strict=True):
             rows[table.pages.name] = of_texts
         return rows
 
@@ -419,8 +419,8 @@ class _Check:
         if self._by_key not in self._faulty:
             high = as_words(block.fingerprints)[0] >> np.uint64(min(self._bits, 64) - HIGH_BITS)
             rows = [block.ids, high, block.added.astype(np.uint64)]
-            others, _ = changed_rows(rows, IntegerCatalog.ids.find(self._txn, [block.ids]))
-            for number in others[0].tolist():
+            changed, _ = changed_rows(rows, IntegerCatalog.ids.find(self._txn, [block.ids]))
+            for number in changed[0].tolist():
                 self._report(self._by_key, _OTHER.format(number))
 
     def _check_counters(
@@ -431,23 +431,23 @@ class _Check:
         except DamagedError as error:
             yield Problem("counters", str(error))
             return
-        for what, found, counted in (
+        for what, actual, counted in (
             ("documents", documents, counters.documents),
             ("short documents", short, counters.short),
             ("sketches", sketches if self._catalog.sketched else None, counters.sketches),
         ):
-            if found != counted:
-                yield Problem("counters", f"{found} {what}, expected {counted}")
+            if actual != counted:
+                yield Problem("counters", f"{actual} {what}, expected {counted}")
         if not self._numbered and documents and last >= counters.next_id:
             yield Problem("counters", f"the id {last} is taken, the next is {counters.next_id}")
 
-    def _compare(self, name: str, found: NDArray[np.uint64], expected: NDArray[np.uint64]) -> None:
+    def _compare(self, name: str, actual: NDArray[np.uint64], expected: NDArray[np.uint64]) -> None:
         """Report a table whose rows could be read, and aren't the expected ones."""
-        if name in self._faulty or (found == expected).all():
+        if name in self._faulty or (actual == expected).all():
             return
         what = "some of its rows aren't those of the documents"
-        if found[0] != expected[0]:
-            what = f"it has {found[0]:,} rows, expected {expected[0]:,}"
+        if actual[0] != expected[0]:
+            what = f"it has {actual[0]:,} rows, expected {expected[0]:,}"
         self._report(name, what)
 
 
@@ -462,7 +462,7 @@ def intact_record(name: bytes, value: bytes | memoryview, bits: int, catalog: Ca
     if (
         len(name) != ID_BYTES
         or type(record.key) is not (str if catalog.kind == "text" else int)
-        or any(getattr(record, name) for name in catalog.unkept)
+        or any(getattr(record, name) for name in catalog.uncarried)
     ):
         raise DamagedError("its fields aren't those of a document")
     catalog.check_key(record.key)

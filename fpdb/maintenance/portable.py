@@ -42,7 +42,7 @@ _WRITTEN: dict[str, Callable[[Any], Any]] = {
     "hex": bytes.hex,
     "base64": lambda value: base64.b64encode(value).decode(),
 }
-# What a database keeps if the first line says so.
+# Features of a database, if the first line says so.
 _FEATURES = PASSAGES, GROUPS
 _AGAIN = "export it again, and copy the complete file"
 _FORMS = [(field.name, _WRITTEN[field.form]) for field in FIELDS]
@@ -51,7 +51,7 @@ _compact = json.JSONEncoder(allow_nan=False, check_circular=False, separators=("
 
 @dataclass(frozen=True)
 class Head:
-    """What all documents of a database have in common, as the first line has it.
+    """The fields that all documents of a database have in common, as in the first line.
 
     The recipe is plain data, with the id of its secret only.
     """
@@ -69,9 +69,9 @@ class Head:
     @classmethod
     def of(cls, stored: Header) -> Self:
         names = "recipe", "recipe_id", "keys", "similarity", "capacity"
-        own: dict[str, Any] = {name: stored.get(name) for name in names}
-        own |= {name: name in stored["features"] for name in _FEATURES}
-        return cls(bits=stored["plan"]["bits"], k=stored["plan"]["k"], **own)
+        fields: dict[str, Any] = {name: stored.get(name) for name in names}
+        fields |= {name: name in stored["features"] for name in _FEATURES}
+        return cls(bits=stored["plan"]["bits"], k=stored["plan"]["k"], **fields)
 
     @classmethod
     def read(cls, line: bytes) -> Self:
@@ -81,43 +81,43 @@ class Head:
                 f"line 1 doesn't begin with {BEGINNING.decode()}, as the portable form does",
                 hint="db.dump and `fpdb export` write it; records have another format, e.g. jsonl",
             )
-        found = _parsed(line, 1)
-        version = found.pop(PORTABLE)
+        entry = _parsed(line, 1)
+        version = entry.pop(PORTABLE)
         if version != VERSION:
             raise FormatError(
                 f"the portable form has version {version!r:.40}, this fpdb reads {VERSION}",
                 hint="load it with a newer fpdb, or export it with one that writes this version",
             )
         names = frozenset(cls.__dataclass_fields__)
-        _require_fields(found, 1, names, names - {*_FEATURES})
+        _require_fields(entry, 1, names, names - {*_FEATURES})
         try:
-            recipe, recipe_id = canonical(found["recipe"])
+            recipe, recipe_id = canonical(entry["recipe"])
         except RecipeError as error:
             raise InputError(f"line 1: {error}", hint=error.hint) from None
         for name, value in (("recipe_id", recipe_id), ("bits", recipe["bits"])):
-            if found[name] != value:
-                raise _wrong(1, f"has {name} {found[name]!r:.40}", f"{value}, that of its recipe")
-        return cls(**found | {"recipe": recipe, "bits": recipe["bits"]})
+            if entry[name] != value:
+                raise _wrong(1, f"has {name} {entry[name]!r:.40}", f"{value}, that of its recipe")
+        return cls(**entry | {"recipe": recipe, "bits": recipe["bits"]})
 
     @property
     def fields(self) -> dict[str, Any]:
         """The fields as the first line has them."""
-        return {name: own for name, own in vars(self).items() if name not in _FEATURES or own}
+        return {name: value for name, value in vars(self).items() if name not in _FEATURES or value}
 
     def require_fit(self, other: "Head", place: str) -> None:
         """Raise RecipeMismatchError if a database can't take everything of these documents."""
         # Each database with sketches has its own bands; without, none may be lost or missing.
         bits = None in (self.similarity, other.similarity)
-        kept = self.similarity if bits else other.similarity
-        for what, found, expected in (
+        similarity = self.similarity if bits else other.similarity
+        for what, actual, expected in (
             ("the recipe", _named(self), _named(other)),
             ("keys", self.keys, other.keys),
-            ("similarity", kept, other.similarity),
+            ("similarity", similarity, other.similarity),
             ("passages", self.passages, other.passages),
         ):
-            if found != expected:
+            if actual != expected:
                 raise RecipeMismatchError(
-                    f"{place} was created with {what} {expected}, the file has {found}",
+                    f"{place} was created with {what} {expected}, the file has {actual}",
                     hint="load it into a database of its own",
                 )
 
@@ -138,7 +138,7 @@ def write(
     With times, they are those that were added from one on and before the other.
     """
     stored_count = Counters.unpack(txn.get("counters", b"counters")).documents
-    documents = tracked(catalog.each(txn), "", "document", stored_count)
+    documents = tracked(catalog.documents(txn), "", "document", stored_count)
     if times is None:
         return _write_documents(file, documents, head, stored_count)
     chosen = (stored for stored in documents if times[0] <= stored.added < times[1])
@@ -149,8 +149,8 @@ def save(
     file: IO[bytes], txn: ReadTransaction, catalog: Catalog, header: Header, keys: Iterable[Key]
 ) -> None:
     """Write the documents with some keys, as far as they are there; they are on disk then."""
-    found = (catalog.find(txn, key) for key in dict.fromkeys(keys))
-    there = (stored for stored in found if stored is not None)
+    documents = (catalog.find(txn, key) for key in dict.fromkeys(keys))
+    there = (stored for stored in documents if stored is not None)
     _write_documents(file, there, Head.of(header))
     file.flush()
     with contextlib.suppress(io.UnsupportedOperation):  # it is in memory
@@ -165,9 +165,9 @@ def _write_documents(
         [_line({PORTABLE: VERSION, **head.fields})],
         (_document_line(stored, head.bits) for stored in documents),
     )
-    while some := list(islice(lines, BATCH)):
-        count += len(some)
-        data = b"".join(some)
+    while batch := list(islice(lines, BATCH)):
+        count += len(batch)
+        data = b"".join(batch)
         digest.update(data)
         _write(file, data)
     if expected not in (None, count):
@@ -238,20 +238,20 @@ class PortableFile:
 
     def _documents(self) -> Iterator[tuple[Document, int]]:
         while (line := self._next(_LONGEST)) is not None:
-            found = _parsed(line, self._number)
-            if "key" not in found and "documents" in found:
-                self._end(found)
+            entry = _parsed(line, self._number)
+            if "key" not in entry and "documents" in entry:
+                self._end(entry)
                 return
-            yield _document(found, self._number, self.head), len(line)
+            yield _document(entry, self._number, self.head), len(line)
             self._digest.update(line + b"\n")
         raise InputError(
             f"it ends after line {self._number}, without the line that counts its documents",
             hint=f"it was cut short: {_AGAIN}",
         )
 
-    def _end(self, found: dict[str, Any]) -> None:
+    def _end(self, entry: dict[str, Any]) -> None:
         read = {"documents": self._number - 2, "sha256": self._digest.hexdigest()}
-        for name, value in found.items():
+        for name, value in entry.items():
             if value != read.get(name):
                 raise InputError(
                     f"the last line says {name} {value!r:.80}, found {read.get(name)}",
@@ -276,36 +276,36 @@ class PortableFile:
         return line
 
 
-def _document(found: dict[str, Any], number: int, head: Head) -> Document:
-    _require_fields(found, number, _FIELDS, {"key", "fingerprint"})
+def _document(entry: dict[str, Any], number: int, head: Head) -> Document:
+    _require_fields(entry, number, _FIELDS, {"key", "fingerprint"})
     features = {"": True, MINHASH: head.similarity is not None, PASSAGES: head.passages}
     fields: dict[str, Any] = {}
     for field in CARRIED:
-        name, value = field.name, found.get(field.name)
+        name, value = field.name, entry.get(field.name)
         if value is not None and not features[field.feature]:
             raise _wrong(number, f"has the field {name}", "none, by the first line")
         if field.form == "number":
             fields[name] = value or 0
         else:
             length = field.size if field.form == "hex" else None
-            fields[name] = _decoded(found, name, number, length)
-    fingerprint = _decoded(found, "fingerprint", number, head.bits // 8)
+            fields[name] = _decoded(entry, name, number, length)
+    fingerprint = _decoded(entry, "fingerprint", number, head.bits // 8)
     return Document(
-        found["key"],
+        entry["key"],
         None,
-        found.get("meta"),
+        entry.get("meta"),
         None if fingerprint is None else int.from_bytes(fingerprint),
-        added=found.get("added"),
+        added=entry.get("added"),
         short=fingerprint is None,
         **fields,
     )
 
 
 def _decoded(
-    found: Mapping[str, Any], name: str, number: int, length: int | None = None
+    entry: Mapping[str, Any], name: str, number: int, length: int | None = None
 ) -> bytes | None:
     """Decode a field of N bytes in hexadecimal digits, or one in Base64."""
-    value = found.get(name)
+    value = entry.get(name)
     if value is None:
         return None
     expected = "Base64" if length is None else f"{2 * length} hex digits"
@@ -321,22 +321,22 @@ def _decoded(
 def _parsed(line: bytes, number: int) -> dict[str, Any]:
     if line.count(b"[") + line.count(b"{") > _MOST_CONTAINERS:
         raise _wrong(number, "has too many lists and objects", "a document")
-    found = json_object(line)
-    if isinstance(found, str):
-        raise _wrong(number, found, "an object")
-    return found
+    entry = json_object(line)
+    if isinstance(entry, str):
+        raise _wrong(number, entry, "an object")
+    return entry
 
 
 def _require_fields(
-    found: Mapping[str, Any], number: int, known: Set[str], required: Set[str]
+    entry: Mapping[str, Any], number: int, known: Set[str], required: Set[str]
 ) -> None:
-    for name in sorted(required - found.keys()):
+    for name in sorted(required - entry.keys()):
         raise _wrong(number, f"has no field {name}", "one")
-    for name in sorted(found.keys() - known):
+    for name in sorted(entry.keys() - known):
         expected = f"none but {', '.join(sorted(known))}"
         hint = "install a newer fpdb, which may have written it"
         raise _wrong(number, f"has the field {name!r:.40}", expected, hint)
 
 
-def _wrong(number: int, found: str, expected: str, hint: str = _AGAIN) -> InputError:
-    return InputError(f"line {number} {found}, expected {expected}", hint=hint)
+def _wrong(number: int, fault: str, expected: str, hint: str = _AGAIN) -> InputError:
+    return InputError(f"line {number} {fault}, expected {expected}", hint=hint)

@@ -119,8 +119,8 @@ class CopySource:
                 if at < len(self.dropped) and self.dropped[at] == number:
                     continue
                 moved = number + self.base
-                kept = renumbered(value, moved) if name == "documents" else bytes(value)
-                yield bytes(key[:-ID_BYTES]) + moved.to_bytes(ID_BYTES), kept
+                content = renumbered(value, moved) if name == "documents" else bytes(value)
+                yield bytes(key[:-ID_BYTES]) + moved.to_bytes(ID_BYTES), content
 
     def places(self) -> Iterator[tuple[Fingerprints, Column]]:
         """Yield fingerprints with the new ids of their documents, in blocks."""
@@ -130,8 +130,8 @@ class CopySource:
             if not self.dropped:
                 yield of_words(words), ids + base if base else ids
                 continue
-            kept = ~among(ids, dropped)
-            yield of_words([word[kept] for word in words]), ids[kept] + base
+            marks = ~among(ids, dropped)
+            yield of_words([word[marks] for word in words]), ids[marks] + base
 
 
 def copy_documents(into: WriteTransaction, sources: Sequence[CopySource]) -> None:

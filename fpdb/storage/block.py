@@ -59,7 +59,7 @@ class TextColumns:
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """What is written of documents, made before a lock is taken: it doesn't depend on their ids.
+    """The stored form of documents, made before a lock is taken: it doesn't depend on their ids.
 
     Text keys have the `names` under which they are found. Records lack their checksums, and an
     integer key without a record has an empty one. Each table of numbers of texts has a column.
@@ -71,8 +71,8 @@ class Packed:
 
     def __getitem__(self, places: Places) -> "Packed":
         names = _chosen(self.names, places) if self.names else ()
-        numbers = [column.some(places) for column in self.numbers]
-        return Packed(names, self.records.some(places), numbers)
+        numbers = [column.chosen(places) for column in self.numbers]
+        return Packed(names, self.records.chosen(places), numbers)
 
     @classmethod
     def joined(cls, parts: Sequence["Packed"]) -> "Packed":

@@ -454,10 +454,10 @@ class SharedEnvironment:
             opened = {name.decode(): environment.open_db(name, create=False) for name in names}
             with environment.begin() as transaction:
                 header = opened.get("header")
-                found = transaction.get(b"header", db=header) if header else None
-            if self.header not in (None, found):  # the number of an inode was used again
+                stored = transaction.get(b"header", db=header) if header else None
+            if self.header not in (None, stored):  # the number of an inode was used again
                 raise moved(self.directory)
-            self.header = found
+            self.header = stored
         except (lmdb.IncompatibleError, lmdb.DbsFullError, UnicodeDecodeError) as error:
             raise NotADatabaseError(
                 f"{self.directory} has other entries than fpdb's sub-databases",
@@ -513,10 +513,10 @@ table_lock = threading.RLock()
 
 def _inode_of(path: str | Path) -> Identity | None:
     try:
-        found = os.lstat(path)
+        status = os.lstat(path)
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _require_one_place(directory: Path, identity: Identity) -> None:

@@ -172,8 +172,8 @@ def pack_header(header: Mapping[str, Any]) -> bytes:
     """Pack a header; features and versions are added unless they are given."""
     fields = {"features": [], **header}
     versions = [
-        fields.pop(name, own)
-        for name, own in (("read_version", READ_VERSION), ("write_version", WRITE_VERSION))
+        fields.pop(name, version)
+        for name, version in (("read_version", READ_VERSION), ("write_version", WRITE_VERSION))
     ]
     start = _START.pack(MAGIC, *versions)
     body = pack(fields, "header", MAX_HEADER_BYTES, binary=True)
@@ -357,7 +357,9 @@ class Stored(NamedTuple):
 
     def has_text_of(self, other: "Stored") -> bool:
         """Return whether two documents have the same text, or both the same fingerprint alone."""
-        mine, its = ((it.fingerprint, it.digest, it.sketch) for it in (self, other))
+        mine, its = (
+            (document.fingerprint, document.digest, document.sketch) for document in (self, other)
+        )
         return mine == its
 
     def completed(self, stored: "Stored") -> "Stored":

@@ -6,7 +6,7 @@ turnstile, which the next in the queue keeps locked, so that a busy writer can't
 
 Ctrl-C may end a wait, and come before the end of a block has begun. So the lock has an owner, and
 is released when nothing refers to that any more. Threads have RLocks because a thread can release
-what it has of these without knowing whether it has it.
+one without knowing whether it has it.
 """
 
 import contextlib
@@ -49,7 +49,7 @@ class WriteLock:
     def __init__(self, directory: Path, identity: Identity) -> None:
         self.directory = directory
         self._identity = identity
-        # What it belongs to, and the thread of that.
+        # The object that has the lock, and its thread.
         self._owner: weakref.ref[object] | None = None
         self._thread = 0
         self._thread_turn, self._thread_lock = threading.RLock(), threading.RLock()
@@ -162,8 +162,8 @@ class WriteLock:
             turn = -1
             try:
                 turn = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY)
-                found = os.lstat(DATA_FILE, dir_fd=turn)
-                if (found.st_dev, found.st_ino) != self._identity:
+                status = os.lstat(DATA_FILE, dir_fd=turn)
+                if (status.st_dev, status.st_ino) != self._identity:
                     raise moved(self.directory)
                 if self._process_lock < 0:
                     flags = os.O_RDWR | os.O_CREAT
@@ -198,11 +198,11 @@ class WriteLock:
         # On a full disk the lock still works, only its holder has no name.
         with contextlib.suppress(OSError):
             if not self._is_signed():
-                os.pwrite(self._process_lock, _own_record(os.getpid()), 0)
+                os.pwrite(self._process_lock, _record(os.getpid()), 0)
                 seal.mark_sealed(self._folder, writing=True)
 
     def _is_signed(self) -> bool:
-        return os.pread(self._process_lock, _RECORD_BYTES, 0) == _own_record(os.getpid())
+        return os.pread(self._process_lock, _RECORD_BYTES, 0) == _record(os.getpid())
 
     @property
     def _folder(self) -> Path:
@@ -242,7 +242,7 @@ def _until(deadline: float) -> float:
 
 
 @functools.lru_cache(maxsize=1)
-def _own_record(pid: int) -> bytes:
+def _record(pid: int) -> bytes:
     record = f"{pid} {_pid_namespace()} {platform.node()[:64]}"
     return record.encode().ljust(_RECORD_BYTES)
 

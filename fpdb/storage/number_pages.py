@@ -35,15 +35,15 @@ def pack_rows(rows: Rows, first: int = 0) -> tuple[bytearray, int]:
     """
     if kernels.enabled:
         return kernels.number_pages.packed(rows, first, LARGEST)
-    some = [column[first : first + LARGEST] for column in rows]
-    lows = [np.minimum.accumulate(column) for column in some]
-    spans = [np.maximum.accumulate(column) - low for column, low in zip(some, lows, strict=True)]
+    columns = [column[first : first + LARGEST] for column in rows]
+    lows = [np.minimum.accumulate(column) for column in columns]
+    spans = [np.maximum.accumulate(column) - low for column, low in zip(columns, lows, strict=True)]
     widths = np.array([_LEAST_OF_WIDTH.searchsorted(span, "right") for span in spans])
     head = _HEAD.size + 8 * len(rows)
-    sizes = head + widths.sum(axis=0) * np.arange(1, len(some[0]) + 1)
+    sizes = head + widths.sum(axis=0) * np.arange(1, len(columns[0]) + 1)
     count = int(sizes.searchsorted(LARGEST, "right"))
     nibbles, bases, parts = 0, b"", []
-    for index, (column, low) in enumerate(zip(some, lows, strict=True)):
+    for index, (column, low) in enumerate(zip(columns, lows, strict=True)):
         width = int(widths[index, count - 1])
         base = np.uint64(0) if width == 8 else low[count - 1]
         nibbles |= width << 4 * index
@@ -65,9 +65,9 @@ def unpack_rows(
     """Unpack the columns of a page, or the first `wanted`; a column may be a view of the value."""
     if kernels.enabled:
         digest = _digest(value[_CHECKSUM_BYTES:], seed)
-        found = kernels.number_pages.unpacked(value, columns, wanted or columns, digest)
-        if found is not None:
-            return list(np.frombuffer(found, np.uint64).reshape(wanted or columns, -1))
+        data = kernels.number_pages.unpacked(value, columns, wanted or columns, digest)
+        if data is not None:
+            return list(np.frombuffer(data, np.uint64).reshape(wanted or columns, -1))
     try:
         checksum, count, widths = _HEAD.unpack_from(value)
         if _digest(value[_CHECKSUM_BYTES:], seed) & 0xFFFFFFFF != checksum:

@@ -67,8 +67,8 @@ def identify(directory: Path) -> Identity:
     Closing any descriptor of a file drops this process's locks on it, so a directory that is
     already in use here may only be checked like this.
     """
-    found = _find_data(directory)
-    return found.st_dev, found.st_ino
+    status = _find_data(directory)
+    return status.st_dev, status.st_ino
 
 
 def moved(directory: Path) -> MovedError:
@@ -133,12 +133,10 @@ def require_vacant(directory: Path) -> None:
             )
         if not is_vacant(directory):
             remove_abandoned(directory)  # of a maker that was killed after its draft had moved
-            what = "is a file or holds other files, expected an empty directory"
-            found = f"there is a database at {directory} already"
-            raise DatabaseExistsError(
-                found if (directory / DATA_FILE).exists() else f"{directory} {what}",
-                hint="choose another path",
-            )
+            message = f"{directory} is a file or holds other files, expected an empty directory"
+            if (directory / DATA_FILE).exists():
+                message = f"there is a database at {directory} already"
+            raise DatabaseExistsError(message, hint="choose another path")
 
 
 def resolved(path: str | os.PathLike[str]) -> Path:
@@ -167,7 +165,7 @@ def _find_data(directory: Path) -> os.stat_result:
     hint = "create it first, or give another path"
     try:
         with disk_named(directory):
-            found = os.lstat(directory / DATA_FILE)
+            status = os.lstat(directory / DATA_FILE)
     except (NotADirectoryError, FileNotFoundError) as error:
         if not directory.exists():
             raise DatabaseNotFoundError(
@@ -179,12 +177,12 @@ def _find_data(directory: Path) -> os.stat_result:
         raise NotADatabaseError(
             f"{directory} {what}, expected the directory of a database", hint=hint
         ) from error
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise NotADatabaseError(
             f"{directory / DATA_FILE} isn't a regular file",
             hint="link to the directory of a database, not to the file in it",
         )
-    return found
+    return status
 
 
 def require_local(directory: Path) -> None:
@@ -304,8 +302,8 @@ def _pinned(directory: Path, expected: Identity | None) -> Iterator[int]:
     """Yield a descriptor of a directory, which another one may not take the place of meanwhile."""
     folder = os.open(directory, os.O_PATH | os.O_DIRECTORY)
     try:
-        found = os.stat(DATA_FILE, dir_fd=folder)
-        if expected not in (None, (found.st_dev, found.st_ino)):
+        status = os.stat(DATA_FILE, dir_fd=folder)
+        if expected not in (None, (status.st_dev, status.st_ino)):
             raise moved(directory)
         yield folder
     finally:

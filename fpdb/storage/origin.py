@@ -43,10 +43,10 @@ def unpack_meta(meta: bytes) -> object:
     """Return metadata as they were added, or an `Origin`."""
     if not meta:
         return None
-    found = unpack(meta, "metadata")
-    if type(found) is dict and b"source" in found:
-        return Origin({name.decode(): value for name, value in found.items()})
-    return found
+    value = unpack(meta, "metadata")
+    if type(value) is dict and b"source" in value:
+        return Origin({name.decode(): value for name, value in value.items()})
+    return value
 
 
 def origin_of(key: Key, meta: object) -> tuple[Key, str | None]:
@@ -66,7 +66,7 @@ def fields_of(meta: bytes) -> dict[str, Any]:
 def renamed(document: Stored, number: int) -> Stored:
     """Give another key to a document whose key is taken, and note its own."""
     value = unpack_meta(document.meta)
-    (own, _), meta = origin_of(document.key, value), document.meta
+    (key, _), meta = origin_of(document.key, value), document.meta
     if isinstance(value, Origin):
-        meta = pack_origin(value["source"], own, value.get("newest"))
-    return document._replace(key=f"{str(own)[:_LONGEST_KEY]} #{number}", meta=meta)
+        meta = pack_origin(value["source"], key, value.get("newest"))
+    return document._replace(key=f"{str(key)[:_LONGEST_KEY]} #{number}", meta=meta)

@@ -56,7 +56,7 @@ def require_sealed(directory: Path, verify: Callable[[Path], None]) -> None:
             verify(directory)
             return
         if not is_sealed(directory):
-            # What is written to it meanwhile isn't verified.
+            # A page that is written meanwhile isn't verified.
             identities = _identities(directory)
             verify(directory)
             _write(directory, identities[:1])
@@ -98,12 +98,12 @@ def _write(directory: Path, identities: list[bytes]) -> None:
 
 def _birth(descriptor: int) -> str:
     status = getattr(LIBC, "statx", None)
-    found = ctypes.create_string_buffer(_STATX_BYTES)
-    if status is None or status(descriptor, b"", _BY_DESCRIPTOR, _BIRTH, found):
+    buffer = ctypes.create_string_buffer(_STATX_BYTES)
+    if status is None or status(descriptor, b"", _BY_DESCRIPTOR, _BIRTH, buffer):
         return ""
-    if not struct.unpack_from("=I", found)[0] & _BIRTH:
+    if not struct.unpack_from("=I", buffer)[0] & _BIRTH:
         return ""
-    seconds, fraction = struct.unpack_from("=qI", found, _BIRTH_OFFSET)
+    seconds, fraction = struct.unpack_from("=qI", buffer, _BIRTH_OFFSET)
     return f"{seconds}.{fraction:09}"
 
 

@@ -1,4 +1,4 @@
-"""The pages of a data file: what is wrong with them, and what can be read of a damaged one."""
+"""The pages of a data file: their faults, and all that can be read of a damaged one."""
 
 import os
 import struct
@@ -35,7 +35,7 @@ _PAGE = 4096
 
 
 def structure_faults(directory: Path) -> list[str]:
-    """Return what is wrong with the pages of a data file, their trees, and the free pages.
+    """Return the faults of the pages of a data file, of their trees, and of the free pages.
 
     Every page must be reachable once, or free. Others may not write to the file meanwhile.
     """
@@ -46,14 +46,14 @@ def structure_faults(directory: Path) -> list[str]:
         pages = os.fstat(descriptor).st_size // _PAGE
         show(WorkStep("follow all pages", pages, 0, "page"))
         with disk_named(directory):
-            found: list[str] = verify.verify(name_of(descriptor), subdir=False)  # type: ignore[no-untyped-call]
+            faults: list[str] = verify.verify(name_of(descriptor), subdir=False)  # type: ignore[no-untyped-call]
     except verify.VerifyError as error:
         return [str(error)]
     except (ArithmeticError, LookupError, TypeError, ValueError, struct.error) as error:
         return [f"the structure can't be followed: {type(error).__name__}: {error}"]
     finally:
         os.close(descriptor)
-    return found
+    return faults
 
 
 class Entry(NamedTuple):
@@ -98,7 +98,7 @@ class Survey:
 
     @property
     def problems(self) -> list[Problem]:
-        """What was wrong with the pages that were read so far."""
+        """The faults of the pages that were read so far."""
         return list(self._problems)
 
     @property

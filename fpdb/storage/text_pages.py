@@ -55,9 +55,9 @@ def pack_texts(entries: Sequence[TextEntry], first: int = 0) -> tuple[bytearray,
 def unpack_texts(value: memoryview | bytes, seed: int) -> list[TextEntry]:
     """Return the entries of a page, or raise DamagedError."""
     if kernels.enabled:
-        found = kernels.text_pages.unpacked(value, xxhash.xxh3_64_intdigest(value[4:], seed))
-        if found is not None:
-            return found
+        texts = kernels.text_pages.unpacked(value, xxhash.xxh3_64_intdigest(value[4:], seed))
+        if texts is not None:
+            return texts
     data = bytes(value)
     if len(data) < HEAD or int.from_bytes(data[:4], "little") != _checksum(value, seed):
         raise DamagedError("the checksum of a page is wrong", hint="run `fpdb check`")
@@ -99,9 +99,9 @@ def find_texts(
     """
     if kernels.enabled:
         digest = xxhash.xxh3_64_intdigest(value[4:], seed)
-        found = kernels.text_pages.found(value, digest, texts, first)
-        if found is not None:
-            return found
+        numbers = kernels.text_pages.numbers_of(value, digest, texts, first)
+        if numbers is not None:
+            return numbers
     known = dict(unpack_texts(value, seed))
     after = bisect_right(texts, max(known), first) if known else first
     return [known.get(text) for text in texts[first : max(after, first + 1)]]

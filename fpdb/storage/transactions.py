@@ -68,7 +68,7 @@ class ReadTransaction:
 
     __slots__ = (
         *("__weakref__", "handle", "cursors", "databases"),
-        *("kept", "mark", "raw", "shared", "thread"),
+        *("mark", "raw", "readers", "shared", "thread"),
     )
 
     _writes = False
@@ -79,7 +79,7 @@ class ReadTransaction:
         self.handle = handle
         self.thread = 0
         self.cursors: dict[str, Cursor] = {}
-        self.kept: dict[object, Any] = {}  # what callers keep with these cursors
+        self.readers: dict[object, Any] = {}  # of callers, over these cursors
 
     def __enter__(self) -> Self:
         self.shared = shared = self.handle.current()
@@ -102,7 +102,7 @@ class ReadTransaction:
         late = None
         if error:
             self.handle.notice(error)
-        self.cursors, self.kept = {}, {}
+        self.cursors, self.readers = {}, {}
         if self.mark not in shared.active:
             self._leave(error)
             return
@@ -156,8 +156,8 @@ class ReadTransaction:
         """Return a cursor over a sub-database."""
         return self.raw.cursor(self.databases[name])
 
-    def kept_cursor(self, name: str) -> Cursor:
-        """Return the cursor that is kept open for a sub-database; move it before each use."""
+    def shared_cursor(self, name: str) -> Cursor:
+        """Return the cursor that all uses of a sub-database share; move it before each."""
         cursor = self.cursors.get(name)
         if cursor is None:
             cursor = self.cursors[name] = self.raw.cursor(self.databases[name])
@@ -181,17 +181,17 @@ class ReadTransaction:
 
     def open_snapshots(self) -> Snapshots:
         """Count the snapshots that processes have open, without this one, and find the oldest."""
-        environment, own = self.shared.environment, (self.raw.id(), os.getpid())
+        environment, snapshot = self.shared.environment, (self.raw.id(), os.getpid())
         if environment is None:
             return Snapshots(0, None, 0)
         environment.reader_check()  # a process that was killed reads no more
         lines = [line.split() for line in environment.readers().splitlines()[1:]]
-        found = [(int(number), int(pid)) for pid, _, number in lines if number.isdigit()]
-        if own in found:
-            found.remove(own)
-        oldest, reader = min(found) if found else (own[0], None)
+        snapshots = [(int(number), int(pid)) for pid, _, number in lines if number.isdigit()]
+        if snapshot in snapshots:
+            snapshots.remove(snapshot)
+        oldest, reader = min(snapshots) if snapshots else (snapshot[0], None)
         # Others may have committed since this snapshot began.
-        return Snapshots(len(found), reader, max(own[0] - oldest, 0))
+        return Snapshots(len(snapshots), reader, max(snapshot[0] - oldest, 0))
 
     def copy_to(self, path: Path) -> None:
         """Write this moment into a new data file, compacted."""

@@ -31,7 +31,7 @@ from fpdb.tables.sorted_pages import changed_rows
 MOST_OF_A_BAND = 10_000
 # Documents that are compared with a text: if there are more, those that agree in most bands.
 MOST_COMPARED = 10_000
-# What a row takes while its band is sorted.
+# Bytes of a row while its band is sorted.
 _ROW_BYTES = 32
 # The number of a row has room for what is in a band, and for the band.
 MOST_BINS = 14
@@ -39,7 +39,7 @@ MOST_BINS = 14
 _RECALL = 0.95
 
 
-# Ids of documents with their sketches and digests; what is missing is zeros.
+# Ids of documents with their sketches and digests; a missing one is zeros.
 Sketched = tuple[Column, NDArray[np.uint8], Column]
 
 

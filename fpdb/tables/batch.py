@@ -84,11 +84,11 @@ class Together:
         bounds, run_bounds = self.bounds.tolist(), self.run_bounds.tolist()
         for which in self.which.tolist():
             rows = slice(bounds[which], bounds[which + 1])
-            found = [
+            nearest = [
                 (apart, self.ids[run_bounds[run] : run_bounds[run + 1]].tolist())
                 for apart, run in zip(distances[rows], runs[rows], strict=True)
             ]
-            yield found, bool(self.complete[which])
+            yield nearest, bool(self.complete[which])
 
     def hits(self, limit: int | None, most: int) -> Hits:
         """Return matches as columns; of each query the nearest ones, at most `limit`.
@@ -129,8 +129,8 @@ def near_many(
 ) -> Hits:
     """Find all documents within k of each fingerprint, in the order of query, distance and id."""
     parts: list[Hits] = []
-    for found in find_together(txn, index, fingerprints, k, budget=budget, most=most):
-        part, done = found.hits(limit, most), sum(len(part.complete) for part in parts)
+    for together in find_together(txn, index, fingerprints, k, budget=budget, most=most):
+        part, done = together.hits(limit, most), sum(len(part.complete) for part in parts)
         parts.append(part._replace(queries=part.queries + done))
         check_size(sum(len(part.ids) for part in parts))
     return Hits(*joined(parts))
@@ -145,14 +145,14 @@ def find_together(
     budget: int,
     most: int,
 ) -> Iterator[Together]:
-    """Find what is near each of many fingerprints, in any order and with repetitions.
+    """Find the documents near each of many fingerprints, in any order and with repetitions.
 
     Mostly all are answered together, but crowded ones in several parts. A query reads at most
     `budget` candidates; of a fingerprint at most `most` + 1 ids are read.
     """
     words, which = ranked(as_words(fingerprints))
     try:
-        near, complete = _near_each(txn, index, of_words(words), k, budget)
+        near, complete = _near_distinct(txn, index, of_words(words), k, budget)
     except _CrowdedError:
         half = len(fingerprints) // 2
         for part in (fingerprints[:half], fingerprints[half:]):
@@ -192,7 +192,7 @@ class _Probe(NamedTuple):
     queries: Places
 
 
-def _near_each(
+def _near_distinct(
     txn: ReadTransaction, index: Index, fingerprints: Fingerprints, k: int, budget: int
 ) -> tuple[_NearRows, Marks]:
     """Find all distinct fingerprints within k of each query, and mark the complete ones.
@@ -200,11 +200,11 @@ def _near_each(
     The queries are sorted and distinct. One that may exceed its budget is run alone, and so are all
     without kernels.
     """
-    own = as_words(fingerprints)
+    query_words = as_words(fingerprints)
     read = np.zeros(len(fingerprints), np.int64)
     several = len(fingerprints) > 1
     spare = 0  # how many rows a query run alone reads at most outside of its ranges
-    found: list[_NearRows] = []
+    pieces: list[_NearRows] = []
     for route in index.routes(k) if kernels.enabled else ():
         table, longest = route.table, 0
         for probe in _probes(as_words(route.permutation.apply(fingerprints)), route):
@@ -213,8 +213,8 @@ def _near_each(
                 search = kernels.number_pages.RangeSearch(*probe, read, budget, k, held)
                 try:
                     for queries, *changes in pages.searched(txn, len(probe.lows), search):
-                        found.append(_near_rows(own, index, route, queries, changes))
-                        if several and sum(len(part.queries) for part in found) > _HELD:
+                        pieces.append(_near_rows(query_words, index, route, queries, changes))
+                        if several and sum(len(part.queries) for part in pieces) > _HELD:
                             raise _CrowdedError
                 except OverflowError:
                     raise _CrowdedError from None
@@ -224,7 +224,7 @@ def _near_each(
         )
     complete = np.ones(len(fingerprints), np.bool_)
     alone = read + spare > budget if kernels.enabled else complete.copy()
-    parts = [part.chosen(~alone[part.queries]) for part in found]
+    parts = [part.chosen(~alone[part.queries]) for part in pieces]
     for query in alone.nonzero()[0].tolist():
         [fingerprint] = to_ints(fingerprints[query : query + 1])
         nearby = index.near(txn, fingerprint, k, budget)
@@ -232,13 +232,17 @@ def _near_each(
         words = as_words(to_array(nearby.distances, index.plan.bits))
         apart = np.array([*nearby.distances.values()], np.uint8)
         parts.append(_NearRows(np.full(len(apart), query), words, apart))
-    return _sorted(parts, len(own)), complete
+    return _sorted(parts, len(query_words)), complete
 
 
-def _near_rows(own: Rows, index: Index, route: Route, queries: Places, changes: Rows) -> _NearRows:
-    """Return what was found in a table, given the bits in which it differs from queries there."""
+def _near_rows(
+    query_words: Rows, index: Index, route: Route, queries: Places, changes: Rows
+) -> _NearRows:
+    """Return the rows of a table near queries, given the bits in which they differ there."""
     back = route.permutation.inverse.apply(of_words(changes))
-    words = [word[queries] ^ change for word, change in zip(own, as_words(back), strict=True)]
+    words = [
+        word[queries] ^ change for word, change in zip(query_words, as_words(back), strict=True)
+    ]
     return _NearRows(queries, words, distances(back, np.zeros_like(back), index.plan.bits))
 
 
@@ -250,8 +254,8 @@ def near_among(
     Each pair is there in both orders, and each fingerprint with itself. They are found as in tables
     that hold nothing else. Nothing is returned if they are too many to be held.
     """
-    own = as_words(fingerprints)
-    found: list[_NearRows] = []
+    query_words = as_words(fingerprints)
+    parts: list[_NearRows] = []
     held = 0
     for route in index.routes(k):
         permuted = route.permutation.apply(fingerprints)
@@ -261,16 +265,18 @@ def near_among(
             sizes = np.diff(probe.bounds)
             starts = np.repeat(heads.searchsorted(probe.lows), sizes)
             counts = np.repeat(heads.searchsorted(probe.highs, "right"), sizes) - starts
-            for some in portions(counts, _PAIRS):
-                asking = np.repeat(np.arange(some.start, some.stop), counts[some])
+            for portion in portions(counts, _PAIRS):
+                asking = np.repeat(np.arange(portion.start, portion.stop), counts[portion])
                 queries = probe.queries[asking]
-                changes = permuted[queries] ^ rows[spans(starts[some], counts[some])]
+                changes = permuted[queries] ^ rows[spans(starts[portion], counts[portion])]
                 near = distances(changes, np.zeros_like(changes), index.plan.bits) <= k
-                found.append(_near_rows(own, index, route, queries[near], as_words(changes[near])))
-                held += len(found[-1].queries)
+                parts.append(
+                    _near_rows(query_words, index, route, queries[near], as_words(changes[near]))
+                )
+                held += len(parts[-1].queries)
                 if held > _HELD:
                     return None
-    near_rows = _sorted(found, len(own))
+    near_rows = _sorted(parts, len(query_words))
     _, places = ranked(near_rows.words)  # each is there, at least with itself
     return near_rows.queries, places, near_rows.distances
 
@@ -286,8 +292,8 @@ def _probes(permuted: Rows, route: Route) -> Iterator[_Probe]:
     portion = max(_PROBED // count, 1)
     masks = [mask >> behind for mask in route.masks]
     for start in range(0, len(masks), portion):
-        some = np.array(masks[start : start + portion], np.uint64)
-        lows = ((permuted[0] & ~free) ^ some[:, np.newaxis]).reshape(-1)
+        flips = np.array(masks[start : start + portion], np.uint64)
+        lows = ((permuted[0] & ~free) ^ flips[:, np.newaxis]).reshape(-1)
         sequence = np.argsort(lows)
         lows = lows[sequence]
         [heads] = differs(lows).nonzero()
@@ -297,10 +303,10 @@ def _probes(permuted: Rows, route: Route) -> Iterator[_Probe]:
         yield _Probe(lows, lows | free, np.append(heads, len(sequence)), words, queries)
 
 
-def _sorted(found: list[_NearRows], words: int) -> _NearRows:
-    """Sort what several tables may have found, and drop repetitions."""
+def _sorted(parts: list[_NearRows], words: int) -> _NearRows:
+    """Sort rows, of which several tables may have the same, and drop repetitions."""
     none = _NearRows(np.empty(0, np.int64), [np.empty(0, np.uint64)] * words, np.empty(0, np.uint8))
-    parts = found or [none]
+    parts = parts or [none]
     queries, *columns, distances = joined(
         [part.queries, *part.words, part.distances] for part in parts
     )

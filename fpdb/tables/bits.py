@@ -70,20 +70,20 @@ class Permutation:
             return array
         if len(array) == 1:  # in a fifth of the time
             return to_array([self.apply_one(to_ints(array)[0])], self.bits)
-        found = np.zeros_like(array)
+        permuted = np.zeros_like(array)
         for *masks, by in self.moves:
             if self.bits <= _WORD:
                 part = array & masks[0]
-                found |= part << by if by < _WORD else part >> 2 * _WORD - by
+                permuted |= part << by if by < _WORD else part >> 2 * _WORD - by
                 continue
             high, low = array[:, 0] & masks[0], array[:, 1] & masks[1]
             if by & _WORD:
                 high, low = low, high
             left = by & np.uint64(_WORD - 1)
             # What leaves a word at the left comes into the other one, so bits move right as well.
-            found[:, 0] |= (high << left | low >> _WORD - left) if left else high
-            found[:, 1] |= (low << left | high >> _WORD - left) if left else low
-        return found
+            permuted[:, 0] |= (high << left | low >> _WORD - left) if left else high
+            permuted[:, 1] |= (low << left | high >> _WORD - left) if left else low
+        return permuted
 
     def apply_one(self, fingerprint: int) -> int:
         """Permute one fingerprint."""
@@ -160,14 +160,14 @@ def order(array: Fingerprints, *ties: Column) -> NDArray[np.intp]:
         return np.arange(len(array))
     words = as_words(array)
     # A stable sort of everything takes far longer than a quick one and another of the ties.
-    found, tied = _rough_order(words[0], alone=len(words) + len(ties) == 1)
+    sequence, tied = _rough_order(words[0], alone=len(words) + len(ties) == 1)
     tied[:-1] |= tied[1:]
     at = tied.nonzero()[0]
     if len(at):
-        rows = found[at]
+        rows = sequence[at]
         columns = [column[rows] for column in (*words, *ties)]
-        found[at] = rows[np.lexsort((rows, *columns[::-1]))]
-    return found
+        sequence[at] = rows[np.lexsort((rows, *columns[::-1]))]
+    return sequence
 
 
 def _rough_order(column: Column, *, alone: bool) -> tuple[NDArray[np.intp], Marks]:
@@ -177,8 +177,8 @@ def _rough_order(column: Column, *, alone: bool) -> tuple[NDArray[np.intp], Mark
     """
     below = max(len(column) - 1, 1).bit_length()
     if not 0 < len(column) <= 1 << _INDEX_BITS:
-        found = np.argsort(column)
-        return found, _tied(column[found])
+        sequence = np.argsort(column)
+        return sequence, _tied(column[sequence])
     # Sorting numbers that carry their index takes a fraction of the time of an index sort.
     mask = np.uint64((1 << below) - 1)
     bits = int(column.max()).bit_length() or 1
@@ -186,11 +186,11 @@ def _rough_order(column: Column, *, alone: bool) -> tuple[NDArray[np.intp], Mark
     keys &= ~mask
     keys |= np.arange(len(column), dtype=np.uint64)
     keys.sort()
-    found = (keys & mask).astype(np.intp)
+    sequence = (keys & mask).astype(np.intp)
     if alone and bits + below <= _WORD:
-        return found, np.empty(0, np.bool_)
+        return sequence, np.empty(0, np.bool_)
     keys >>= np.uint64(below)
-    return found, _tied(keys)
+    return sequence, _tied(keys)
 
 
 def _tied(numbers: Column) -> Marks:

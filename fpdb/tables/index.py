@@ -204,10 +204,12 @@ class Index:
         """
         if kernels.enabled:
             search = self._searches.get(k) or self._search(k)
-            readers = txn.kept.get(search) or txn.kept.setdefault(search, self._readers(txn, k))
-            found = search.near(readers, fingerprint, budget)
-            if found is not None:
-                return Nearby(found[0], complete=True, ids=found[1])
+            readers = txn.readers.get(search) or txn.readers.setdefault(
+                search, self._readers(txn, k)
+            )
+            answer = search.near(readers, fingerprint, budget)
+            if answer is not None:
+                return Nearby(answer[0], complete=True, ids=answer[1])
         near: dict[int, int] = {}
         unread = [(route, self._pages(txn, route, fingerprint)) for route in self.routes(k)]
         while unread and budget >= 0:
@@ -229,7 +231,9 @@ class Index:
     ) -> "list[list[kernels.number_pages.PageCursor]]":
         """Return cursors over the tables that a query within k reads."""
         tables = (route.table.levels(txn) for route in self.routes(k))
-        return [[pages.reader(txn.kept_cursor(pages.name)) for pages in table] for table in tables]
+        return [
+            [pages.reader(txn.shared_cursor(pages.name)) for pages in table] for table in tables
+        ]
 
     def _search(self, k: int) -> "kernels.number_pages.NearSearch":
         """Return the kernel that does what `near` does, for one k."""

@@ -156,8 +156,8 @@ class NumberLevels(Levels[Rows], NumberPages):
                 yield number, last[: most + 1]
 
     def run(self, txn: ReadTransaction, *first: int) -> Iterator[int]:
-        both = heapq.merge(super().run(txn, *first), self.recent.run(txn, *first))
-        return (number for number, _ in groupby(both))
+        numbers = heapq.merge(super().run(txn, *first), self.recent.run(txn, *first))
+        return (number for number, _ in groupby(numbers))
 
     def last_numbers(
         self, txn: ReadTransaction, words: Rows, most: int | None = None

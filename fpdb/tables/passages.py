@@ -23,7 +23,7 @@ ROW_BITS = 32
 _REST = 8 * PASSAGE_BYTES - ROW_BITS
 # Rows of a text of some hundred words, about.
 _PASSAGES = 10
-# What a row takes while it is sorted.
+# Bytes of a row while it is sorted.
 _ROW_BYTES = 64
 
 

@@ -126,7 +126,9 @@ class Plan:
         try:
             bits, k = _whole(data["bits"]), _whole(data["k"])
             shape = data.get("bands")
-            bands = Bands(*(_whole(shape[each.name]) for each in fields(Bands))) if shape else None
+            bands = (
+                Bands(*(_whole(shape[field.name]) for field in fields(Bands))) if shape else None
+            )
             tables = []
             for table in data["tables"]:
                 blocks = tuple((_whole(start), _whole(length)) for start, length in table["blocks"])
@@ -169,9 +171,9 @@ def nested_plan(bits: int, k: int) -> Plan:
     tables = []
     for start, length in _cut(bits, k + 1):
         lead = range(start, start + length)
-        rest = [bit for bit in range(bits) if bit not in lead]
-        for at, size in _cut(len(rest), k + 1):
-            order = [*lead, *rest[at : at + size], *rest[:at], *rest[at + size :]]
+        remainder = [bit for bit in range(bits) if bit not in lead]
+        for at, size in _cut(len(remainder), k + 1):
+            order = [*lead, *remainder[at : at + size], *remainder[:at], *remainder[at + size :]]
             turns = [place for place in range(1, bits) if order[place] != order[place - 1] + 1]
             blocks = [(order[low], high - low) for low, high in pairwise([0, *turns, bits])]
             prefix = min(length + size, _LONGEST_PREFIX)
@@ -180,10 +182,10 @@ def nested_plan(bits: int, k: int) -> Plan:
 
 
 def _table(front: Sequence[tuple[int, int]], cut: Sequence[tuple[int, int]]) -> Table:
-    rest = [block for block in cut if block not in front]
+    back = [block for block in cut if block not in front]
     bits = sum(length for _, length in cut)
     prefix = min(sum(length for _, length in front), _LONGEST_PREFIX)
-    return Table(Permutation(bits, (*front, *rest)), prefix)
+    return Table(Permutation(bits, (*front, *back)), prefix)
 
 
 def _cut(bits: int, blocks: int) -> list[tuple[int, int]]:

@@ -52,7 +52,7 @@ _PROBE_SECONDS = 2e-6
 _CANDIDATE_SECONDS = 15e-9
 # One insert into one table, in a transaction with others.
 _INSERT_SECONDS = 15e-6
-# What a probe or an insert takes longer when its page has to come from the disk.
+# Seconds that a probe or an insert takes longer when its page has to come from the disk.
 _COLD_PAGE_SECONDS = 100e-6
 _MEMORY_BYTES = 16e9
 # Keys, checksums and slack of pages, for each byte of fingerprints and ids.
@@ -60,7 +60,7 @@ _BYTES_PER_BYTE = 1.02
 _ID_BYTES = 8
 # A text key of 50 bytes with the record of its document.
 _TEXT_KEY_BYTES = 110
-# What a sketch adds to the record, with the digest of its text.
+# Bytes that a sketch adds to the record, with the digest of its text.
 _SKETCH_BYTES = 146
 
 # A row of a join is one fingerprint in one table: made, sent to where its prefix belongs, sorted,
@@ -70,8 +70,8 @@ _JOIN_ROW_SECONDS = 3e-6
 _JOIN_CANDIDATE_SECONDS = 6e-9
 _MOST_JOIN_TABLES = 1000
 
-# Unrelated documents that are compared with a text, on average: what isn't noticed, and the most
-# that a query bears.
+# Unrelated documents that are compared with a text, on average: so few that nobody notices, and
+# the most that a query bears.
 _FEW_CANDIDATES = 1
 _MOST_CANDIDATES = 1000
 # What bands cost: looking one up, comparing a candidate, and a row without its id.
@@ -82,7 +82,7 @@ _BAND_ROW_BYTES = 2
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a plan is expected to cost: per query, per insert, and in bytes.
+    """The expected costs of a plan: per query, per insert, and in bytes.
 
     `bytes` is the size of the tables and bands, `key_bytes` what text keys of 50 bytes and the
     sketches add to it.
@@ -163,16 +163,16 @@ def plans(bits: int, k: int, documents: int, *, similarity: float | None = None)
     """
     _check_request(bits, k, documents=documents)
     bands = None if similarity is None else choose_bands(similarity, documents)
-    found = list(_feasible(bits, k))
-    if not found:
+    feasible = list(_feasible(bits, k))
+    if not feasible:
         nearest = next(less for less in range(k, -1, -1) if any(_feasible(bits, less)))
         raise PlanError(
             f"k = {k} in {bits} bits takes too many probes, or probes that read too much",
             hint=f"with {bits} bits k can be {nearest}; or take wider fingerprints",
         )
-    costs = {plan: estimate_cost(plan, documents) for plan in found}
-    found.sort(key=lambda plan: (not costs[plan].fits, costs[plan].seconds_per_document))
-    return [replace(plan, bands=bands) for plan in found]
+    costs = {plan: estimate_cost(plan, documents) for plan in feasible}
+    feasible.sort(key=lambda plan: (not costs[plan].fits, costs[plan].seconds_per_document))
+    return [replace(plan, bands=bands) for plan in feasible]
 
 
 def best_plan(bits: int, k: int, documents: int, *, similarity: float | None = None) -> Plan:
@@ -251,15 +251,15 @@ def choose_bands(similarity: float, documents: int) -> Bands:
 
 
 def _bands(similarity: float, documents: int) -> Bands | None:
-    found = None
+    bands = None
     for bins in range(1, MOST_BINS + 1):
         count = Bands(1, bins).needed(similarity)
         if count > BINS // bins:
             break
-        found = Bands(count, bins)
-        if found.chance(documents) <= _FEW_CANDIDATES:
+        bands = Bands(count, bins)
+        if bands.chance(documents) <= _FEW_CANDIDATES:
             break
-    return found if found and found.chance(documents) <= _MOST_CANDIDATES else None
+    return bands if bands and bands.chance(documents) <= _MOST_CANDIDATES else None
 
 
 class JoinPlan(NamedTuple):
@@ -287,7 +287,7 @@ def join_plans(bits: int, k: int, documents: int, *, queries: int | None = None)
     _check_request(bits, k, documents=documents, queries=queries)
     fingerprints = documents + (queries or 0)
     pairs = documents * ((documents - 1) / 2 if queries is None else queries)
-    found = []
+    choices = []
     # More tables have longer prefixes: more rows to send, and fewer candidates to check.
     for masks in _join_masks(bits, k):
         rows = fingerprints * len(masks)
@@ -296,8 +296,8 @@ def join_plans(bits: int, k: int, documents: int, *, queries: int | None = None)
             + rows * _JOIN_ROW_SECONDS
             + pairs * sum(2.0 ** -mask.bit_count() for mask in masks) * _JOIN_CANDIDATE_SECONDS
         )
-        found.append((work, JoinPlan(bits, k, fingerprints, masks)))
-    return [plan for _, plan in sorted(found)]
+        choices.append((work, JoinPlan(bits, k, fingerprints, masks)))
+    return [plan for _, plan in sorted(choices)]
 
 
 def _join_masks(bits: int, k: int) -> Iterator[tuple[int, ...]]:

@@ -39,8 +39,8 @@ def find_probes(prefixes: tuple[int, ...], k: int) -> tuple[TableProbes, ...]:
     The prefixes of the tables are masks of the bits of the unpermuted fingerprint.
     """
     widths = [prefix.bit_count() for prefix in prefixes]
-    found = _find_radii(prefixes, widths, k)
-    count = _count_probes(widths, found)
+    radii = _find_radii(prefixes, widths, k)
+    count = _count_probes(widths, radii)
     if count > MOST_PROBES:
         raise PlanError(
             f"k = {k} takes {count:,} probes on these tables; at most {MOST_PROBES:,} are made",
@@ -48,7 +48,7 @@ def find_probes(prefixes: tuple[int, ...], k: int) -> tuple[TableProbes, ...]:
         )
     return tuple(
         TableProbes(table, _changes(width, radius))
-        for table, (width, radius) in enumerate(zip(widths, found, strict=True))
+        for table, (width, radius) in enumerate(zip(widths, radii, strict=True))
         if radius >= 0
     )
 
@@ -81,8 +81,8 @@ def _find_radii(prefixes: Sequence[int], widths: Sequence[int], k: int) -> list[
     chosen = chain.from_iterable(combinations_with_replacement(range(len(groups)), k))
     changed = groups[np.fromiter(chosen, np.intp).reshape(ways, k)].sum(axis=1, dtype=np.uint8)
     changed = np.minimum(changed, np.array(widths, np.uint8))
-    found = [_by_sum(widths, k, shared), _by_enumeration(changed, widths)]
-    return min(found, key=lambda radii: _count_probes(widths, radii))
+    choices = [_by_sum(widths, k, shared), _by_enumeration(changed, widths)]
+    return min(choices, key=lambda radii: _count_probes(widths, radii))
 
 
 def _by_sum(widths: Sequence[int], k: int, shared: int) -> list[int]:
@@ -93,18 +93,18 @@ def _by_sum(widths: Sequence[int], k: int, shared: int) -> list[int]:
     """
     needed = k * shared + 1
     for radius in range(k + 1):
-        found = [min(radius, width) for width in widths]
-        if sum(found) + len(found) >= needed:
+        radii = [min(radius, width) for width in widths]
+        if sum(radii) + len(radii) >= needed:
             break
-    for _ in range(sum(found) + len(found) - needed):
+    for _ in range(sum(radii) + len(radii) - needed):
         # The table with the most probes at its radius is lowered; of equals, the one with the
         # shortest prefix: it reads the most.
         flips = [
             (comb(width, radius) if radius >= 0 else 0, -width, table)
-            for table, (width, radius) in enumerate(zip(widths, found, strict=True))
+            for table, (width, radius) in enumerate(zip(widths, radii, strict=True))
         ]
-        found[max(flips)[2]] -= 1
-    return found
+        radii[max(flips)[2]] -= 1
+    return radii
 
 
 def _by_enumeration(changed: NDArray[np.uint8], widths: Sequence[int]) -> list[int]:
@@ -114,13 +114,13 @@ def _by_enumeration(changed: NDArray[np.uint8], widths: Sequence[int]) -> list[i
     lowered as far as possible, then the one before.
     """
     enough = int(changed.min(axis=1).max())
-    found = [min(enough, width) for width in widths]
-    covers = (changed <= np.array(found)).sum(axis=1)
+    radii = [min(enough, width) for width in widths]
+    covers = (changed <= np.array(radii)).sum(axis=1)
     for table in reversed(range(len(widths))):
-        while found[table] >= 0:
-            escaping = changed[:, table] == found[table]
+        while radii[table] >= 0:
+            escaping = changed[:, table] == radii[table]
             if (covers[escaping] == 1).any():
                 break
             covers -= escaping
-            found[table] -= 1
-    return found
+            radii[table] -= 1
+    return radii

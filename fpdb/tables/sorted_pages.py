@@ -68,7 +68,7 @@ class SortedPages(ABC, Generic[R]):
     def _count(self, rows: R) -> int: ...
 
     @abstractmethod
-    def _same(self, rows: R, others: R) -> bool: ...
+    def _same(self, rows: R, stored: R) -> bool: ...
 
     @abstractmethod
     def _part(self, rows: R, start: int, stop: int) -> R: ...
@@ -113,8 +113,8 @@ class SortedPages(ABC, Generic[R]):
             there = seek(cursor, first) if first else cursor.first()
             before = b""
             while there:
-                found, value = cursor.item()
-                key = bytes(found)
+                view, value = cursor.item()
+                key = bytes(view)
                 if last is not None and key[: len(last)] > last:
                     return
                 if key <= before:
@@ -132,15 +132,15 @@ class SortedPages(ABC, Generic[R]):
 
     def fill(self, txn: WriteTransaction, blocks: Iterable[R]) -> None:
         """Append sorted rows after all that are stored, page by page, each as full as possible."""
-        rest = self.empty()
+        tail = self.empty()
         for block in blocks:
-            rows, done = self._joined([rest, block]), 0
+            rows, done = self._joined([tail, block]), 0
             for piece, page in self._full(rows):
-                rest = piece
+                tail = piece
                 done += self._count(piece)
                 if done < self._count(rows):
                     self._append(txn, piece, page)
-        for piece, page in self._full(rest):
+        for piece, page in self._full(tail):
             self._append(txn, piece, page)
 
     def _append(self, txn: WriteTransaction, rows: R, page: bytearray) -> None:
@@ -205,12 +205,12 @@ class SortedPages(ABC, Generic[R]):
             pieces = list(self._full(rows))
         elif fit < count or (pieces and 4 * len(page) < LARGEST):
             before = self._page_before(cursor, old) if old else None
-            both = self._joined([before[1], rows]) if before else rows
+            union = self._joined([before[1], rows]) if before else rows
             if fit < count:  # with the page before, so that pages are fuller than halves
-                parts = 2 if 8 * self._count(both) <= 14 * fit else 3
-                while not (pieces := self._cut(both, parts)):
+                parts = 2 if 8 * self._count(union) <= 14 * fit else 3
+                while not (pieces := self._cut(union, parts)):
                     parts += 1
-            elif before and (one := self._cut(both, 1)) and 4 * len(one[0][1]) <= 3 * LARGEST:
+            elif before and (one := self._cut(union, 1)) and 4 * len(one[0][1]) <= 3 * LARGEST:
                 pieces = one
             else:
                 before = None
@@ -260,8 +260,8 @@ class NumberPages(SortedPages[Rows]):
     def keys(self, rows: Rows) -> list[bytes]:
         """Return the keys of rows as bytes, which sort as their numbers."""
         table = np.stack(rows[: self._keys], axis=-1).astype(">u8")
-        found: list[bytes] = table.view(f"V{self.key_width}")[:, 0].tolist()
-        return found
+        keys: list[bytes] = table.view(f"V{self.key_width}")[:, 0].tolist()
+        return keys
 
     def key(self, *numbers: int) -> bytes:
         """Return the key of a row as bytes, or its beginning."""
@@ -351,8 +351,8 @@ class NumberPages(SortedPages[Rows]):
     def _count(self, rows: Rows) -> int:
         return len(rows[0])
 
-    def _same(self, rows: Rows, others: Rows) -> bool:
-        return all(map(np.array_equal, rows, others))
+    def _same(self, rows: Rows, stored: Rows) -> bool:
+        return all(map(np.array_equal, rows, stored))
 
     def _part(self, rows: Rows, start: int, stop: int) -> Rows:
         return [column[start:stop] for column in rows]
@@ -367,14 +367,14 @@ class NumberPages(SortedPages[Rows]):
         if not self._count(insert):
             return rows
         if kernels.enabled and self._count(rows):
-            found, count = kernels.number_pages.merged(rows, insert, self._keys)
-            columns = np.frombuffer(found, np.uint64).reshape(self.columns, -1)
+            data, count = kernels.number_pages.merged(rows, insert, self._keys)
+            columns = np.frombuffer(data, np.uint64).reshape(self.columns, -1)
             return list(columns[:, :count])
-        both = joined([insert, rows])  # the sort is stable: of equal keys the new row is first
-        sequence = order(*both[: self._keys])
-        both = [column[sequence] for column in both]
-        fresh = differs(*both[: self._keys])
-        return [column[fresh] for column in both]
+        union = joined([insert, rows])  # the sort is stable: of equal keys the new row is first
+        sequence = order(*union[: self._keys])
+        union = [column[sequence] for column in union]
+        fresh = differs(*union[: self._keys])
+        return [column[fresh] for column in union]
 
     def reader(self, cursor: Cursor) -> "kernels.number_pages.PageCursor":
         """Return a cursor of this sub-database as kernels take it."""
@@ -396,17 +396,17 @@ class NumberPages(SortedPages[Rows]):
         keeps: take all before anything else is read.
         """
         for start in range(0, len(numbers), _AT_ONCE):
-            some = numbers[start : start + _AT_ONCE]
-            found = None
+            batch = numbers[start : start + _AT_ONCE]
+            runs = None
             if kernels.enabled:
-                reader = txn.kept.get(self) or txn.kept.setdefault(
-                    self, self.reader(txn.kept_cursor(self.name))
+                reader = txn.readers.get(self) or txn.readers.setdefault(
+                    self, self.reader(txn.shared_cursor(self.name))
                 )
-                found = kernels.number_pages.runs(reader, some)
-            for number, last in [(number, None) for number in some] if found is None else found:
-                own = list(islice(self._run(txn, number), most + 1)) if last is None else last
-                if own:
-                    yield number, own
+                runs = kernels.number_pages.runs(reader, batch)
+            for number, last in [(number, None) for number in batch] if runs is None else runs:
+                ids = list(islice(self._run(txn, number), most + 1)) if last is None else last
+                if ids:
+                    yield number, ids
 
     def run(self, txn: ReadTransaction, *first: int) -> Iterator[int]:
         """Yield the last numbers of the rows that begin with some numbers."""
@@ -414,8 +414,8 @@ class NumberPages(SortedPages[Rows]):
 
     def _run(self, txn: ReadTransaction, *first: int) -> Iterator[int]:
         key = self.key(*first)
-        for own, value in self.between(txn, key, key):
-            rows = self.unpack(value, self.seed_at(own))
+        for page_key, value in self.between(txn, key, key):
+            rows = self.unpack(value, self.seed_at(page_key))
             same = [column == number for column, number in zip(rows, first, strict=False)]
             yield from rows[-1][np.logical_and.reduce(same)].tolist()
 
@@ -428,20 +428,20 @@ class NumberPages(SortedPages[Rows]):
         only N + 1 are read.
         """
         count = len(words[0])
-        each = _NO_LIMIT if most is None else most + 1
+        limit = _NO_LIMIT if most is None else most + 1
         owners, numbers = [np.empty(0, np.int64)], [np.empty(0, np.uint64)]
         if kernels.enabled:
             heads = differs(words[0]).nonzero()[0]
             firsts, bounds = words[0][heads], np.append(heads, count)
             search = kernels.number_pages.IdSearch(
-                firsts, firsts, bounds, words, np.arange(count), np.zeros(count, np.int64), each
+                firsts, firsts, bounds, words, np.arange(count), np.zeros(count, np.int64), limit
             )
-            for places, found, *_ in self.searched(txn, len(firsts), search):
+            for places, ids, *_ in self.searched(txn, len(firsts), search):
                 owners.append(places)
-                numbers.append(found)
+                numbers.append(ids)
         else:
             for place, row in enumerate(zip(*(word.tolist() for word in words), strict=True)):
-                numbers.append(np.array(list(islice(self._run(txn, *row), each)), np.uint64))
+                numbers.append(np.array(list(islice(self._run(txn, *row), limit)), np.uint64))
                 owners.append(np.full(len(numbers[-1]), place))
         owner, last = np.concatenate(owners), np.concatenate(numbers)
         if len(words) > 1:  # rows with the same first word may take turns
@@ -484,8 +484,8 @@ class NumberPages(SortedPages[Rows]):
                     break
                 stop = len(wanted) if upper is None else bisect_left(wanted, upper, at)
                 rows = self.rows_at(cursor)
-                kept = _among(rows[: self._keys], [column[at:stop] for column in keys])
-                parts.append([column[kept] for column in rows])
+                marks = _among(rows[: self._keys], [column[at:stop] for column in keys])
+                parts.append([column[marks] for column in rows])
                 at = stop
         return joined(parts)
 
@@ -520,23 +520,23 @@ class TextPages(SortedPages[list[TextEntry]]):
 
     def find(self, txn: ReadTransaction, texts: list[bytes]) -> list[int | None]:
         """Return the number that each of some sorted texts leads to; None if it isn't there."""
-        cursor = txn.kept_cursor(self.name)
-        found: list[int | None] = []
-        while len(found) < len(texts) and seek(cursor, texts[len(found)]):
+        cursor = txn.shared_cursor(self.name)
+        numbers: list[int | None] = []
+        while len(numbers) < len(texts) and seek(cursor, texts[len(numbers)]):
             key, page = cursor.item()
-            found += find_texts(page, self.seed_at(key), texts, len(found))
-            if len(found) < len(texts):  # those before the next page are on none
+            numbers += find_texts(page, self.seed_at(key), texts, len(numbers))
+            if len(numbers) < len(texts):  # those before the next page are on none
                 stop = len(texts)
                 if cursor.next():
-                    stop = bisect_left(texts, bytes(cursor.key()), len(found))
-                found += [None] * (stop - len(found))
-        return found or [None] * len(texts)
+                    stop = bisect_left(texts, bytes(cursor.key()), len(numbers))
+                numbers += [None] * (stop - len(numbers))
+        return numbers or [None] * len(texts)
 
     def _count(self, rows: list[TextEntry]) -> int:
         return len(rows)
 
-    def _same(self, rows: list[TextEntry], others: list[TextEntry]) -> bool:
-        return rows == others
+    def _same(self, rows: list[TextEntry], stored: list[TextEntry]) -> bool:
+        return rows == stored
 
     def _part(self, rows: list[TextEntry], start: int, stop: int) -> list[TextEntry]:
         return rows[start:stop]
@@ -547,11 +547,11 @@ class TextPages(SortedPages[list[TextEntry]]):
     def _spliced(
         self, rows: list[TextEntry], insert: list[TextEntry], remove: list[TextEntry]
     ) -> list[TextEntry]:
-        both = dict(rows)
+        entries = dict(rows)
         for text, _ in remove:
-            both.pop(text, None)
-        both.update(insert)
-        return sorted(both.items())
+            entries.pop(text, None)
+        entries.update(insert)
+        return sorted(entries.items())
 
     def _inserting(
         self, txn: WriteTransaction, cursor: Cursor, insert: list[TextEntry]
@@ -594,10 +594,10 @@ def page_and_next(cursor: Cursor, key: bytes) -> tuple[bytes | None, bytes | Non
     """Go to the page that a key belongs to; return the keys of this page and of the next."""
     if not seek(cursor, key):
         return None, None
-    own = bytes(cursor.key())
+    lower = bytes(cursor.key())
     upper = bytes(cursor.key()) if cursor.next() else None
-    cursor.set_key(own)
-    return own, upper
+    cursor.set_key(lower)
+    return lower, upper
 
 
 def changed_rows(insert: Rows, remove: Rows) -> tuple[Rows, Rows]:
@@ -612,8 +612,8 @@ def _among(rows: Rows, known: Rows) -> Marks:
     """Mark the rows that are among others; both are sorted, without repetitions."""
     if len(rows) == 1:
         return among(rows[0], known[0])
-    both = joined([known, rows])
-    sequence = order(*both)  # stable: a known row comes before its equal
-    found = np.zeros(len(sequence), np.bool_)
-    found[sequence] = ~differs(*[column[sequence] for column in both])
-    return found[len(known[0]) :]
+    union = joined([known, rows])
+    sequence = order(*union)  # stable: a known row comes before its equal
+    marks = np.zeros(len(sequence), np.bool_)
+    marks[sequence] = ~differs(*[column[sequence] for column in union])
+    return marks[len(known[0]) :]

@@ -11,7 +11,7 @@ from fpdb.scratch import unnamed_file
 from fpdb.storage.open_checks import disk_named
 from fpdb.tables.bits import order
 
-# What sorting a row takes, for each word of it: the row, a copy, and its share of the indices.
+# Bytes of a row while it is sorted, for each word of it: the row, a copy, a share of the indices.
 ROW_BYTES = 32
 # Rows that are merged together, and the least of them that are read of a run.
 _MERGED, _LEAST = 1 << 21, 1 << 6

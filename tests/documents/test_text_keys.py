@@ -129,7 +129,7 @@ def test_a_forged_page_is_read_as_defined_or_not_at_all(seed: int) -> None:
         entries = drawn(dice, 9)
         digest = xxhash.xxh3_64_intdigest(bytes(page[4:]), 0)
         kernels.text_pages.inserted(page, digest, entries, 0, len(entries))
-        kernels.text_pages.found(page, digest, [text for text, _ in entries], 0)
+        kernels.text_pages.numbers_of(page, digest, [text for text, _ in entries], 0)
 
 
 @pytest.mark.parametrize("compiled", [True, False])

@@ -131,7 +131,7 @@ def by_join(index, search, documents, size, memory, sets, read_once=False, **rul
 
     def tell(numbers, choice):
         assert not choice.crowded.any()
-        for place in (~choice.kept & ~choice.is_open).nonzero()[0].tolist():
+        for place in (~choice.keepers & ~choice.is_open).nonzero()[0].tolist():
             share = 0.0 if np.isnan(choice.shares[place]) else float(choice.shares[place])
             own = int(choice.nearest[place])
             nearest[int(numbers[place])] = ((share, int(choice.distances[place])), own)
@@ -151,7 +151,7 @@ def by_join(index, search, documents, size, memory, sets, read_once=False, **rul
                 doubtful, known, shingles, lambda own: documents[own].key
             ):
                 tell(numbers, choice)
-        return selected.kept.tolist(), nearest
+        return selected.keepers.tolist(), nearest
 
 
 @st.composite
@@ -352,9 +352,9 @@ def test_what_is_known_to_be_removed_isnt_compared_with():
     preparer = preparer_of(similarity=0.8, k=3)
     documents = documents_of([" ".join(WORDS[:40])] * 4, preparer)
     with selection_of(preparer.index, Search(3, None, 0.8), documents) as (selected, choose):
-        assert not choose(0, 1, known=True).kept.any()
+        assert not choose(0, 1, known=True).keepers.any()
         choice = choose(1, 4)
-        assert selected.kept.tolist() == [1]
+        assert selected.keepers.tolist() == [1]
         assert choice.nearest.tolist() == [-1, 1, 1]
 
 
@@ -440,11 +440,11 @@ def test_more_documents_than_rows_can_name_are_refused(monkeypatch):
     preparer = preparer_of(similarity=0.8, k=3)
     documents = documents_of([" ".join(WORDS[at : at + 9]) for at in range(0, 60, 15)], preparer)
     with selection_of(preparer.index, Search(3, None, 0.8), documents) as (selected, choose):
-        assert choose(0, 2).kept.all()
-        assert choose(2, 3).kept.all()
+        assert choose(0, 2).keepers.all()
+        assert choose(2, 3).keepers.all()
         with pytest.raises(fpdb.InputError, match="more than 3 records"):
             choose(3, 4)
-        assert selected.kept.tolist() == [0, 1, 2]
+        assert selected.keepers.tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize("told", [False, True])
@@ -454,7 +454,7 @@ def test_who_is_left_out_is_open_only_if_the_nearest_one_is_wanted(told):
     pairs = Alike(own, other, np.ones(3), np.zeros(3, np.uint8), sure)
     choice = selection._Choice(None, own, sure, told, np.ones(3, np.bool_))
     selection._choose_in_order([pairs], choice)
-    assert choice.kept.tolist() == [True, True, False]
+    assert choice.keepers.tolist() == [True, True, False]
     assert choice.is_open.tolist() == [False, True, told]
 
 
@@ -473,7 +473,7 @@ def test_a_crowd_is_compared_with_some_of_it_and_says_so(monkeypatch):
     with selection_of(index, search, documents) as (_, choose):
         for start in range(0, 100, 10):
             choice = choose(start, start + 10)
-            assert choice.kept.all()
+            assert choice.keepers.all()
             crowds += choice.crowded.tolist()
     assert crowds == [False] * 30 + [True] * 70
     monkeypatch.setattr(selection, "MOST_OF_A_BAND", 10_000)
@@ -485,7 +485,7 @@ def test_a_crowd_is_compared_with_some_of_it_and_says_so(monkeypatch):
             # The copy shares most bands with the first one, and so is still found.
             choice = choose(30, 32)
         assert choice.crowded.tolist() == [crowded, crowded]
-        assert choice.kept.tolist() == [True, False]
+        assert choice.keepers.tolist() == [True, False]
 
 
 @given(texts=corpora(), similarity=st.sampled_from([0.5, 0.8, 0.95]), known=st.booleans())

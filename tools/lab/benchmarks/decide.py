@@ -73,7 +73,7 @@ def decide(records, folder):
             columns = TextColumns(*made(numbers), none)
             clock, processor = time.perf_counter(), time.process_time()
             texts.add(columns)
-            kept += int(selection.choose(numbers, none).kept.sum())
+            kept += int(selection.choose(numbers, none).keepers.sum())
             seconds += time.perf_counter() - clock
             worked += time.process_time() - processor
     return seconds, worked, 1 - kept / records
