@@ -4,7 +4,6 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
@@ -14,7 +13,7 @@ import numpy as np
 
 from fpdb.arrays import Marks, each
 from fpdb.documents.catalog import View
-from fpdb.documents.groups import keeper_of
+from fpdb.documents.groups import group_of, keeper_key
 from fpdb.documents.lookup import (
     ALWAYS,
     Search,
@@ -23,6 +22,7 @@ from fpdb.documents.lookup import (
     hits,
     near,
     nearest_each,
+    not_found,
     times_of,
     to_document,
     to_match,
@@ -31,7 +31,7 @@ from fpdb.documents.parts import find_parts
 from fpdb.documents.prepare import BATCH, Preparer, as_fingerprints, as_number
 from fpdb.documents.results import CLUSTERS, MATCHES, PAIRS, PART_PAIRS, Results
 from fpdb.documents.similarity import KnownTexts
-from fpdb.errors import DamagedError, DocumentNotFoundError, IncompleteWarning, InputError
+from fpdb.errors import IncompleteWarning, InputError
 from fpdb.fingerprint import Recipe
 from fpdb.models import (
     MOST_BYTES,
@@ -264,9 +264,9 @@ class Queries(ABC):
             nearest, crowded, copies = nearest_each(view, texts, search.least)
             columns = (column.tolist() for column in nearest.only(~crowded[nearest.first]))
             for place, number, share, apart, _ in zip(*columns, strict=True):
-                document = view.catalog.named(txn, number)
-                group = self._document(txn, document).group
-                matches[place] = to_match(document, number, apart, share)._replace(group=group)
+                stored = view.catalog.named(txn, number)
+                match = to_match(stored, number, apart, share)
+                matches[place] = match._replace(group=keeper_key(view, stored))
         return matches, set((copies & ~crowded).nonzero()[0].tolist()), crowded
 
     def passages(
@@ -546,13 +546,7 @@ class Queries(ABC):
             return default if stored is None else self._document(txn, stored)
 
     def _document(self, txn: ReadTransaction, stored: Stored) -> Document:
-        """Return a stored document with the key of the keeper of its group."""
-        document, view = to_document(stored), self._view(txn)
-        if not self._index.groups:
-            return document
-        keeper = keeper_of(view, self._index.groups, stored)
-        same = keeper == stored.id
-        return replace(document, group=stored.key if same else self._catalog.named(txn, keeper).key)
+        return to_document(stored, keeper_key(self._view(txn), stored))
 
     def group(self, key: Key) -> Group:
         """Return the group that the document with a key belongs to.
@@ -568,23 +562,8 @@ class Queries(ABC):
             InputError: The database keeps no groups.
             DocumentNotFoundError: No document has the key.
         """
-        if not self._index.groups:
-            raise InputError(
-                "the database keeps no groups",
-                hint="create it with groups, or compact it with groups",
-            )
         with self._transaction() as txn:
-            stored = self._catalog.find(txn, key)
-            if stored is None:
-                raise _not_found(key)
-            keeper = keeper_of(self._view(txn), self._index.groups, stored)
-            members = self._index.groups.members_of(txn, keeper)
-            first, *others = self._catalog.keys_of(
-                txn, np.concatenate([np.array([keeper], np.uint64), members])
-            )
-        if first is None or None in others:
-            raise DamagedError(f"the group of {key!r} has a document that isn't there")
-        return Group(first, tuple(own for own in others if own is not None))
+            return group_of(self._view(txn), key)
 
     def keys_of(self, ids: Iterable[int]) -> list[Key | None]:
         """Return the keys of documents by their ids, as `query_fingerprints` returns them.
@@ -630,10 +609,9 @@ class Queries(ABC):
             yield from chosen
 
     def __getitem__(self, key: Key) -> Document:
-        found = self.get(key)
-        if found is None:
-            raise _not_found(key)
-        return found
+        if (document := self.get(key)) is None:
+            raise not_found(key)
+        return cast("Document", document)
 
     def __contains__(self, key: Key) -> bool:
         return self.get(key) is not None
@@ -672,14 +650,16 @@ class Queries(ABC):
                     break
         return found
 
-    def _marked(self, txn: ReadTransaction, found: Matches, search: Search) -> Matches:
+    def _marked(self, txn: ReadTransaction, matches: Matches, search: Search) -> Matches:
         """Return an answer with groups, marked as incomplete if the bands don't find enough."""
-        found.complete = found.complete and not self.shortfall(search.similarity)
+        matches.complete = matches.complete and not self.shortfall(search.similarity)
         if self._index.groups:
-            documents = (self._catalog.named(txn, match.id) for match in found)
-            named = (self._document(txn, stored).group for stored in documents)
-            found[:] = [it._replace(group=keeper) for it, keeper in zip(found, named, strict=True)]
-        return found
+            view = self._view(txn)
+            matches[:] = [
+                match._replace(group=keeper_key(view, self._catalog.named(txn, match.id)))
+                for match in matches
+            ]
+        return matches
 
     def _search(self, k: int | None, limit: int | None, similarity: float | None = None) -> Search:
         search = self._checked(k, limit, similarity)
@@ -706,13 +686,6 @@ class Queries(ABC):
             return self._usual._replace(limit=limit, similarity=similarity or self.similarity)
         require_k(k, self.plan.bits)
         return Search(k, limit)
-
-
-def _not_found(key: Key) -> DocumentNotFoundError:
-    return DocumentNotFoundError(
-        f"found no document with the key {key!r}",
-        hint="db.get(key) gives None for a key that isn't there",
-    )
 
 
 def finder_of_clusters(keep: str, *, chains: bool = False) -> Callable[..., Iterator[Cluster]]:

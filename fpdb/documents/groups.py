@@ -11,9 +11,10 @@ import numpy as np
 from fpdb.arrays import Strings
 from fpdb.documents.batch_lookup import BatchLookup
 from fpdb.documents.catalog import SLICE, View
-from fpdb.documents.lookup import Candidates, Search, answer, matched, to_match
+from fpdb.documents.lookup import Candidates, Search, answer, matched, not_found, to_match
 from fpdb.documents.similarity import KnownTexts
-from fpdb.models import KEEPER, Key, Match
+from fpdb.errors import DamagedError, InputError
+from fpdb.models import KEEPER, Group, Key, Match
 from fpdb.storage import WriteTransaction
 from fpdb.storage.block import Block
 from fpdb.storage.format import ID_BYTES, Stored
@@ -34,6 +35,32 @@ def keeper_of(view: View, tables: GroupTables, stored: Stored) -> int:
     if len(keepers):
         return int(keepers[0])
     return int.from_bytes(stored.keeper) if stored.keeper else stored.id
+
+
+def keeper_key(view: View, stored: Stored) -> Key | None:
+    """Return the key of the keeper of a stored document's group, if groups are kept."""
+    if not view.index.groups:
+        return None
+    keeper = keeper_of(view, view.index.groups, stored)
+    return stored.key if keeper == stored.id else view.catalog.named(view.txn, keeper).key
+
+
+def group_of(view: View, key: Key) -> Group:
+    """Return the group of the document with a key."""
+    txn, catalog, tables = view.txn, view.catalog, view.index.groups
+    if not tables:
+        raise InputError(
+            "the database keeps no groups",
+            hint="create it with groups, or compact it with groups",
+        )
+    if (stored := catalog.find(txn, key)) is None:
+        raise not_found(key)
+    keeper = keeper_of(view, tables, stored)
+    ids = np.append(np.uint64(keeper), tables.members_of(txn, keeper))
+    first, *others = catalog.keys_of(txn, ids)
+    if first is None or None in others:
+        raise DamagedError(f"the group of {key!r} has a document that isn't there")
+    return Group(first, tuple(member for member in others if member is not None))
 
 
 def most_similar(keepers: Iterable[Match]) -> Match | None:
