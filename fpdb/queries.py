@@ -468,11 +468,7 @@ class Queries(ABC):
         return Results(found, CLUSTERS, self.key_type)
 
     def clustering(
-        self,
-        *,
-        similarity: float | None = None,
-        texts: TextsByKey | None = None,
-        jobs: int = 1,
+        self, *, similarity: float | None = None, texts: TextsByKey | None = None, jobs: int = 1
     ) -> "Clustering":
         """Find all clusters at once, as columns, with the copies among them.
 

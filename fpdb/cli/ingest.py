@@ -142,10 +142,7 @@ def _print_duplicate(added: fpdb.Added, *, bits: bool) -> None:
         return
 
 
-@takes(
-    "key_field text_field meta_field html max_bytes",
-    reading=fpdb.Reading,
-)
+@takes("key_field text_field meta_field html max_bytes", reading=fpdb.Reading)
 def follow(
     path: Path,
     reading: fpdb.Reading,

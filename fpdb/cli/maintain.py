@@ -209,12 +209,7 @@ def compact(
     with fpdb.open(path, readonly=not replace) as database:
         size = database.stats().bytes
         database.compact(
-            output,
-            capacity=capacity,
-            k=k,
-            similarity=similarity,
-            passages=passages,
-            groups=groups,
+            output, capacity=capacity, k=k, similarity=similarity, passages=passages, groups=groups
         )
     _summarise(output or path, rest=f" instead of {render.size(size)}", bytes_before=size)
 
@@ -282,10 +277,7 @@ def _run_under_hold(path: Path, command: list[str]) -> int:
     ),
 )
 def plan(
-    bits: int = 64,
-    k: int = 3,
-    documents: int = 1_000_000,
-    similarity: float | None = None,
+    bits: int = 64, k: int = 3, documents: int = 1_000_000, similarity: float | None = None
 ) -> None:
     """Show table plans and what they cost.
 

@@ -152,15 +152,10 @@ _SHARED: dict[str, Any] = {
     "bad": option("--bad drop|fail", "Records that can't be used: leave them out, or stop."),
     "limit": option("--limit -n N", "Print at most N.", min=1),
     "keep": option(
-        "--keep WHICH",
-        "first (default), longest, newest:F or source:F=A,B,*.",
-        show_default=False,
+        "--keep WHICH", "first (default), longest, newest:F or source:F=A,B,*.", show_default=False
     ),
     "lose": option(
-        "--lose SHARE",
-        "Remove what loses at most this share of its own words.",
-        min=0,
-        max=1,
+        "--lose SHARE", "Remove what loses at most this share of its own words.", min=0, max=1
     ),
     "within": option("--within FIELD", "Compare only records with an equal value."),
     "skip_duplicates": option(
@@ -203,11 +198,7 @@ _SHARED: dict[str, Any] = {
         "jsonl, tsv, csv, parquet, lines, text, html, docx, odt, pdf, warc, wacz.",
     ),
     "encoding": option("--encoding NAME", "Encoding of texts and tables; else detected."),
-    "html": option(
-        "--html HOW",
-        "HTML: auto (.html, archives), main or page.",
-        show_default=False,
-    ),
+    "html": option("--html HOW", "HTML: auto (.html, archives), main or page.", show_default=False),
     "max_bytes": option(
         "--max-bytes BYTES",
         "Largest text or HTML page to accept; default 2M.",

@@ -140,12 +140,7 @@ def explore(
     with (
         scratch_folder() as folder,
         fpdb.open(path, readonly=not write) as database,
-        fpdb.Explorer(
-            database,
-            texts=texts or (),
-            reading=reading,
-            write=write,
-        ) as pages,
+        fpdb.Explorer(database, texts=texts or (), reading=reading, write=write) as pages,
     ):
         application = server.app(database, access=access, explorer=pages)
         render.show_log(server.__name__)

@@ -46,11 +46,7 @@ MOST_VERSIONS = 10
 _NUMBERS = "Numbers and pictures"
 # Of `write_report`.
 _GROUPS: dict[str, Any] = {
-    "kinds": {
-        "edited": "edited",
-        "identical": "identical only",
-        "open": "no verdict yet",
-    },
+    "kinds": {"edited": "edited", "identical": "identical only", "open": "no verdict yet"},
     "none": "No document is a near-duplicate of another one. A smaller similarity finds more; "
     "copied passages have a report of their own.",
 }

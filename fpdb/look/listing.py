@@ -249,10 +249,7 @@ def write_report(
 
 
 def _sortable(
-    groups: Sequence[Markup],
-    noun: str,
-    kinds: Mapping[str, str],
-    orders: Mapping[str, str],
+    groups: Sequence[Markup], noun: str, kinds: Mapping[str, str], orders: Mapping[str, str]
 ) -> Markup:
     search, judged = "Search keys and titles", "open" in kinds
     measure, limits = "similarity" if judged else "share", {"min": 0, "max": 100}

@@ -21,11 +21,7 @@ _LIKENESS = ("fingerprint", "sketch", "digest")
 
 
 def pairs(
-    df: DataFrame,
-    *,
-    similarity: float | None = None,
-    k: int | None = None,
-    spanning: bool = False,
+    df: DataFrame, *, similarity: float | None = None, k: int | None = None, spanning: bool = False
 ) -> DataFrame:
     """Find all pairs of near documents, each once: `key`, `other`, `distance`, `similarity`.
 

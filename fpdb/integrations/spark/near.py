@@ -15,11 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 import fpdb
-from fpdb.integrations.spark.fingerprints import (
-    FingerprintType,
-    bytes_rows,
-    require_workers,
-)
+from fpdb.integrations.spark.fingerprints import FingerprintType, bytes_rows, require_workers
 
 # A number of bands is crowded if more documents have it, and if a question would meet more.
 _CROWD, _CROWD_OF_QUERY = 1_000, 10_000
