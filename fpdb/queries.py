@@ -124,11 +124,11 @@ class Queries(ABC):
 
     def shortfall(self, similarity: float | None) -> str:
         """Return what share of a similarity the database finds, and the cure; "" if enough."""
-        bands, own = self.plan.bands, self.similarity
-        if not bands or not own or not similarity or similarity >= own or bands.suffice(similarity):
+        bands, limit = self.plan.bands, self.similarity or 0.0
+        if not bands or not similarity or similarity >= limit or bands.suffice(similarity):
             return ""
         return (
-            f"finds what is similar from {own}, and {bands.recall(similarity):.0%} of what is "
+            f"finds what is similar from {limit}, and {bands.recall(similarity):.0%} of what is "
             f"similar from {similarity}; compact it with that similarity to find all of it"
         )
 
@@ -221,9 +221,9 @@ class Queries(ABC):
             return questions, self._first_answers(questions, search) if self._threaded else []
 
         def answered() -> Generator[Matches]:
-            for _, (questions, found) in mapped(begun, blocks, jobs):
-                yield from found
-                yield from self._ask(questions[len(found) :], search)
+            for _, (questions, first_matches) in mapped(begun, blocks, jobs):
+                yield from first_matches
+                yield from self._ask(questions[len(first_matches) :], search)
 
         return Results(answered(), MATCHES, self.key_type)
 
@@ -402,8 +402,8 @@ class Queries(ABC):
         """
         from fpdb.joins.pairs import find_pairs
 
-        found = self._joined(find_pairs, self._search(k, None, similarity), jobs, texts)
-        return Results(found, PAIRS, self.key_type)
+        pairs = self._joined(find_pairs, self._search(k, None, similarity), jobs, texts)
+        return Results(pairs, PAIRS, self.key_type)
 
     def passage_pairs(self, *, least: float = 0.1) -> Results[PartPair]:
         """Find all pairs of stored documents with passages in common, in the order of the first.
@@ -464,8 +464,8 @@ class Queries(ABC):
             `Results` of `Cluster`, as in `pairs`.
         """
         find = finder_of_clusters(keep, chains=chains)
-        found = self._joined(find, self._search(k, None, similarity), jobs, texts)
-        return Results(found, CLUSTERS, self.key_type)
+        clusters = self._joined(find, self._search(k, None, similarity), jobs, texts)
+        return Results(clusters, CLUSTERS, self.key_type)
 
     def clustering(
         self, *, similarity: float | None = None, texts: TextsByKey | None = None, jobs: int = 1
@@ -477,15 +477,15 @@ class Queries(ABC):
         from fpdb.joins.clusters import find_clustering
 
         search = self._search(None, None, similarity)
-        [found] = self._joined(find_clustering, search, jobs, texts)
-        return cast("Clustering", found)
+        [clustering] = self._joined(find_clustering, search, jobs, texts)
+        return cast("Clustering", clustering)
 
     def kept_groups(self) -> "Clustering":
         """Return all groups of several documents that the database keeps, as `clustering` does."""
         from fpdb.joins.clusters import find_groups
 
-        [found] = self._reading(find_groups)
-        return cast("Clustering", found)
+        [groups] = self._reading(find_groups)
+        return cast("Clustering", groups)
 
     def _joined(
         self,
@@ -593,15 +593,15 @@ class Queries(ABC):
             self._catalog.check_key(after)
         while True:
             with self._transaction() as txn:
-                found = self._catalog.slice_after(txn, after, prefix)
+                documents = self._catalog.slice_after(txn, after, prefix)
                 chosen = [
                     self._document(txn, stored)
-                    for stored in found
+                    for stored in documents
                     if since <= stored.added < before
                 ]
-            if not found:
+            if not documents:
                 return
-            after = found[-1].key
+            after = documents[-1].key
             yield from chosen
 
     def __getitem__(self, key: Key) -> Document:
@@ -630,21 +630,21 @@ class Queries(ABC):
         """Yield the answers; no transaction stays open while they are used."""
         answered = 0
         while answered < len(questions):
-            found = self._first_answers(questions[answered:], search)
-            yield from found
-            answered += len(found)
+            first_matches = self._first_answers(questions[answered:], search)
+            yield from first_matches
+            answered += len(first_matches)
 
     def _first_answers(self, questions: Block, search: Search) -> list[Matches]:
         """Answer the first questions within one transaction, as many as may be held at once."""
-        found: list[Matches] = []
+        first_matches: list[Matches] = []
         held = 0
         with self._transaction() as txn:
             for matches in answers(self._view(txn), questions, search):
-                found.append(self._marked(txn, matches, search))
+                first_matches.append(self._marked(txn, matches, search))
                 held += len(matches)
                 if held >= _MATCHES:
                     break
-        return found
+        return first_matches
 
     def _marked(self, txn: ReadTransaction, matches: Matches, search: Search) -> Matches:
         """Return an answer with groups, marked as incomplete if the bands don't find enough."""

@@ -59,8 +59,8 @@ def ingest(
     )
     require(files or not is_terminal(), "name a file, or - for standard input")
     paths = path_names(files or ["-"])
-    for each in paths:
-        check_path(each, reading)
+    for source in paths:
+        check_path(source, reading)
     progress, bad_records = ProgressLine(), BadRecords()
     if is_vacant(path):  # a database would be in the way of another attempt
         require_record(paths, reading, bad_records)
