@@ -229,7 +229,7 @@ NEW_SIMILARITY = option(
     "--similarity J|off",
     "Least similarity; off: bits alone.",
     # "Off" is 0, since typer takes None for a missing value.
-    parser=lambda given: 0.0 if given in ("off", 0.0) else parse_similarity(given),
+    parser=lambda value: 0.0 if value in ("off", 0.0) else parse_similarity(value),
 )
 SORT = option("--sort", "Print the nearest pairs first; all are found before.")
 TEXTS = option("--texts FILE", "Files with the texts, under the same keys.")
