@@ -32,7 +32,7 @@ from fpdb.models import (
     require_whole,
 )
 from fpdb.progress import log, tracked
-from fpdb.queries import Queries, Snapshot, finder_of_clusters
+from fpdb.queries import Queries, Snapshot
 from fpdb.storage import LOCK_SECONDS, Environment, ReadTransaction, drafts
 from fpdb.storage.block import Block
 from fpdb.tables import Plan
@@ -447,6 +447,8 @@ class Database(Queries):
         until the clusters are found and deleted. The arguments are those of `clusters`; texts are
         asked for before, and what others add meanwhile is compared by estimates.
         """
+        from fpdb.joins.clusters import finder_of_clusters
+
         search, find = self._search(k, None, similarity), finder_of_clusters(keep)
         with self._comparing(search, texts) as comparing:
             if comparing.known:

@@ -4,7 +4,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -13,7 +13,7 @@ import numpy as np
 
 from fpdb.arrays import Marks, each
 from fpdb.documents.catalog import View
-from fpdb.documents.groups import group_of, keeper_key
+from fpdb.documents.groups import group_of, keeper_key, name_keepers, nearest_documents
 from fpdb.documents.lookup import (
     ALWAYS,
     Search,
@@ -21,11 +21,9 @@ from fpdb.documents.lookup import (
     answers,
     hits,
     near,
-    nearest_each,
     not_found,
     times_of,
     to_document,
-    to_match,
 )
 from fpdb.documents.parts import find_parts
 from fpdb.documents.prepare import BATCH, Preparer, as_fingerprints, as_number
@@ -258,16 +256,8 @@ class Queries(ABC):
         search = self._checked(None, 1, similarity)._replace(known=known)
         if search.similarity is None:
             return {}, set(), np.ones(len(texts.digests), np.bool_)
-        matches = dict[int, Match]()
         with self._transaction() as txn:
-            view = self._view(txn)
-            nearest, crowded, copies = nearest_each(view, texts, search.least)
-            columns = (column.tolist() for column in nearest.only(~crowded[nearest.first]))
-            for place, number, share, apart, _ in zip(*columns, strict=True):
-                stored = view.catalog.named(txn, number)
-                match = to_match(stored, number, apart, share)
-                matches[place] = match._replace(group=keeper_key(view, stored))
-        return matches, set((copies & ~crowded).nonzero()[0].tolist()), crowded
+            return nearest_documents(self._view(txn), texts, search.least)
 
     def passages(
         self,
@@ -463,6 +453,8 @@ class Queries(ABC):
         Returns:
             `Results` of `Cluster`, as in `pairs`.
         """
+        from fpdb.joins.clusters import finder_of_clusters
+
         find = finder_of_clusters(keep, chains=chains)
         clusters = self._joined(find, self._search(k, None, similarity), jobs, texts)
         return Results(clusters, CLUSTERS, self.key_type)
@@ -650,11 +642,7 @@ class Queries(ABC):
         """Return an answer with groups, marked as incomplete if the bands don't find enough."""
         matches.complete = matches.complete and not self.shortfall(search.similarity)
         if self._index.groups:
-            view = self._view(txn)
-            matches[:] = [
-                match._replace(group=keeper_key(view, self._catalog.named(txn, match.id)))
-                for match in matches
-            ]
+            name_keepers(self._view(txn), matches)
         return matches
 
     def _search(self, k: int | None, limit: int | None, similarity: float | None = None) -> Search:
@@ -682,15 +670,6 @@ class Queries(ABC):
             return self._usual._replace(limit=limit, similarity=similarity or self.similarity)
         require_k(k, self.plan.bits)
         return Search(k, limit)
-
-
-def finder_of_clusters(keep: str, *, chains: bool = False) -> Callable[..., Iterator[Cluster]]:
-    """Return what finds clusters, or raise InputError if `keep` is none of a document."""
-    from fpdb.joins.clusters import find_clusters
-    from fpdb.joins.preference import Preference
-
-    Preference.of(keep)
-    return partial(find_clusters, keep=keep, chains=chains)
 
 
 class Snapshot(Queries):
