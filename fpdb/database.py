@@ -27,16 +27,14 @@ from fpdb.models import (
     Key,
     Problem,
     Stats,
-    TableStats,
     TextsByKey,
     now,
     require_whole,
 )
 from fpdb.progress import log, tracked
-from fpdb.queries import Queries, Snapshot, finder_of_clusters
+from fpdb.queries import Queries, Snapshot
 from fpdb.storage import LOCK_SECONDS, Environment, ReadTransaction, drafts
 from fpdb.storage.block import Block
-from fpdb.storage.lmdb_file import DATA_FILE
 from fpdb.tables import Plan
 from fpdb.tables.bulk_load import LEAST_MEMORY, MEMORY
 from fpdb.threads import mapped
@@ -449,6 +447,8 @@ class Database(Queries):
         until the clusters are found and deleted. The arguments are those of `clusters`; texts are
         asked for before, and what others add meanwhile is compared by estimates.
         """
+        from fpdb.joins.clusters import finder_of_clusters
+
         search, find = self._search(k, None, similarity), finder_of_clusters(keep)
         with self._comparing(search, texts) as comparing:
             if comparing.known:
@@ -482,41 +482,8 @@ class Database(Queries):
 
     def stats(self) -> Stats:
         """Return what the database holds, and how."""
-        head, index, plan = self._header, self._index, self.plan
         with self._transaction() as txn:
-            counters = self._view(txn).counters
-            widths = [table.prefix for table in plan.tables]
-            widths += [table.bits for table in index.of_texts]
-            tables = zip(index.pages[: len(widths)], widths, strict=True)
-            return Stats(
-                path=str(self.path),
-                uuid=head["uuid"],
-                created=head["created"],
-                recipe=head["recipe"]["name"],
-                recipe_id=head["recipe_id"],
-                bits=plan.bits,
-                k=plan.k,
-                keys=head["keys"],
-                plan=plan.name,
-                capacity=head["capacity"],
-                documents=counters.documents,
-                short=counters.short,
-                bytes=(self.path / DATA_FILE).stat().st_size,
-                bytes_used=sum(map(txn.bytes_of, layout.database_names(index, self._catalog))),
-                tables=tuple(
-                    TableStats(pages.name, bits, sum(map(txn.entries, pages.names)))
-                    for pages, bits in tables
-                ),
-                similarity=head.get("similarity"),
-                sketches=counters.sketches,
-                groups=self._catalog.grouped,
-                snapshots=txn.open_snapshots(),
-                unfinished=tuple(
-                    f"{run.begun} {run.command}".rstrip()
-                    for run in layout.read_runs(txn)
-                    if not run.finished
-                ),
-            )
+            return layout.stats_of(self._view(txn), self._header, self.path)
 
     def check(self) -> Iterator[Problem]:
         """Compare the header, tables, documents and counters; yield what doesn't agree.

@@ -120,9 +120,9 @@ class _Shown:
 
     def _repr_html_(self) -> str:
         rows = [
-            element("tr", element("th", each.name.replace("_", " "), style=_LEFT), _cell(value))
-            for each in fields(cast("Any", self))
-            for value in [_readable(getattr(self, each.name))]
+            element("tr", element("th", field.name.replace("_", " "), style=_LEFT), _cell(value))
+            for field in fields(cast("Any", self))
+            for value in [_readable(getattr(self, field.name))]
         ]
         return element("table", *rows)
 
@@ -230,8 +230,8 @@ class Overlap:
     def _repr_html_(self) -> str:
         """Show the texts side by side in a notebook, with what only one of them has marked."""
         sides = (
-            (self.text, [(each.start, each.end) for each in self.passages]),
-            (self.other_text, sorted((each.other_start, each.other_end) for each in self.passages)),
+            (self.text, [passage[1:3] for passage in self.passages]),
+            (self.other_text, sorted(passage[3:] for passage in self.passages)),
         )
         style = ";vertical-align:top;white-space:pre-wrap;width:50%"
         cells = [_cell(*_marked(*side), style=style) for side in sides]
@@ -242,9 +242,9 @@ def _marked(text: str, shared: Iterable[tuple[int, int]]) -> Iterator[str]:
     """Yield the pieces of a text, of which all but the passages in common are marked."""
     done = 0
     for start, end in [*shared, (len(text), len(text))]:
-        own = text[done:start]
+        unshared = text[done:start]
         # Punctuation alone isn't a difference.
-        yield element("mark", own) if any(map(str.isalnum, own)) else own
+        yield element("mark", unshared) if any(map(str.isalnum, unshared)) else unshared
         yield text[max(start, done) : end]
         done = max(done, end)
 

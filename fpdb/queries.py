@@ -4,8 +4,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -14,7 +13,7 @@ import numpy as np
 
 from fpdb.arrays import Marks, items_of
 from fpdb.documents.catalog import View
-from fpdb.documents.groups import keeper_of
+from fpdb.documents.groups import group_of, keeper_key, name_keepers, nearest_documents
 from fpdb.documents.lookup import (
     ALWAYS,
     Search,
@@ -22,16 +21,15 @@ from fpdb.documents.lookup import (
     answers,
     hits,
     near,
-    nearest_each,
+    not_found,
     times_of,
     to_document,
-    to_match,
 )
 from fpdb.documents.parts import find_parts
 from fpdb.documents.prepare import BATCH, Preparer, as_fingerprints, as_number
 from fpdb.documents.results import CLUSTERS, MATCHES, PAIRS, PART_PAIRS, Results
 from fpdb.documents.similarity import KnownTexts
-from fpdb.errors import DamagedError, DocumentNotFoundError, IncompleteWarning, InputError
+from fpdb.errors import IncompleteWarning, InputError
 from fpdb.fingerprint import Recipe
 from fpdb.models import (
     MOST_BYTES,
@@ -124,11 +122,11 @@ class Queries(ABC):
 
     def shortfall(self, similarity: float | None) -> str:
         """Return what share of a similarity the database finds, and the cure; "" if enough."""
-        bands, own = self.plan.bands, self.similarity
-        if not bands or not own or not similarity or similarity >= own or bands.suffice(similarity):
+        bands, limit = self.plan.bands, self.similarity or 0.0
+        if not bands or not similarity or similarity >= limit or bands.suffice(similarity):
             return ""
         return (
-            f"finds what is similar from {own}, and {bands.recall(similarity):.0%} of what is "
+            f"finds what is similar from {limit}, and {bands.recall(similarity):.0%} of what is "
             f"similar from {similarity}; compact it with that similarity to find all of it"
         )
 
@@ -221,9 +219,9 @@ class Queries(ABC):
             return questions, self._first_answers(questions, search) if self._threaded else []
 
         def answered() -> Generator[Matches]:
-            for _, (questions, found) in mapped(begun, blocks, jobs):
-                yield from found
-                yield from self._ask(questions[len(found) :], search)
+            for _, (questions, first_matches) in mapped(begun, blocks, jobs):
+                yield from first_matches
+                yield from self._ask(questions[len(first_matches) :], search)
 
         return Results(answered(), MATCHES, self.key_type)
 
@@ -258,16 +256,8 @@ class Queries(ABC):
         search = self._checked(None, 1, similarity)._replace(known=known)
         if search.similarity is None:
             return {}, set(), np.ones(len(texts.digests), np.bool_)
-        matches = dict[int, Match]()
         with self._transaction() as txn:
-            view = self._view(txn)
-            nearest, crowded, copies = nearest_each(view, texts, search.least)
-            columns = (column.tolist() for column in nearest.only(~crowded[nearest.first]))
-            for place, number, share, apart, _ in zip(*columns, strict=True):
-                document = view.catalog.named(txn, number)
-                group = self._document(txn, document).group
-                matches[place] = to_match(document, number, apart, share)._replace(group=group)
-        return matches, set((copies & ~crowded).nonzero()[0].tolist()), crowded
+            return nearest_documents(self._view(txn), texts, search.least)
 
     def passages(
         self,
@@ -402,8 +392,8 @@ class Queries(ABC):
         """
         from fpdb.joins.pairs import find_pairs
 
-        found = self._joined(find_pairs, self._search(k, None, similarity), jobs, texts)
-        return Results(found, PAIRS, self.key_type)
+        pairs = self._joined(find_pairs, self._search(k, None, similarity), jobs, texts)
+        return Results(pairs, PAIRS, self.key_type)
 
     def passage_pairs(self, *, least: float = 0.1) -> Results[PartPair]:
         """Find all pairs of stored documents with passages in common, in the order of the first.
@@ -463,16 +453,14 @@ class Queries(ABC):
         Returns:
             `Results` of `Cluster`, as in `pairs`.
         """
+        from fpdb.joins.clusters import finder_of_clusters
+
         find = finder_of_clusters(keep, chains=chains)
-        found = self._joined(find, self._search(k, None, similarity), jobs, texts)
-        return Results(found, CLUSTERS, self.key_type)
+        clusters = self._joined(find, self._search(k, None, similarity), jobs, texts)
+        return Results(clusters, CLUSTERS, self.key_type)
 
     def clustering(
-        self,
-        *,
-        similarity: float | None = None,
-        texts: TextsByKey | None = None,
-        jobs: int = 1,
+        self, *, similarity: float | None = None, texts: TextsByKey | None = None, jobs: int = 1
     ) -> "Clustering":
         """Find all clusters at once, as columns, with the copies among them.
 
@@ -481,15 +469,15 @@ class Queries(ABC):
         from fpdb.joins.clusters import find_clustering
 
         search = self._search(None, None, similarity)
-        [found] = self._joined(find_clustering, search, jobs, texts)
-        return cast("Clustering", found)
+        [clustering] = self._joined(find_clustering, search, jobs, texts)
+        return cast("Clustering", clustering)
 
     def kept_groups(self) -> "Clustering":
         """Return all groups of several documents that the database keeps, as `clustering` does."""
         from fpdb.joins.clusters import find_groups
 
-        [found] = self._reading(find_groups)
-        return cast("Clustering", found)
+        [groups] = self._reading(find_groups)
+        return cast("Clustering", groups)
 
     def _joined(
         self,
@@ -546,13 +534,7 @@ class Queries(ABC):
             return default if stored is None else self._document(txn, stored)
 
     def _document(self, txn: ReadTransaction, stored: Stored) -> Document:
-        """Return a stored document with the key of the keeper of its group."""
-        document, view = to_document(stored), self._view(txn)
-        if not self._index.groups:
-            return document
-        keeper = keeper_of(view, self._index.groups, stored)
-        same = keeper == stored.id
-        return replace(document, group=stored.key if same else self._catalog.named(txn, keeper).key)
+        return to_document(stored, keeper_key(self._view(txn), stored))
 
     def group(self, key: Key) -> Group:
         """Return the group that the document with a key belongs to.
@@ -568,23 +550,8 @@ class Queries(ABC):
             InputError: The database keeps no groups.
             DocumentNotFoundError: No document has the key.
         """
-        if not self._index.groups:
-            raise InputError(
-                "the database keeps no groups",
-                hint="create it with groups, or compact it with groups",
-            )
         with self._transaction() as txn:
-            stored = self._catalog.find(txn, key)
-            if stored is None:
-                raise _not_found(key)
-            keeper = keeper_of(self._view(txn), self._index.groups, stored)
-            members = self._index.groups.members_of(txn, keeper)
-            first, *others = self._catalog.keys_of(
-                txn, np.concatenate([np.array([keeper], np.uint64), members])
-            )
-        if first is None or None in others:
-            raise DamagedError(f"the group of {key!r} has a document that isn't there")
-        return Group(first, tuple(own for own in others if own is not None))
+            return group_of(self._view(txn), key)
 
     def keys_of(self, ids: Iterable[int]) -> list[Key | None]:
         """Return the keys of documents by their ids, as `query_fingerprints` returns them.
@@ -618,22 +585,21 @@ class Queries(ABC):
             self._catalog.check_key(after)
         while True:
             with self._transaction() as txn:
-                found = self._catalog.slice_after(txn, after, prefix)
+                documents = self._catalog.slice_after(txn, after, prefix)
                 chosen = [
                     self._document(txn, stored)
-                    for stored in found
+                    for stored in documents
                     if since <= stored.added < before
                 ]
-            if not found:
+            if not documents:
                 return
-            after = found[-1].key
+            after = documents[-1].key
             yield from chosen
 
     def __getitem__(self, key: Key) -> Document:
-        found = self.get(key)
-        if found is None:
-            raise _not_found(key)
-        return found
+        if (document := self.get(key)) is None:
+            raise not_found(key)
+        return cast("Document", document)
 
     def __contains__(self, key: Key) -> bool:
         return self.get(key) is not None
@@ -656,30 +622,28 @@ class Queries(ABC):
         """Yield the answers; no transaction stays open while they are used."""
         answered = 0
         while answered < len(questions):
-            found = self._first_answers(questions[answered:], search)
-            yield from found
-            answered += len(found)
+            first_matches = self._first_answers(questions[answered:], search)
+            yield from first_matches
+            answered += len(first_matches)
 
     def _first_answers(self, questions: Block, search: Search) -> list[Matches]:
         """Answer the first questions within one transaction, as many as may be held at once."""
-        found: list[Matches] = []
+        first_matches: list[Matches] = []
         held = 0
         with self._transaction() as txn:
             for matches in answers(self._view(txn), questions, search):
-                found.append(self._marked(txn, matches, search))
+                first_matches.append(self._marked(txn, matches, search))
                 held += len(matches)
                 if held >= _MATCHES:
                     break
-        return found
+        return first_matches
 
-    def _marked(self, txn: ReadTransaction, found: Matches, search: Search) -> Matches:
+    def _marked(self, txn: ReadTransaction, matches: Matches, search: Search) -> Matches:
         """Return an answer with groups, marked as incomplete if the bands don't find enough."""
-        found.complete = found.complete and not self.shortfall(search.similarity)
+        matches.complete = matches.complete and not self.shortfall(search.similarity)
         if self._index.groups:
-            documents = (self._catalog.named(txn, match.id) for match in found)
-            named = (self._document(txn, stored).group for stored in documents)
-            found[:] = [it._replace(group=keeper) for it, keeper in zip(found, named, strict=True)]
-        return found
+            name_keepers(self._view(txn), matches)
+        return matches
 
     def _search(self, k: int | None, limit: int | None, similarity: float | None = None) -> Search:
         search = self._checked(k, limit, similarity)
@@ -705,22 +669,6 @@ class Queries(ABC):
             return self._usual._replace(limit=limit, similarity=similarity or self.similarity)
         require_k(k, self.plan.bits)
         return Search(k, limit)
-
-
-def _not_found(key: Key) -> DocumentNotFoundError:
-    return DocumentNotFoundError(
-        f"found no document with the key {key!r}",
-        hint="db.get(key) gives None for a key that isn't there",
-    )
-
-
-def finder_of_clusters(keep: str, *, chains: bool = False) -> Callable[..., Iterator[Cluster]]:
-    """Return what finds clusters, or raise InputError if `keep` is none of a document."""
-    from fpdb.joins.clusters import find_clusters
-    from fpdb.joins.preference import Preference
-
-    Preference.of(keep)
-    return partial(find_clusters, keep=keep, chains=chains)
 
 
 class Snapshot(Queries):

@@ -132,18 +132,18 @@ def program(only: str | None = None) -> Any:
         function = getattr(module, "evaluate" if name == "eval" else name)
         functions[name] = with_common(function, json=name not in _WITHOUT_JSON)
         app.command(name, rich_help_panel=panel, hidden=name in _RARE)(functions[name])
-    found: Any = typer.main.get_command(app)
-    for each in found.params:
-        if each.name in ("install_completion", "show_completion"):
-            each.hidden, each.callback = True, _for_this_shell(each.callback)
-    for command in (found, *found.commands.values()):
-        context = typer.Context(command, **found.context_settings)
+    command_line: Any = typer.main.get_command(app)
+    for parameter in command_line.params:
+        if parameter.name in ("install_completion", "show_completion"):
+            parameter.hidden, parameter.callback = True, _for_this_shell(parameter.callback)
+    for command in (command_line, *command_line.commands.values()):
+        context = typer.Context(command, **command_line.context_settings)
         values.convert(command, context, functions.get(command.name, _options))
         render.hide_types(command, context)
         command.epilog = render.rare_ones(command)
         if "_FPDB_COMPLETE" in os.environ:  # a shell asks what may follow
             render.unfold(command)
-    return found
+    return command_line
 
 
 def run(begin: Callable[[], None] | None = None) -> int:
@@ -223,6 +223,6 @@ def _said(error: Exception) -> FpdbError | None:
     except FpdbError as unwritten:
         return unwritten
     act = " ".join(["fpdb", *(_COMMANDS.keys() & sys.argv[1:2])])
-    files = [str(each) for each in (error.filename, error.filename2) if each is not None]
+    files = [str(file) for file in (error.filename, error.filename2) if file is not None]
     said = ": ".join([f"{act} can't go on", *files, error.strerror or str(error)])
     return FpdbError(said, hint="look at the rights of these files, and at the room on their disks")

@@ -60,7 +60,7 @@ def compare(
         "give two files, texts or fingerprints",
     )
     if fingerprints:
-        numbers = (fpdb.parse_fingerprint(each, recipe.bits, base) for each in fingerprints)
+        numbers = (fpdb.parse_fingerprint(digits, recipe.bits, base) for digits in fingerprints)
         distance = fpdb.distance(*numbers)
         entries = {"distance": f"{distance} of {recipe.bits} bits"}
         render.report(entries, {"distance": distance, "bits": recipe.bits})
@@ -74,29 +74,29 @@ def compare(
 
 def _report(recipe: fpdb.Recipe, sides: Sequence[str], *, every: bool) -> None:
     """Print how similar two texts are."""
-    found = fpdb.compare(*sides, recipe=recipe)
-    plain = dataclasses.asdict(found)
+    comparison = fpdb.compare(*sides, recipe=recipe)
+    plain = dataclasses.asdict(comparison)
     entries = {
-        "distance": f"{found.distance} of {recipe.bits} bits",
-        "equal bits": f"{found.percent:.2f}%",
-        "angle": f"{found.angle:.2f} degrees, estimated",
-        "cosine": f"{found.cosine:.4f} exact, {found.cosine_estimate:.4f} estimated",
-        "jaccard": f"{found.jaccard:.4f} of the features, exact",
-        "value ratio": repr(found.value_ratio),
+        "distance": f"{comparison.distance} of {recipe.bits} bits",
+        "equal bits": f"{comparison.percent:.2f}%",
+        "angle": f"{comparison.angle:.2f} degrees, estimated",
+        "cosine": f"{comparison.cosine:.4f} exact, {comparison.cosine_estimate:.4f} estimated",
+        "jaccard": f"{comparison.jaccard:.4f} of the features, exact",
+        "value ratio": repr(comparison.value_ratio),
         "recipe": f"{recipe.name} ({recipe.id})",
     }
-    if found.shingle_jaccard is not None:
-        estimate = f"{found.sketch_jaccard:.4f} ± {found.sketch_error:.4f} estimated"
+    if comparison.shingle_jaccard is not None:
+        estimate = f"{comparison.sketch_jaccard:.4f} ± {comparison.sketch_error:.4f} estimated"
         entries = {
-            "similarity": f"{found.shingle_jaccard:.4f} exact, {estimate}",
-            "containment": f"{found.containment:.4f} of the smaller text, exact",
+            "similarity": f"{comparison.shingle_jaccard:.4f} exact, {estimate}",
+            "containment": f"{comparison.containment:.4f} of the smaller text, exact",
         } | entries
     if not every:
-        bits = recipe.similarity is None or found.shingle_jaccard is None
+        bits = recipe.similarity is None or comparison.shingle_jaccard is None
         likeness = "distance" if bits else "similarity"
         entries = {likeness: entries[likeness].partition(",")[0]}
     render.report(entries, plain)
-    if found.short and not render.now.json:
+    if comparison.short and not render.now.json:
         render.note("short: with so few features, only texts of the same words count as duplicates")
 
 

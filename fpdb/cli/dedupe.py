@@ -208,13 +208,13 @@ def _write_report(
     similarity: float | None,
     keep: str,
     jobs: int,
-    kept: Marks | None,
+    marks: Marks | None,
 ) -> None:
     date = reading.date_field or Preference.of(keep).dated or None
     reading = dataclasses.replace(reading, date_field=date)
     render.now.left = "what stays is written, but no report"
     shown = fpdb.report(
-        files, report, reading, recipe=recipe, similarity=similarity, jobs=jobs, kept=kept,
+        files, report, reading, recipe=recipe, similarity=similarity, jobs=jobs, kept=marks,
         on_progress=ProgressLine(),
     )  # fmt: skip
     render.summarise(

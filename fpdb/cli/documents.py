@@ -39,12 +39,12 @@ def get(
     with fpdb.open(path, readonly=True) as database:
         if listed:
             scanned = database.scan(prefix=prefix or "", added_since=since, added_before=until)
-            found: Iterable[fpdb.Document | None] = islice(scanned, limit)
+            documents: Iterable[fpdb.Document | None] = islice(scanned, limit)
         else:
-            found = (database.get(parse_key(key, database.key_type)) for key in keys or [])
+            documents = (database.get(parse_key(key, database.key_type)) for key in keys or [])
         grouped = ["group"] if database.has_groups else []
         render.columns("key", "id", "fingerprint", "added", *grouped, "metadata")
-        for place, document in enumerate(found):
+        for place, document in enumerate(documents):
             if document is None:
                 missing += (keys or [])[place : place + 1]
                 continue
@@ -88,8 +88,8 @@ def delete(
     require(prefix != "", "every key begins with an empty --prefix")
     with fpdb.open(path, readonly=dry_run) as database:
         if named:
-            given = chain(keys or (), () if keys_from is None else read_texts(keys_from, "lines"))
-            chosen = dict.fromkeys(parse_key(key, database.key_type) for key in given if key)
+            names = chain(keys or (), () if keys_from is None else read_texts(keys_from, "lines"))
+            chosen = dict.fromkeys(parse_key(key, database.key_type) for key in names if key)
             wanted: Iterable[Key] = chosen
         else:
             before = None if older_than is None else time.time() - older_than

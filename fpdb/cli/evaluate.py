@@ -50,7 +50,7 @@ def evaluate(
     --json also names wrong and missed pairs.
     """
     bad = BadRecords()
-    found = fpdb.evaluate(
+    evaluation = fpdb.evaluate(
         documents_of_files([documents], reading, bad),
         None if pairs is None else read_pairs(pairs),
         recipes=[choose_recipe(name) for name in recipes or ["web"]],
@@ -58,18 +58,18 @@ def evaluate(
         similarity="recipe" if similarity is None else similarity or None,
         mistakes=_MISTAKES if render.now.json else 0,
     )
-    if not found.documents:
+    if not evaluation.documents:
         bad.settle()
     if render.now.json:
-        render.record(_plain(found))
+        render.record(_plain(evaluation))
     else:
-        _print_ratings(found)
-    render.summarise(None, *_measured(found), render.counted("bad records", bad.count))
+        _print_ratings(evaluation)
+    render.summarise(None, *_measured(evaluation), render.counted("bad records", bad.count))
     bad.settle()
 
 
-def _plain(found: "Evaluation") -> dict[str, Any]:
-    plain = dataclasses.asdict(found)
+def _plain(evaluation: "Evaluation") -> dict[str, Any]:
+    plain = dataclasses.asdict(evaluation)
     for quality in plain["recipes"]:
         quality["ratings"] = [rating._asdict() for rating in quality["ratings"]]
         quality["similar"] = quality["similar"] and quality["similar"]._asdict()
@@ -77,7 +77,7 @@ def _plain(found: "Evaluation") -> dict[str, Any]:
     return plain
 
 
-def _print_ratings(found: "Evaluation") -> None:
+def _print_ratings(evaluation: "Evaluation") -> None:
     """Print the ratings of all recipes, under their names in a pipe too."""
     from fpdb.joins.evaluation import Rating  # most commands do without
 
@@ -85,34 +85,34 @@ def _print_ratings(found: "Evaluation") -> None:
         render.columns("recipe", "J", *Rating._fields)  # the table fits on 80 columns
     else:
         render.row("recipe", "similarity", *Rating._fields)
-    for quality in found.recipes:
+    for quality in evaluation.recipes:
         for rating in filter(None, (quality.similar, *quality.ratings)):
             near = (quality.similarity, "-") if rating.k is None else ("-", rating.k)
             shares = ("-" if share is None else f"{share:.4f}" for share in rating[-3:])
             render.row(quality.recipe, *near, *rating[1:-3], *shares)
 
 
-def _parse_distances(given: str) -> list[int]:
+def _parse_distances(text: str) -> list[int]:
     """Parse distances such as 3, 0-12 or 0,3,6-8."""
-    found: set[int] = set()
-    for part in given.split(","):
+    distances: set[int] = set()
+    for part in text.split(","):
         match = _RANGE.fullmatch(part.strip())
         if not match or int(match[2] or match[1]) < int(match[1]):
-            raise typer.BadParameter(f"found {given!r}, expected distances, e.g. 3, 0-12 or 0,3,7")
-        found.update(range(int(match[1]), int(match[2] or match[1]) + 1))
-    return sorted(found)
+            raise typer.BadParameter(f"found {text!r}, expected distances, e.g. 3, 0-12 or 0,3,7")
+        distances.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return sorted(distances)
 
 
-def _measured(found: "Evaluation") -> Iterator[str]:
-    limits = found.thresholds
-    truth = "exact similarity of the texts" if found.exact else "the listed pairs"
-    equal = f", left out: pairs of equal texts {found.equal:,}" if found.equal else ""
-    documents = render.plural(found.documents, "document")
+def _measured(evaluation: "Evaluation") -> Iterator[str]:
+    limits = evaluation.thresholds
+    truth = "exact similarity of the texts" if evaluation.exact else "the listed pairs"
+    equal = f", left out: pairs of equal texts {evaluation.equal:,}" if evaluation.equal else ""
+    documents = render.plural(evaluation.documents, "document")
     since = f"similarity from {limits.truth_from:g}; truth: {truth}"
-    yield f"{documents}, true pairs {found.true:,} ({since}){equal}"
+    yield f"{documents}, true pairs {evaluation.true:,} ({since}){equal}"
     bounds = f"similarity from {limits.right_from:g}; wrong: below {limits.wrong_below:g}"
     yield f"right: {bounds}; others aren't counted"
-    for quality in found.recipes:
+    for quality in evaluation.recipes:
         yield render.counted(f"{quality.recipe}: texts too short", quality.short)
         if quality.similarity:
             yield render.counted(f"{quality.recipe}: texts without a sketch", quality.unsketched)

@@ -59,8 +59,8 @@ def ingest(
     )
     require(files or not is_terminal(), "name a file, or - for standard input")
     paths = path_names(files or ["-"])
-    for each in paths:
-        check_path(each, reading)
+    for source in paths:
+        check_path(source, reading)
     progress, bad_records = ProgressLine(), BadRecords()
     if is_vacant(path):  # a database would be in the way of another attempt
         require_record(paths, reading, bad_records)
@@ -144,10 +144,7 @@ def _print_duplicate(added: fpdb.Added, *, bits: bool) -> None:
         return
 
 
-@takes(
-    "key_field text_field meta_field html max_bytes",
-    reading=fpdb.Reading,
-)
+@takes("key_field text_field meta_field html max_bytes", reading=fpdb.Reading)
 def follow(
     path: Path,
     reading: fpdb.Reading,

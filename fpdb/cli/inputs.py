@@ -52,11 +52,11 @@ class ProgressLine:
                 "most texts have tags, which count as words; --html main takes the main content "
                 "of HTML, --html page all of it"
             )
-        own = vars(counts)
+        fields = vars(counts)
         share = counts.bytes_read / counts.bytes_total if counts.bytes_total else None
-        removed = f", {own['removed']:,} removed" if own.get("removed") else ""
-        step = WorkStep(own.get("stage", ""), counts.read, 0, self._unit)
-        self._progress.show(step, own.get("done", share), removed)
+        removed = f", {fields['removed']:,} removed" if fields.get("removed") else ""
+        step = WorkStep(fields.get("stage", ""), counts.read, 0, self._unit)
+        self._progress.show(step, fields.get("done", share), removed)
 
     def summarise(self, more: str = "", *lines: str, listed: bool = False) -> None:
         """Print the counts of all outcomes; not as an object where records were `listed`."""
@@ -93,9 +93,9 @@ def about_meta(counts: "RecordCounts") -> str:
 
 def about_files(counts: "RecordCounts") -> list[str]:
     """Return lines about files: their encodings, unless all were UTF-8, and what wasn't read."""
-    found = (f"{name} {number:,}" for name, number in sorted(counts.encodings.items()))
+    encodings = (f"{name} {number:,}" for name, number in sorted(counts.encodings.items()))
     return [
-        f"files by encoding: {', '.join(found)}" if counts.encodings else "",
+        f"files by encoding: {', '.join(encodings)}" if counts.encodings else "",
         render.counted("files that can't be read, or not to their ends", counts.unreadable),
         render.counted("files in directories that aren't text", counts.refused),
     ]

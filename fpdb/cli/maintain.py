@@ -126,22 +126,22 @@ def stats(path: Path) -> None:
     Example:
       fpdb stats crawl.fpdb
     """
-    found = fpdb.describe(path)
-    plain = stats_dict(found)
-    each, snapshots = plain["bytes_per_document"], found.snapshots
+    stats = fpdb.describe(path)
+    plain = stats_dict(stats)
+    per_document, snapshots = plain["bytes_per_document"], stats.snapshots
     since = f", oldest by process {snapshots.oldest_pid}, {snapshots.behind:,} transactions behind"
     counts = {
-        "documents": f"{found.documents:,}",
-        "short": f"{found.short:,}",
-        "sketches": "-" if found.sketches is None else f"{found.sketches:,}",
-        "size": render.size(found.bytes),
-        "bytes per document": "-" if each is None else f"{each:,.1f}",
+        "documents": f"{stats.documents:,}",
+        "short": f"{stats.short:,}",
+        "sketches": "-" if stats.sketches is None else f"{stats.sketches:,}",
+        "size": render.size(stats.bytes),
+        "bytes per document": "-" if per_document is None else f"{per_document:,.1f}",
         "open snapshots": f"{snapshots.open:,}{since if snapshots.open else ''}",
         "created": plain["created"],
     }
-    if found.unfinished:
-        counts["unfinished run"] = "; ".join(found.unfinished)
-    render.report(settings(found) | counts, plain)
+    if stats.unfinished:
+        counts["unfinished run"] = "; ".join(stats.unfinished)
+    render.report(settings(stats) | counts, plain)
 
 
 @takes(deep=option("--deep", "Also check every page of LMDB's own."))
@@ -151,13 +151,13 @@ def check(path: Path, deep: bool = False) -> None:
     Example:
       fpdb check crawl.fpdb --deep
     """
-    found = False
+    has_problems = False
     render.columns("where", "what")
     for problem in fpdb.check(path, deep=deep):
-        found = True
+        has_problems = True
         render.result(problem._asdict(), *problem)
         render.flush()
-    if found:
+    if has_problems:
         raise typer.Exit(render.ExitCode.NOT_FINE)
     render.summarise(None, "no problems")
 
@@ -209,21 +209,16 @@ def compact(
     with fpdb.open(path, readonly=not replace) as database:
         size = database.stats().bytes
         database.compact(
-            output,
-            capacity=capacity,
-            k=k,
-            similarity=similarity,
-            passages=passages,
-            groups=groups,
+            output, capacity=capacity, k=k, similarity=similarity, passages=passages, groups=groups
         )
-    _summarise(output or path, rest=f" instead of {render.size(size)}", bytes_before=size)
+    _summarise(output or path, change=f" instead of {render.size(size)}", bytes_before=size)
 
 
-def _summarise(path: Path, *, rest: str = "", **more: object) -> None:
+def _summarise(path: Path, *, change: str = "", **more: object) -> None:
     with fpdb.open(path, readonly=True) as database:
         stats = database.stats()
     documents = render.plural(stats.documents, "document")
-    holds = f"{path}: {documents}, {render.size(stats.bytes)}{rest}"
+    holds = f"{path}: {documents}, {render.size(stats.bytes)}{change}"
     render.summarise(stats_dict(stats) | more, holds)
 
 
@@ -282,10 +277,7 @@ def _run_under_hold(path: Path, command: list[str]) -> int:
     ),
 )
 def plan(
-    bits: int = 64,
-    k: int = 3,
-    documents: int = 1_000_000,
-    similarity: float | None = None,
+    bits: int = 64, k: int = 3, documents: int = 1_000_000, similarity: float | None = None
 ) -> None:
     """Show table plans and what they cost.
 
@@ -299,19 +291,18 @@ def plan(
     listed = plans(bits, k, documents, similarity=similarity)
     if similarity is not None:
         del listed[1:]  # the bands are the same with other tables
-    found = [(each, estimate_cost(each, documents)) for each in listed]
-    facts, plain = _facts(*found[0], documents, k, similarity)
+    costed = [(plan, estimate_cost(plan, documents)) for plan in listed]
+    facts, plain = _facts(*costed[0], documents, k, similarity)
     if render.now.json:
         rows = [
-            {"chosen": not place and each[1].fits} | _plain(*each)
-            for place, each in enumerate(found)
+            {"chosen": not place and row[1].fits} | _plain(*row) for place, row in enumerate(costed)
         ]
         render.record(asked | plain | {"plans": rows})
         return
     lines = []
-    for place, (each, cost) in enumerate(found):
+    for place, (plan, cost) in enumerate(costed):
         star = "*" if not place and cost.fits else ""
-        counts = (star, f"{len(each.tables)}", f"{each.prefix}", f"{cost.probes:,}")
+        counts = (star, f"{len(plan.tables)}", f"{plan.prefix}", f"{cost.probes:,}")
         candidates = render.number(cost.candidates_per_probe), render.number(cost.candidates)
         seconds = cost.similar_seconds or cost.seconds
         costs = render.size(cost.bytes), *map(render.duration, (seconds, cost.insert_seconds))
@@ -336,12 +327,12 @@ def _facts(
     from fpdb.dedupe.run import SIZE, estimate_work  # it takes long to import
 
     shown = (round(max(0, min(similarity + apart, 1)), 2) for apart in _AROUND)
-    recall = {f"{each:.2f}": round(plan.bands.recall(each), 4) for each in shown}
+    recall = {f"{at:.2f}": round(plan.bands.recall(at), 4) for at in shown}
     chance, work = plan.bands.chance(documents), estimate_work(documents)
     total = cost.bytes + cost.key_bytes
     facts = {
         "bands": plan.bands.name,
-        "recall": ", ".join(f"{share:.1%} at {each}" for each, share in recall.items()),
+        "recall": ", ".join(f"{share:.1%} at {at}" for at, share in recall.items()),
         "false matches": f"{render.number(chance)} a query by chance, compared by sketches",
         "size": f"{total / documents:.0f} B a document with a text key, {render.size(total)}",
         "dedupe": f"{render.duration(round(work.seconds))} on {work.jobs} processors for texts of "

@@ -42,32 +42,32 @@ def argument(metavar: str, text: str, **more: Any) -> Any:
     return typer.Argument(metavar=metavar, help=text, **more)
 
 
-def parse_count(given: str | int) -> int:
+def parse_count(value: str | int) -> int:
     """Parse a whole number that may be large: 8000000000, 8_000_000_000, 8e9 or 2**33."""
-    base, raised, power = str(given).partition("**")
+    base, raised, power = str(value).partition("**")
     try:
         number = float(base) ** (int(power) if raised else 1)
     except (ValueError, ArithmeticError):
         number = 0.0
     if not 1 <= number <= _LARGEST_COUNT or not number.is_integer():
         raise typer.BadParameter(
-            f"found {str(given)!r}, expected a whole number from 1, e.g. 50000, 8e9 or 2**33"
+            f"found {str(value)!r}, expected a whole number from 1, e.g. 50000, 8e9 or 2**33"
         )
     return int(number)
 
 
-def parse_bytes(given: str | int) -> int:
+def parse_bytes(value: str | int) -> int:
     """Parse a number of bytes, e.g. 512M or 3G."""
-    found = _BYTES.fullmatch(str(given))
-    number = int(found[1]) << _SHIFTS[found[2]] if found else 0
+    match = _BYTES.fullmatch(str(value))
+    number = int(match[1]) << _SHIFTS[match[2]] if match else 0
     if not 1 <= number <= _LARGEST_COUNT:
-        raise typer.BadParameter(f"found {str(given)!r}, expected a number of bytes, e.g. 3G")
+        raise typer.BadParameter(f"found {str(value)!r}, expected a number of bytes, e.g. 3G")
     return number
 
 
-def parse_similarity(given: str | float) -> float:
+def parse_similarity(value: str | float) -> float:
     """Parse a similarity, e.g. 0.8 or 80%."""
-    text = str(given)
+    text = str(value)
     try:
         share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
@@ -79,9 +79,9 @@ def parse_similarity(given: str | float) -> float:
 
 def parse_age(text: str) -> int:
     """Parse a length of time, e.g. 30d, 12h or 2w; return it in seconds."""
-    found = _AGE.fullmatch(text)
-    require(found, f"found {text!r}, expected a length of time, e.g. 45s, 90m, 12h, 30d or 2w")
-    return int(found[1]) * _SECONDS[found[2]] if found else 0
+    match = _AGE.fullmatch(text)
+    require(match, f"found {text!r}, expected a length of time, e.g. 45s, 90m, 12h, 30d or 2w")
+    return int(match[1]) * _SECONDS[match[2]] if match else 0
 
 
 def parse_time(text: str) -> float:
@@ -106,27 +106,27 @@ def choose_recipe(name: str) -> Recipe:
 Named = TypeVar("Named", str, Path, None)
 
 
-def require_name(given: Named) -> Named:
+def require_name(path: Named) -> Named:
     """Raise a usage error for "-", which means standard output elsewhere."""
-    if str(given) == "-":
+    if str(path) == "-":
         raise typer.BadParameter(
             "found -, expected a path: this isn't written to standard output; "
             "fpdb export writes a database there"
         )
-    return given
+    return path
 
 
-def require_file(given: str | None) -> str | None:
+def require_file(path: str | None) -> str | None:
     """Raise a usage error for a folder, whose name as a path would be that of a file."""
-    if given and given.endswith("/"):
-        raise typer.BadParameter(f"found {given}, which names a folder, expected a file")
-    return given
+    if path and path.endswith("/"):
+        raise typer.BadParameter(f"found {path}, which names a folder, expected a file")
+    return path
 
 
-def require_page(given: Path | None) -> Path | None:
-    if given is not None and given.suffix.lower() not in (".html", ".htm"):
-        raise typer.BadParameter(f"found {given}, expected a name that ends in .html")
-    return given
+def require_page(path: Path | None) -> Path | None:
+    if path is not None and path.suffix.lower() not in (".html", ".htm"):
+        raise typer.BadParameter(f"found {path}, expected a name that ends in .html")
+    return path
 
 
 # Recipes by their names, which typer parses like given ones.
@@ -159,15 +159,10 @@ _SHARED: dict[str, Any] = {
     "bad": option("--bad drop|fail", "Records that can't be used: leave them out, or stop."),
     "limit": option("--limit -n N", "Print at most N.", min=1),
     "keep": option(
-        "--keep WHICH",
-        "first (default), longest, newest:F or source:F=A,B,*.",
-        show_default=False,
+        "--keep WHICH", "first (default), longest, newest:F or source:F=A,B,*.", show_default=False
     ),
     "lose": option(
-        "--lose SHARE",
-        "Remove what loses at most this share of its own words.",
-        min=0,
-        max=1,
+        "--lose SHARE", "Remove what loses at most this share of its own words.", min=0, max=1
     ),
     "within": option("--within FIELD", "Compare only records with an equal value."),
     "skip_duplicates": option(
@@ -210,11 +205,7 @@ _SHARED: dict[str, Any] = {
         "jsonl, tsv, csv, parquet, lines, text, html, docx, odt, pdf, warc, wacz.",
     ),
     "encoding": option("--encoding NAME", "Encoding of texts and tables; else detected."),
-    "html": option(
-        "--html HOW",
-        "HTML: auto (.html, archives), main or page.",
-        show_default=False,
-    ),
+    "html": option("--html HOW", "HTML: auto (.html, archives), main or page.", show_default=False),
     "max_bytes": option(
         "--max-bytes BYTES",
         "Largest text or HTML page to accept; default 2M.",
@@ -249,33 +240,33 @@ NEW_SIMILARITY = option(
     "--similarity J|off",
     "Least similarity; off: bits alone.",
     # "Off" is 0, since typer takes None for a missing value.
-    parser=lambda given: 0.0 if given in ("off", 0.0) else parse_similarity(given),
+    parser=lambda value: 0.0 if value in ("off", 0.0) else parse_similarity(value),
 )
 SORT = option("--sort", "Print the nearest pairs first; all are found before.")
 TEXTS = option("--texts FILE", "Files with the texts, under the same keys.")
 
 
 def takes(
-    fields: str | None = None, **own: Any
+    fields: str | None = None, **definitions: Any
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that gives the parameters of a command their options and arguments.
 
     Args:
-        fields: The options to show of a class or function in `own`, if not all of them are wanted;
-            others keep their defaults.
-        own: For a parameter, its option or argument if that isn't the shared one; or the class or
-            function that makes it, even if the command has no such parameter: its own parameters
-            become options of the command.
+        fields: The options to show of a class or function in the definitions, if not all of them
+            are wanted; others keep their defaults.
+        definitions: For a parameter, its option or argument if that isn't the shared one; or the
+            class or function that makes it, even if the command has no such parameter: its own
+            parameters become options of the command.
     """
-    makers = {name: each for name, each in own.items() if callable(each)}
-    options = _SHARED | own
+    makers = {name: definition for name, definition in definitions.items() if callable(definition)}
+    options = _SHARED | definitions
 
     def expand(command: Callable[..., None]) -> Callable[..., None]:
-        given = inspect.signature(command).parameters
+        declared = inspect.signature(command).parameters
         parts = {
             name: [
-                each.replace(annotation=_TYPES.get(part, each.annotation))
-                for part, each in inspect.signature(make).parameters.items()
+                parameter.replace(annotation=_TYPES.get(part, parameter.annotation))
+                for part, parameter in inspect.signature(make).parameters.items()
                 if part in options and (fields is None or part in fields.split())
             ]
             for name, make in makers.items()
@@ -284,16 +275,18 @@ def takes(
         @functools.wraps(command)
         def call(**values: Any) -> None:
             for name, make in makers.items():
-                made = make(**{each.name: values.pop(each.name) for each in parts[name]})
-                if name in given:
+                made = make(**{part.name: values.pop(part.name) for part in parts[name]})
+                if name in declared:
                     values[name] = made
             command(**values)
 
-        shown = [each for name, each in given.items() if name not in makers]
+        shown = [parameter for name, parameter in declared.items() if name not in makers]
         call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
             [
-                each.replace(kind=each.KEYWORD_ONLY, annotation=_described(each, options))
-                for each in chain(shown, *parts.values())
+                parameter.replace(
+                    kind=parameter.KEYWORD_ONLY, annotation=_described(parameter, options)
+                )
+                for parameter in chain(shown, *parts.values())
             ]
         )
         return call

@@ -128,7 +128,7 @@ class Output:
         if self.form in ("tsv", "table"):
             render.row(*(cells if shown is None else shown), title=title)
         elif self.form == "csv":
-            render.cells([round(each, 4) if isinstance(each, float) else each for each in cells])
+            render.cells([round(cell, 4) if isinstance(cell, float) else cell for cell in cells])
         elif self._table:
             self._table.add(tuple(cells))
         else:
@@ -137,14 +137,14 @@ class Output:
 
 
 def chosen(
-    found: Iterable[Found], limit: int | None, rank: Callable[[Found], float] | None
+    results: Iterable[Found], limit: int | None, rank: Callable[[Found], float] | None
 ) -> Iterable[Found]:
     """Return at most `limit` of some results; if they are ranked, those with the most first."""
     if rank is None:
-        return islice(found, limit)
+        return islice(results, limit)
     if limit is None:
-        return sorted(found, key=rank, reverse=True)
-    return nlargest(limit, found, key=rank)
+        return sorted(results, key=rank, reverse=True)
+    return nlargest(limit, results, key=rank)
 
 
 def enough(count: int, limit: int | None) -> str:
@@ -183,9 +183,9 @@ def likeness(near: fpdb.Match | fpdb.Pair, *, bits: bool) -> str:
 
 
 def stats_dict(stats: fpdb.models.Stats) -> dict[str, Any]:
-    each = round(stats.bytes_used / stats.documents, 2) if stats.documents else None
+    per_document = round(stats.bytes_used / stats.documents, 2) if stats.documents else None
     plain = dataclasses.asdict(stats)
-    return plain | {"created": format_time(stats.created), "bytes_per_document": each}
+    return plain | {"created": format_time(stats.created), "bytes_per_document": per_document}
 
 
 def settings(stats: fpdb.models.Stats) -> dict[str, object]:

@@ -46,18 +46,18 @@ def pairs(
     count, unsketched = 0, ""
     with fpdb.open(path, readonly=True) as database:
         bits = k is not None
-        found: Any
+        results: Any
         if passages:
             columns, names = PART_PAIRS.types, tuple(PART_PAIRS.types)
-            found = database.passage_pairs(**({} if least is None else {"least": least}))
+            results = database.passage_pairs(**({} if least is None else {"least": least}))
         else:
             columns = PAIRS.types
             of_bits = bits or (similarity or database.similarity) is None
             names = ("key", "other", "distance" if of_bits else "similarity")
             unsketched = "" if of_bits else _without_sketch(database)
-            found = database.pairs(k=k, similarity=similarity, jobs=jobs)
+            results = database.pairs(k=k, similarity=similarity, jobs=jobs)
         with target.opened(typed_columns(columns, database), names, title=True):
-            for pair in chosen(found, limit, _nearness if sort else None):
+            for pair in chosen(results, limit, _nearness if sort else None):
                 count += 1
                 shown = (pair.key, pair.other, *_near(pair, bits=bits))
                 target.write(pair, shown, partial(title_of, database, pair.key))
@@ -120,9 +120,9 @@ def clusters(
         listed = partial(database.clusters, chains=chains)
         search = database.delete_duplicates if delete_duplicates else listed
         with target.opened(typed_columns(CLUSTERS.types, database), title=True):
-            found = search(k=k, keep=keep, similarity=similarity, jobs=jobs)
+            results = search(k=k, keep=keep, similarity=similarity, jobs=jobs)
             size = (lambda cluster: len(cluster.duplicates)) if sort else None
-            for number, cluster in enumerate(chosen(found, limit, size), 1):
+            for number, cluster in enumerate(chosen(results, limit, size), 1):
                 duplicates += len(cluster.duplicates)
                 for cells in CLUSTERS.rows(number - 1, cluster):
                     target.write(cells, title=partial(title_of, database, cells[-1]))
@@ -168,11 +168,11 @@ def copies(
             writings[writing_of(document.text or "")] += 1
             yield document
 
-    found = fpdb.exact_pairs(documents(), similarity, recipe=recipe, containment=containment)
+    results = fpdb.exact_pairs(documents(), similarity, recipe=recipe, containment=containment)
     names = {"key": "string", "other": "string", "similarity": "double"}
     sizes = dict.fromkeys(("common", "size", "other_size"), "int64")
     with target.opened(names | sizes, tuple(names), inputs=files):
-        for pair in chosen(found, limit, (lambda pair: pair.similarity) if sort else None):
+        for pair in chosen(results, limit, (lambda pair: pair.similarity) if sort else None):
             count += 1
             target.write(pair, (pair.key, pair.other, f"{pair.similarity:.4f}"))
         if not bad.good:

@@ -26,13 +26,7 @@ _COLUMNS = {
     "similarity": "double",
     "complete": "bool",
 }
-_NEAREST = {
-    "query": "string",
-    "key": "key",
-    "distance": "int32",
-    "percent": "double",
-    "complete": "bool",
-}
+_NEAREST = {"percent" if name == "similarity" else name: kind for name, kind in _COLUMNS.items()}
 _PARTS = {
     "query": "string",
     "key": "key",
@@ -112,11 +106,13 @@ def query(
             of_bits = k is not None or (similarity or database.similarity) is None
             columns, shown, show = _printed(of_bits, database.plan.bits if nearest else None)
             by_bits = {name: value for name, value in near.items() if name != "similarity"}
-            own = _ask_fingerprints(database, fingerprints or (), reading.base, by_bits)
-            answers = chain(_ask_texts(database, texts or (), near), own)
+            prints = _ask_fingerprints(database, fingerprints or (), reading.base, by_bits)
+            answers = chain(_ask_texts(database, texts or (), near), prints)
             if paths:  # the reader of files takes long to import
-                found = fpdb.query_files(database, paths, reading, **near, jobs=jobs, on_bad=bad)
-                answers = chain(answers, found)
+                file_answers = fpdb.query_files(
+                    database, paths, reading, **near, jobs=jobs, on_bad=bad
+                )
+                answers = chain(answers, file_answers)
             else:
                 database.warn_of_shortfall(similarity)
         if database.has_groups and not passages:
@@ -136,10 +132,10 @@ def _printed(of_bits: bool, bits: int | None) -> tuple[dict[str, str], tuple[str
 
     The nearest documents are printed with how many of the `bits` are equal.
     """
+    show = partial(_show, of_bits=of_bits, bits=bits)
     if bits is not None:
-        return _NEAREST, tuple(_NEAREST)[:4], partial(_show_nearest, bits=bits)
-    shown = "query", "key", "distance" if of_bits else "similarity"
-    return _COLUMNS, shown, partial(_show, of_bits=of_bits)
+        return _NEAREST, tuple(_NEAREST)[:4], show
+    return _COLUMNS, ("query", "key", "distance" if of_bits else "similarity"), show
 
 
 def _print_each(answers: Iterable[_QueryResult], show: _Show, *, said: bool) -> Counter[str]:
@@ -180,8 +176,8 @@ def _ask_parts(
     """Find documents with passages of the given texts, or of the texts of files."""
     for number, text in enumerate(texts, 1):
         yield f"text:{number}".removesuffix(":1"), find(text), False, False
-    own = replace(reading, keyed=False)
-    for record in records_of_files(paths, bad, lambda _: own) if paths else ():
+    unkeyed = replace(reading, keyed=False)
+    for record in records_of_files(paths, bad, lambda _: unkeyed) if paths else ():
         name = record.source if record.key is None else record.key
         try:
             yield name, find(record.text or ""), False, record.replaced
@@ -189,18 +185,20 @@ def _ask_parts(
             bad(BadRecord(record.source, str(error), error.hint, record.key))
 
 
-def _show_parts(name: Key, found: PartMatches, target: Output) -> None:
+def _show_parts(name: Key, matches: PartMatches, target: Output) -> None:
     """Print the documents with passages of a query."""
     if target.form == "jsonl":
-        own = {"complete": found.complete, "boilerplate": found.boilerplate}
-        render.record({"query": name, **own, "matches": [each._asdict() for each in found]})
+        facts = {"complete": matches.complete, "boilerplate": matches.boilerplate}
+        render.record({"query": name, **facts, "matches": [match._asdict() for match in matches]})
         return
-    for match in found:
-        cells = str(name), match.key, match.words, match.share, match.other_share, found.complete
+    for match in matches:
+        cells = str(name), match.key, match.words, match.share, match.other_share, matches.complete
         shares = f"{match.share:.2f}", f"{match.other_share:.2f}"
         target.write(cells, (name, match.key, match.words, *shares), partial(title_in, match.meta))
-    if not found.complete:
-        words = f", {found.boilerplate:,} words in more than a thousand" * bool(found.boilerplate)
+    if not matches.complete:
+        words = f", {matches.boilerplate:,} words in more than a thousand" * bool(
+            matches.boilerplate
+        )
         render.note(f"{name}: incomplete, because too many documents share its passages{words}")
 
 
@@ -217,44 +215,35 @@ def _ask_texts(
 
 
 def _ask_fingerprints(
-    database: fpdb.Database, given: Iterable[str], base: Base, near: dict[str, Any]
+    database: fpdb.Database, fingerprints: Iterable[str], base: Base, near: dict[str, Any]
 ) -> list[Asked]:
     """Query with the fingerprints that are given on the command line; an error comes first."""
     bits = database.plan.bits
-    numbers = [(digits, fpdb.parse_fingerprint(digits, bits, base)) for digits in given]
-    return [Asked(digits, database.query_fingerprint(it, **near)) for digits, it in numbers]
+    numbers = [(digits, fpdb.parse_fingerprint(digits, bits, base)) for digits in fingerprints]
+    return [Asked(digits, database.query_fingerprint(number, **near)) for digits, number in numbers]
 
 
-def _is_cut(name: Key, found: Matches | PartMatches) -> bool:
-    if not found.complete:
+def _is_cut(name: Key, matches: Matches | PartMatches) -> bool:
+    if not matches.complete:
         render.note(f"{name}: incomplete, because too many documents are that near")
-    return not found.complete
+    return not matches.complete
 
 
-def _show(name: Key, found: Matches, target: Output, *, of_bits: bool) -> None:
-    if target.form == "jsonl":
-        matches = [near_dict(match) for match in found]
-        render.record({"query": name, "complete": found.complete, "matches": matches})
-        return
-    for match in found:
+def _show(name: Key, matches: Matches, target: Output, *, of_bits: bool, bits: int | None) -> None:
+    """Print the matches of a query; with a number of `bits`, also the percentage of equal ones."""
+    plain = []
+    for match in matches:
+        percent = None if bits is None else equal_percent(1 - match.distance / bits)
+        if target.form == "jsonl":
+            plain.append(near_dict(match) | ({} if percent is None else {"percent": percent}))
+            continue
+        nearness = [likeness(match, bits=of_bits)]
+        if percent is not None:
+            nearness.append(f"{percent:.2f}")
         group = () if match.group is None else (match.group,)
-        cells = (str(name), match.key, match.distance, match.similarity, found.complete, *group)
-        shown = (name, match.key, likeness(match, bits=of_bits), *group)
+        share = match.similarity if percent is None else percent
+        cells = (str(name), match.key, match.distance, share, matches.complete, *group)
+        shown = (name, match.key, *nearness, *group)
         target.write(cells, shown, partial(title_in, match.meta))
-
-
-def _show_nearest(name: Key, found: Matches, target: Output, *, bits: int) -> None:
-    """Print the nearest documents of a query, with the percentage of equal bits."""
-    percents = [equal_percent(1 - match.distance / bits) for match in found]
     if target.form == "jsonl":
-        matches = [
-            near_dict(match) | {"percent": equal}
-            for match, equal in zip(found, percents, strict=True)
-        ]
-        render.record({"query": name, "complete": found.complete, "matches": matches})
-        return
-    for match, equal in zip(found, percents, strict=True):
-        group = () if match.group is None else (match.group,)
-        cells = (str(name), match.key, match.distance, equal, found.complete, *group)
-        shown = (name, match.key, match.distance, f"{equal:.2f}", *group)
-        target.write(cells, shown, partial(title_in, match.meta))
+        render.record({"query": name, "complete": matches.complete, "matches": plain})

@@ -33,9 +33,9 @@ def recipes(name: str | None = None) -> None:
     """
     if name is None:
         render.columns("name", "bits", "k", "similarity", "id", "description")
-        for preset, each in PRESETS.items():
-            plain = each.to_dict() | {"id": each.id, "description": DESCRIPTIONS[preset]}
-            shown = (preset, each.bits, each.k, each.similarity or "off", each.id)
+        for preset, recipe in PRESETS.items():
+            plain = recipe.to_dict() | {"id": recipe.id, "description": DESCRIPTIONS[preset]}
+            shown = (preset, recipe.bits, recipe.k, recipe.similarity or "off", recipe.id)
             render.result(plain, *shown, DESCRIPTIONS[preset])
         return
     recipe = choose_recipe(name)
@@ -72,8 +72,8 @@ def fingerprint(
     read = partial(_reading_of, reading=reading)
     # Texts that are given go under their beginnings.
     labels = (text if len(text) <= _LABEL else text[: _LABEL - 1] + "…" for text in texts or ())
-    own = (Record(label, None, text) for label, text in zip(labels, texts or (), strict=True))
-    records = chain(own, records_of_files(paths, bad, read)) if paths else own
+    labelled = (Record(label, None, text) for label, text in zip(labels, texts or (), strict=True))
+    records = chain(labelled, records_of_files(paths, bad, read)) if paths else labelled
     if explain:
         for place, record in enumerate(records):
             if place and not render.now.json:
@@ -112,41 +112,45 @@ def _print_fingerprints(
 
 
 def _explain(recipe: fpdb.Recipe, record: Record, base: Base) -> None:
-    found = recipe.explain(record.text or "")
-    bits, source = found.bits, record.source if record.key is None else record.key
-    digits = None if found.short else fpdb.format_fingerprint(found.fingerprint, bits, base)
-    weakest = found.weakest[:_WEAKEST]
+    explanation = recipe.explain(record.text or "")
+    bits, source = explanation.bits, record.source if record.key is None else record.key
+    digits = (
+        None if explanation.short else fpdb.format_fingerprint(explanation.fingerprint, bits, base)
+    )
+    weakest = explanation.weakest[:_WEAKEST]
     if render.now.json:
         features = [
             voter._asdict() | {"hash": fpdb.format_fingerprint(voter.hash, bits, base)}
-            for voter in found.features
+            for voter in explanation.features
         ]
-        shown = {"source": source, "fingerprint": digits, "short": found.short}
-        render.record(shown | {"features": features, "votes": found.votes, "weakest": weakest})
+        shown = {"source": source, "fingerprint": digits, "short": explanation.short}
+        render.record(
+            shown | {"features": features, "votes": explanation.votes, "weakest": weakest}
+        )
         return
     render.report({"text": source, "recipe": f"{recipe.name} ({recipe.id})"})
     render.row("")
     render.row(f"weight  {'hash':{bits}}  feature")
-    for feature, weight, number in found.features:
+    for feature, weight, number in explanation.features:
         render.row(f"{weight:6.4g}  {number:0{bits}b}  {render.as_json(feature)}")
-    sign = f"{found.fingerprint:0{bits}b}"
+    sign = f"{explanation.fingerprint:0{bits}b}"
     render.row(f"sign    {sign}")
     render.row("")
     render.row("bits    votes, the highest bit first")
     for top in range(bits - 1, -1, -_A_LINE):
-        votes = (f" {_vote(found, bit):>7}" for bit in range(top, top - _A_LINE, -1))
+        votes = (f" {_vote(explanation, bit):>7}" for bit in range(top, top - _A_LINE, -1))
         at = bits - 1 - top
         render.row(f"{top:3}..{top - _A_LINE + 1:<3}{''.join(votes)}  {sign[at : at + _A_LINE]}")
-    nearest = ", ".join(f"{bit} ({_vote(found, bit)})" for bit in weakest)
+    nearest = ", ".join(f"{bit} ({_vote(explanation, bit)})" for bit in weakest)
     render.row("")
     render.report({"fingerprint": digits or "short", "weakest bits": nearest})
-    if found.short:
+    if explanation.short:
         render.note(f"short: fewer than {recipe.grams.minimum} distinct features")
 
 
-def _vote(found: Explanation, bit: int) -> str:
+def _vote(explanation: Explanation, bit: int) -> str:
     """Format the votes on a bit with a sign and two decimals, and 0 without a sign."""
-    vote = found.votes[bit]
+    vote = explanation.votes[bit]
     return f"{round(vote, 2):+g}" if abs(vote) >= 0.01 else f"{vote:+.1g}" if vote else "0"
 
 

@@ -105,8 +105,8 @@ def _escaped(text: str, escape: Callable[[str], str]) -> str:
     if _PLAIN.fullmatch(text):
         return text
     return "".join(
-        each if each.isprintable() or unicodedata.category(each) == "Zs" else escape(each)
-        for each in text
+        sign if sign.isprintable() or unicodedata.category(sign) == "Zs" else escape(sign)
+        for sign in text
     )
 
 
@@ -239,22 +239,22 @@ class _AlignedRows:
 
     def _line(self, cells: Sequence[str], title_style: str = "") -> str:
         """Return aligned cells as a line: numbers to the right, texts to the left."""
-        rest = ""
+        title = ""
         if self._titled:
-            rest = _styled(shortened(cells[-1].strip(), self._widths[-1]), title_style, sys.stdout)
+            title = _styled(shortened(cells[-1].strip(), self._widths[-1]), title_style, sys.stdout)
             cells = cells[:-1]
         padded = (
             " " * (wide - _width(cell)) + cell if right else cell + " " * (wide - _width(cell))
             for cell, wide, right in zip(cells, self._widths, self._right, strict=False)
         )
-        return ("  ".join(padded) + "  " + rest).rstrip()
+        return ("  ".join(padded) + "  " + title).rstrip()
 
 
 def table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print some rows in aligned columns under their names, not on a terminal only."""
     aligned = _AlignedRows(names)
-    for each in rows:
-        aligned.add(each)
+    for cells in rows:
+        aligned.add(cells)
     aligned.print()
 
 
@@ -336,28 +336,28 @@ def note(message: str, label: str = "", style: str = "") -> None:
 
 def rare_ones(command: Any) -> str:
     """Return a line that names the commands and options which only --help-all shows."""
-    hidden = [name for name, each in getattr(command, "commands", {}).items() if each.hidden]
-    rare = (each for each in command.params if each.rich_help_panel == MORE)
-    hidden += [min(each.opts, key=len) for each in rare if each.name != "_all"]
+    hidden = [name for name, part in getattr(command, "commands", {}).items() if part.hidden]
+    rare = (part for part in command.params if part.rich_help_panel == MORE)
+    hidden += [min(part.opts, key=len) for part in rare if part.name != "_all"]
     return f"{MORE} (--help-all): {', '.join(hidden)}" if hidden else ""
 
 
 def hide_types(command: Any, context: typer.Context) -> None:
     """Leave types of Python out of the help, where a word or nothing says what a value is."""
-    for each in command.get_params(context):
-        if each.param_type_name == "argument" or each.metavar is None:
-            each.display_type_rich = lambda ctx: None  # noqa: ARG005 - as typer names it
+    for parameter in command.get_params(context):
+        if parameter.param_type_name == "argument" or parameter.metavar is None:
+            parameter.display_type_rich = lambda ctx: None  # noqa: ARG005 - as typer names it
 
 
 def with_options(message: str) -> str:
     """Return a message of the library with a parameter that it names as an option."""
-    return _PARAMETER.sub(lambda found: "--" + found[0].replace("_", "-"), message)
+    return _PARAMETER.sub(lambda match: "--" + match[0].replace("_", "-"), message)
 
 
 def unfold(command: Any) -> None:
     """Show the commands and options that few need too."""
-    for each in (*command.params, *getattr(command, "commands", {}).values()):
-        each.hidden = False
+    for part in (*command.params, *getattr(command, "commands", {}).values()):
+        part.hidden = False
     command.epilog = None
 
 

@@ -59,7 +59,7 @@ def report(
     if common:
         recipe = recipe.replace(common=common_texts(common))
     with contextlib.nullcontext() if db is None else fpdb.open(db, readonly=True) as database:
-        found = fpdb.report(
+        reported = fpdb.report(
             files,
             output,
             reading,
@@ -75,27 +75,29 @@ def report(
             on_bad=bad_records,
             on_progress=ProgressLine(),
         )
-    _summarise(found, bad_records.count, passages=passages)
-    bad_records.settle(found.documents)
+    _summarise(reported, bad_records.count, passages=passages)
+    bad_records.settle(reported.documents)
 
 
-def _summarise(found: fpdb.Reported, bad: int, *, passages: bool) -> None:
-    noun, counts = "group", {"documents": found.documents, "groups": found.groups}
-    counts |= {"identical": found.identical, "edited": found.edited, "bad": bad}
+def _summarise(reported: fpdb.Reported, bad: int, *, passages: bool) -> None:
+    noun, counts = "group", {"documents": reported.documents, "groups": reported.groups}
+    counts |= {"identical": reported.identical, "edited": reported.edited, "bad": bad}
     if passages:
-        noun, counts = "document", {"documents": found.documents}
-        counts |= {"with passages of others": found.groups, "pairs": found.pairs, "bad": bad}
-    plain = {"path": str(found.path), "bad": bad}
-    plain |= {name: each for name, each in vars(found).items() if isinstance(each, int)}
+        noun, counts = "document", {"documents": reported.documents}
+        counts |= {"with passages of others": reported.groups, "pairs": reported.pairs, "bad": bad}
+    plain = {"path": str(reported.path), "bad": bad}
+    plain |= {name: value for name, value in vars(reported).items() if isinstance(value, int)}
     read = ("invalid_utf8", "unreadable", "refused", "left_out", "encodings")
     render.summarise(
-        plain | {name: vars(found.counts)[name] for name in read},
+        plain | {name: vars(reported.counts)[name] for name in read},
         render.listed(counts),
-        render.counted("texts that weren't found in the sources, or have changed", found.missing),
-        render.counted("dates that can't be read", found.unread),
-        *about_files(found.counts),
-        not_utf8(found.counts.invalid_utf8, found.counts.read),
-        f"{found.path}: {render.plural(found.shown, noun)}, {render.size(found.size)}",
+        render.counted(
+            "texts that weren't found in the sources, or have changed", reported.missing
+        ),
+        render.counted("dates that can't be read", reported.unread),
+        *about_files(reported.counts),
+        not_utf8(reported.counts.invalid_utf8, reported.counts.read),
+        f"{reported.path}: {render.plural(reported.shown, noun)}, {render.size(reported.size)}",
     )
 
 
@@ -140,12 +142,7 @@ def explore(
     with (
         scratch_folder() as folder,
         fpdb.open(path, readonly=not write) as database,
-        fpdb.Explorer(
-            database,
-            texts=texts or (),
-            reading=reading,
-            write=write,
-        ) as pages,
+        fpdb.Explorer(database, texts=texts or (), reading=reading, write=write) as pages,
     ):
         application = server.app(database, access=access, explorer=pages)
         render.show_log(server.__name__)

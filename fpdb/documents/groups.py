@@ -8,14 +8,23 @@ from itertools import chain, islice
 
 import numpy as np
 
-from fpdb.arrays import Strings
+from fpdb.arrays import Marks, Strings
 from fpdb.documents.batch_lookup import BatchLookup
 from fpdb.documents.catalog import SLICE, View
-from fpdb.documents.lookup import Candidates, Search, answer, matched, to_match
+from fpdb.documents.lookup import (
+    Candidates,
+    Search,
+    answer,
+    matched,
+    nearest_each,
+    not_found,
+    to_match,
+)
 from fpdb.documents.similarity import KnownTexts
-from fpdb.models import KEEPER, Key, Match
+from fpdb.errors import DamagedError, InputError
+from fpdb.models import KEEPER, Group, Key, Match, Matches
 from fpdb.storage import WriteTransaction
-from fpdb.storage.block import Block
+from fpdb.storage.block import Block, TextColumns
 from fpdb.storage.format import ID_BYTES, Stored
 from fpdb.tables.bands import MOST_COMPARED
 from fpdb.tables.groups import GroupTables
@@ -34,6 +43,58 @@ def keeper_of(view: View, tables: GroupTables, stored: Stored) -> int:
     if len(keepers):
         return int(keepers[0])
     return int.from_bytes(stored.keeper) if stored.keeper else stored.id
+
+
+def keeper_key(view: View, stored: Stored) -> Key | None:
+    """Return the key of the keeper of a stored document's group, if groups are kept."""
+    if not view.index.groups:
+        return None
+    keeper = keeper_of(view, view.index.groups, stored)
+    return stored.key if keeper == stored.id else view.catalog.named(view.txn, keeper).key
+
+
+def name_keepers(view: View, matches: Matches) -> None:
+    """Let matches have the keys of the keepers of their groups."""
+    matches[:] = [
+        match._replace(group=keeper_key(view, view.catalog.named(view.txn, match.id)))
+        for match in matches
+    ]
+
+
+def nearest_documents(
+    view: View, texts: TextColumns, least: float
+) -> tuple[dict[int, Match], set[int], Marks]:
+    """Return the nearest document of each of many texts, by their places, with its keeper's key.
+
+    Also return the places of texts that some document has, and mark those with too many candidates
+    to be compared here.
+    """
+    matches = dict[int, Match]()
+    nearest, crowded, copies = nearest_each(view, texts, least)
+    columns = (column.tolist() for column in nearest.only(~crowded[nearest.first]))
+    for place, number, share, apart, _ in zip(*columns, strict=True):
+        stored = view.catalog.named(view.txn, number)
+        match = to_match(stored, number, apart, share)
+        matches[place] = match._replace(group=keeper_key(view, stored))
+    return matches, set((copies & ~crowded).nonzero()[0].tolist()), crowded
+
+
+def group_of(view: View, key: Key) -> Group:
+    """Return the group of the document with a key."""
+    txn, catalog, tables = view.txn, view.catalog, view.index.groups
+    if not tables:
+        raise InputError(
+            "the database keeps no groups",
+            hint="create it with groups, or compact it with groups",
+        )
+    if (stored := catalog.find(txn, key)) is None:
+        raise not_found(key)
+    keeper = keeper_of(view, tables, stored)
+    ids = np.append(np.uint64(keeper), tables.members_of(txn, keeper))
+    first, *others = catalog.keys_of(txn, ids)
+    if first is None or None in others:
+        raise DamagedError(f"the group of {key!r} has a document that isn't there")
+    return Group(first, tuple(member for member in others if member is not None))
 
 
 def most_similar(keepers: Iterable[Match]) -> Match | None:

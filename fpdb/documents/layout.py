@@ -7,7 +7,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
 
-from fpdb.documents.catalog import Catalog, IntegerCatalog, TextCatalog
+from fpdb.documents.catalog import Catalog, IntegerCatalog, TextCatalog, View
 from fpdb.errors import DamagedError, InputError, PlanError, RecipeMismatchError
 from fpdb.fingerprint import Recipe, preset
 from fpdb.models import (
@@ -15,6 +15,8 @@ from fpdb.models import (
     MINHASH,
     PASSAGES,
     Problem,
+    Stats,
+    TableStats,
     now,
     require_choice,
     require_similarity,
@@ -31,6 +33,7 @@ from fpdb.storage.format import (
     require_supported,
     unpack_header,
 )
+from fpdb.storage.lmdb_file import DATA_FILE
 from fpdb.tables import Index, Plan, best_plan, choose_bands
 
 CATALOGS: dict[str, type[Catalog]] = {kind.kind: kind for kind in (TextCatalog, IntegerCatalog)}
@@ -220,6 +223,41 @@ def new_database(described: Header, counters: Counters | None = None) -> tuple[l
         "counters": {b"counters": counters.pack()},
     }
     return database_names(index, catalog), first
+
+
+def stats_of(view: View, head: Header, path: Path) -> Stats:
+    """Return what a database at a path holds, and how."""
+    txn, index, plan, counters = view.txn, view.index, view.index.plan, view.counters
+    widths = [table.prefix for table in plan.tables]
+    widths += [table.bits for table in index.of_texts]
+    tables = zip(index.pages[: len(widths)], widths, strict=True)
+    return Stats(
+        path=str(path),
+        uuid=head["uuid"],
+        created=head["created"],
+        recipe=head["recipe"]["name"],
+        recipe_id=head["recipe_id"],
+        bits=plan.bits,
+        k=plan.k,
+        keys=head["keys"],
+        plan=plan.name,
+        capacity=head["capacity"],
+        documents=counters.documents,
+        short=counters.short,
+        bytes=(path / DATA_FILE).stat().st_size,
+        bytes_used=sum(map(txn.bytes_of, database_names(index, view.catalog))),
+        tables=tuple(
+            TableStats(pages.name, bits, sum(map(txn.entries, pages.names)))
+            for pages, bits in tables
+        ),
+        similarity=head.get("similarity"),
+        sketches=counters.sketches,
+        groups=view.catalog.grouped,
+        snapshots=txn.open_snapshots(),
+        unfinished=tuple(
+            f"{run.begun} {run.command}".rstrip() for run in read_runs(txn) if not run.finished
+        ),
+    )
 
 
 def read_runs(txn: ReadTransaction) -> Iterator[StoredRun]:

@@ -12,9 +12,9 @@ import numpy as np
 from fpdb.arrays import Column, Marks, Places, differs, portions, ranked, run_starts, spans
 from fpdb.documents.catalog import View
 from fpdb.documents.similarity import Alike, KnownTexts, alike, decided
-from fpdb.errors import DamagedError
+from fpdb.errors import DamagedError, DocumentNotFoundError
 from fpdb.fingerprint.sketches import doubtful_estimates, least_estimate, one_jaccard
-from fpdb.models import Document, Match, Matches
+from fpdb.models import Document, Key, Match, Matches
 from fpdb.progress import log
 from fpdb.storage.block import Block, TextColumns
 from fpdb.storage.format import Stored
@@ -472,11 +472,18 @@ def to_matches(matches: Iterable[Match], *, complete: bool) -> Matches:
     return answered
 
 
-def to_document(stored: Stored) -> Document:
+def to_document(stored: Stored, group: Key | None) -> Document:
     """Return a stored document, whose group only other documents tell."""
     number, key, fingerprint, added, digest, meta, characters, sketch, *further, _keeper = stored
     return Document(
         *(key, None, unpack_meta(meta), fingerprint, number, added, fingerprint is None),
         *(sketch or None, digest or None, characters),
-        *[value or None for value in further],  # type: ignore[arg-type]
+        *[*(value or None for value in further), group],  # type: ignore[arg-type]
+    )
+
+
+def not_found(key: Key) -> DocumentNotFoundError:
+    return DocumentNotFoundError(
+        f"found no document with the key {key!r}",
+        hint="db.get(key) gives None for a key that isn't there",
     )

@@ -99,13 +99,13 @@ class Batcher(Generic[Answer]):
             began = time.perf_counter()
             # What nobody waits for any more is left out.
             wanted = [item for item in batch if not item.answers.cancelled()]
-            found = self._answers(wanted)
+            answers = self._answers(wanted)
             now = time.perf_counter()
             self._until = now + min((now - began) * _PATIENCE, _MOST_SECONDS)
             # Before the answers, after which the same callers may be in the queue again.
             self._expected = len(batch) + self._queue.qsize()
             with contextlib.suppress(RuntimeError):  # the loop has ended, and so has who waited
-                self._loop.call_soon_threadsafe(self._deliver, wanted, found, count)
+                self._loop.call_soon_threadsafe(self._deliver, wanted, answers, count)
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._ended.set_result, None)
 
@@ -131,18 +131,18 @@ class Batcher(Generic[Answer]):
             self._enough.wait(left)
 
     def _deliver(
-        self, batch: list[_Waiting[Answer]], found: list[list[Answer] | Exception], count: int
+        self, batch: list[_Waiting[Answer]], answers: list[list[Answer] | Exception], count: int
     ) -> None:
         """Set the results, in the event loop; of its documents, `count` wait no longer."""
         self.waiting -= count
-        for item, answers in zip(batch, found, strict=True):
+        for item, result in zip(batch, answers, strict=True):
             future = item.answers
             if future.cancelled():
                 continue
-            if isinstance(answers, Exception):
-                future.set_exception(answers)
+            if isinstance(result, Exception):
+                future.set_exception(result)
             else:
-                future.set_result(answers)
+                future.set_result(result)
 
 
 def again_if_moved(database: fpdb.Database, work: Callable[[], Result]) -> Result:
@@ -168,7 +168,7 @@ def added_to(
 
     def add(documents: Sequence[fpdb.Document]) -> list[Outcome]:
         prepared, refused = database.preparer.sift(documents, keep_texts=texts is not None)
-        found: list[Outcome] = []
+        outcomes: list[Outcome] = []
         try:
             add_all = partial(
                 database.add_prepared,
@@ -177,13 +177,13 @@ def added_to(
                 similarity=similarity,
                 texts=texts,
             )
-            found += again_if_moved(database, add_all)
+            outcomes += again_if_moved(database, add_all)
         except fpdb.DeadlineError:
             raise
         except fpdb.FpdbError as error:
-            found += [error] * len(prepared)
+            outcomes += [error] * len(prepared)
         for place, reason in refused:  # in the order of their places
-            found.insert(place, reason)
-        return found
+            outcomes.insert(place, reason)
+        return outcomes
 
     return add

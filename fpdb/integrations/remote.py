@@ -74,27 +74,29 @@ class Remote:
 
     def add(self, documents: Sequence[fpdb.Document]) -> list[Outcome]:
         """Add documents, except near-duplicates; return the outcomes, or an error for each."""
-        found: list[Outcome] = []
+        outcomes: list[Outcome] = []
         try:
-            self._patiently(lambda: self._send(documents[len(found) :], found), lambda: len(found))
+            self._patiently(
+                lambda: self._send(documents[len(outcomes) :], outcomes), lambda: len(outcomes)
+            )
         except fpdb.FpdbError as error:  # it was refused, and so would it be again
-            found += [error] * (len(documents) - len(found))
-        return found
+            outcomes += [error] * (len(documents) - len(outcomes))
+        return outcomes
 
     def passages(self, text: str, *, least: float, limit: int) -> fpdb.models.PartMatches:
         """Find the stored documents with passages of a text, as those of a database."""
         asked = {"text": text, "passages": True, "least": least, "limit": limit}
         body = json.dumps(asked).encode()
         answer = self._patiently(lambda: json.loads(self._call("POST", "/v1/query", body).read()))
-        found = fpdb.models.PartMatches(
+        parts = fpdb.models.PartMatches(
             fpdb.models.PartMatch(
-                each["key"], 0, each["words"], each["share"], each["other_share"], each.get("meta")
+                row["key"], 0, row["words"], row["share"], row["other_share"], row.get("meta")
             )
-            for each in answer["matches"]
+            for row in answer["matches"]
         )
-        found.complete = answer.get("complete", True)
-        found.boilerplate = answer.get("boilerplate", 0)
-        return found
+        parts.complete = answer.get("complete", True)
+        parts.boilerplate = answer.get("boilerplate", 0)
+        return parts
 
     def _patiently(self, ask: Callable[[], Answer], count: Callable[[], int] = int) -> Answer:
         """Ask until the whole answer has come; raise OpenError if the server is away too long.
@@ -131,7 +133,7 @@ class Remote:
     def close(self) -> None:
         self._connection.close()
 
-    def _send(self, documents: Sequence[fpdb.Document], found: list[Outcome]) -> None:
+    def _send(self, documents: Sequence[fpdb.Document], outcomes: list[Outcome]) -> None:
         """Send documents, and append the outcomes of those that are answered."""
         body = b"\n".join(map(_line, documents))
         response = self._call("POST", "/v1/check", body, lines=True)
@@ -142,7 +144,7 @@ class Remote:
             answer: dict[str, Any] = json.loads(line)
             if answer["status"] == "failed":
                 raise _AwayError(answer.get("error", ""))
-            found.append(_outcome(answer))
+            outcomes.append(_outcome(answer))
         response.read()
 
     def _call(

@@ -51,7 +51,7 @@ def _names(value: Any) -> list[str]:
     names = value.split(",") if isinstance(value, str) else list(value)
     if not names:
         raise ValueError
-    return [_name(each).strip() for each in names]
+    return [_name(name).strip() for name in names]
 
 
 def _similarity(value: Any) -> float:
@@ -81,9 +81,9 @@ def _truth(value: Any) -> bool:
 
 def _function(value: Any) -> Any:
     with contextlib.suppress(ImportError, NameError):
-        found = load_object(value) if isinstance(value, str) else value
-        if callable(found):
-            return found
+        function = load_object(value) if isinstance(value, str) else value
+        if callable(function):
+            return function
     raise ValueError
 
 
@@ -121,14 +121,14 @@ SETTINGS = {
 def _read(settings: "BaseSettings") -> dict[str, Any]:
     values: dict[str, Any] = {}
     for name, setting in SETTINGS.items():
-        found = settings.get(name, setting.default)
+        value = settings.get(name, setting.default)
         try:
-            values[name] = None if found is None else setting.convert(found)
+            values[name] = None if value is None else setting.convert(value)
         except fpdb.FpdbError:
             raise
         except (KeyError, TypeError, ValueError):
             raise fpdb.InputError(
-                f"found {name} = {found!r}, expected {setting.expected}",
+                f"found {name} = {value!r}, expected {setting.expected}",
                 hint="set it in the settings of the project or the spider",
             ) from None
     return values
@@ -277,11 +277,11 @@ class NearDuplicatesPipeline:
         asking = partial(self._sources.passages, document.text or "", least=least, limit=limit)
         if isinstance(self._sources, fpdb.Database):
             asking = partial(again_if_moved, self._sources, asking)
-        found = await asyncio.wrap_future(self._asking.submit(asking))
+        matches = await asyncio.wrap_future(self._asking.submit(asking))
         names = ("key", "words", "share", "other_share")
         return [
             {name: getattr(match, name) for name in names}
-            for match in found
+            for match in matches
             if match.key != document.key
         ][:_MOST_SOURCES]
 
@@ -397,7 +397,7 @@ def _first(value: Any) -> Any:
 
 def _texts(name: str, value: Any) -> list[str]:
     values = value if isinstance(value, list | tuple) else [value]
-    texts = [each for each in values if each is not None]
-    if not all(isinstance(each, str) for each in texts):
+    texts = [text for text in values if text is not None]
+    if not all(isinstance(text, str) for text in texts):
         raise fpdb.InputError(f"the field {name!r} holds something other than text")
     return texts

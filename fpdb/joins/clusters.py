@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice, pairwise
 from typing import Any
 
@@ -56,6 +57,12 @@ class Clustering:
     least: Shares
     shares: Places
     estimated: int | None = None
+
+
+def finder_of_clusters(keep: str, *, chains: bool = False) -> Callable[..., Iterator[Cluster]]:
+    """Return what finds clusters, or raise InputError if `keep` is none of a document."""
+    Preference.of(keep)
+    return partial(find_clusters, keep=keep, chains=chains)
 
 
 def find_clusters(

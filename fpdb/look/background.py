@@ -39,7 +39,7 @@ class Background:
     fields: ShownFields
     stage: str = ""
     error: str = ""
-    found: Findings | None = None
+    findings: Findings | None = None
     started: float = 0.0
     _child: Worker | None = None
     _thread: threading.Thread | None = None
@@ -62,11 +62,11 @@ class Background:
 
     def _run(self, child: Worker) -> None:
         try:
-            for found in child.values((self.texts, self.fields)):
-                if isinstance(found, Findings):
-                    self.found = found
+            for value in child.values((self.texts, self.fields)):
+                if isinstance(value, Findings):
+                    self.findings = value
                 else:
-                    self.stage = found
+                    self.stage = value
             self.texts.packed = True
         except Exception as error:  # whatever ended it, pages say so
             self.error = str(error)
@@ -82,8 +82,8 @@ def _findings(task: tuple[Texts[Database], ShownFields]) -> Iterator[str | Findi
     yield "looking for groups"
     with texts.database.snapshot() as snapshot:
         total, bits = len(snapshot), snapshot.plan.bits
-        found = snapshot.kept_groups() if snapshot.has_groups else snapshot.clustering()
-        groups = Groups(found, snapshot.similarity)
+        clustering = snapshot.kept_groups() if snapshot.has_groups else snapshot.clustering()
+        groups = Groups(clustering, snapshot.similarity)
         rows = {number: row for row, number in enumerate(groups.ids.tolist())}
         fingerprints = [0] * len(rows)
         for number, document in enumerate(snapshot.scan()):

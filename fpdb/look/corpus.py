@@ -46,11 +46,7 @@ MOST_VERSIONS = 10
 _NUMBERS = "Numbers and pictures"
 # Of `write_report`.
 _GROUPS: dict[str, Any] = {
-    "kinds": {
-        "edited": "edited",
-        "identical": "identical only",
-        "open": "no verdict yet",
-    },
+    "kinds": {"edited": "edited", "identical": "identical only", "open": "no verdict yet"},
     "none": "No document is a near-duplicate of another one. A smaller similarity finds more; "
     "copied passages have a report of their own.",
 }
@@ -188,8 +184,8 @@ def report(
         if passages and isinstance(store, Database):
             decided = least if len(store) <= _MOST_DECIDED else None
             estimate = least if decided is None else least * _ESTIMATED
-            found = Parts(store.passage_pairs(least=estimate), Room(scratch))
-            shown = _ChosenParts(found, texts, limit, shortest, decided)
+            parts = Parts(store.passage_pairs(least=estimate), Room(scratch))
+            shown = _ChosenParts(parts, texts, limit, shortest, decided)
         else:
             groups = Groups(_clustering(texts, similarity, jobs), threshold)
             shown = _ChosenGroups(groups, texts, kept, limit)
@@ -238,10 +234,10 @@ def _compared(
         database = Database.create(
             place, recipe=recipe, similarity=None, keys="integer", passages=True
         )
-        for numbers, found in numbered_texts(flow, paths, database.preparer):
+        for numbers, block in numbered_texts(flow, paths, database.preparer):
             ids = numbers.astype(np.uint64)
             database.add_prepared(
-                dataclasses.replace(found, ids=ids, keys=ids.tolist(), packed=None)
+                dataclasses.replace(block, ids=ids, keys=ids.tolist(), packed=None)
             )
         return database
     files = ComparedFiles(Room(scratch), recipe, similarity, kept)
@@ -256,9 +252,9 @@ def _clustering(
     store, wanted = texts.database, set[Key]()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IncompleteWarning)  # the second one says so as well
-        found = store.clustering(similarity=similarity, texts=wanted.add)
+        clustering = store.clustering(similarity=similarity, texts=wanted.add)
     if not wanted:
-        return found
+        return clustering
     with texts.written() as add:
         for key, record in texts.records(texts.reading, jobs):
             if key in wanted:
@@ -292,10 +288,10 @@ def _written(
             f"{plural(missing, 'text of these groups is', 'texts of these groups are')} "
             "missing here: the sources don't hold them, or they have changed."
         )
-    others = f" and {len(paths) - 3:,} more" if len(paths) > 3 else ""
+    further = f" and {len(paths) - 3:,} more" if len(paths) > 3 else ""
     size = write_report(
         path,
-        f"{title} in {', '.join(Path(each).name or each for each in paths[:3])}{others}",
+        f"{title} in {', '.join(Path(source).name or source for source in paths[:3])}{further}",
         subtitle,
         [folded(_NUMBERS, *pictures), *shown.glance()],
         listed,
@@ -304,8 +300,8 @@ def _written(
         footer=f"Made by fpdb with the recipe {recipe.name} ({recipe.id}).",
         **more,
     )
-    found = (documents, shown.every, *shown.copies, len(listed), missing, unread, size)
-    return Reported(path, counts, *found, pairs=shown.pairs)
+    counted = (documents, shown.every, *shown.copies, len(listed), missing, unread, size)
+    return Reported(path, counts, *counted, pairs=shown.pairs)
 
 
 def _not_compared(counts: Ingested) -> Iterator[str]:
@@ -377,15 +373,15 @@ class _ChosenGroups:
         """Return a group, whose texts are compared with that of the kept document."""
         groups, sources = self.groups, self.sources
         versions, recipe = self._versions[group], sources.texts.database.recipe
-        found = [sources.listed(rows.tolist()) for rows in versions]
+        texts = [sources.listed(rows.tolist()) for rows in versions]
         originals = [int(groups.originals[rows[0]]) for rows in versions]
         bodies = [sources.text(row) for row in originals]
         first, lowest, every = bodies[0], 1.0, int(groups.texts[group])
-        for text, other in zip(found[1:], bodies[1:], strict=True):
+        for variant, other in zip(texts[1:], bodies[1:], strict=True):
             if first is not None and other is not None:
-                text.pair = ComparedTexts(recipe, first, other)
-                lowest = min(lowest, text.pair.share)
-        compared = sum(each.pair is not None for each in found)
+                variant.pair = ComparedTexts(recipe, first, other)
+                lowest = min(lowest, variant.pair.share)
+        compared = sum(text.pair is not None for text in texts)
         exact = self.groups.estimated == 0 or compared == every - 1
         least = lowest if compared == every - 1 else min(lowest, float(groups.weakest[group]))
         size = int(groups.sizes[group])
@@ -395,9 +391,9 @@ class _ChosenGroups:
             label=plural(size, "document") + (f", {every} texts" if 1 < every < size else ""),
             documents=size,
             least=least,
-            texts=found,
+            texts=texts,
             exact=exact,
-            more=every - len(found),
+            more=every - len(texts),
             copied=first if every == 1 else None,
         )
 
@@ -500,7 +496,7 @@ class _ChosenParts:
         for at in range(start, end):
             if coloured.complete:
                 break
-            if (source := self._shared(row, int(parts.others[at]))) is None:
+            if (source := self._shared(row, int(parts.partners[at]))) is None:
                 missing = True
             elif coloured.add(source):
                 shown[at] = source
@@ -512,11 +508,11 @@ class _ChosenParts:
         texts = [sources.listed([row], "Has passages of others" if is_copy else _SHARES)]
         for at, shared in shown.items():
             role = "Source" if parts.is_source[at] else _SHARES
-            texts.append(sources.listed([int(parts.others[at])], role))
+            texts.append(sources.listed([int(parts.partners[at])], role))
             texts[-1].pair = shared
-        unshown = [int(parts.others[at]) for at in range(start, end) if at not in shown]
+        unshown = [int(parts.partners[at]) for at in range(start, end) if at not in shown]
         share, count = coloured.share or float(parts.shares[place]), len(shown)
-        said = [plural(count, "other document"), *(each.size for each in coloured.sources[:1])]
+        said = [plural(count, "other document"), *(first.size for first in coloured.sources[:1])]
         return ListedGroup(
             title=sources.title(row),
             kind="whole" if share >= _WHOLE else "part",
@@ -554,9 +550,9 @@ def _parts_overview(
     shares[9] += shares[10]
     rows = [(f"{10 * n}–{10 * n + 10}", int(count)) for n, count in enumerate(shares[:10])]
     said = "How much of each document is in the one other that has most of it, estimated."
-    found = [bars("Documents by share, in percent", said, rows, "documents")]
+    pictures = [bars("Documents by share, in percent", said, rows, "documents")]
     if dated := parts.by_day(np.unique(parts.documents[parts.is_source])):
-        found.append(by_day("When copies appeared", "Copies with a date.", dated, "copies"))
-    yield element("section", *found, class_="figures")
+        pictures.append(by_day("When copies appeared", "Copies with a date.", dated, "copies"))
+    yield element("section", *pictures, class_="figures")
     said = "A document with parts of several others counts for each of these."
     yield from by_host(parts.host_pairs(), said, words=True)

@@ -52,47 +52,47 @@ class Piece(NamedTuple):
 class Differences:
     """Two texts, cut into pieces, and the shares of their words that only one of them has.
 
-    `moved` is the share of the first text's words that the other has elsewhere. `rest` and
-    `other_rest` count the characters at the ends of long texts that weren't compared.
+    `moved` is the share of the first text's words that the other has elsewhere. `uncompared` and
+    `other_uncompared` count the characters at the ends of long texts that weren't compared.
     """
 
     pieces: tuple[Piece, ...]
     only: float
     other_only: float
     moved: float
-    rest: int
-    other_rest: int
+    uncompared: int
+    other_uncompared: int
 
 
 def differences(text: str, other: str) -> Differences:
     """Compare two texts word by word; white space counts for nothing."""
-    (words, ends), (others, other_ends) = _words(text), _words(other)
-    cuts = _cuts(words, others)
-    moved, other_moved = _moved(words, others, list(pairwise(cuts))[1::2])
+    (words, ends), (other_words, other_ends) = _words(text), _words(other)
+    cuts = _cuts(words, other_words)
+    moved, other_moved = _moved(words, other_words, list(pairwise(cuts))[1::2])
     pieces: list[Piece] = []
     only = other_only = 0
     for number, ((start, other_start), (stop, other_stop)) in enumerate(pairwise(cuts)):
-        own, its = moved[start:stop], other_moved[other_start:other_stop]
+        marks, other_marks = moved[start:stop], other_moved[other_start:other_stop]
         bounds, other_bounds = ends[start : stop + 1], other_ends[other_start : other_stop + 1]
         whole = text[bounds[0] : bounds[-1]], other[other_bounds[0] : other_bounds[-1]]
-        if number % 2 == 0 or not (own.any() or its.any()):
+        if number % 2 == 0 or not (marks.any() or other_marks.any()):
             pieces.append(Piece(number % 2 == 0, *whole))
         else:
             pieces += [
                 Piece(same=False, text=part, other="", moved=was_moved)
-                for part, was_moved in _parts(text, bounds, own)
+                for part, was_moved in _parts(text, bounds, marks)
             ]
             pieces += [
                 Piece(same=False, text="", other=part, moved=was_moved)
-                for part, was_moved in _parts(other, other_bounds, its)
+                for part, was_moved in _parts(other, other_bounds, other_marks)
             ]
         if number % 2:
-            only += int(np.count_nonzero(~own))
-            other_only += int(np.count_nonzero(~its))
+            only += int(np.count_nonzero(~marks))
+            other_only += int(np.count_nonzero(~other_marks))
     return Differences(
         tuple(piece for piece in pieces if piece.text or piece.other),
         only / max(len(words), 1),
-        other_only / max(len(others), 1),
+        other_only / max(len(other_words), 1),
         int(np.count_nonzero(moved)) / max(len(words), 1),
         len(text) - ends[-1],
         len(other) - other_ends[-1],
@@ -101,9 +101,9 @@ def differences(text: str, other: str) -> Differences:
 
 def _words(text: str) -> tuple[list[str], list[int]]:
     """Return the words of a text, and where each ends with the white space after it, from 0 on."""
-    found = list(islice(_WORD.finditer(text), MOST_WORDS + 1))
-    ends = [0, *(each.start() for each in found[1:]), len(text)]
-    return [each[0] for each in found[:MOST_WORDS]], ends[: MOST_WORDS + 1]
+    matches = list(islice(_WORD.finditer(text), MOST_WORDS + 1))
+    ends = [0, *(match.start() for match in matches[1:]), len(text)]
+    return [match[0] for match in matches[:MOST_WORDS]], ends[: MOST_WORDS + 1]
 
 
 def _cuts(first: Sequence[str], second: Sequence[str]) -> list[Place]:
@@ -124,15 +124,15 @@ def _cuts(first: Sequence[str], second: Sequence[str]) -> list[Place]:
 
 
 def _moved(
-    words: Sequence[str], others: Sequence[str], changes: Sequence[tuple[Place, Place]]
+    words: Sequence[str], other_words: Sequence[str], changes: Sequence[tuple[Place, Place]]
 ) -> tuple[Marks, Marks]:
     """Mark the words of both texts that are among their changes, and were moved."""
-    moved, other_moved = np.zeros(len(words), np.bool_), np.zeros(len(others), np.bool_)
+    moved, other_moved = np.zeros(len(words), np.bool_), np.zeros(len(other_words), np.bool_)
     # Where runs of words begin that the other text alone has there, and where their change ends.
     runs: dict[tuple[str, ...], Place] = {}
     for (_, start), (_, stop) in changes:
         for at in range(start, stop - _MOVED + 1):
-            runs.setdefault(tuple(others[at : at + _MOVED]), (at, stop))
+            runs.setdefault(tuple(other_words[at : at + _MOVED]), (at, stop))
     for (start, _), (stop, _) in changes:
         at = start
         while runs and at + _MOVED <= stop:
@@ -142,7 +142,7 @@ def _moved(
                 (
                     n
                     for n in range(most)
-                    if words[at + n] != others[other + n] or other_moved[other + n]
+                    if words[at + n] != other_words[other + n] or other_moved[other + n]
                 ),
                 most,
             )
@@ -170,8 +170,8 @@ def _is_part(start: Place, stop: Place, other_start: Place, other_stop: Place) -
 def _equal(first: Sequence[str], second: Sequence[str]) -> Iterator[Place]:
     start, other_start = 0, 0
     for place, other_place in (*_fixed(first, second), (len(first), len(second))):
-        found = _between(first[start:place], second[other_start:other_place])
-        yield from ((start + own, other_start + its) for own, its in found)
+        places = _between(first[start:place], second[other_start:other_place])
+        yield from ((start + at, other_start + other_at) for at, other_at in places)
         if place < len(first) and other_place < len(second):
             yield place, other_place
         start, other_start = place + 1, other_place + 1
@@ -187,11 +187,11 @@ def _fixed(first: Sequence[str], second: Sequence[str]) -> list[Place]:
     for words in (first, second):
         column = np.array([numbers.setdefault(word, len(numbers)) for word in words], np.uint64)
         runs = column[:-2] << 2 * _BITS | column[1:-1] << _BITS | column[2:]
-        found, places, counts = np.unique(runs, return_index=True, return_counts=True)
-        once.append((found[counts == 1], places[counts == 1] + 2))
-    (own, own_places), (its, its_places) = once
-    _, at, other = np.intersect1d(own, its, assume_unique=True, return_indices=True)
-    pairs = sorted(zip(own_places[at].tolist(), its_places[other].tolist(), strict=True))
+        distinct, places, counts = np.unique(runs, return_index=True, return_counts=True)
+        once.append((distinct[counts == 1], places[counts == 1] + 2))
+    (first_runs, first_places), (second_runs, second_places) = once
+    _, at, other = np.intersect1d(first_runs, second_runs, assume_unique=True, return_indices=True)
+    pairs = sorted(zip(first_places[at].tolist(), second_places[other].tolist(), strict=True))
     # The longest increasing subsequence of the places in the other text.
     ends: list[int] = []
     chains: list[tuple[Any, ...]] = []
@@ -230,7 +230,7 @@ def _subsequence(first: Sequence[str], second: Sequence[str]) -> Iterator[Place]
         common = row & places.get(word, 0)
         row = (row + common | row - common) & every
         rows.append(row)
-    found = []
+    pairs = []
     place, other = len(first), len(second)
     while place and other:
         if rows[other - 1] >> place - 1 & 1:
@@ -239,5 +239,5 @@ def _subsequence(first: Sequence[str], second: Sequence[str]) -> Iterator[Place]
             other -= 1
             if not other or rows[other - 1] >> place - 1 & 1:
                 place -= 1
-                found.append((place, other))
-    return reversed(found)
+                pairs.append((place, other))
+    return reversed(pairs)

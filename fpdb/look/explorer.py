@@ -43,7 +43,6 @@ from fpdb.look.visit import (
     key_link,
     link,
     moment,
-    sent_to,
     served,
 )
 from fpdb.markup import Markup, element, table
@@ -57,16 +56,16 @@ _DELETED = 50_000
 
 
 def overview_page(visit: Visit) -> ServedPage:
-    found, stats = visit.work.found, visit.database.stats()
+    findings, stats = visit.work.findings, visit.database.stats()
     numbers = [
         (f"{stats.documents:,}", "documents", f"in {stats.bytes / 1e6:,.1f} MB on disk."),
         (f"{stats.short:,}", "short texts", "match texts of the same words only."),
     ]
     shown = iter([cards(numbers)] if stats.documents else [visit.nothing("")])
-    if found and stats.documents:
-        days = by_day("When documents were added", "", found.added, "documents")
-        shown = overview(found.groups, found.documents, numbers, days)
-    unread = found.groups.unread_note if found else ""
+    if findings and stats.documents:
+        days = by_day("When documents were added", "", findings.added, "documents")
+        shown = overview(findings.groups, findings.documents, numbers, days)
+    unread = findings.groups.unread_note if findings else ""
     content = *visit.status(), *shown, *([element("p", unread, class_="note")] if unread else [])
     refresh = "2" if visit.work.stage else ""
     return visit.framed(visit.database.path.name, *content, refresh=refresh)
@@ -85,23 +84,23 @@ def documents_page(visit: Visit) -> ServedPage:
     if kind == "integer":
         first = int(parse_key(prefix, kind)) if prefix else 0
         start, prefix = start or (first - 1 if first else None), ""
-    found, last = visit.matching(visit.get("search").casefold().split(), prefix, start)
-    given = {name: visit.get(name) for name in ("search", "prefix")}
-    following = address("documents", **given, after=last)
+    documents, last = visit.matching(visit.get("search").casefold().split(), prefix, start)
+    terms = {name: visit.get(name) for name in ("search", "prefix")}
+    following = address("documents", **terms, after=last)
     label = "Keys from" if kind == "integer" else "Keys that begin with"
     fields = [
         entry("Search", "search", visit.get("search"), "search", data_key="/"),
         entry(label, "prefix", visit.get("prefix"), "search"),
         button("Show"),
     ]
-    shown = [visit.listed_documents("Documents", found)]
-    if not found:
+    shown = [visit.listed_documents("Documents", documents)]
+    if not documents:
         shown = [element("p", "No document has it. ", link("Show all documents", "documents"))]
         if not len(visit.database):
             shown = [visit.nothing("")]
         elif last is not None:
             shown = [element("p", f"Nothing yet; the search goes on after {last}.", role="status")]
-    more = "After ›" if len(found) == ROWS else "Search on ›"
+    more = "After ›" if len(documents) == ROWS else "Search on ›"
     where = "metadata and texts" if visit.work.texts.files else "metadata"
     return visit.framed(
         "Documents",
@@ -109,7 +108,7 @@ def documents_page(visit: Visit) -> ServedPage:
         element("p", f"A search looks for all words in keys, titles, {where}.", class_="soft"),
         *shown,
         *([element("p", element("a", more, href=following))] if last is not None else []),
-        refresh="" if found or last is None else f"0; url={following}",
+        refresh="" if documents or last is None else f"0; url={following}",
     )
 
 
@@ -117,9 +116,9 @@ def document_page(visit: Visit) -> ServedPage:
     """Show what is kept of a document, its text, and what is near it."""
     document, database = visit.document("key"), visit.database
     text, note = visit.text(document)
-    [found] = database.query_prepared(database.preparer.prepare([document]), limit=ROWS)
-    keys = [match.key for match in found if match.key != document.key]
-    given = {
+    [matches] = database.query_prepared(database.preparer.prepare([document]), limit=ROWS)
+    keys = [match.key for match in matches if match.key != document.key]
+    entries = {
         "key": str(document.key),
         "id": str(document.id),
         "added": f"{moment(document.added)} UTC",
@@ -129,7 +128,7 @@ def document_page(visit: Visit) -> ServedPage:
     delete = [*hidden(key=document.key), delete_button("Delete …", "marked")]
     return visit.framed(
         visit.title(document),
-        facts(given),
+        facts(entries),
         *_metadata(document),
         *([visit.form("delete", *delete)] if visit.may_write else []),
         *visit.group_link(document),
@@ -155,9 +154,9 @@ def _metadata(document: Document) -> Iterator[Markup]:
 
 def near_page(visit: Visit) -> ServedPage:
     """Show what is near a text, and why; the forms bring the text with the next visit again."""
-    kind, given = visit.get("kind") or "text", visit.get("text")
+    kind, pasted = visit.get("kind") or "text", visit.get("text")
     # As it was given, for it is sent again; a first line end is dropped by browsers.
-    text, label = Markup("\n" + escape(given)), "What to look for"
+    text, label = Markup("\n" + escape(pasted)), "What to look for"
     box = element("textarea", text, name="text", required="", aria_label=label, rows=9)
     said = (
         "Paste a text, the HTML of a page or a fingerprint, to see which stored documents are "
@@ -173,45 +172,45 @@ def near_page(visit: Visit) -> ServedPage:
             button("Find what is near"),
             class_="tools",
         ),
-        *(_answers(visit, kind, given) if visit.posted and given.strip() else ()),
+        *(_answers(visit, kind, pasted) if visit.posted and pasted.strip() else ()),
     )
 
 
-def _answers(visit: Visit, kind: str, given: str) -> Iterator[Markup]:
+def _answers(visit: Visit, kind: str, pasted: str) -> Iterator[Markup]:
     database = visit.database
     text, sketch, number = None, None, None
     if kind == "fingerprint":
-        number = parse_fingerprint(given.strip(), database.plan.bits)
+        number = parse_fingerprint(pasted.strip(), database.plan.bits)
         matches = database.query_fingerprint(number, limit=ROWS)
     else:
-        text = html_text(given).text if kind == "html" else given
+        text = html_text(pasted).text if kind == "html" else pasted
         batch = database.recipe.batch([text], sketches=True)
         number = None if batch.short[0] else to_int(batch.fingerprints[0])
         sketch = None if batch.sketches is None else batch.sketches[0].tobytes()
         matches = database.query(text, limit=ROWS)
     keys = [match.key for match in matches]
     chosen = next((key for key in keys if str(key) == visit.get("match")), (keys or [""])[0])
-    own = Document("", text, fingerprint=number, sketch=sketch)
+    question = Document("", text, fingerprint=number, sketch=sketch)
     yield element("h2", "Near it")
     if not matches.complete:
         yield element("p", "A budget ended the search, so there may be more.", class_="warn")
-    found = _near(visit, keys, own)
-    yield visit.form("near", *hidden(text=given, kind=kind), found, class_="members")
+    members = _near(visit, keys, question)
+    yield visit.form("near", *hidden(text=pasted, kind=kind), members, class_="members")
     if keys:
-        yield visit.comparison(own, database[chosen])
+        yield visit.comparison(question, database[chosen])
     elif kind == "html":
         yield from excerpt(text, EXCERPT)
     if text is not None:
         yield from _parts(visit, text)
 
 
-def _near(visit: Visit, keys: Sequence[Key], own: Document) -> Markup:
+def _near(visit: Visit, keys: Sequence[Key], question: Document) -> Markup:
     if not keys:
         return visit.nothing("No other document is near.")
-    return visit.listed_documents("Documents that are near", visit.documents(keys), own)
+    return visit.listed_documents("Documents that are near", visit.documents(keys), question)
 
 
-def _parts(visit: Visit, text: str, own: Key | None = None) -> Iterator[Markup]:
+def _parts(visit: Visit, text: str, own_key: Key | None = None) -> Iterator[Markup]:
     """Show which other documents have passages of a text, if the database keeps passages.
 
     The passages are shown as well if the texts of these are there.
@@ -220,9 +219,9 @@ def _parts(visit: Visit, text: str, own: Key | None = None) -> Iterator[Markup]:
     if not database.preparer.catalog.passaged:
         return
     yield element("h2", "Its passages elsewhere")
-    found = database.passages(text, limit=_SHOWN)
+    matches = database.passages(text, limit=_SHOWN)
     rows, shown = [], list[Markup]()
-    for match in [each for each in found if each.key != own]:
+    for match in [match for match in matches if match.key != own_key]:
         colour = ""
         if not coloured.complete and (other := visit.text(database[match.key])[0]):
             shared = SharedTexts(database.recipe, text, other, most=COMPARED_AT_ONCE)
@@ -232,8 +231,9 @@ def _parts(visit: Visit, text: str, own: Key | None = None) -> Iterator[Markup]:
                 shown.append(folded(f"{len(shown) + 1}: {match.key}", parts))
         shares = percent(match.share), percent(match.other_share)
         rows.append((colour, key_link(match.key), f"{match.words:,}", *shares))
-    if found.boilerplate:
-        said = f"{found.boilerplate:,} words or characters of it are in too many documents to say."
+    if matches.boilerplate:
+        words = f"{matches.boilerplate:,} words or characters"
+        said = f"{words} of it are in too many documents to say."
         yield element("p", said, class_="soft")
     if not rows:
         yield element("p", "No document has a passage of it.")
@@ -255,7 +255,7 @@ def delete_page(visit: Visit) -> ServedPage:
         command = element("code", f"fpdb load {visit.database.path} {path}")
         content = element("p", said, role="status"), element("p", command), element("p", back)
         return visit.framed("Deleted", *content)
-    some = plural(len(keys), "document")
+    amount = plural(len(keys), "document")
     said = "Before they are deleted, a file beside the database gets what brings them back."
     if len(every) > len(keys):
         said += f" Of {len(every):,}, a step deletes {_DELETED:,}; repeat it for the others."
@@ -264,13 +264,13 @@ def delete_page(visit: Visit) -> ServedPage:
         shown.append(element("li", f"and {len(keys) - _SHOWN:,} more"))
     again = {name: list(visit.fields.get(name, ())) for name in ("of", "which", "key")}
     return visit.framed(
-        f"Delete {some}?",
+        f"Delete {amount}?",
         element("ul", *shown),
         element("p", said),
         visit.form(
             "delete",
             *hidden(**again, sure=len(keys)),
-            button(f"Delete {some}", class_="danger"),
+            button(f"Delete {amount}", class_="danger"),
             back,
         ),
     )
@@ -304,7 +304,7 @@ def _marked(visit: Visit) -> list[Key]:
 
 def again_page(visit: Visit) -> ServedPage:
     visit.work.start()
-    return sent_to("overview")
+    return ServedPage(status=303, headers={"Location": "overview", "Cache-Control": "no-store"})
 
 
 _PAGES: dict[str, Callable[[Visit], ServedPage]] = {
@@ -342,8 +342,8 @@ class Explorer:
             check_path(path, reading)
         self._stack = contextlib.ExitStack()
         packed = self._stack.enter_context(scratch_folder()) / "texts"
-        found = Texts(database, reading, packed, files)
-        self._work = Background(found, ShownFields(reading))
+        store = Texts(database, reading, packed, files)
+        self._work = Background(store, ShownFields(reading))
         self._write = write and not database.readonly
         self._secret = secrets.token_bytes(32)
         self._work.start()
@@ -377,8 +377,8 @@ class Explorer:
         visit = Visit(self._work, page, fields, token.hex(), posted, may_write)
         answer = (_POSTED if posted else _PAGES).get(page)
         try:
-            given = visit.get("token").encode()
-            if posted and not hmac.compare_digest(given, visit.token.encode()):
+            sent_token = visit.get("token").encode()
+            if posted and not hmac.compare_digest(sent_token, visit.token.encode()):
                 raise ReadOnlyError(
                     "the form has no valid token",
                     hint="open the page again, and send it from there",

@@ -53,18 +53,18 @@ class ShownFields(NamedTuple):
         """Return the field with the title, date or host in metadata, if one has it."""
         name = self.name(kind)
         names = _USUAL[kind] if name is None else (name,)
-        return next((each for each in names if meta.get(each) not in (None, "")), None)
+        return next((field for field in names if meta.get(field) not in (None, "")), None)
 
     def link(self, meta: object) -> str:
         """Return the address of a document, if it is one that a browser may open."""
         name = self.name("url")
         names = _USUAL["url"] if name is None else (name,)
-        found = (str(meta.get(name)) for name in names) if isinstance(meta, Mapping) else ()
-        return next((each for each in found if each.startswith(("http://", "https://"))), "")
+        links = (str(meta.get(name)) for name in names) if isinstance(meta, Mapping) else ()
+        return next((link for link in links if link.startswith(("http://", "https://"))), "")
 
     def title_of(self, meta: object) -> str:
-        found = self.value("title", meta)
-        return found if isinstance(found, str) else ""
+        title = self.value("title", meta)
+        return title if isinstance(title, str) else ""
 
     def note(self, meta: object) -> str:
         """Return the day and the host, as far as they are known."""
@@ -78,21 +78,21 @@ def date_origin(field: str) -> str:
 
 
 def parse_day(value: object) -> date | None:
-    found: date | None = None
+    parsed: date | None = None
     with contextlib.suppress(ValueError, OverflowError, OSError, TypeError, IndexError):
         if isinstance(value, date):
-            found = value.date() if isinstance(value, datetime) else value
+            parsed = value.date() if isinstance(value, datetime) else value
         elif isinstance(value, str) and (match := _DATE.match(value)):
             year, month, day, month_apart, day_apart = match.groups()
-            found = date(int(year), int(month or month_apart), int(day or day_apart))
+            parsed = date(int(year), int(month or month_apart), int(day or day_apart))
         elif isinstance(value, str) and not value.strip().isdecimal():
             from email.utils import parsedate  # most commands show no dates
 
-            found = date(*(parsedate(value.partition(".")[0] + " +0000") or ())[:3])
+            parsed = date(*(parsedate(value.partition(".")[0] + " +0000") or ())[:3])
         elif isinstance(value, int | float | str):
             seconds = float(value) / (1000 if float(value) > _MILLISECONDS else 1)
-            found = datetime.fromtimestamp(seconds, UTC).date()
-    return found if found and _FIRST_YEAR <= found.year <= _LAST_YEAR else None
+            parsed = datetime.fromtimestamp(seconds, UTC).date()
+    return parsed if parsed and _FIRST_YEAR <= parsed.year <= _LAST_YEAR else None
 
 
 def host_of(value: object) -> str:

@@ -32,7 +32,7 @@ def overview(
     if groups.similarity is None:
         near = "of documents that near fingerprints connect."
         equal = "have the fingerprint of an earlier document of their group."
-    own = "resemble an earlier document of their group, and have a text of their own."
+    edited = "resemble an earlier document of their group, and have a text of their own."
     near += f" The {first} of each group counts as the kept one."
     copies = groups.identical + groups.edited
     stays = f"if only one document of each group stays: {copies:,} of {documents:,}."
@@ -41,7 +41,7 @@ def overview(
             *numbers,
             (f"{len(groups.starts):,}", "groups", near),
             (f"{groups.identical:,}", "identical copies", equal),
-            (f"{groups.edited:,}", "edited copies", own),
+            (f"{groups.edited:,}", "edited copies", edited),
             (percent(copies / max(documents, 1)), "could go", stays),
         ]
     )
@@ -51,12 +51,12 @@ def overview(
             "shingles, runs of three words or five Chinese characters, that is in both."
         )
         yield element("p", said, class_="soft")
-    found = [_by_nearness(groups), _by_size(groups.sizes), *more]
+    pictures = [_by_nearness(groups), _by_size(groups.sizes), *more]
     sources, copied = groups.copies()
     if dated := groups.by_day(copied):
         said = f"{plural(dated.total(), 'document')} with a date, besides the first of each group."
-        found.append(by_day("When copies appeared", said, dated, "copies"))
-    yield element("section", *found, class_="figures")
+        pictures.append(by_day("When copies appeared", said, dated, "copies"))
+    yield element("section", *pictures, class_="figures")
     said = "The documents of a group are counted with its earliest, or else with its first one."
     yield from by_host(groups.by_host(sources, copied), said)
 
@@ -99,35 +99,35 @@ def _by_size(sizes: Places) -> Markup:
     return bars("Groups by number of documents", said, rows, "groups")
 
 
-def by_day(title: str, sentence: str, found: Mapping[date, int], unit: str) -> Markup:
+def by_day(title: str, sentence: str, by_date: Mapping[date, int], unit: str) -> Markup:
     """Show how many of something there were by day, or by month or year if that is long."""
-    first, last = (pick(found, default=date.min) for pick in (min, max))
+    first, last = (pick(by_date, default=date.min) for pick in (min, max))
     spans = {"%Y-%m-%d": 1, "%Y-%m": 30, "%Y": 365}
     days = (last - first).days
     form = next((f for f, length in spans.items() if days / length < _MOST_BARS), "%Y")
     counts: Counter[str] = Counter()
-    for number in range(days + 1) if found else ():
+    for number in range(days + 1) if by_date else ():
         day = first + timedelta(number)
-        counts[day.strftime(form)] += found.get(day, 0)
+        counts[day.strftime(form)] += by_date.get(day, 0)
     return bars(title, sentence, list(counts.items())[-_MOST_BARS:], unit)
 
 
-def by_host(found: HostPairs, sentence: str, *, words: bool = False) -> Iterator[Markup]:
+def by_host(pairs: HostPairs, sentence: str, *, words: bool = False) -> Iterator[Markup]:
     """Show whose documents hosts have, and how many words of them; who was first by dates alone."""
     for rows, title, heads in (
-        (found[0], "Who has copies of whom", ("first at", "then at")),
-        (found[1], "Copies without an order", ("at", "and at")),
+        (pairs[0], "Who has copies of whom", ("first at", "then at")),
+        (pairs[1], "Copies without an order", ("at", "and at")),
     ):
-        others = sorted((row for row in rows if row[0] != row[1]), key=lambda row: -row[2])
+        between = sorted((row for row in rows if row[0] != row[1]), key=lambda row: -row[2])
         if not rows:
             continue
-        cells = [(*row[:2], f"{row[2]:,}", f"{row[3]:,}") for row in others[:_MOST_HOSTS]]
+        cells = [(*row[:2], f"{row[2]:,}", f"{row[3]:,}") for row in between[:_MOST_HOSTS]]
         said = sentence
-        if own := sum(row[2] for row in rows) - sum(row[2] for row in others):
-            said += f" {plural(own, 'copy is', 'copies are')} of the same host."
-        if rows is found[1]:
+        if within := sum(row[2] for row in rows) - sum(row[2] for row in between):
+            said += f" {plural(within, 'copy is', 'copies are')} of the same host."
+        if rows is pairs[1]:
             said += " These have the same date, or none, so nobody knows which was first."
-        if more := len(others) - len(cells):
+        if more := len(between) - len(cells):
             said += f" {plural(more, 'further pair')} of hosts aren't listed."
         head = *heads, "documents", "words or characters"
         last = None if words else -1

@@ -51,16 +51,16 @@ def groups_page(visit: Visit) -> ServedPage:
     if not len(groups.starts):
         none = visit.nothing("No document is a near-duplicate of another one.")
         return visit.framed("Groups", *visit.status(), none)
-    given, chosen, opened = _given(visit), _chosen(visit, groups), visit.get("open")
+    limits, chosen, opened = _limits(visit), _chosen(visit, groups), visit.get("open")
     rows = _OPENED if opened else ROWS
-    seen, links = visit.part(len(chosen), rows, **given, open=opened)
+    seen, links = visit.part(len(chosen), rows, **limits, open=opened)
     fields = [
-        entry(label, name, given[name], kind, min=0 if kind == "number" else None)
+        entry(label, name, limits[name], kind, min=0 if kind == "number" else None)
         for label, name, kind in _FILTERS
         if groups.similarity is not None or not name.endswith("_share")
     ]
     order = choice("Sort", "order", visit.get("order"), _ORDERS)
-    lines = [_line(visit, groups, each, opened=bool(opened)) for each in chosen[seen].tolist()]
+    lines = [_line(visit, groups, group, opened=bool(opened)) for group in chosen[seen].tolist()]
     none = element("p", "No group fits these limits. ", link("Show all groups", "groups"))
     other = "Close all" if opened else "Open all"
     return visit.framed(
@@ -73,26 +73,26 @@ def groups_page(visit: Visit) -> ServedPage:
         links,
         element(
             "p",
-            link(other, "groups", **given, open="" if opened else "1"),
+            link(other, "groups", **limits, open="" if opened else "1"),
             " · ",
-            element("a", "Save as CSV", href=address("table", **given), data_table=""),
+            element("a", "Save as CSV", href=address("table", **limits), data_table=""),
         ),
         keyboard(),
     )
 
 
-def _given(visit: Visit) -> dict[str, object]:
+def _limits(visit: Visit) -> dict[str, object]:
     return {name: visit.get(name) for name in (*(name for _, name, _ in _FILTERS), "order")}
 
 
 def _chosen(visit: Visit, groups: Groups) -> Places:
     order = visit.get("order") if visit.get("order") in _ORDERS else "least"
-    return groups.ordered(order, groups.within({name: visit.get(name) for name in _given(visit)}))
+    return groups.ordered(order, groups.within({name: visit.get(name) for name in _limits(visit)}))
 
 
 def _line(visit: Visit, groups: Groups, group: int, *, opened: bool) -> Markup:
     rows = groups.rows(group)
-    found = visit.documents(visit.database.keys_of(groups.ids[rows[:3]].tolist()))
+    documents = visit.documents(visit.database.keys_of(groups.ids[rows[:3]].tolist()))
     days = dict.fromkeys(
         date.fromordinal(int(day)).isoformat()
         for day in (groups.first_days[group], groups.last_days[group])
@@ -101,9 +101,9 @@ def _line(visit: Visit, groups: Groups, group: int, *, opened: bool) -> Markup:
     texts = int(groups.texts[group])
     inner = heading(
         "same" if texts == 1 else _share(visit, groups, group),
-        visit.title(found[0]) if found else "deleted",
+        visit.title(documents[0]) if documents else "deleted",
         plural(len(rows), "document"),
-        [str(each.key) for each in found],
+        [str(document.key) for document in documents],
         f"{' to '.join(days)}, {plural(texts, 'text')}",
     )
     head = element("a", *inner, href=_place(visit, groups, group), class_="head")
@@ -112,7 +112,7 @@ def _line(visit: Visit, groups: Groups, group: int, *, opened: bool) -> Markup:
 
 
 def _place(visit: Visit, groups: Groups, group: int) -> str:
-    return address("group", of=groups.ids[groups.rows(group)[0]], **_given(visit))
+    return address("group", of=groups.ids[groups.rows(group)[0]], **_limits(visit))
 
 
 def _share(visit: Visit, groups: Groups, group: int) -> str:
@@ -143,18 +143,18 @@ def group_page(visit: Visit) -> ServedPage:
     versions = visit.versions(groups, group, _MOST_TEXTS)
     if not versions or versions[0].id != groups.ids[groups.firsts[rows[0]]]:
         raise DocumentNotFoundError("the first document of this group was deleted")
-    first, *others = versions
+    first, *variants = versions
     said = f"{plural(len(rows), 'document')} with "
     said += plural(int(groups.texts[group]), "different text")
-    number = min(max(visit.whole("text"), 1), max(len(others), 1))
-    place = {"of": visit.whole("of"), "text": number, **_given(visit)}
+    number = min(max(visit.whole("text"), 1), max(len(variants), 1))
+    place = {"of": visit.whole("of"), "text": number, **_limits(visit)}
     seen, links = visit.part(len(rows), ROWS, **place)
     return visit.framed(
         visit.title(first),
         _neighbours(visit, groups, group),
         element("p", f"{said}."),
-        *(_tabs(visit, versions, number, place) if len(others) > 1 else ()),
-        *_texts(visit, [first, *others[number - 1 : number]]),
+        *(_tabs(visit, versions, number, place) if len(variants) > 1 else ()),
+        *_texts(visit, [first, *variants[number - 1 : number]]),
         element("h2", "Documents"),
         _members(visit, groups.ids[rows[seen]].tolist(), first),
         links,
@@ -164,7 +164,7 @@ def group_page(visit: Visit) -> ServedPage:
 
 def _neighbours(visit: Visit, groups: Groups, group: int) -> Markup:
     chosen = _chosen(visit, groups)
-    parts = [link("All groups", "groups", **_given(visit))]
+    parts = [link("All groups", "groups", **_limits(visit))]
     if len(at := (chosen == group).nonzero()[0]):
         place = int(at[0])
         for text, key, other in (("‹ Previous", "k", place - 1), ("Next ›", "j", place + 1)):
@@ -181,8 +181,8 @@ def _tabs(
     visit: Visit, versions: Sequence[Document], shown: int, place: Mapping[str, object]
 ) -> Iterator[Markup]:
     """Return links to all texts of a group but the one that is shown."""
-    first, *others = versions
-    shares = visit.shares(first, others)
+    first, *variants = versions
+    shares = visit.shares(first, variants)
     said = "Compare the first text with"
     parts = [element("span", said, class_="soft")]
     keys = {shown + 1: "n", shown - 1: "p"}
@@ -197,9 +197,9 @@ def _tabs(
 
 def _members(visit: Visit, ids: Sequence[int], first: Document) -> Markup:
     """Show documents of a group, to be marked if they may be deleted."""
-    found = visit.documents(visit.database.keys_of(ids))
+    documents = visit.documents(visit.database.keys_of(ids))
     marked = visit.may_write
-    shown = visit.listed_documents("Documents of the group", found, first, marked=marked)
+    shown = visit.listed_documents("Documents of the group", documents, first, marked=marked)
     if not marked:
         return shown
     return visit.form(
@@ -225,9 +225,9 @@ def groups_table(visit: Visit) -> ServedPage:
         rows = groups.rows(group)[:left]
         left -= len(rows)
         head = number, f"{groups.weakest[group] * 100:.1f}", int(groups.sizes[group])
-        for each in visit.documents(visit.database.keys_of(groups.ids[rows].tolist())):
-            meta = each.meta
-            named = fields.title_of(meta), str(each.key), fields.note(meta), fields.link(meta)
+        for document in visit.documents(visit.database.keys_of(groups.ids[rows].tolist())):
+            meta = document.meta
+            named = fields.title_of(meta), str(document.key), fields.note(meta), fields.link(meta)
             writer.writerow((*head, *map(as_cell, named)))
         if not left:
             break

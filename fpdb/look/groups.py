@@ -47,8 +47,8 @@ class Origins:
 
     def note(self, row: int, day: object, host: object, day_field: str = "") -> None:
         """Keep the day and the host of a document, if they are there."""
-        if found := parse_day(day):
-            self.days[row] = found.toordinal()
+        if parsed := parse_day(day):
+            self.days[row] = parsed.toordinal()
             self.day_fields[day_field] += 1
         elif day is not None:
             self.unread, self.unread_date = self.unread + 1, str(day)[:_SHOWN]
@@ -80,15 +80,15 @@ class Origins:
         known, names = (one >= 0) & (other >= 0), list(self.names)
         dated = (self.days[sources] < self.days[copies]) & self.dated[copies]
         size = np.zeros(len(one), np.int64) if words is None else words
-        found = []
+        tables = []
         for chosen, ends in ((dated, (one, other)), (~dated, np.sort((one, other), axis=0))):
             pairs = (ends[0] * len(names) + ends[1])[known & chosen]
-            each, places, counts = np.unique(pairs, return_inverse=True, return_counts=True)
-            sizes = np.bincount(places, size[known & chosen], len(each)).astype(int)
-            hosts = ((names[a], names[b]) for a, b in zip(*divmod(each, len(names)), strict=True))
+            codes, places, counts = np.unique(pairs, return_inverse=True, return_counts=True)
+            sizes = np.bincount(places, size[known & chosen], len(codes)).astype(int)
+            hosts = ((names[a], names[b]) for a, b in zip(*divmod(codes, len(names)), strict=True))
             rows = zip(hosts, counts.tolist(), sizes.tolist(), strict=True)
-            found.append([(*pair, count, size) for pair, count, size in rows])
-        return found[0], found[1]
+            tables.append([(*pair, count, size) for pair, count, size in rows])
+        return tables[0], tables[1]
 
 
 class Groups(Origins):
@@ -102,11 +102,11 @@ class Groups(Origins):
     `shares` counts documents by their distance from that of `firsts`.
     """
 
-    def __init__(self, found: Clustering, similarity: float | None) -> None:
-        super().__init__(len(found.ids))
+    def __init__(self, columns: Clustering, similarity: float | None) -> None:
+        super().__init__(len(columns.ids))
         self.similarity = similarity
-        self.ids, self.firsts, self.originals = found.ids, found.firsts, found.originals
-        self.least, self.shares, self.estimated = found.least, found.shares, found.estimated
+        self.ids, self.firsts, self.originals = columns.ids, columns.firsts, columns.originals
+        self.least, self.shares, self.estimated = columns.least, columns.shares, columns.estimated
         # The rows of a group are together in the order, from one of the starts on.
         self.order: Places = np.argsort(self.firsts, kind="stable")
         self.starts: Places = run_starts(self.firsts[self.order])
@@ -115,11 +115,11 @@ class Groups(Origins):
     def compare_bits(self, fingerprints: Sequence[int], bits: int) -> None:
         """Compare fingerprints with the first of their group, and take equal ones for one text."""
         known: dict[int, int] = {}
-        for row, own in enumerate(fingerprints):
-            known.setdefault(own, row)
+        for row, number in enumerate(fingerprints):
+            known.setdefault(number, row)
         pairs = zip(fingerprints, self.firsts.tolist(), strict=True)
-        distances = [(own ^ fingerprints[first]).bit_count() for own, first in pairs]
-        self.originals = np.array([known[own] for own in fingerprints], np.int64)
+        distances = [(number ^ fingerprints[first]).bit_count() for number, first in pairs]
+        self.originals = np.array([known[number] for number in fingerprints], np.int64)
         self.shares = np.bincount(np.array(distances, np.int64), minlength=1)
         self.least = 1 - np.array(distances) / bits
 
@@ -129,8 +129,8 @@ class Groups(Origins):
 
     @cached_property
     def texts(self) -> Places:
-        own = self.originals == np.arange(len(self.ids))
-        return self._reduced(np.add, own.astype(np.int64))
+        originals = self.originals == np.arange(len(self.ids))
+        return self._reduced(np.add, originals.astype(np.int64))
 
     @cached_property
     def weakest(self) -> Shares:
@@ -165,9 +165,9 @@ class Groups(Origins):
         firsts = self.firsts[self.order[self.starts]]
         return int(firsts.searchsorted(self.firsts[row[0]])) if len(row) else None
 
-    def ordered(self, order: str = "least", kept: Marks | None = None) -> Places:
+    def ordered(self, order: str = "least", marks: Marks | None = None) -> Places:
         """Return groups in an order; by default, those of equal texts are the last."""
-        [groups] = (self.sizes > 0 if kept is None else kept).nonzero()
+        [groups] = (self.sizes > 0 if marks is None else marks).nonzero()
         by = {
             "least": (-self.sizes, self.weakest, self.texts == 1),
             "similar": (-self.sizes, -self.weakest),
@@ -177,26 +177,26 @@ class Groups(Origins):
         chosen: Places = groups[np.lexsort([column[groups] for column in by])]
         return chosen
 
-    def within(self, given: Mapping[str, str]) -> Marks:
+    def within(self, limits: Mapping[str, str]) -> Marks:
         """Mark the groups within limits as they are written, each of which may be missing.
 
         They are `least_size`, `most_size`, and so on of `share`, in percent, and of `day`; and a
         part of a `host`.
         """
-        kept = np.ones(len(self.starts), np.bool_)
+        marks = np.ones(len(self.starts), np.bool_)
         shares = np.floor(self.weakest * 100 + 1e-7)
         for name, highs, lows in (
             ("size", self.sizes, self.sizes),
             ("share", shares, shares),
             ("day", self.last_days, self.first_days),
         ):
-            least, most = (_limit(given.get(f"{end}_{name}", "")) for end in ("least", "most"))
-            kept &= True if least is None else highs >= least
-            kept &= True if most is None else lows <= most
-        if host := given.get("host", "").lower():
+            least, most = (_limit(limits.get(f"{end}_{name}", "")) for end in ("least", "most"))
+            marks &= True if least is None else highs >= least
+            marks &= True if most is None else lows <= most
+        if host := limits.get("host", "").lower():
             wanted = [place for name, place in self.names.items() if host in name]
-            kept &= self._reduced(np.logical_or, np.isin(self.hosts, wanted))
-        return kept
+            marks &= self._reduced(np.logical_or, np.isin(self.hosts, wanted))
+        return marks
 
     def versions(self, group: int, most: int) -> list[Places]:
         """Return the rows of documents by their text: of the kept one, then the least similar ones.
@@ -207,9 +207,9 @@ class Groups(Origins):
         stays = self.firsts[rows[:1]]
         originals = np.unique(self.originals[rows])
         first = self.originals[stays[0]]
-        others = originals[originals != first]
-        others = np.sort(others[np.argsort(self.least[others], kind="stable")][: most - 1])
-        same = [rows[self.originals[rows] == original] for original in (first, *others)]
+        variants = originals[originals != first]
+        variants = np.sort(variants[np.argsort(self.least[variants], kind="stable")][: most - 1])
+        same = [rows[self.originals[rows] == original] for original in (first, *variants)]
         # Its name is the first, if it is the kept one.
         same[0] = np.append(stays, same[0][~np.isin(same[0], stays)])
         return same
@@ -229,18 +229,18 @@ class Parts(Origins):
     document is the source of the other one; if not, nobody knows which was first.
     """
 
-    def __init__(self, found: Iterable[PartPair], room: Room) -> None:
+    def __init__(self, part_pairs: Iterable[PartPair], room: Room) -> None:
         rows: dict[Key, int] = {}
         self._rows = GrowingColumn(room, np.int64, 2)
         self._words = GrowingColumn(room, np.int64)
         self._shares = GrowingColumn(room, np.float64, 2)
-        pairs = iter(found)
-        while some := list(islice(pairs, _READ)):
-            keys = ((each.key, each.other) for each in some)
+        remaining = iter(part_pairs)
+        while block := list(islice(remaining, _READ)):
+            keys = ((pair.key, pair.other) for pair in block)
             ends = [[rows.setdefault(key, len(rows)) for key in both] for both in keys]
             self._rows.add(np.array(ends))
-            self._words.add(np.array([each.words for each in some]))
-            self._shares.add(np.array([[each.share, each.other_share] for each in some]))
+            self._words.add(np.array([pair.words for pair in block]))
+            self._shares.add(np.array([[pair.share, pair.other_share] for pair in block]))
         self.keys = list(rows)
         self._counted: Marks | slice = slice(None)
         super().__init__(len(rows))
@@ -249,17 +249,17 @@ class Parts(Origins):
         """List the others of each document, once days are known: all but those that are later."""
         pairs, shares = self.both_ways()
         self.pairs = len(pairs) // 2
-        documents, others = pairs.T
+        documents, partners = pairs.T
         words = np.tile(self._words.values[self._counted], 2)
         # A day that isn't known is after all others, and says nothing.
-        is_source = (self.days[others] < self.days[documents]) & self.dated[documents]
-        is_copy = (self.days[others] > self.days[documents]) & self.dated[others]
-        order = np.lexsort((others, self.days[others], -words, documents))
+        is_source = (self.days[partners] < self.days[documents]) & self.dated[documents]
+        is_copy = (self.days[partners] > self.days[documents]) & self.dated[partners]
+        order = np.lexsort((partners, self.days[partners], -words, documents))
         order = order[~is_copy[order]]
         # The documents and others, where each document begins, the words that both have, about, and
         # the marks of others that are sources.
         self.documents: Places = documents[order]
-        self.others: Places = others[order]
+        self.partners: Places = partners[order]
         self.starts = run_starts(self.documents)
         self.words: Places = words[order]
         self.is_source: Marks = is_source[order]
@@ -301,8 +301,8 @@ class Parts(Origins):
 
     def host_pairs(self) -> HostPairs:
         """Count pairs and their words by their hosts, each pair once."""
-        once = self.is_source | (self.others < self.documents)
-        return self.by_host(self.others[once], self.documents[once], self.words[once])
+        once = self.is_source | (self.partners < self.documents)
+        return self.by_host(self.partners[once], self.documents[once], self.words[once])
 
 
 def _limit(text: str) -> int | None:

@@ -89,7 +89,7 @@ def rendered(groups: Sequence[Callable[[], ListedGroup | None]]) -> list[Markup]
     Documents with coloured parts stay in their order. Groups are made one by one, so that few texts
     are in memory; those that need more than their part of the room are without long equal passages.
     """
-    found: list[tuple[tuple[int, float], Markup]] = []
+    ranked: list[tuple[tuple[int, float], Markup]] = []
     room = MOST_BYTES - _FRAME
     for left, make in zip(range(len(groups), 0, -1), groups, strict=True):
         if (group := make()) is None:
@@ -101,10 +101,10 @@ def rendered(groups: Sequence[Callable[[], ListedGroup | None]]) -> list[Markup]
         if size <= room:
             room -= size
             rank = (0, 0.0) if group.coloured else (group.kind == "identical", group.least)
-            found.append((rank, html))
+            ranked.append((rank, html))
         elif size < _LARGE:
             break
-    return [html for _, html in sorted(found, key=lambda each: each[0])]
+    return [html for _, html in sorted(ranked, key=lambda pair: pair[0])]
 
 
 def _size(html: Markup) -> int:
@@ -112,7 +112,7 @@ def _size(html: Markup) -> int:
 
 
 def _render(group: ListedGroup, *, whole: bool) -> Markup:
-    keys = [each.named[0].key if each.named else None for each in group.texts]
+    keys = [text.named[0].key if text.named else None for text in group.texts]
     head = heading(
         percent(group.least, exact=group.exact) if group.kind != "identical" else "same",
         group.title or "(no title)",
@@ -144,23 +144,23 @@ def heading(share: str, title: str, size: str, keys: Sequence[str], marks: str) 
 
 
 def _body(group: ListedGroup, *, whole: bool) -> Iterator[Markup]:
-    first, *others = group.texts
+    first, *variants = group.texts
     if group.coloured:
         yield element("div", *group.coloured.drawn(whole=whole), class_="coloured")
-        if group.coloured.given:
+        if group.coloured.common:
             yield element("p", "Grey: what all were given.", class_="facts given")
-        yield _tabs("Show what is also in", others, 0, "")
-    elif len(others) > 1 or group.more:
-        yield _tabs("Compare the kept text with", others, group.more, "further text")
-    names = [_names(first.role or ("Kept" if others else "Kept and copies"), first)]
-    for number, each in enumerate(others, 1):
-        names.append(_names(each.role or "Near-duplicate", each, data_text=number))
+        yield _tabs("Show what is also in", variants, 0, "")
+    elif len(variants) > 1 or group.more:
+        yield _tabs("Compare the kept text with", variants, group.more, "further text")
+    names = [_names(first.role or ("Kept" if variants else "Kept and copies"), first)]
+    for number, variant in enumerate(variants, 1):
+        names.append(_names(variant.role or "Near-duplicate", variant, data_text=number))
     if group.further:
         names.append(_names(group.further.role, group.further, class_="further"))
-    yield element("div", *names, class_="names" if others else "copies")
-    for number, each in enumerate(others, 1):
+    yield element("div", *names, class_="names" if variants else "copies")
+    for number, variant in enumerate(variants, 1):
         content = [_MISSING]
-        if pair := each.pair:
+        if pair := variant.pair:
             rows = pair.drawn(whole=whole, both=False)
             style = "texts shared" if group.coloured else "texts"
             content = [
@@ -172,14 +172,14 @@ def _body(group: ListedGroup, *, whole: bool) -> Iterator[Markup]:
         said = f"{plural(group.documents, 'document')} with exactly this text:"
         yield element("p", said, class_="facts")
         yield from excerpt(group.copied, _EXCERPT)
-    elif not others:
+    elif not variants:
         yield _MISSING
 
 
-def _tabs(said: str, others: Sequence[ListedText], more: int, noun: str) -> Markup:
+def _tabs(said: str, variants: Sequence[ListedText], more: int, noun: str) -> Markup:
     parts = [element("span", said, class_="soft")]
-    for number, each in enumerate(others, 1):
-        text = f"{number}: {percent(each.pair.share)}" if each.pair else f"{number}"
+    for number, variant in enumerate(variants, 1):
+        text = f"{number}: {percent(variant.pair.share)}" if variant.pair else f"{number}"
         parts.append(element("button", text, type="button", data_choose=number))
     if more:
         parts.append(element("span", f"{plural(more, noun)} left out", class_="soft"))
@@ -197,9 +197,9 @@ def _names(role: str, text: ListedText, **more: object) -> Markup:
             link = element("a", "open", href=url, rel="noreferrer", target="_blank") if url else ""
             parts.append(element("span", note, ", " * bool(note and url), link, class_="soft"))
     if (unnamed := text.documents - len(text.named)) > 0:
-        rest = plural(unnamed, "further document")
-        rest = f"{rest} left out" if text.role else f"and {rest} with this text"
-        parts.append(element("span", rest, class_="soft"))
+        remark = plural(unnamed, "further document")
+        remark = f"{remark} left out" if text.role else f"and {remark} with this text"
+        parts.append(element("span", remark, class_="soft"))
     return element("div", *parts, **more)
 
 
@@ -249,10 +249,7 @@ def write_report(
 
 
 def _sortable(
-    groups: Sequence[Markup],
-    noun: str,
-    kinds: Mapping[str, str],
-    orders: Mapping[str, str],
+    groups: Sequence[Markup], noun: str, kinds: Mapping[str, str], orders: Mapping[str, str]
 ) -> Markup:
     search, judged = "Search keys and titles", "open" in kinds
     measure, limits = "similarity" if judged else "share", {"min": 0, "max": 100}

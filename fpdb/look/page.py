@@ -109,15 +109,15 @@ def button(*content: str, kind: str = "submit", **attributes: object) -> Markup:
 
 def choice(label: str, name: str, value: str, choices: Mapping[str, str]) -> Markup:
     options = [
-        element("option", text, value=each, selected="" if each == value else None)
-        for each, text in choices.items()
+        element("option", text, value=key, selected="" if key == value else None)
+        for key, text in choices.items()
     ]
     return element("label", element("span", label), element("select", *options, name=name))
 
 
-def facts(given: Mapping[str, str]) -> Markup:
+def facts(entries: Mapping[str, str]) -> Markup:
     """Return names with their values, without the empty ones."""
-    shown = {name: value for name, value in given.items() if value}
+    shown = {name: value for name, value in entries.items() if value}
     rows = [element("dt", name) + element("dd", value, dir="auto") for name, value in shown.items()]
     return element("dl", *map(Markup, rows))
 
@@ -130,13 +130,13 @@ def keyboard(more: str = "") -> Markup:
     return folded("Keyboard", element("p", _KEYS.format(more)), class_="help")
 
 
-def cards(given: Iterable[tuple[str, str, str]]) -> Markup:
+def cards(numbers: Iterable[tuple[str, str, str]]) -> Markup:
     """Return numbers, each with its name and a sentence that explains it."""
-    found = []
-    for number, name, sentence in given:
+    drawn = []
+    for number, name, sentence in numbers:
         head = element("p", element("b", number), " ", element("span", name), class_="number")
-        found.append(element("div", head, element("p", sentence), class_="card"))
-    return element("section", *found, class_="cards")
+        drawn.append(element("div", head, element("p", sentence), class_="card"))
+    return element("section", *drawn, class_="cards")
 
 
 def whole_page(title: str, *content: Markup, policy: str = "") -> bytes:
@@ -151,7 +151,7 @@ def whole_page(title: str, *content: Markup, policy: str = "") -> bytes:
         "head",
         element("meta", charset="utf-8"),
         *rule,
-        *(element("meta", name=name, content=given) for name, given in named.items()),
+        *(element("meta", name=name, content=value) for name, value in named.items()),
         element("title", title),
         element("style", Markup(_resource("page.css"))),
     )
@@ -185,8 +185,8 @@ def program_of(name: str) -> str:
 
 
 def messages(language: str) -> Mapping[str, str]:
-    found: dict[str, str] = _catalogue().get(language, {}).get("messages", {})
-    return found
+    translated: dict[str, str] = _catalogue().get(language, {}).get("messages", {})
+    return translated
 
 
 def lines(language: str) -> Mapping[str, str]:
@@ -197,8 +197,8 @@ def lines(language: str) -> Mapping[str, str]:
 
 @cache
 def _catalogue() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(_resource("messages.json"))
-    return found
+    catalogue: dict[str, Any] = json.loads(_resource("messages.json"))
+    return catalogue
 
 
 @cache

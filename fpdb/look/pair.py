@@ -38,9 +38,9 @@ class ComparedTexts:
 
     def __init__(self, recipe: Recipe, text: str, other: str, *, most: int = _COMPARED) -> None:
         self.languages = language_of(text), language_of(other)
-        self._found = differences(text[:most], other[:most])
-        self._rest = max(len(text) - most, 0) + max(len(other) - most, 0)
-        self._rest += self._found.rest + self._found.other_rest
+        self._differences = differences(text[:most], other[:most])
+        self._uncompared = max(len(text) - most, 0) + max(len(other) - most, 0)
+        self._uncompared += self._differences.uncompared + self._differences.other_uncompared
         share, contained = exact_shares(*recipe.shingles_many([text, other]))
         self._shingled = share is not None
         self.share, self._contained = share or 0.0, contained or 0.0
@@ -48,17 +48,17 @@ class ComparedTexts:
     @property
     def sentence(self) -> Sequence[str]:
         """How similar the texts are, and how much only one of them has, in its colour."""
-        found = self._found
+        differences = self._differences
         said = f"{percent(self.share)} similar. " if self._shingled else ""
-        if all(piece.same for piece in found.pieces):
+        if all(piece.same for piece in differences.pieces):
             return [f"{said}The same words in the same order; only white space differs."]
         units = "characters" if _is_unspaced(self.languages[0]) else "words"
-        left = element("span", f"Left only {percent(found.only)}", class_="gone")
-        right = element("span", f"right only {percent(found.other_only)}", class_="come")
-        moved = element("span", f"moved {percent(found.moved)}", class_="moved")
+        left = element("span", f"Left only {percent(differences.only)}", class_="gone")
+        right = element("span", f"right only {percent(differences.other_only)}", class_="come")
+        moved = element("span", f"moved {percent(differences.moved)}", class_="moved")
         contained = f" {percent(self._contained)} of the smaller one is in the other."
         more = contained if self._contained else ""
-        elsewhere = (", ", moved) if found.moved else ()
+        elsewhere = (", ", moved) if differences.moved else ()
         return said, left, ", ", right, *elsewhere, f" of the {units}.{more}"
 
     def drawn(self, *, whole: bool = True, both: bool = True) -> list[Markup]:
@@ -68,13 +68,13 @@ class ComparedTexts:
         each row is, of which the program of a page makes the other.
         """
         rows = _PairRows(self.languages if both else self.languages[:1], whole=whole)
-        last = len(self._found.pieces) - 1
-        for number, piece in enumerate(self._found.pieces):
+        last = len(self._differences.pieces) - 1
+        for number, piece in enumerate(self._differences.pieces):
             if piece.same:
                 rows.equal(piece.text, first=number == 0, last=number == last)
             else:
                 rows.change(piece.text, piece.other, class_="moved" if piece.moved else None)
-        rows.note(self._rest, "character", "at the end weren't compared")
+        rows.note(self._uncompared, "character", "at the end weren't compared")
         return rows.finished()
 
 
@@ -85,10 +85,10 @@ class _Side:
     share counts what is left of passages in which words were changed.
     """
 
-    def __init__(self, text: str, given: _Spans, passages: _Spans, all_passages: _Spans) -> None:
-        self.given, self.marks = _covered(text, given), _covered(text, passages)
-        self.share = _share(text, self.marks, self.given)
-        self.reworded = _share(text, _covered(text, all_passages), self.given)
+    def __init__(self, text: str, common: _Spans, passages: _Spans, all_passages: _Spans) -> None:
+        self.common, self.marks = _covered(text, common), _covered(text, passages)
+        self.share = _share(text, self.marks, self.common)
+        self.reworded = _share(text, _covered(text, all_passages), self.common)
 
 
 # Each of so many texts may be compared with each other one, which takes it from here.
@@ -129,13 +129,13 @@ class SharedTexts:
         sides = [
             _Side(
                 cleaned,
-                _given_spans(shingles, recipe.common_shingles),
+                _common_spans(shingles, recipe.common_shingles),
                 map(span, self.passages),
                 map(span, overlap.passages),
             )
             for (cleaned, shingles), span in zip(placed, spans, strict=True)
         ]
-        self.own, self.given = sides[0].marks, sides[0].given
+        self.marks, self.common = sides[0].marks, sides[0].common
         self.share, self.other_share = (side.share for side in sides)
         self.reworded = sides[0].reworded, sides[1].reworded
 
@@ -164,10 +164,10 @@ class SharedTexts:
             rows = _PairRows(languages, whole=whole)
             rows.note(self._size(passage), self._unit, "in both")
             before = self.text[:start], self.other[:other_start]
-            rows.change(*(_around(each[-_AROUND:]) for each in before))
+            rows.change(*(_around(side[-_AROUND:]) for side in before))
             rows.equal(self.text[start:end], first=False, last=False)
             after = self.text[end:], self.other[other_end:]
-            rows.change(*(_around(each[:_AROUND]) for each in after))
+            rows.change(*(_around(side[:_AROUND]) for side in after))
             drawn.append(element("div", *rows.finished(), data_run=size))
         rows = _PairRows(languages, whole=whole)
         rows.note(len(self.passages) - _SHOWN, "passage", "more")
@@ -189,7 +189,7 @@ class ColouredText:
         if not self.sources:
             self._owners = np.zeros(len(source.text), np.uint8)
             self._sizes = np.zeros(len(source.text), np.int64)
-        fresh = source.own & (self._owners == 0)
+        fresh = source.marks & (self._owners == 0)
         taken = not self.complete and _longest(fresh[source.starts]) >= source.shortest
         self._missed = 0 if taken else self._missed + 1
         if taken:
@@ -207,22 +207,22 @@ class ColouredText:
         return full or self.share > _WHOLE
 
     @property
-    def given(self) -> bool:
+    def common(self) -> bool:
         """Whether the text has parts that all were given."""
-        return bool(self.sources and self.sources[0].given.any())
+        return bool(self.sources and self.sources[0].common.any())
 
     @property
     def share(self) -> float:
         if not self.sources:
             return 0.0
-        return _share(self.sources[0].text, self._owners > 0, self.sources[0].given)
+        return _share(self.sources[0].text, self._owners > 0, self.sources[0].common)
 
     def drawn(self, *, whole: bool = True) -> list[Markup]:
         """Return the text with marks; unless it is `whole`, long pieces are cut."""
         if not self.sources:
             return []
-        text, given, pieces = self.sources[0].text, self.sources[0].given, list[str]()
-        bounds = [*run_starts(self._owners, self._sizes, given).tolist(), len(text)]
+        text, common, pieces = self.sources[0].text, self.sources[0].common, list[str]()
+        bounds = [*run_starts(self._owners, self._sizes, common).tolist(), len(text)]
         for start, end in pairwise(bounds):
             piece, owner = text[start:end], int(self._owners[start])
             if not whole and len(piece) > _LONG:
@@ -232,7 +232,7 @@ class ColouredText:
                     element("mark", piece, data_source=owner, data_run=self._sizes[start])
                 )
             else:
-                pieces.append(element("span", piece, class_="given") if given[start] else piece)
+                pieces.append(element("span", piece, class_="given") if common[start] else piece)
         return [text_cell(self.sources[0].languages[0], *pieces)]
 
 
@@ -243,13 +243,13 @@ def _covered(text: str, spans: _Spans) -> Marks:
     return marks
 
 
-def _share(text: str, marks: Marks, given: Marks) -> float:
+def _share(text: str, marks: Marks, common: Marks) -> float:
     """Return the share of a text that is marked, of what wasn't given to all."""
-    size = len(text.strip()) - int(np.count_nonzero(given))
+    size = len(text.strip()) - int(np.count_nonzero(common))
     return min(int(np.count_nonzero(marks)) / max(size, 1), 1.0)
 
 
-def _given_spans(placed: PlacedShingles, common: Column) -> Iterator[tuple[int, int]]:
+def _common_spans(placed: PlacedShingles, common: Column) -> Iterator[tuple[int, int]]:
     """Yield where runs of common shingles are in a text, in characters."""
     marks = common_tokens(placed, common)
     bounds = [*run_starts(marks).tolist(), len(marks)]
@@ -264,23 +264,23 @@ def _longest(marks: Marks) -> int:
     return int((np.diff(starts, append=len(marks)) * marks[starts]).max(initial=0))
 
 
-def common_passage(recipe: Recipe, text: str, others: Sequence[str]) -> tuple[str, int]:
+def common_passage(recipe: Recipe, text: str, other_texts: Sequence[str]) -> tuple[str, int]:
     """Return the longest passage of a text that most others have, and how many of these.
 
     It is empty if most have none together.
     """
-    text, own = _placed(recipe, text[:_COMPARED])
-    sets = (np.unique(_placed(recipe, other[:_COMPARED])[1].hashes) for other in others)
-    having = [among(own.hashes, hashes) for hashes in sets]
-    counts = np.sum(having, axis=0) if having else np.zeros(len(own.hashes))
-    marks = (counts * 2 > len(having)) & ~among(own.hashes, recipe.common_shingles)
+    text, shingles = _placed(recipe, text[:_COMPARED])
+    sets = (np.unique(_placed(recipe, other[:_COMPARED])[1].hashes) for other in other_texts)
+    having = [among(shingles.hashes, hashes) for hashes in sets]
+    counts = np.sum(having, axis=0) if having else np.zeros(len(shingles.hashes))
+    marks = (counts * 2 > len(having)) & ~among(shingles.hashes, recipe.common_shingles)
     starts = run_starts(marks)
     sizes = np.diff(starts, append=len(marks)) * marks[starts]
     if not sizes.max(initial=0):
         return "", 0
     start = int(starts[sizes.argmax()])
     stop = start + int(sizes.max())
-    passage = text[own.starts[start] : own.stops[own.ends[stop - 1] - 1]]
+    passage = text[shingles.starts[start] : shingles.stops[shingles.ends[stop - 1] - 1]]
     return passage, int(counts[start:stop].min())
 
 
@@ -325,11 +325,11 @@ class _PairRows:
     def change(self, text: str, other: str, class_: str | None = None) -> None:
         """Add what each of the texts has in place of the other's."""
         self._row += [
-            element(name, re.sub(r"\n\s*\n", "\n", own), class_=class_)
-            for name, own in (("del", text), ("ins", other))
-            if own
+            element(name, re.sub(r"\n\s*\n", "\n", part), class_=class_)
+            for name, part in (("del", text), ("ins", other))
+            if part
         ]
-        if any(re.search(r"\n\s*$", own) for own in (text, other)):
+        if any(re.search(r"\n\s*$", part) for part in (text, other)):
             self.finished()
 
     def note(self, characters: int, noun: str, said: str) -> None:
@@ -361,8 +361,8 @@ def excerpt(text: str | None, most: int) -> list[Markup]:
     """Return the beginning of a text, and how much more there is."""
     if not text:
         return []
-    rest = len(text) - most
-    more = [element("p", plural(rest, "further character"), class_="fold")] if rest > 0 else []
+    left = len(text) - most
+    more = [element("p", plural(left, "further character"), class_="fold")] if left > 0 else []
     return [text_cell(language_of(text), text[:most]), *more]
 
 

@@ -88,8 +88,8 @@ class ComparedFiles:
         compared = TextsInColumns(every, bands.shape, usable)
         recipe = self.recipe.replace(largest=MOST_BYTES)
         known = FetchedTexts(recipe, lambda at: texts(int(numbers[at])), self._room)
-        found = clustering_of(compared, least, stays=stays, known=known)
-        return replace(found, ids=numbers[found.ids.astype(np.int64)].astype(np.uint64))
+        clustering = clustering_of(compared, least, stays=stays, known=known)
+        return replace(clustering, ids=numbers[clustering.ids.astype(np.int64)].astype(np.uint64))
 
     def keys_of(self, ids: Column) -> list[Key | None]:
         return list(ids.tolist())
@@ -156,8 +156,8 @@ class Texts(Generic[D]):
         if self.packed or not self.files:
             return
         with self.written() as add:
-            found = chain.from_iterable(read_records(path, self.reading) for path in self.files)
-            for number, record in enumerate(found):
+            records = chain.from_iterable(read_records(path, self.reading) for path in self.files)
+            for number, record in enumerate(records):
                 yield number
                 if isinstance(record, Record) and (key := self.key_of(record)) is not None:
                     add(key, record.text or "")
@@ -166,8 +166,8 @@ class Texts(Generic[D]):
         """Read the files again; yield the records with their keys, or else their numbers."""
         meter = meter_of("read the texts again", self.files)
         watch = Watch(meter.add, ignore)
-        found = (read_parts(path, reading, watch) for path in self.files)
-        parts = mapped(lambda part: part(), chain.from_iterable(found), jobs)
+        files = (read_parts(path, reading, watch) for path in self.files)
+        parts = mapped(lambda part: part(), chain.from_iterable(files), jobs)
         for number, record in enumerate(chain.from_iterable(part for _, part in parts)):
             if isinstance(record, Record):
                 key = self.key_of(record) if self.reading.keyed else number
@@ -189,15 +189,15 @@ class Texts(Generic[D]):
             return None, "The texts are still being read."
         try:
             with self.opened() as stored:
-                found = stored(document.key)
+                texts = stored(document.key)
         except (OSError, ValueError) as error:
             return None, f"The text can't be read: {error}"
         short, digest = document.short, document.digest
-        for text in found:
+        for text in texts:
             if digest is None or digest == self.database.recipe.digest(text, short=short):
                 return text, ""
-        if found:
-            return found[0], "The text has changed since it was stored."
+        if texts:
+            return texts[0], "The text has changed since it was stored."
         return None, "The text isn't there."
 
     @contextlib.contextmanager
@@ -271,7 +271,7 @@ class Sources:
 
     def listed(self, rows: Sequence[int], role: str = "") -> ListedText:
         """Return documents with one text, or one role, each with its day, host and link."""
-        named = [self._named[each][1] for each in rows[:MOST_NAMED] if each in self._named]
+        named = [self._named[row][1] for row in rows[:MOST_NAMED] if row in self._named]
         return ListedText(list(dict.fromkeys(named)), len(rows), role=role)
 
     def key(self, row: int) -> str:

@@ -60,6 +60,8 @@ def _pattern(text: str) -> re.Pattern[str]:
     escaped = re.escape(text).replace(r"\(s\)", "s?")
     numbers = r"<?[≈\d.,\u00a0%–-]+"
     return re.compile(
-        _FIELD.sub(lambda it: f"(?P<{it[1]}>{numbers if it[1] in 'nm' else '.+?'})", escaped),
+        _FIELD.sub(
+            lambda match: f"(?P<{match[1]}>{numbers if match[1] in 'nm' else '.+?'})", escaped
+        ),
         re.DOTALL,
     )

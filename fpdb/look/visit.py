@@ -73,7 +73,7 @@ class Visit:
 
     @property
     def groups(self) -> Groups | None:
-        return self.work.found.groups if self.work.found else None
+        return self.work.findings.groups if self.work.findings else None
 
     def get(self, name: str) -> str:
         return (self.fields.get(name) or [""])[-1]
@@ -88,17 +88,17 @@ class Visit:
     def document(self, name: str) -> Document:
         """Return the document with the key in a field, or raise DocumentNotFoundError."""
         key = parse_key(self.get(name), self.database.key_type)
-        if (found := self.database.get(key)) is None:
+        if (document := self.database.get(key)) is None:
             raise DocumentNotFoundError(
                 f"found no document with the key {key!r}",
                 hint="it may have been deleted; search for it under Documents",
             )
-        return found
+        return document
 
     def documents(self, keys: Iterable[Key | None]) -> list[Document]:
         """Return the documents with some keys that are still there."""
-        found = [None if key is None else self.database.get(key) for key in keys]
-        return [document for document in found if document is not None]
+        documents = [None if key is None else self.database.get(key) for key in keys]
+        return [document for document in documents if document is not None]
 
     def title(self, document: Document) -> str:
         """Return the title of a document: of its metadata, or the beginning of its text."""
@@ -116,30 +116,30 @@ class Visit:
         text, note = self.text(document)
         return "" if note else text or ""
 
-    def shares(self, first: Document, others: Sequence[Document]) -> list[str]:
+    def shares(self, first: Document, compared: Sequence[Document]) -> list[str]:
         """Return how similar documents are to a first one: exactly if their texts are at hand."""
         left, texts = _COMPARED, [self.quick_text(first)]
-        for each in others:
-            left -= each.characters
-            texts.append(self.quick_text(each) if texts[0] and left > 0 else "")
-        own, *shingled = self.database.recipe.shingles_many(texts)
-        found = []
-        for other, shingles in zip(others, shingled, strict=True):
-            share, _ = exact_shares(own, shingles)
+        for other in compared:
+            left -= other.characters
+            texts.append(self.quick_text(other) if texts[0] and left > 0 else "")
+        first_shingles, *shingled = self.database.recipe.shingles_many(texts)
+        shares = []
+        for other, shingles in zip(compared, shingled, strict=True):
+            share, _ = exact_shares(first_shingles, shingles)
             exact = share is not None
             if share is None and first.sketch and other.sketch:
                 share = max(sketch_jaccard(first.sketch, other.sketch), 0.0)
-            found.append("–" if share is None else percent(share, exact=exact))
-        return found
+            shares.append("–" if share is None else percent(share, exact=exact))
+        return shares
 
     def group(self) -> tuple[Groups, int]:
         """Return the groups, and which of them the document is in whose id is given."""
-        found = self.groups.group_of(self.whole("of")) if self.groups else None
-        if self.groups is None or found is None:
+        group = self.groups.group_of(self.whole("of")) if self.groups else None
+        if self.groups is None or group is None:
             raise DocumentNotFoundError(
                 "found no group of this document", hint="choose one under Groups"
             )
-        return self.groups, found
+        return self.groups, group
 
     def versions(self, groups: Groups, group: int, most: int) -> list[Document]:
         """Return a document of each text of a group: the first, and then the least similar ones."""
@@ -170,23 +170,23 @@ class Visit:
         self, words: Sequence[str], prefix: str, after: Key | None
     ) -> tuple[list[Document], Key | None]:
         """Return what a page has time to find with all words, and where to go on, if anywhere."""
-        found: list[Document] = []
+        documents: list[Document] = []
         texts = self.work.texts
         last, until = after, time.monotonic() + _SEARCH_SECONDS
         with contextlib.ExitStack() as stack:
-            kept = words and texts.files and texts.packed
-            stored = stack.enter_context(texts.opened()) if kept else None
+            searched = words and texts.files and texts.packed
+            stored = stack.enter_context(texts.opened()) if searched else None
             for document in self.database.scan(prefix=prefix, after=after):
-                if len(found) == ROWS or (last != after and time.monotonic() > until):
-                    return found, last
+                if len(documents) == ROWS or (last != after and time.monotonic() > until):
+                    return documents, last
                 last = document.key
                 said = f"{last}\n{document.meta or ''}".casefold()
                 missing = [word for word in words if word not in said]
                 if missing and stored:
                     said = "".join(stored(last)[:1]).casefold()
                 if all(word in said for word in missing):
-                    found.append(document)
-        return found, None
+                    documents.append(document)
+        return documents, None
 
     def part(self, total: int, rows: int, **fields: object) -> tuple[slice, Markup]:
         """Return which part of a list is seen, and links to the pages before and after it."""
@@ -201,7 +201,7 @@ class Visit:
 
     def status(self) -> Iterator[Markup]:
         """Say when the groups were found, and what is under way."""
-        work, found = self.work, self.work.found
+        work, findings = self.work, self.work.findings
         if work.stage:
             said = f"{work.stage}, {time.time() - work.started:.0f} s since the start"
             yield element("p", said, class_="note", role="status")
@@ -209,9 +209,9 @@ class Visit:
         if work.error:
             yield element("p", f"Groups can't be found: {work.error}", class_="note")
         said = ""
-        if found:
-            said = f"Found at {moment(found.began)} UTC in {found.seconds:.0f} s."
-            before, now = found.documents, len(self.database)
+        if findings:
+            said = f"Found at {moment(findings.began)} UTC in {findings.seconds:.0f} s."
+            before, now = findings.documents, len(self.database)
             if now != before:
                 said += f" There were {before:,} documents then, and are {now:,} now."
         again = element("span", said, class_="soft"), button("Look again")
@@ -248,19 +248,20 @@ class Visit:
         rows, fields = list[list[str]](), self.work.fields
         shares = self.shares(first, documents) if first else ["–"] * len(documents)
         by_bits = self.database.similarity is None or set(shares) == {"–"}
-        for each, share in zip(documents, shares, strict=True):
-            about = first_line(fields.title_of(each.meta)), fields.note(each.meta)
+        for document, share in zip(documents, shares, strict=True):
+            about = first_line(fields.title_of(document.meta)), fields.note(document.meta)
             said = element("span", ", ".join(filter(None, about)), class_="soft", dir="auto")
-            mark = [entry("", "key", each.key, "checkbox", aria_label=f"Mark {each.key}")] * marked
-            name = element("div", key_link(each.key), said)
-            row = [*mark, name, moment(each.added), f"{each.characters:,}"]
+            spoken = f"Mark {document.key}"
+            mark = [entry("", "key", document.key, "checkbox", aria_label=spoken)] * marked
+            name = element("div", key_link(document.key), said)
+            row = [*mark, name, moment(document.added), f"{document.characters:,}"]
             if first is None:
-                row.append(self.digits_of(each))
+                row.append(self.digits_of(document))
             else:
                 apart = "–"
-                if first.fingerprint is not None and each.fingerprint is not None:
-                    apart = f"{distance(first.fingerprint, each.fingerprint)}"
-                row += [apart if by_bits else share, _chosen_link(first, each)]
+                if first.fingerprint is not None and document.fingerprint is not None:
+                    apart = f"{distance(first.fingerprint, document.fingerprint)}"
+                row += [apart if by_bits else share, _chosen_link(first, document)]
             rows.append(row)
         near = ["distance" if by_bits else "similarity", "texts"] if first else ["fingerprint"]
         return table([*["mark"] * marked, "key", "added", "characters", *near], rows, label)
@@ -268,17 +269,17 @@ class Visit:
     def comparison(self, first: Document, second: Document) -> Markup:
         """Show two texts beside each other, and why they are near."""
         recipe, names, texts = self.database.recipe, [], []
-        for each in (first, second):
-            text, note = self.text(each)
-            name = element("span", "What you pasted") if each.id is None else key_link(each.key)
+        for side in (first, second):
+            text, note = self.text(side)
+            name = element("span", "What you pasted") if side.id is None else key_link(side.key)
             said = element("p", note, class_="warn") if note else ""
             names.append(element("div", element("b", name), said))
             texts += [] if text is None else [text]
         parts = [element("div", *names, class_="names")]
         if len(texts) == 2:
-            found = ComparedTexts(recipe, *texts, most=COMPARED_AT_ONCE)
-            parts.append(element("p", *found.sentence, class_="facts"))
-            parts.append(element("div", *found.drawn()))
+            compared = ComparedTexts(recipe, *texts, most=COMPARED_AT_ONCE)
+            parts.append(element("p", *compared.sentence, class_="facts"))
+            parts.append(element("div", *compared.drawn()))
         else:
             parts += excerpt("".join(texts), COMPARED_AT_ONCE)
         return element("section", *parts, _why(recipe, (first, second), texts))
@@ -306,7 +307,7 @@ def served(
         element("a", "To the content", href="#content", class_="skip"),
         nav,
         element("main", heading, *content, id="content"),
-        element("footer", *(element("p", each) for each in footer)),
+        element("footer", *(element("p", line) for line in footer)),
         element("script", Markup(program)),
     )
     headers = {
@@ -320,14 +321,10 @@ def served(
     return ServedPage(html, status, headers | ({"Refresh": refresh} if refresh else {}))
 
 
-def sent_to(place: str) -> ServedPage:
-    return ServedPage(status=303, headers={"Location": place, "Cache-Control": "no-store"})
-
-
 def address(page: str, /, **fields: object) -> str:
     """Return the address of a page, without the fields that are empty."""
-    given = {name: str(value) for name, value in fields.items() if value not in (None, "")}
-    return f"{page}?{urlencode(given)}" if given else page
+    filled = {name: str(value) for name, value in fields.items() if value not in (None, "")}
+    return f"{page}?{urlencode(filled)}" if filled else page
 
 
 def link(text: str, page: str, /, **fields: object) -> Markup:
@@ -368,11 +365,11 @@ def delete_button(text: str, which: str) -> Markup:
 def _why(recipe: Recipe, documents: Sequence[Document], texts: Sequence[str]) -> Markup:
     """Explain how near two documents are: by sketches, bits and features."""
     facts = []
-    sketches = [each.sketch for each in documents if each.sketch]
+    sketches = [document.sketch for document in documents if document.sketch]
     if len(sketches) == 2:
         said = percent(max(sketch_jaccard(*sketches), 0.0), exact=False)
         facts.append(f"By their sketches, with which fpdb searches, they are {said} similar.")
-    numbers = [each.fingerprint for each in documents if each.fingerprint is not None]
+    numbers = [document.fingerprint for document in documents if document.fingerprint is not None]
     if len(numbers) == 2:
         apart = distance(*numbers)
         facts.append(f"Their fingerprints differ in {apart} of {recipe.bits} bits.")

@@ -172,10 +172,10 @@ def test_no_text_takes_long(name):
     before = time.process_time()
     found = differences(text, other)
     assert time.process_time() - before < 2
-    assert sum(len(each.text) for each in found.pieces) + found.rest == len(text)
+    assert sum(len(each.text) for each in found.pieces) + found.uncompared == len(text)
 
 
 def test_long_texts_are_cut():
     text = "word " * (MOST_WORDS + 7)
     found = differences(text, text + "more")
-    assert (found.rest, found.other_rest) == (35, 39)
+    assert (found.uncompared, found.other_uncompared) == (35, 39)

@@ -178,7 +178,7 @@ def test_groups_that_a_database_keeps_are_shown(tmp_path):
         database.add("a", " ".join(WORDS[300:400]))  # so c is the keeper, and e in its group
         database.add("b", page + " x y")  # which is older than its keeper
         with explored(database) as explorer:
-            visitor, groups = Visitor(explorer), explorer._work.found.groups
+            visitor, groups = Visitor(explorer), explorer._work.findings.groups
             kept = [database.keys_of(groups.ids[groups.rows(at)].tolist()) for at in range(1)]
             assert (kept, len(groups.starts)) == ([["b", "c", "e"]], 1)
             assert [round(least, 1) for least in groups.least] == [1.0, 1.0, 1.0]

@@ -91,10 +91,10 @@ class Access:
         self._invitations.clear()
         session = secrets.token_urlsafe(32)
         self._sessions[_digest(session)] = role
-        rest = urlencode([each for each in query if each[0] != "token"])
+        fields = urlencode([pair for pair in query if pair[0] != "token"])
         cookie = f"{self._cookie}={session}; HttpOnly; Path={self.base}/; SameSite=strict"
         headers = {
-            "Location": scope["path"] + (f"?{rest}" if rest else ""),
+            "Location": scope["path"] + (f"?{fields}" if fields else ""),
             "Set-Cookie": cookie + ("; Secure" if scope["scheme"] == "https" else ""),
         }
         return HttpReply(status=HTTPStatus.SEE_OTHER, headers=headers)
@@ -164,14 +164,14 @@ def read_tokens(path: Path) -> list[tuple[Role, str]]:
     hint = 'echo "write $(openssl rand -hex 32)" makes a line'
     for number, line in enumerate(lines, 1):
         if line.strip() and not line.startswith("#"):
-            found = _TOKEN_LINE.fullmatch(line.strip())
-            if not found:
+            match = _TOKEN_LINE.fullmatch(line.strip())
+            if not match:
                 raise fpdb.InputError(
                     f"{path}, line {number}: expected `read` or `write`, and a token of at least "
                     "16 characters",
                     hint=hint,
                 )
-            tokens.append(("write" if found[1] == "write" else "read", found[2]))
+            tokens.append(("write" if match[1] == "write" else "read", match[2]))
     if not tokens:
         raise fpdb.InputError(f"found no token in {path}", hint=hint)
     return tokens
@@ -189,13 +189,13 @@ def read_secret(path: Path, what: str) -> str:
         with open(number, encoding="utf-8") as file:
             about = os.fstat(number)
             regular = stat.S_ISREG(about.st_mode)
-            found = file.read(_LARGEST_SECRET + 1) if regular else ""
+            content = file.read(_LARGEST_SECRET + 1) if regular else ""
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise fpdb.InputError(
             f"{what} in {path} can't be read: {why}", hint="name a file that you may read"
         ) from None
-    if not regular or len(found) > _LARGEST_SECRET:
+    if not regular or len(content) > _LARGEST_SECRET:
         raise fpdb.InputError(
             f"{path} isn't a regular file of up to {_LARGEST_SECRET:,} characters",
             hint=f"write {what} to a file",
@@ -207,7 +207,7 @@ def read_secret(path: Path, what: str) -> str:
             f"found the mode {mode:o} of {path}, expected 600: others may read {what}",
             hint=f"chmod 600 {path}",
         )
-    return found
+    return content
 
 
 def _digest(token: str) -> bytes:

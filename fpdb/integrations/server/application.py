@@ -281,14 +281,14 @@ class Metrics:
         self._requests(call, status).inc()
         self._seconds(call).observe(seconds)
 
-    def count_transaction(self, found: Sequence[Outcome], seconds: float) -> None:
+    def count_transaction(self, outcomes: Sequence[Outcome], seconds: float) -> None:
         """Count what became of the documents of a transaction."""
         self._transactions.observe(seconds)
-        self._documents.observe(len(found))
-        added = [each for each in found if isinstance(each, fpdb.Added)]
-        self.count_checked(each.status for each in added)
-        self.count_checked(status_name(error) for error in found if isinstance(error, Exception))
-        self._incomplete.inc(sum(not each.matches.complete for each in added))
+        self._documents.observe(len(outcomes))
+        added = [outcome for outcome in outcomes if isinstance(outcome, fpdb.Added)]
+        self.count_checked(outcome.status for outcome in added)
+        self.count_checked(status_name(error) for error in outcomes if isinstance(error, Exception))
+        self._incomplete.inc(sum(not outcome.matches.complete for outcome in added))
 
     def count_checked(self, statuses: Iterable[str]) -> None:
         for status, number in Counts(statuses).items():

@@ -416,8 +416,8 @@ def _decoded(decoder: msgspec.json.Decoder[Body], data: bytes | bytearray | msgs
 @lru_cache
 def _hint(unknown: str, fields: Sequence[str]) -> str:
     close = get_close_matches(unknown, fields, 1)
-    others = f"the fields are {', '.join(fields)}; put others into meta"
-    return f"did you mean {close[0]}?" if close else others
+    listed = f"the fields are {', '.join(fields)}; put others into meta"
+    return f"did you mean {close[0]}?" if close else listed
 
 
 def _key(request: Request) -> str | int:

@@ -125,21 +125,21 @@ async def _parts(request: Request) -> AsyncIterator[list[bytearray]]:
     limits = request.application.limits
     if request.application.stopping:
         raise _end_of_server()
-    rest = bytearray()
+    unfinished = bytearray()
     count = size = 0
     deadline = time.monotonic() + limits.seconds
     more = True
     while more and (message := await _next(request, deadline)):
         chunk, more = message.get("body", b""), message.get("more_body", False)
-        before = len(rest)
-        rest += chunk
+        before = len(unfinished)
+        unfinished += chunk
         lines: list[bytearray] = []
         if b"\n" in chunk:
-            *lines, rest = rest.split(b"\n")
-        del rest[limits.document + 1 :]
+            *lines, unfinished = unfinished.split(b"\n")
+        del unfinished[limits.document + 1 :]
         if not more:
-            lines.append(rest)
-            rest = bytearray()
+            lines.append(unfinished)
+            unfinished = bytearray()
         lines = [line for line in lines if line.strip()]
         count += len(lines)
         size += len(chunk)
@@ -149,7 +149,7 @@ async def _parts(request: Request) -> AsyncIterator[list[bytearray]]:
                 f"found more than {limits.lines:,} lines or {limits.body:,} bytes in one request",
                 hint="send the lines that have no answer in another request",
             )
-        request.hold(sum(map(len, lines)) + len(rest) - before)
+        request.hold(sum(map(len, lines)) + len(unfinished) - before)
         if lines:
             yield lines
             deadline = time.monotonic() + limits.seconds

@@ -254,7 +254,7 @@ def _listening_at(path: Path, bound: contextlib.ExitStack) -> socket.socket:
                 if other.connect_ex(str(path)) == errno.ECONNREFUSED:
                     path.unlink()
         listener.bind(str(path))
-        own = path.lstat()
+        inode = path.lstat()
         listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
@@ -266,7 +266,7 @@ def _listening_at(path: Path, bound: contextlib.ExitStack) -> socket.socket:
     def unlink() -> None:
         # While this socket is open, no other can have the number of its inode.
         with contextlib.suppress(FileNotFoundError):
-            if os.path.samestat(path.lstat(), own):
+            if os.path.samestat(path.lstat(), inode):
                 path.unlink()
 
     bound.callback(unlink)

@@ -53,8 +53,8 @@ def dedupe(
     # Where equal sketches don't show that texts are similar, only equal texts are equal.
     documents = _written(with_leads(documents_of(prints, kind, exactly=sure >= 1)))
     low, high = F.least("key", "other").alias("key"), F.greatest("key", "other").alias("other")
-    found = near([documents.where("key = lead")], kind, least)
-    linked = _written(found.select(low, high, "similarity"))
+    pairs = near([documents.where("key = lead")], kind, least)
+    linked = _written(pairs.select(low, high, "similarity"))
     if kind.similarity:
         texts = texts_of(df, text, key)
         alike = _similar(linked.where(f"similarity < {sure}"), texts, chosen, kind.similarity)
@@ -95,9 +95,9 @@ def _compared_exactly(
 ) -> Iterator[pa.RecordBatch]:
     """Compare texts by their shingles, and yield the pairs that are similar."""
     for batch in batches:
-        own, others = (recipe.shingles_many(batch[name].to_pylist()) for name in ("text", "more"))
-        sizes = np.array([[*map(len, own)], [*map(len, others)]]).sum(axis=0)
-        pairs = zip(own, others, strict=True)
+        first, second = (recipe.shingles_many(batch[name].to_pylist()) for name in ("text", "more"))
+        sizes = np.array([[*map(len, first)], [*map(len, second)]]).sum(axis=0)
+        pairs = zip(first, second, strict=True)
         common = np.array([len(np.intersect1d(*both, assume_unique=True)) for both in pairs])
         alike = common / np.maximum(sizes - common, 1) >= similarity
         yield batch.select(["key", "other"]).filter(pa.array(alike))

@@ -21,11 +21,7 @@ _LIKENESS = ("fingerprint", "sketch", "digest")
 
 
 def pairs(
-    df: DataFrame,
-    *,
-    similarity: float | None = None,
-    k: int | None = None,
-    spanning: bool = False,
+    df: DataFrame, *, similarity: float | None = None, k: int | None = None, spanning: bool = False
 ) -> DataFrame:
     """Find all pairs of near documents, each once: `key`, `other`, `distance`, `similarity`.
 
@@ -47,9 +43,9 @@ def pairs(
         equal = members.where("key <> lead").selectExpr("key", "lead AS other")
         documents = members.where("key = lead")
     else:
-        own, others = ends([documents])
+        one, other = ends([documents])
         same = " AND ".join(f"one_{name} <=> other_{name}" for name in ("id", *_LIKENESS))
-        equal = own.join(others, F.expr(f"one_key < other_key AND {same}"))
+        equal = one.join(other, F.expr(f"one_key < other_key AND {same}"))
         equal = equal.selectExpr("one_key AS key", "other_key AS other")
     both = _nearness([documents], wanted, equal)
     ordered = F.least("key", "other").alias("key"), F.greatest("key", "other").alias("other")
@@ -74,8 +70,8 @@ def query(
         )
     wanted = _wanted(kind, similarity, k)
     documents = [documents_of(side, wanted) for side in (df, corpus)]
-    own, others = ends([side.where("digest IS NOT NULL") for side in documents])
-    equal = own.join(others, F.expr("one_digest = other_digest"))
+    one, other = ends([side.where("digest IS NOT NULL") for side in documents])
+    equal = one.join(other, F.expr("one_digest = other_digest"))
     both = _nearness(documents, wanted, equal.selectExpr("one_key AS key", "other_key AS other"))
     return both.selectExpr("key AS query", "other AS key", "distance", "similarity")
 

@@ -15,11 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 import fpdb
-from fpdb.integrations.spark.fingerprints import (
-    FingerprintType,
-    bytes_rows,
-    require_workers,
-)
+from fpdb.integrations.spark.fingerprints import FingerprintType, bytes_rows, require_workers
 
 # A number of bands is crowded if more documents have it, and if a question would meet more.
 _CROWD, _CROWD_OF_QUERY = 1_000, 10_000
@@ -42,15 +38,15 @@ def near(sides: list[DataFrame], wanted: FingerprintType, least: float = 0.0) ->
     present = F.expr(f"{'fingerprint' if by_bits else 'sketch'} IS NOT NULL")
     sides = [side.where(present).select("key", "id", "fingerprint", "sketch") for side in sides]
     counts = [max(1, side.count()) for side in sides]
-    own, others = ends((_tables if by_bits else _bands)(sides, wanted, counts))
-    met = own.join(others, F.expr("one_number = other_number"))
+    one, other = ends((_tables if by_bits else _bands)(sides, wanted, counts))
+    met = one.join(other, F.expr("one_number = other_number"))
     if len(sides) == 1:
         met = met.where("one_id < other_id")
     apart = F.expr(_distance(wanted.bits))
     if by_bits:
         met = met.where(apart <= wanted.k)
-    own, others = ends(sides)
-    pairs = met.select("one_id", "other_id").distinct().join(own, "one_id").join(others, "other_id")
+    one, other = ends(sides)
+    pairs = met.select("one_id", "other_id").distinct().join(one, "one_id").join(other, "other_id")
     names = F.expr("one_key AS key"), F.expr("other_key AS other"), apart.alias("distance")
     if by_bits:
         return pairs.select(*names, F.expr("CAST(NULL AS double) AS similarity"))
