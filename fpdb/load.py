@@ -21,7 +21,7 @@ from fpdb.errors import InputError, RecipeMismatchError
 from fpdb.flow import Flow, Ingested
 from fpdb.io.arrow import fingerprint_blocks, print_files
 from fpdb.io.decoding import FingerprintBlock, PrintSchema
-from fpdb.io.files import Paths, path_names, size_of
+from fpdb.io.files import FORMATS, Paths, path_names, size_of
 from fpdb.io.fingerprint_files import (
     ARRAY_SUFFIXES,
     KeyedBlock,
@@ -322,6 +322,11 @@ class _Load:
         if flow.reading.fingerprint_field is None:
             flow.reading = dataclasses.replace(flow.reading, fingerprint_field="fingerprint")
         form = flow.reading.format or SUFFIXES.get(suffix_of(source))
+        if form in FORMATS and not FORMATS[form].has_fields:
+            raise InputError(
+                f"{source} is {form}, expected records with keys and fingerprints",
+                hint="a database takes texts by `fpdb ingest`",
+            )
         tabular = form in ("csv", "tsv") and source != "-"
         if (files or tabular) and database.key_type == "integer":
             bits, watch = database.plan.bits, Watch(flow.count_bytes)

@@ -174,7 +174,7 @@ def evaluate(
     if not chosen:
         raise InputError("found no recipe, expected at least one")
     if similarity != "recipe":
-        require_similarity(similarity)
+        similarity = require_similarity(similarity)
     ks, bits = sorted(set(k)), min(recipe.bits for recipe in chosen)
     if not ks or ks[0] < 0 or ks[-1] > bits:
         raise InputError(f"found the distances {ks}, expected some from 0 to at most {bits}")

@@ -66,6 +66,14 @@ def test_records_that_are_all_bad_leave_no_database(run, tmp_path, path):
 TEXT = "Red kites nest above the quarry again: wardens counted eleven pairs in April, four more."
 
 
+def test_a_text_is_no_record(run, tmp_path, path):
+    (tmp_path / "a.txt").write_text("a text")
+    done = load(run, path, tmp_path / "a.txt")
+    assert done.code == 3
+    assert "a.txt is text, expected records with keys and fingerprints" in done.err
+    assert not path.exists()
+
+
 def test_foreign_fingerprints_take_no_texts(run, tmp_path, path, prints):
     """They would be compared with fingerprints by web, with which they have nothing to do."""
     file, numbers = prints

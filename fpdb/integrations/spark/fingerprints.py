@@ -70,7 +70,7 @@ def fingerprint(
     chosen = fpdb.recipe(recipe) if isinstance(recipe, str) else recipe
     if similarity == "recipe":
         similarity = chosen.similarity
-    fpdb.models.require_similarity(similarity)
+    similarity = fpdb.models.require_similarity(similarity)
     require_workers(df.sparkSession)
     column = FingerprintType(chosen.bits, chosen.id, similarity, chosen.k)
     schema = StructType([source.schema["key"]]).add("fingerprint", column.type)

@@ -77,7 +77,7 @@ def query(
 
 
 def _wanted(kind: FingerprintType, similarity: float | None, k: int | None) -> FingerprintType:
-    fpdb.models.require_similarity(similarity, k)
+    similarity = fpdb.models.require_similarity(similarity, k)
     if k is not None:
         return kind._replace(similarity=None, k=k)
     return kind._replace(similarity=similarity or kind.similarity)
