@@ -91,7 +91,7 @@ class Index:
         return [*self.tables, *of_texts, *(self.groups.pages if self.groups else ())]
 
     def routes(self, k: int) -> list[Route]:
-        """Return what a query within k needs of each table that it reads."""
+        """Return the route of a query within k through each table that it reads."""
         if k not in self._routes:
             routes = []
             for number, masks in self.plan.probes(k):
