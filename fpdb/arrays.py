@@ -1,4 +1,4 @@
-"""Arrays: columns of numbers and what is done with them everywhere, and columns of other libraries.
+"""Arrays: columns of numbers, their common operations, and columns of other libraries.
 
 A block of rows is a list of columns of equal length. Columns of pandas, polars and Arrow are taken
 by slices as arrays of numpy, without importing them.

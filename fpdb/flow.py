@@ -108,7 +108,7 @@ class Ingested(RecordCounts):
         self.skipped[why] += 1
 
     def count(self, results: Sequence[Added]) -> None:
-        """Count what a transaction added."""
+        """Count the documents that a transaction added."""
         # All at once, because these are stored, whenever Ctrl-C comes.
         for status, number in Counter(added.status for added in results).items():
             self.tally(status, number)
@@ -129,9 +129,9 @@ C = TypeVar("C", bound=RecordCounts)
 
 @dataclass
 class Flow(Generic[C]):
-    """Reads records, and prepares their documents in threads; counts what can't be used.
+    """Reads records, and prepares their documents in threads; counts records that can't be used.
 
-    If `bad` is "fail", the first bad record is an InputError, after what was read before it.
+    If `bad` is "fail", the first bad record is an InputError, after the records before it.
     """
 
     counts: C
@@ -171,7 +171,7 @@ class Flow(Generic[C]):
         `answer` is called for the documents of a part, in the thread that prepared them.
         """
         work = partial(self.prepare, preparer=preparer, texts_only=texts_only, answer=answer)
-        # With several threads, what a slow pipe gave would wait until more of it comes.
+        # With several threads, records of a slow pipe would wait until more of it comes.
         jobs = self.jobs or int(self.counts.bytes_total is None)
         for _, prepared in mapped(work, parts, jobs, stop=self._close):
             records = prepared.records

@@ -98,7 +98,7 @@ def ingest(
     is_stored = partial(_is_stored, database, counts)
     watch = Watch(flow.count_bytes, counts.tell, is_stored, counts.skip, counts.leave_out)
     parts = flow.parts(path_names(paths), watch)
-    # What a pipe gives is stored as it comes.
+    # Records of a pipe are stored as they come.
     seconds = 0.0 if counts.bytes_total is None else _SECONDS
     held: list[Block] = []
     size, count, since = 0, 0, time.monotonic()

@@ -150,7 +150,7 @@ def load(
 
 
 def _is_portable(source: str, form: str | None) -> bool:
-    """Return whether a source is what `dump` wrote."""
+    """Return whether a source was written by `dump`."""
     if form:
         return form == "portable"
     if source == "-" or unpacked_name(source.lower()).endswith(".fpdb.jsonl"):
@@ -174,7 +174,7 @@ def _document(fields: dict[str, Any], catalog: Catalog) -> Document:
 
 @dataclass
 class _Load:
-    """Loads a file or databases, and counts what became of each record."""
+    """Loads a file or databases, and counts the records by their outcomes."""
 
     flow: Flow[Ingested]
     path: str | os.PathLike[str]
@@ -224,7 +224,7 @@ class _Load:
             )
 
     def dumped(self, data: Iterator[bytes]) -> None:
-        """Load a database in its portable form; an existing one keeps what precedes an error."""
+        """Load a database in its portable form; an old one keeps the documents before an error."""
         self._require_no_settings()
         source = portable.PortableFile(data)
         if is_vacant(self.path):
@@ -236,7 +236,7 @@ class _Load:
                 self._add_dumped(database, source)
 
     def _add_dumped(self, database: Database, source: portable.PortableFile) -> None:
-        """Add the documents up to the first bad line; then raise what is wrong with that."""
+        """Add the documents up to the first bad line; then raise its error."""
         source.head.require_fit(portable.Head.of(database.preparer.header), str(self.path))
         for line, batch in source.batches(GATHERED):
             prepared, bad = database.preparer.sift(batch)

@@ -120,7 +120,7 @@ class Worker:
         self.close()
 
     def call(self, item: object) -> Any:
-        """Return what the function makes of an item, or raise its error."""
+        """Return the result of the function for an item, or raise its error."""
         return next(self.values(item), None)
 
     def values(
@@ -167,7 +167,7 @@ class Worker:
         self._process.kill()
 
     def close(self) -> None:
-        """End the process, and release what it took."""
+        """End the process, and release its resources."""
         self.kill()
         self._process.wait()
         self._connection.close()
@@ -242,7 +242,7 @@ class KeptWorkers:
 
 
 def _command(descriptor: int) -> list[str]:
-    """Return what starts a child with the path of this process, but for its relative entries.
+    """Return the command of a child with the path of this process, but for its relative entries.
 
     `-P` keeps the working directory from the path until the code runs. In a source tree that isn't
     installed, this package may have come from a relative entry.
@@ -263,7 +263,7 @@ def is_stopped(pid: int) -> bool:
 
 
 def signal_name(number: int) -> str:
-    """Return the name of a signal, and what it means."""
+    """Return the name of a signal, and its meaning."""
     return f"{signal.Signals(number).name}: {signal.strsignal(number)}"
 
 

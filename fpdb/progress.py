@@ -1,4 +1,4 @@
-"""What happens, for whoever listens: the logger `fpdb`, and how far long work is, for one listener.
+"""Events, for whoever listens: the logger `fpdb`, and how far long work is, for one listener.
 
 The command line shows the latter.
 """
@@ -59,7 +59,7 @@ def show(step: WorkStep) -> None:
 
 
 class Meter:
-    """A step that counts what is done, and shows it several times a second."""
+    """A step that counts its work, and shows the count several times a second."""
 
     def __init__(self, name: str, unit: str, total: int) -> None:
         self._step = name, unit, total

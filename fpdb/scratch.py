@@ -50,7 +50,7 @@ def unnamed_file(folder: Path) -> IO[bytes]:
 
 
 def remove_abandoned(beside: Path) -> None:
-    """Remove what killed processes have left beside a path, as far as that is possible."""
+    """Remove the remains of killed processes beside a path, as far as that is possible."""
     with contextlib.suppress(ValueError):  # a path with a NUL
         for name in glob.glob(f"{glob.escape(_beginning(beside))}*{_CLAIM}"):
             with contextlib.suppress(OSError), open(name, "r+b") as claim:

@@ -151,7 +151,7 @@ class Catalog(ABC):
     def write(self, txn: WriteTransaction, saved: Block, removed: Block | None = None) -> None:
         """Write documents and remove others; a document that is replaced under its id is in both.
 
-        What stays the same isn't written: each page that is written makes the file larger until
+        An equal entry isn't written: each page that is written makes the file larger until
         the page in its place is free.
         """
         self._write_keys(txn, saved, removed)
@@ -233,7 +233,7 @@ class Catalog(ABC):
         return iter(lambda: list(islice(records, SLICE)), [])
 
     def _sketches(self, txn: ReadTransaction) -> Iterator[Sketched]:
-        """Yield what the bands need of all records, which this transaction has written."""
+        """Yield the columns for the bands from all records, which this transaction has written."""
         for ids, marks, _ in self._blocks(txn, "read the sketches"):
             digests = np.ascontiguousarray(marks[:, :DIGEST_BYTES]).view(np.uint64)
             yield ids, marks[:, DIGEST_BYTES:], digests
@@ -286,7 +286,7 @@ class Catalog(ABC):
         return None if value is None else unpack_record(value, number, self._bits)
 
     def texts(self, txn: ReadTransaction, ids: Column) -> TextColumns:
-        """Return what texts are compared by, given the ids of their documents, best sorted."""
+        """Return the columns by which texts are compared, given ids of documents, best sorted."""
         with txn.cursor("documents") as cursor:
             heads = intact_heads(cursor, ids, txn.page_size, self._bits)
         printed, marks, fingerprints = marks_in(ids, heads or self._values(txn, ids), self._bits)
@@ -502,7 +502,7 @@ class IntegerCatalog(Catalog):
         return self.record(txn, number) or Stored(number, number, None, 0)
 
     def _of_rows(self, txn: ReadTransaction, rows: Rows) -> Iterator[Stored]:
-        """Yield the documents of rows: their records, or what the tables have."""
+        """Yield the documents of rows: by their records, or from the tables."""
         for number, high, added in zip(*(column.tolist() for column in rows), strict=True):
             if record := self.record(txn, number):
                 yield record

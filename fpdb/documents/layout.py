@@ -1,4 +1,4 @@
-"""The layout of a database: what its header names, and runs."""
+"""The layout of a database: the tables that its header names, and runs."""
 
 import uuid
 from collections.abc import Iterable, Iterator

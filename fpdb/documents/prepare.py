@@ -1,4 +1,4 @@
-"""Check what comes in, and make it ready to be stored, before a lock is taken.
+"""Check documents that come in, and make them ready to be stored, before a lock is taken.
 
 That is nearly all of the work of adding, and threads can do it side by side.
 """
@@ -127,7 +127,7 @@ class Preparer:
     def sift(
         self, documents: Sequence[Document], *, keep_texts: bool = False
     ) -> tuple[Block, list[tuple[int, InputError]]]:
-        """Prepare the good documents; return the places of the bad ones and what is wrong there."""
+        """Prepare the good documents; return the places of the bad ones with their errors."""
         try:
             return self.prepare(documents, keep_texts=keep_texts), []
         except InputError:
@@ -177,7 +177,7 @@ class Preparer:
         return self.catalog.packed(self.prepare(documents, keep_texts=keep_texts))
 
     def question(self, text: str, *, sketched: bool) -> Stored:
-        """Return what `questions` does of one text, in half the time."""
+        """Return the question of one text as `questions` does, in half the time."""
         signed = self.recipe.batch([text], sketches=sketched)
         sketch, short = b"", bool(signed.short[0])
         if signed.sketches is not None and signed.sketches.any():
@@ -232,7 +232,7 @@ class Preparer:
         stored: bool = True,
         hashed: Callable[[bytes], bytes] | None = None,
     ) -> Places:
-        """Fill in what follows from some texts, at some places of a block; count their shingles.
+        """Fill in the fields that follow from texts, at places of a block; count their shingles.
 
         Texts that are looked up, and not stored, have a digest only where nothing else finds them:
         the short ones, and those that have no sketch to be compared.

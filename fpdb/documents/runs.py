@@ -1,4 +1,4 @@
-"""Runs that add what they keep of a delivery to a database, in one step at their end."""
+"""Runs that add the kept records of a delivery to a database, in one step at their end."""
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager

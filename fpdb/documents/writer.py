@@ -296,7 +296,7 @@ class Writer:
         *,
         newer: bool,
     ) -> Added:
-        """Decide what becomes of a document, as if everything collected was written already."""
+        """Decide about a document, as if everything collected was written already."""
         documents, row, groups = self._documents, self._rows.get(place), self._groups
         key = documents.keys[place]
         old = self._known[key]
@@ -335,7 +335,7 @@ class Writer:
     def _resembling(
         self, place: int, search: Search, lookups: Mapping[Search, BatchLookup]
     ) -> Matches:
-        """Find what a document resembles, but itself."""
+        """Find the documents that one resembles, but itself."""
         matches = lookups[search].matches(place) if search in lookups else None
         if matches is None:
             self._apply()

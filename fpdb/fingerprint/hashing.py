@@ -60,7 +60,7 @@ class Secret:
 
 @contextlib.contextmanager
 def expecting(what: str, hint: str) -> Iterator[None]:
-    """Raise RecipeError for a file that can't be opened, or doesn't hold what it should."""
+    """Raise RecipeError for a file that can't be opened, or has another content."""
     try:
         yield
     except (OSError, ValueError, RecursionError) as error:

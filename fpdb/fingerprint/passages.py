@@ -48,7 +48,7 @@ def overlap(first: str, second: str, *, recipe: str | Recipe = "web") -> Overlap
 def shared_passages(
     first: tuple[str, PlacedShingles], second: tuple[str, PlacedShingles], common: Column
 ) -> Overlap:
-    """Find what two texts share, given them with their shingles, without the common shingles.
+    """Find the passages that two texts share, given their shingles, without the common shingles.
 
     No passage begins or ends with words of these.
     """

@@ -354,7 +354,7 @@ def _listed(name: str, value: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def _faults(recipe: Recipe) -> Iterator[tuple[str, Iterable[Any]]]:
-    """Yield what is wrong with a recipe, and what was expected.
+    """Yield the faults of a recipe, each with the expected values.
 
     Only the first fault counts, because later checks rely on earlier ones.
     """

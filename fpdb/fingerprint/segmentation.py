@@ -28,7 +28,8 @@ Segments = Sequence[str] | Sequence[TaggedWord]
 Step = Callable[[str], str]
 _Words = Callable[[str], list[str]]
 
-# Only what NFKC can change is normalised, with the ASCII character before it: a mark may join it.
+# Only characters that NFKC can change are normalised, with an ASCII character before them, which a
+# mark may join.
 _STABLE = re.compile("[\x00-\x7f\u3400-\u4dbf\u4e00-\u9fff]*")
 _UNSTABLE = re.compile("[\x00-\x7f]?[^\x00-\x7f\u3400-\u4dbf\u4e00-\u9fff]+")
 # Invisible characters: soft hyphen, zero-width and bidirectional controls, byte order mark.
@@ -208,13 +209,13 @@ def _code_token() -> re.Pattern[str]:
 
 
 def drop_marks(text: str) -> str:
-    """Drop accents, the vowel signs of Hebrew and Arabic, and what is above and below an alif."""
+    """Drop accents, the vowel signs of Hebrew and Arabic, and the marks above and below an alif."""
     return text if text.isascii() else text.translate(_unaccented())
 
 
 @cache
 def _unaccented() -> dict[int, str]:
-    """Return what is left of each character that has such a mark, or is one."""
+    """Return the rest of each character that has such a mark, or is one."""
     unaccented = {}
     for code in _ACCENTED:
         apart = unicodedata.normalize("NFD", chr(code))
@@ -451,12 +452,12 @@ class Cleaning:
 
 @cache
 def character_table(steps: tuple[str, ...], cut: str) -> "kernels.text.CharacterTable":
-    """Return the table of what these steps make of each character, filled when it is used."""
+    """Return the table of each character after these steps, filled when it is used."""
     return kernels.text.CharacterTable(lambda number: _entries(steps, cut, number))
 
 
 def _entries(steps: Sequence[str], cut: str, number: int) -> NDArray[np.uint32]:
-    """Return the entries of 256 characters, and after them what several characters become."""
+    """Return the entries of 256 characters, and after them those that are several characters."""
     characters = list(map(chr, range(number * _TABLE, (number + 1) * _TABLE)))
     entries: list[int] = []
     several: list[int] = []
@@ -477,14 +478,14 @@ def _entries(steps: Sequence[str], cut: str, number: int) -> NDArray[np.uint32]:
 
 
 def clean(text: str, steps: Sequence[str]) -> str:
-    """Return what steps leave of a text."""
+    """Return a text after some steps."""
     for step in steps:
         text = STEPS[step](text)
     return text
 
 
 def _is_hard(character: str, steps: Sequence[str]) -> bool:
-    """Return whether what cleaning makes of a character depends on others beside it."""
+    """Return whether the cleaning of a character depends on others beside it."""
     if "unicode" not in steps:
         return False
     before = clean(character, steps[: steps.index("unicode")])

@@ -181,7 +181,7 @@ def _estimates(apart: Places, there: Marks) -> NDArray[np.float64]:
 def jaccard_of_rows(
     first: NDArray[np.uint8], first_rows: Places, second: NDArray[np.uint8], second_rows: Places
 ) -> NDArray[np.float64]:
-    """Estimate what `sketch_jaccard` does for some rows of two arrays of sketches."""
+    """Estimate the similarities of rows of two arrays of sketches, as `sketch_jaccard` does."""
     if not kernels.enabled:
         return sketch_jaccard(first[first_rows], second[second_rows])
     left, right = (np.ascontiguousarray(rows).view(np.uint64) for rows in (first, second))
@@ -191,7 +191,7 @@ def jaccard_of_rows(
 
 
 def one_jaccard(first: bytes, second: bytes) -> float:
-    """Estimate what `sketch_jaccard` does for two sketches; a missing one may be empty."""
+    """Estimate the similarity of two sketches like `sketch_jaccard`; a missing one may be empty."""
     left, right = int.from_bytes(first), int.from_bytes(second)
     if not left or not right:
         return math.nan

@@ -339,7 +339,7 @@ def _similar(
 
 
 class _Forest:
-    """Rows, of ids or fingerprints, and what connects them, in memory that grows with the rows."""
+    """Rows, of ids or fingerprints, and their connections, in memory that grows with the rows."""
 
     def __init__(self, columns: int) -> None:
         self._parts: list[tuple[Rows, Rows]] = [([NO_IDS] * columns, [NO_IDS] * columns)]

@@ -118,7 +118,7 @@ class GrowingColumn:
             self._data.madvise(mmap.MADV_WILLNEED, page * mmap.PAGESIZE, mmap.PAGESIZE)
 
     def clear(self) -> None:
-        """Remove all rows, and what they take of memory or of the disk."""
+        """Remove all rows, and release their memory or their place on the disk."""
         if self._file:
             self._file.unlink()
         self._room.take(-self._taken)

@@ -2,7 +2,7 @@
 
 Every pair of documents within the largest k is rated, so nothing depends on tables or on chance;
 only the distances of other pairs are sampled. Similar pairs are those that a database finds: the
-bands are part of what is rated.
+bands are rated as well.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -275,7 +275,7 @@ class _Tally:
         self._counts = np.zeros((5, largest + 1), np.int64)
 
     def add(self, first: Places, second: Places, distances: Places | Distances) -> None:
-        """Count pairs by what the truth says of them."""
+        """Count pairs by the truth about them."""
         jaccards = self._truth.look_up(first, second)
         apart = ~self._truth.equal(first, second)
         limits = self._thresholds

@@ -22,7 +22,7 @@ _TEXTS = 256
 class FetchedTexts:
     """The texts of documents, each asked for once, as sets of shingles.
 
-    A text whose digest isn't the stored one isn't what was fingerprinted: it counts as unknown.
+    A text whose digest isn't the stored one isn't the fingerprinted one: it counts as unknown.
     Equal digests are of one text, whoever has it.
     """
 
@@ -108,7 +108,7 @@ class FetchedTexts:
 
 
 def _name(document: Stored) -> bytes | Key:
-    """Return what a text goes by: its digest, or the key of a document that has none."""
+    """Return the name of a text: its digest, or the key of a document that has none."""
     return document.digest or document.key
 
 

@@ -282,7 +282,7 @@ class Selection:
     ) -> Iterator[tuple[Places, Chosen]]:
         """Choose among the doubtful documents, in the order of the choice, by their shingles.
 
-        Yield some of their numbers at a time with what became of them.
+        Yield some of their numbers at a time with the choice among them.
         """
         certain = among(numbers, unique(self._keepers.values[~self._open.values]))
         columns = self._corpus, self._room, sets

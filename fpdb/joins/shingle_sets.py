@@ -1,4 +1,4 @@
-"""The shingles of some documents of a corpus, to compare what their sketches leave in doubt."""
+"""The shingles of some documents of a corpus, to compare those whose sketches leave a doubt."""
 
 from collections.abc import Sequence
 

@@ -18,7 +18,7 @@ cdef extern from "Python.h":
 cdef enum:
     LONGEST_WORD = 1024
     MOST_DIGITS = 12
-    MOST_PLACES = 1 << 22  # what fits into a key
+    MOST_PLACES = 1 << 22  # as many as fit into a key
 
 
 cdef int64_t read_line(

@@ -59,7 +59,7 @@ cdef struct Page:
     int64_t count
     uint16_t widths
     int[4] width
-    # Where each column begins, and what is added to its numbers.
+    # Where each column begins, and the base that is added to its numbers.
     size_t[4] start
     uint64_t[4] base
     # Of eight bytes that end with a number: how many bits are before it, and those that are its.
@@ -108,7 +108,7 @@ cdef bint opened(Page *page, int columns, uint64_t digest) noexcept nogil:
 cdef inline uint64_t cell(const Page *page, int column, int64_t row) noexcept nogil:
     """Return a number of a page; its row must be there."""
     cdef uint64_t number
-    # What comes before a column is longer than eight bytes.
+    # More than eight bytes come before a column.
     memcpy(&number, page.data + page.start[column] + (row + 1) * page.width[column] - 8, 8)
     return (number >> page.before[column] & page.mask[column]) + page.base[column]
 
@@ -266,7 +266,7 @@ cdef Wide permuted_by(const uint64_t[:, ::1] moves, Wide number) noexcept:
     cdef Py_ssize_t place
     moved.high = moved.low = 0
     for place in range(moves.shape[0]):
-        # What leaves at the left comes in at the right, so bits move to the right too.
+        # Bits that leave at the left come in at the right, so bits move to the right too.
         part.high, part.low = number.high & moves[place, 0], number.low & moves[place, 1]
         by = moves[place, 2]
         if by & 64:
@@ -283,7 +283,7 @@ cdef Wide permuted_by(const uint64_t[:, ::1] moves, Wide number) noexcept:
 
 
 cdef class Probes:
-    """What a query needs of a table: a permutation and that back, and the changes of its prefix.
+    """A table as a query needs it: a permutation and that back, and the changes of its prefix.
 
     The permutations are masks with distances. Masks of a prefix are those of the first word, and
     `below` has its bits after the prefix.
@@ -331,7 +331,7 @@ cdef int64_t next_near(
 
 
 cdef class Nearby:
-    """What is near a query: the distances by fingerprints, and ids that the home table has.
+    """The neighbours of a query: the distances by fingerprints, and ids that the home table has.
 
     `room` is how many rows may still be read. If more than a few are near, no ids are kept.
     """
@@ -372,7 +372,7 @@ cdef class Nearby:
                 self.room -= at.page.count
                 if self.room < 0:
                     return False
-                # With one range, what else is near on its pages, another table finds.
+                # With one range, another table finds all else on its pages that is near.
                 if count == 1:
                     self.compare(at, probes, permuted, low, high, home)
                 else:
@@ -386,7 +386,7 @@ cdef class Nearby:
     cdef int compare(
         self, PageCursor at, Probes probes, Wide permuted, uint64_t low, uint64_t high, bint home
     ) except -1:
-        """Add what is near of those rows of a page whose first numbers are in a range."""
+        """Add the near ones of the rows of a page whose first numbers are in a range."""
         cdef const Page *page = &at.page
         cdef int64_t row = bound(page, low, False, 0), first
         cdef Wide number, change
@@ -1168,8 +1168,8 @@ cdef class Ranges:
 
     Queries come in groups with the same range: `bounds` has the first of each group, and the end.
     `high` and `low` have the words of their fingerprints; those of one word have it twice, and
-    `words` says which. Pages are read in the order of the ranges, and what is found is held in
-    columns until it is taken: a place in `queries`, and what belongs to it.
+    `words` says which. Pages are read in the order of the ranges, and hits are held in columns
+    until they are taken: a place in `queries`, and the numbers that belong to it.
     """
 
     cdef const uint64_t[::1] lows, highs, high, low

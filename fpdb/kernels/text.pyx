@@ -33,7 +33,7 @@ cdef enum:
     ASCII = 0x80
     NOTHING = 0x80
     MORE = 0xFF
-    # What an entry of `CharacterTable` holds: the code, its kind, and what else it may be.
+    # The parts of an entry of `CharacterTable`: the code, its kind, and marks of other entries.
     CODE = 0x1FFFFF
     KIND_SHIFT = 21
     LETTER = 1
@@ -91,7 +91,7 @@ cdef struct Scratch:
     Buffer units
     Buffer occurrences  # how often each distinct feature occurs
     Buffer slots  # a hash table of distinct features
-    Buffer bytes  # what the features are made of, as UTF-8
+    Buffer bytes  # the text of the features, as UTF-8
     Buffer starts  # where each piece begins and ends there
     Buffer stops
     Buffer firsts  # where each distinct feature occurs first
@@ -114,7 +114,7 @@ cdef struct Votes:
 
 
 cdef void *room(Buffer *buffer, size_t size) noexcept nogil:
-    """Return a buffer of at least N bytes, with what it held; NULL if there is no memory."""
+    """Return a buffer of at least N bytes, with its content; NULL if there is no memory."""
     cdef void *data
     if buffer.size < size:
         size += size // 2
@@ -156,7 +156,7 @@ cdef class CharacterTable:
     """The result of cleaning each character, and its kind: tables of 256 characters.
 
     `source` is called with the number of a table that is needed for the first time. It returns 256
-    entries, uint32, and after them what several characters become: how many follow, and these.
+    entries, uint32, and after them those that are several characters: how many follow, and these.
     """
 
     cdef uint32_t *blocks[BLOCKS]
@@ -462,7 +462,7 @@ cdef struct Salts:
 
 
 cdef class TextKernel:
-    """What the kernels of texts share: reading a batch of them, votes and sketches of features."""
+    """The part that kernels of texts share: reading a batch, votes and sketches of features."""
 
     cdef CharacterTable characters
     cdef WeightTable weights
@@ -1051,7 +1051,7 @@ cdef class FeatureKernel(TextKernel):
     cdef int64_t length
     cdef bint joined
     cdef uint64_t seed
-    cdef uint8_t ascii[ASCII]  # what cleaning makes of these: another one, nothing, or more
+    cdef uint8_t ascii[ASCII]  # these when they are clean: another one, nothing, or more
     cdef object hasher
     cdef FactorTable factors
     cdef object dictionary

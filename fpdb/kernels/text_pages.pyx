@@ -21,7 +21,8 @@ cdef enum:
 
 
 cdef struct Reader:
-    # A page, and the entry that was read last: its text, its id, what it shares with the one before.
+    # A page, and the entry that was read last: its text, its id, and how many bytes of the text
+    # are those of the one before.
     const uint8_t *data
     Py_ssize_t size, at, begin
     int left, width, length, shared
@@ -101,7 +102,7 @@ cdef inline int compared(
 cdef bint added(
     Maker *maker, const uint8_t *text, int length, uint64_t number, int shared
 ) noexcept nogil:
-    """Add an entry; return whether it fits. What it shares is computed if that is negative."""
+    """Add an entry; return whether it fits. The bytes that it shares are counted if negative."""
     cdef int most = min(min(length, maker.length), <int>MOST_SHARED), tail
     cdef uint8_t *at = maker.data + maker.size
     if shared < 0:
@@ -259,7 +260,7 @@ def inserted(value, uint64_t digest, entries, Py_ssize_t first, Py_ssize_t after
             order = compared(reader.text, reader.length, text, length)
         old = order <= 0
         if order < 0:
-            # After the entry that it came after, it shares with that what it did.
+            # Behind the same entry as before, it shares as many bytes.
             shared = reader.shared if adjacent else -1
             if not added(&maker, reader.text, reader.length, reader.number, shared):
                 return None

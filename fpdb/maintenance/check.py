@@ -391,9 +391,9 @@ class _Check:
         groups = self._index.groups
         if not groups or groups.unchecked.name in self._faulty:
             return {}
-        kept = [record for record in records if record.keeper]
-        ids = np.array([record.id for record in kept], np.uint64)
-        keepers = np.array([int.from_bytes(record.keeper) for record in kept], np.uint64)
+        members = [record for record in records if record.keeper]
+        ids = np.array([record.id for record in members], np.uint64)
+        keepers = np.array([int.from_bytes(record.keeper) for record in members], np.uint64)
         unchecked = groups.new_keepers(self._txn, ids)
         keepers[ids.searchsorted(unchecked[0])] = unchecked[1]
         return {groups.members.name: [keepers, ids], groups.unchecked.name: unchecked}

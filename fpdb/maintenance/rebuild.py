@@ -94,7 +94,7 @@ class CopySource:
     newer: int = 0
 
     def read(self, items: Iterable[T]) -> Iterator[T]:
-        """Yield what is read of this database; its errors name it."""
+        """Yield the parts of this database as they are read; its errors name it."""
         try:
             with Ongoing(self.view.txn):
                 yield from items

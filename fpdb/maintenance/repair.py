@@ -1,4 +1,4 @@
-"""Write what is intact in a damaged database into a new one; the damaged file is never mapped."""
+"""Write the intact part of a damaged database into a new one; the damaged file is never mapped."""
 
 import contextlib
 import os

@@ -52,7 +52,7 @@ class TextColumns:
 
     @cached_property
     def ready(self) -> Marks:
-        """Marks of what is nothing but a fingerprint, and is compared by that."""
+        """Marks of bare fingerprints, which are compared by themselves."""
         marks: Marks = ~(self.short | self.digested | self.sketched)
         return marks
 
@@ -85,7 +85,7 @@ class Packed:
 
 @dataclass(frozen=True, eq=False)
 class Block(TextColumns):
-    """Some documents as columns: what `Stored` has.
+    """Some documents as columns: the fields of `Stored`.
 
     Further fields are there by their names, unless all documents lack them. The ids of documents
     with text keys are zeros until they are written. Texts, which aren't stored, are there if all

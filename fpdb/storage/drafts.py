@@ -1,6 +1,6 @@
 """The one way in which a database appears: made beside its place, synced, sealed, and moved there.
 
-A draft lies in a scratch folder, so that the next maker removes what a killed process left.
+A draft lies in a scratch folder, so that the next maker removes that of a killed process.
 """
 
 import contextlib

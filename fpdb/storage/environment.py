@@ -204,7 +204,7 @@ class Environment:
         return is_there
 
     def _join(self) -> "SharedEnvironment":
-        """Return the environment of what is at the path; its first handle opens it."""
+        """Return the environment of the database at the path; its first handle opens it."""
         for _ in range(_ATTEMPTS):
             with table_lock, disk_named(self.path):
                 identity = identify(self.path)
@@ -307,7 +307,7 @@ class SharedEnvironment:
         self.begin: Callable[..., lmdb.Transaction[memoryview]] = self._refuse
         self.databases: dict[str, lmdb._Database] = {}
         # The open transactions. Single operations on a set are atomic, so beginning a transaction
-        # takes no lock. What Ctrl-C drops leaves the set by itself.
+        # takes no lock. A transaction that Ctrl-C drops leaves the set by itself.
         self.active: set[Mark] = set()
         # While this is set, a transaction calls `admit` to begin, and `close_if_idle` at its end.
         self.barred = True
@@ -337,7 +337,7 @@ class SharedEnvironment:
             self.active.add(mark)
 
     def make_way(self, mark: Mark, error: lmdb.Error, *, write: bool) -> None:
-        """Remove what kept a transaction from beginning."""
+        """Remove the obstacle to the beginning of a transaction."""
         if isinstance(error, lmdb.MapResizedError):
             self.active.discard(mark)
             self.open_anew()
@@ -396,7 +396,7 @@ class SharedEnvironment:
             self._drain(FORK_SECONDS)
 
     def after_fork_in_child(self) -> None:
-        """Drop what the child inherited; its next transaction opens the environment anew."""
+        """Drop the parent's environment; the child's next transaction opens it anew."""
         quiet = not self.active
         self.active.clear()
         self.barred = True

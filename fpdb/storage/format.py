@@ -1,6 +1,6 @@
 """The bytes of header, counters, records and values; docs/reference/format.md has their layouts.
 
-All of it is part of the file format. What LMDB itself writes is in lmdb_file, pages are in
+All of it is part of the file format. LMDB's own bytes are in lmdb_file, pages are in
 number_pages and text_pages.
 """
 
@@ -38,7 +38,7 @@ ID_BYTES = 8
 LARGEST_KEY = 1 << 16
 LARGEST_META = 1 << 16
 MAX_DEPTH = 32
-# An empty list takes one byte here and 64 in memory: what is unpacked holds no more lists and maps
+# An empty list takes one byte here and 64 in memory: an unpacked value has no more lists and maps
 # than metadata can, and no longer ones than a recipe has words.
 _MOST_CONTAINERS = 1 << 16
 _MOST_ENTRIES = 1 << 22
@@ -54,7 +54,7 @@ def pack(value: Any, what: str, limit: int, *, binary: bool = False) -> bytes:
     `what` names it in errors, and at most `limit` bytes are packed.
     """
     try:
-        # A value that shares its parts may be far larger than what it takes in memory.
+        # A value that shares its parts may be far larger than in memory.
         most = _EXCESS * limit
         packed: bytes = b"" if _size(value, most) > most else msgpack.packb(value)
         if 0 < len(packed) <= limit:
@@ -323,7 +323,7 @@ _NO_DIGEST = bytes(DIGEST_BYTES)
 _RECORD_CHECKSUM_BYTES = 4
 # Digest and sketch, if there are any, come after a byte of flags.
 _MARKS_AT = _RECORD_CHECKSUM_BYTES + 1
-# The flags of a record: what it has; whether its key is a number, and its time takes five bytes;
+# The flags of a record: its parts; whether its key is a number, and its time takes five bytes;
 # and whether flags of further fields follow, with these, at its end.
 _FINGERPRINT, _DIGEST, _SKETCH, _CHARACTERS, _META, _NUMBER, _LATE, _FURTHER = (
     1 << bit for bit in range(8)

@@ -42,7 +42,7 @@ _META = struct.Struct("=Q2xH4xIIQQ48s48sQQ")
 _NUMBER = struct.Struct("=Q")
 
 BRANCH, LEAF, OVERFLOW, _META_KIND = 0x01, 0x02, 0x04, 0x08
-_KINDS = 0x6F  # all flags of a page that say what it is; a page at rest has exactly one
+_KINDS = 0x6F  # all flags of the kind of a page; a page at rest has exactly one
 _BIG_VALUE = 0x01
 NO_PAGE = 2**64 - 1
 _LAST_PAGE = 2**48
@@ -207,7 +207,7 @@ def listed_pages(value: bytes | None) -> "array[int] | None":
 
 
 class LmdbFile:
-    """A data file, read page by page; what can't be read is missing, and never an error."""
+    """A data file, read page by page; an unreadable page is missing, and never an error."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -235,7 +235,7 @@ class LmdbFile:
         return [self.read(slot * self.page_size, _META.size) for slot in range(METAS)]
 
     def metas(self) -> list[Meta]:
-        """Return what both meta pages hold, valid or not."""
+        """Return the content of both meta pages, valid or not."""
         return [parse_meta(data) for data in self.meta_bytes() if len(data) == _META.size]
 
     def page(self, number: int) -> bytes | None:
@@ -294,7 +294,7 @@ class LmdbFile:
 
 
 def newest_state(file: LmdbFile) -> tuple[Meta | None, list[str]]:
-    """Return the meta page of the newest state, and what is wrong with the meta pages.
+    """Return the meta page of the newest state, and the faults of the meta pages.
 
     LMDB takes the meta page with the higher transaction number, and has no checksum of either. But
     each commit writes the meta page that its number is even or odd for, and counts fpdb's writes.

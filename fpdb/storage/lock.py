@@ -112,7 +112,7 @@ class WriteLock:
         return self._owner is not None and self._thread == threading.get_ident()
 
     def sign_off(self) -> None:
-        """Seal what this process has written, and take its name off, unless others write."""
+        """Seal the writes of this process, and take its name off, unless others write."""
         if self._process_turn >= 0 and self._is_signed():
             with self.attempt(_SIGN_OFF_SECONDS) as free, contextlib.suppress(OSError):
                 if free and self._is_signed():
@@ -126,7 +126,7 @@ class WriteLock:
             self._unlock()
 
     def forget(self) -> None:
-        """Drop what a forked process has inherited, without unlocking it for its parent."""
+        """Drop the parent's lock in a forked process, without unlocking it for the parent."""
         self._owner = None
         self._thread_turn, self._thread_lock = threading.RLock(), threading.RLock()
         self._close_files()
@@ -231,7 +231,7 @@ class WriteLock:
 
 
 def _release(lock: "threading.RLock") -> None:
-    """Release what this thread has of a lock, if it has any of it."""
+    """Release a lock as often as this thread has it."""
     with contextlib.suppress(RuntimeError):
         while True:
             lock.release()

@@ -16,7 +16,7 @@ from fpdb import kernels
 from fpdb.arrays import Column, Rows
 from fpdb.errors import DamagedError
 
-# What fits on one overflow page of LMDB after its head: no page needs a run of free pages.
+# Bytes that fit on one overflow page of LMDB after its head: no page needs a run of free pages.
 LARGEST = 4080
 _HEAD = struct.Struct("<IHH")
 _CHECKSUM_BYTES = 4

@@ -94,7 +94,7 @@ def open_data(directory: Path) -> int:
     """Open the data file of a directory that is not in use in this process, to read it.
 
     It is opened for writing, if possible, though nothing is written: on an overlay, as containers
-    have, that copies the file, and who has it open before doesn't see what is written to the copy.
+    have, that copies the file, and who has it open before doesn't see writes to the copy.
     """
     _find_data(directory)
     with disk_named(directory):
@@ -286,7 +286,7 @@ def _open_at(
 def _map_sizes(data_size: int, *, readonly: bool) -> tuple[int, int]:
     """Return the size of the largest map to try for a data file, and of the smallest that will do.
 
-    Where address space is limited, half of what is free is left to everything else.
+    Where address space is limited, half of the free part is left to everything else.
     """
     room = READERS_ROOM if readonly else max(data_size // 4, WRITERS_ROOM)
     smallest = data_size + room
@@ -311,7 +311,7 @@ def _pinned(directory: Path, expected: Identity | None) -> Iterator[int]:
 
 
 def name_of(descriptor: int) -> str:
-    """Return a path that leads to what a descriptor of this process was opened for."""
+    """Return a path that leads to the file or directory of an open descriptor."""
     return f"{DESCRIPTORS}/{descriptor}"
 
 

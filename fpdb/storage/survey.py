@@ -65,7 +65,7 @@ class Entry(NamedTuple):
 
 
 class Survey:
-    """The trees of the newest state that can be read of a file, and what is wrong with them."""
+    """The trees of the newest state that can be read of a file, and their faults."""
 
     def __init__(self, descriptor: int) -> None:
         self.file = LmdbFile(descriptor)

@@ -1,4 +1,4 @@
-"""The bytes of a page of texts: sorted, each without what it shares with the one before, and an id.
+"""The bytes of a page of texts: sorted, each without the prefix of the one before, and an id.
 
 Part of the file format: docs/reference/format.md has the layout, and none of it may change.
 """

@@ -1,4 +1,4 @@
-"""Transactions of a database: snapshots, writes, and what keeps writers out.
+"""Transactions of a database: snapshots, writes, and blocks that keep writers out.
 
 Memoryviews and cursors of a transaction end with its block, and in a write transaction a memoryview
 ends with the next write: copy what must last.
@@ -235,7 +235,7 @@ class ReadTransaction:
         self.shared.active.discard(self.mark)
 
     def abandon(self) -> None:
-        """Undo what was begun, unless the block has ended."""
+        """End a transaction that has begun, unless the block has ended."""
         self._end()
         if self.shared.barred:
             self.shared.close_if_idle()
@@ -295,14 +295,14 @@ class WriteTransaction(ReadTransaction):
         super()._end()
 
     def abandon(self) -> None:
-        """Undo what was written, unless the block has ended."""
+        """Undo all writes, unless the block has ended."""
         if self.shared.lock.is_owned_by(self) and hasattr(self, "raw"):
             with contextlib.suppress(lmdb.Error):  # it was committed
                 self.raw.abort()
         super().abandon()
 
     def put(self, name: str, key: bytes, value: bytes | bytearray | memoryview) -> None:
-        """Store a value under a key, replacing what was there."""
+        """Store a value under a key, in place of an older one."""
         self.raw.put(key, value, db=self.databases[name])
 
     def append(

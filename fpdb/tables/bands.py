@@ -1,7 +1,7 @@
 """The bands of sketches: find documents whose sketch agrees with another in a band.
 
-A row is a number, made of a band and what a sketch has in it, and the id of a document. All bands
-are in one sub-database, one after the other. A text without a sketch has one row, made of
+A row is a number, made of a band and the bins of a sketch in it, and the id of a document. All
+bands are in one sub-database, one after the other. A text without a sketch has one row, made of
 the digest of the text, so that equal texts are always candidates.
 """
 
@@ -95,7 +95,7 @@ class Bands:
     def columns(self, sketches: NDArray[np.uint8], digests: Column) -> tuple[Column, Marks]:
         """Return the numbers under which documents are found, and marks of those that count.
 
-        A number is a band and what a sketch has in it. The last column is for texts without a
+        A number is a band and the bins of a sketch in it. The last column is for texts without a
         sketch, by their digests. A missing sketch or digest is all zeros.
         """
         words = np.empty((len(sketches), self.count + 1), np.uint64, order="F")
@@ -117,7 +117,7 @@ class NumberTable(ABC):
 
     def __init__(self, name: str, bits: int, width: int) -> None:
         self.pages = NumberLevels(name, keys=2, columns=2, width=width)
-        self.bits = bits  # of what a text has, in a number
+        self.bits = bits  # of a text, in a number
 
     @abstractmethod
     def made(self, documents: Block) -> Strings:

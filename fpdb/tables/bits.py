@@ -80,7 +80,7 @@ class Permutation:
             if by & _WORD:
                 high, low = low, high
             left = by & np.uint64(_WORD - 1)
-            # What leaves a word at the left comes into the other one, so bits move right as well.
+            # Bits that leave a word at the left enter the other one, so bits move right as well.
             permuted[:, 0] |= (high << left | low >> _WORD - left) if left else high
             permuted[:, 1] |= (low << left | high >> _WORD - left) if left else low
         return permuted

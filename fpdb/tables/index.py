@@ -95,7 +95,7 @@ class Index:
         return [*self.tables, *(table.pages for table in self.of_texts)]
 
     def routes(self, k: int) -> list[Route]:
-        """Return what a query within k needs of each table that it reads."""
+        """Return the route of a query within k through each table that it reads."""
         if k not in self._routes:
             routes = []
             for number, masks in self.plan.probes(k):

@@ -1,4 +1,4 @@
-"""Choose the tables of a database, or the prefixes of a join, and estimate what they cost.
+"""Choose the tables of a database, or the prefixes of a join, and estimate their costs.
 
 The constants were measured with tools/lab/bench on one core; only the network, the memory and the
 disk of a machine are assumptions.
@@ -74,7 +74,7 @@ _MOST_JOIN_TABLES = 1000
 # the most that a query bears.
 _FEW_CANDIDATES = 1
 _MOST_CANDIDATES = 1000
-# What bands cost: looking one up, comparing a candidate, and a row without its id.
+# Costs of bands: looking one up, comparing a candidate, and a row without its id.
 _BAND_SECONDS = 4e-6
 _COMPARE_SECONDS = 10e-6
 _BAND_ROW_BYTES = 2
@@ -107,13 +107,13 @@ class Estimate:
 
     @property
     def seconds_per_document(self) -> float:
-        """The time of one query and one insert, which is what a crawler does with a page."""
+        """The time of one query and one insert, as a crawler does them for each page."""
         query = self.seconds if self.similar_seconds is None else self.similar_seconds
         return query + self.insert_seconds
 
 
 def estimate_cost(plan: Plan, documents: int) -> Estimate:
-    """Estimate what a plan costs with N documents, for queries within its k."""
+    """Estimate the costs of a plan with N documents, for queries within its k."""
     probes, share = plan.reads()
     tables, bands = len(plan.tables), plan.bands
     candidates = documents * share

@@ -18,7 +18,7 @@ from fpdb.errors import PlanError
 
 # With more probes, reading all of the home table is the better query.
 MOST_PROBES = 20_000
-# Beyond this many counts, trying all ways to change k bits takes longer than what it saves.
+# Beyond this many counts, trying all ways to change k bits takes longer than it saves.
 MOST_COUNTS = 8_000_000
 
 
