@@ -72,17 +72,10 @@ def ingest(
         write = ending.enter_context(_groups_written(database, groups_out, paths))
         render.columns("skipped", "resembles", near, titled=True)
         counts = fpdb.ingest(
-            database,
-            paths,
-            reading,
-            skip_duplicates=skip_duplicates,
-            similarity=similarity,
-            jobs=jobs,
-            bad=bad,
-            on_added=partial(_print_added, bits=bits, write=write),
-            on_bad=bad_records,
-            on_progress=progress,
-        )
+            database, paths, reading, skip_duplicates=skip_duplicates, similarity=similarity,
+            jobs=jobs, bad=bad, on_added=partial(_print_added, bits=bits, write=write),
+            on_bad=bad_records, on_progress=progress,
+        )  # fmt: skip
         bad_records.settle(counts.read - counts.bad)
 
 
