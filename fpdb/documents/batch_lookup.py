@@ -79,8 +79,8 @@ class BatchLookup:
         saved = np.ones(len(asked), np.bool_)  # unless it is certain that a document isn't
         held = 0
         # With a budget for the rows of the batch too, saving its documents changes no answer.
-        others = len(view.index.routes(search.k)) * (len(asked) - 1)
-        reached = candidates_each(view, asked, search, max(lookup.CANDIDATES - others, 1))
+        reserved = len(view.index.routes(search.k)) * (len(asked) - 1)
+        reached = candidates_each(view, asked, search, max(lookup.CANDIDATES - reserved, 1))
         for place, candidates in zip(asking, reached, strict=True):
             if not candidates.complete:
                 self._crowded.add(place)
@@ -206,17 +206,17 @@ def _near(view: View, documents: Block, printed: Marks, k: int) -> Alike | None:
     near_prints = near_among(view.index, fingerprints, k)
     if near_prints is None:
         return None
-    queries, others, apart = near_prints
+    queries, neighbours, apart = near_prints
     # A document leads to the fingerprints near its own, and each of these to its documents.
     bounds = queries.searchsorted(np.arange(len(fingerprints) + 1))
     sizes = np.diff(bounds)[ranks]
     later, near = np.repeat(places, sizes), spans(bounds[ranks], sizes)
     owners = np.argsort(ranks, kind="stable")
     bounds = ranks[owners].searchsorted(np.arange(len(fingerprints) + 1))
-    sizes = np.diff(bounds)[others[near]]
+    sizes = np.diff(bounds)[neighbours[near]]
     if sizes.sum() > _HELD:
         return None
-    earlier = places[owners[spans(bounds[others[near]], sizes)]]
+    earlier = places[owners[spans(bounds[neighbours[near]], sizes)]]
     later, apart = np.repeat(later, sizes), np.repeat(apart[near], sizes)
     before = earlier < later
     pairs = Alike(later, earlier, np.full(len(later), np.nan), apart, np.ones_like(before))

@@ -339,16 +339,16 @@ class Catalog(ABC):
         with txn.cursor("documents") as cursor:
             last = bytes(cursor.key()) if cursor.last() else b""
         fresh: list[tuple[bytes, bytes]] = []
-        others: list[tuple[bytes, bytes]] = []
+        earlier: list[tuple[bytes, bytes]] = []
         for entry in entries_of(records, ids):
             if entry[0] > last:
                 fresh.append(entry)
                 last = entry[0]
             else:
-                others.append(entry)
+                earlier.append(entry)
         txn.put_many("documents", fresh, append=True)
-        if others:
-            txn.put_many("documents", others)
+        if earlier:
+            txn.put_many("documents", earlier)
 
 
 def short_keys(documents: Block) -> list[bytes]:

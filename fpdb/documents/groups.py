@@ -91,10 +91,10 @@ def group_of(view: View, key: Key) -> Group:
         raise not_found(key)
     keeper = keeper_of(view, tables, stored)
     ids = np.append(np.uint64(keeper), tables.members_of(txn, keeper))
-    first, *others = catalog.keys_of(txn, ids)
-    if first is None or None in others:
+    first, *members = catalog.keys_of(txn, ids)
+    if first is None or None in members:
         raise DamagedError(f"the group of {key!r} has a document that isn't there")
-    return Group(first, tuple(member for member in others if member is not None))
+    return Group(first, tuple(member for member in members if member is not None))
 
 
 def most_similar(keepers: Iterable[Match]) -> Match | None:
@@ -176,25 +176,29 @@ class Grouping:
         self.keepers[number], self._keys[number] = self._keeper_of(stored), key
         return self._named(self.keepers[number])
 
-    def kept(self, documents: Block) -> Block:
+    def with_keepers(self, documents: Block) -> Block:
         """Return documents with their keepers, where these are other documents.
 
         What is packed stays so; only the records of these documents are packed anew.
         """
         ids, keepers, catalog = documents.ids.tolist(), self.keepers, self._view.catalog
-        places = [place for place, own in enumerate(ids) if keepers.get(own, own) != own]
+        places = [
+            place for place, number in enumerate(ids) if keepers.get(number, number) != number
+        ]
         if not places:
             return documents
         values = [b""] * len(ids)
         for place in places:
             values[place] = keepers[ids[place]].to_bytes(ID_BYTES)
-        kept = replace(documents, packed=None, further={**documents.further, KEEPER.name: values})
+        changed = replace(
+            documents, packed=None, further={**documents.further, KEEPER.name: values}
+        )
         if not (packed := documents.packed):
-            return kept
+            return changed
         chosen = np.arange(len(ids))
         chosen[places] = np.arange(len(ids), len(ids) + len(places))
-        records = Strings.joined([packed.records, catalog.pack(kept[places]).records])
-        return replace(kept, packed=replace(packed, records=records.some(chosen)))
+        records = Strings.joined([packed.records, catalog.pack(changed[places]).records])
+        return replace(changed, packed=replace(packed, records=records.some(chosen)))
 
     def leave(self, stored: Stored, going: Container[int] = ()) -> None:
         """Take a document out of its group.
@@ -247,7 +251,7 @@ class Grouping:
 
     def _store(self, documents: list[Stored]) -> None:
         """Write the records of stored documents with their keepers."""
-        block = self.kept(Block.of(documents, self._bits))
+        block = self.with_keepers(Block.of(documents, self._bits))
         self._view.catalog.put_records(self._txn, block)
 
     def _forget(self, members: list[int]) -> None:
@@ -314,7 +318,7 @@ class Grouping:
                 self.join(stored.id, stored.key, most_similar(keepers))
                 lookup.save(place, stored.id, None)
             decided = batch[: lookup.end]
-            self._store([it for it in decided if it.keeper or self.keepers[it.id] != it.id])
+            self._store([row for row in decided if row.keeper or self.keepers[row.id] != row.id])
             self.write()
             first = decided[-1].id + 1
         self._undecided = 1 << 64

@@ -84,7 +84,7 @@ def header_for(
     similarity: float | Literal["recipe"] | None = "recipe",
     k: int | None = None,
     plan: Plan | None = None,
-    **others: Any,
+    **settings: Any,
 ) -> tuple[Recipe, Header]:
     """Return the recipe and the header of a new database, from the arguments of `fpdb.create`."""
     chosen = preset(recipe) if isinstance(recipe, str) else recipe
@@ -92,7 +92,7 @@ def header_for(
         similarity = chosen.similarity
     if k is None:
         k = plan.k if plan else chosen.k
-    described = {"bits": chosen.bits, "similarity": similarity, "k": k, "plan": plan, **others}
+    described = {"bits": chosen.bits, "similarity": similarity, "k": k, "plan": plan, **settings}
     return chosen, new_header(chosen.to_dict(), chosen.id, **described)
 
 
@@ -135,8 +135,8 @@ def new_header(
         fields["similarity"] = similarity
     elif groups:
         raise _groupless()
-    kept = (MINHASH, similarity is not None), (PASSAGES, passages), (GROUPS, groups)
-    if features := [name for name, is_kept in kept if is_kept]:
+    choices = (MINHASH, similarity is not None), (PASSAGES, passages), (GROUPS, groups)
+    if features := [name for name, wanted in choices if wanted]:
         fields["features"] = features
     return _planned(fields, bits, k, capacity, plan)
 
@@ -163,16 +163,16 @@ def replanned(
     if more:
         stored = {**stored, "features": [*features, *more]}
     current = Plan.from_dict(stored["plan"])
-    own = stored.get("similarity")
+    before = stored.get("similarity")
     if similarity is not None:
         require_similarity(similarity)
-        if own is None:
+        if before is None:
             raise InputError(
                 "the database keeps no sketches, found a similarity",
                 hint="ingest the texts into one that is created with it",
             )
-    wanted = own if similarity is None else similarity
-    same = capacity is None and k in {None, current.k} and wanted == own
+    wanted = before if similarity is None else similarity
+    same = capacity is None and k in {None, current.k} and wanted == before
     return _planned(
         stored if wanted is None else {**stored, "similarity": wanted},
         current.bits,

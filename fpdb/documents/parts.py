@@ -47,17 +47,19 @@ def find_parts(
             often[rows.searchsorted(np.uint64(row))] = True
         else:
             candidates.update(ids)
-    found = PartMatches()
-    found.boilerplate = _words_at(text, counted[often[places]])
-    found.complete = len(candidates) <= MOST_COMPARED and not often.any()
+    parts = PartMatches()
+    parts.boilerplate = _words_at(text, counted[often[places]])
+    parts.complete = len(candidates) <= MOST_COMPARED and not often.any()
     chosen = [number for number, _ in candidates.most_common(MOST_COMPARED)]
     documents = (view.catalog.named(view.txn, number) for number in chosen)
     if times:
-        documents = (it for it in documents if times[0] <= it.added < times[1])
+        documents = (document for document in documents if times[0] <= document.added < times[1])
     compared = _compared(text, characters, documents)
-    kept = [(match, at) for match, at in compared if max(match.share, match.other_share) >= least]
-    found += islice(_in_order(kept, len(text.numbers)), limit)
-    return found
+    sharing = [
+        (match, at) for match, at in compared if max(match.share, match.other_share) >= least
+    ]
+    parts += islice(_in_order(sharing, len(text.numbers)), limit)
+    return parts
 
 
 def _compared(
@@ -65,18 +67,18 @@ def _compared(
 ) -> Iterator[tuple[PartMatch, Places]]:
     """Yield the documents that really share numbers with a text, and the places of these in it."""
     own_words = max(text.tokens - _words_at(text, (~text.counted).nonzero()[0]), 1)
-    for some in _slices(documents):
-        sizes, (owners, places) = _shared(text, some)
-        words = text.words_of(owners, places, len(some)).tolist()
-        at = np.split(places, owners.searchsorted(np.arange(1, len(some))))
-        for stored, size, own, shared in zip(some, sizes.tolist(), words, at, strict=True):
+    for block in _slices(documents):
+        sizes, (owners, places) = _shared(text, block)
+        words = text.words_of(owners, places, len(block)).tolist()
+        at = np.split(places, owners.searchsorted(np.arange(1, len(block))))
+        for stored, size, common, shared in zip(block, sizes.tolist(), words, at, strict=True):
             if not len(shared):
                 continue  # only the upper bits of a number were equal
-            share, other_share = min(own / own_words, 1.0), len(shared) / size
+            share, other_share = min(common / own_words, 1.0), len(shared) / size
             if stored.characters:  # which says more of the length than the numbers
-                other_share = own * characters / text.tokens / stored.characters
+                other_share = common * characters / text.tokens / stored.characters
             other_share, meta = min(other_share, 1.0), unpack_meta(stored.meta)
-            yield PartMatch(stored.key, stored.id, own, share, other_share, meta), shared
+            yield PartMatch(stored.key, stored.id, common, share, other_share, meta), shared
 
 
 def _words_at(text: PlacedPassages, places: Places) -> int:
@@ -84,19 +86,19 @@ def _words_at(text: PlacedPassages, places: Places) -> int:
     return int(text.words_of(np.zeros_like(places), places, 1)[0])
 
 
-def _in_order(found: list[tuple[PartMatch, Places]], count: int) -> Iterator[PartMatch]:
+def _in_order(sharing: list[tuple[PartMatch, Places]], count: int) -> Iterator[PartMatch]:
     """Yield the document with most of N numbers, then each time the one with most of what is left.
 
     So the sources of all passages of a text come before further documents with the same one.
     """
-    found.sort(key=lambda each: (-each[0].words, -each[0].other_share, each[0].key))
+    sharing.sort(key=lambda pair: (-pair[0].words, -pair[0].other_share, pair[0].key))
     fresh = np.ones(count, np.bool_)
     # How many numbers each adds at most: fewer, the more others come before it.
-    heap = [(-len(places), rank) for rank, (_, places) in enumerate(found)]
+    heap = [(-len(places), rank) for rank, (_, places) in enumerate(sharing)]
     heapify(heap)
     while heap:
         most, rank = heap[0]
-        match, places = found[rank]
+        match, places = sharing[rank]
         if (adds := -int(np.count_nonzero(fresh[places]))) > most:
             heapreplace(heap, (adds, rank))
             continue
@@ -106,16 +108,16 @@ def _in_order(found: list[tuple[PartMatch, Places]], count: int) -> Iterator[Par
 
 
 def _slices(documents: Iterable[Stored]) -> Iterator[list[Stored]]:
-    some: list[Stored] = []
+    block: list[Stored] = []
     size = 0
-    for each in documents:
-        some.append(each)
-        size += len(each.passages)
+    for document in documents:
+        block.append(document)
+        size += len(document.passages)
         if size >= _TOGETHER:
-            yield some
-            some, size = [], 0
-    if some:
-        yield some
+            yield block
+            block, size = [], 0
+    if block:
+        yield block
 
 
 def _shared(text: PlacedPassages, documents: list[Stored]) -> tuple[Places, tuple[Places, Places]]:
@@ -123,13 +125,13 @@ def _shared(text: PlacedPassages, documents: list[Stored]) -> tuple[Places, tupl
 
     These are sorted by the document and the place in the text.
     """
-    sizes = np.array([len(each.passages) // PASSAGE_BYTES for each in documents], np.int64)
-    own = unpack_passages(b"".join(each.passages for each in documents))
+    sizes = np.array([len(document.passages) // PASSAGE_BYTES for document in documents], np.int64)
+    numbers = unpack_passages(b"".join(document.passages for document in documents))
     order = text.numbers.argsort()
     known = text.numbers[order]
-    at = known.searchsorted(own)
+    at = known.searchsorted(numbers)
     at[at == len(known)] = 0
-    [equal] = ((known[at] == own) & text.counted[order[at]]).nonzero()
+    [equal] = ((known[at] == numbers) & text.counted[order[at]]).nonzero()
     owners = np.repeat(np.arange(len(documents)), sizes)[equal]
     rows = np.sort(owners * len(known) + order[at[equal]])
     return sizes, (rows // len(known), rows % len(known))

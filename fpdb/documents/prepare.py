@@ -101,11 +101,11 @@ class Preparer:
 
     def adapted(self, largest: int = 0, *, sketched: bool = True) -> "Preparer":
         """Return a preparer that takes texts of N bytes as well, and makes sketches if wanted."""
-        given = self.given
+        recipe = self.given
         with contextlib.suppress(RecipeError):  # a secret that is missing matters to texts only
             if self.recipe.largest < largest:
-                given = self.recipe.replace(largest=largest)
-        return Preparer(self.header, self.index, self.catalog, given, sketched=sketched)
+                recipe = self.recipe.replace(largest=largest)
+        return Preparer(self.header, self.index, self.catalog, recipe, sketched=sketched)
 
     def watched(self, documents: list[Document]) -> list[Document]:
         """Return documents as they are; warn of the first of all whose text has tags."""
@@ -156,8 +156,8 @@ class Preparer:
         texts = [document.text for document in documents]
         block, _ = self.filled(keys, texts, [document.meta for document in documents], ready)
         if any(carrying):
-            added = [block.added[0] if it.added is None else it.added for it in documents]
-            block.added[:] = added
+            time = block.added[0]
+            block.added[:] = [time if row.added is None else row.added for row in documents]
         rows = {}
         for place in compress(range(len(documents)), carrying):
             row = block.row(place)

@@ -50,17 +50,17 @@ class Results(Iterator[_T], Generic[_T]):
     from 0 on, as in a list, and without metadata. What was iterated before isn't in it.
     """
 
-    def __init__(self, found: Generator[_T], columns: Columns[_T], keys: str) -> None:
-        self._found = found
+    def __init__(self, results: Generator[_T], columns: Columns[_T], keys: str) -> None:
+        self._results = results
         self._columns = columns
         self._keys = keys
 
     def __next__(self) -> _T:
-        return next(self._found)
+        return next(self._results)
 
     def close(self) -> None:
         """End the search, and the transaction in which it reads."""
-        self._found.close()
+        self._results.close()
 
     def to_arrow(self) -> Any:
         """Return a table of pyarrow."""
@@ -73,8 +73,8 @@ class Results(Iterator[_T], Generic[_T]):
         key = "string" if self._keys == "text" else "uint64"
         kinds = [key if kind == "key" else kind for kind in types.values()]
         schema = pyarrow.schema(list(zip(types, map(pyarrow.type_for_alias, kinds), strict=True)))
-        found = chain.from_iterable(starmap(rows, enumerate(self._found)))
-        values = list(zip(*found, strict=True)) or [()] * len(types)
+        cells = chain.from_iterable(starmap(rows, enumerate(self._results)))
+        values = list(zip(*cells, strict=True)) or [()] * len(types)
         return pyarrow.table(values, schema=schema)
 
     def to_pandas(self) -> Any:

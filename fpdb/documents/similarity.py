@@ -36,9 +36,9 @@ class Alike(NamedTuple):
         ids, apart, sure = np.empty(0, np.uint64), np.empty(0, np.uint8), np.empty(0, np.bool_)
         return cls(np.empty(0, np.int64), ids, np.empty(0), apart, sure)
 
-    def nearer(self, others: "Alike") -> "Alike":
+    def nearer(self, further: "Alike") -> "Alike":
         """Return the nearest pair of each first document in these and others."""
-        pairs = Alike(*joined([self, others])).nearest_first()
+        pairs = Alike(*joined([self, further])).nearest_first()
         return pairs.only(differs(pairs.first))
 
     def nearest_first(self) -> "Alike":

@@ -396,7 +396,7 @@ class Writer:
         saved = replace(saved, ids=np.array(ids, np.uint64))
         if self._groups:
             self._groups.write()
-            saved = self._groups.kept(saved)
+            saved = self._groups.with_keepers(saved)
         removed = gone = None
         if self._removed:
             removed = Block.of(list(self._removed.values()), self._index.plan.bits)

@@ -196,13 +196,13 @@ def digest(blocks: Iterable[Rows]) -> NDArray[np.uint64]:
     Two sets of rows that differ have the same digest with a chance of one in 2**64. Nobody can
     choose rows so that they do, because nobody can predict the seeds. Digests can be added up.
     """
-    found = np.zeros(2, np.uint64)
+    total = np.zeros(2, np.uint64)
     for rows in blocks:
         mixed = np.zeros(len(rows[0]), np.uint64)
         for column, seed in zip(rows, _SEEDS, strict=False):
             mixed = mix((mixed ^ column) + np.uint64(seed))
-        found += np.array([len(mixed), mixed.sum()], np.uint64)
-    return found
+        total += np.array([len(mixed), mixed.sum()], np.uint64)
+    return total
 
 
 def hashed(texts: Iterable[bytes]) -> Column:
@@ -241,14 +241,14 @@ class _Check:
 
     def problems(self) -> Iterator[Problem]:
         """Read everything once, and compare it."""
-        found = {}
+        digests = {}
         for name in (*self._tables, "short"):
-            found[name] = digest(self._stored(name))
+            digests[name] = digest(self._stored(name))
             yield from self._reported()
-        yield from self._compare_documents(found)
+        yield from self._compare_documents(digests)
         for name, permutation in self._further.items():
             if self._faulty.isdisjoint([self._home, name]):
-                self._compare(name, found[name], digest(self._permuted(permutation)))
+                self._compare(name, digests[name], digest(self._permuted(permutation)))
                 yield from self._reported()
 
     def _report(self, where: str, what: str) -> None:
@@ -339,7 +339,7 @@ class _Check:
                     documents = []
         yield documents
 
-    def _compare_documents(self, found: dict[str, NDArray[np.uint64]]) -> Iterator[Problem]:
+    def _compare_documents(self, digests: dict[str, NDArray[np.uint64]]) -> Iterator[Problem]:
         """Compare the records, the home table, and `keys` or `ids` with each other."""
         expected: dict[str, NDArray[np.uint64]] = defaultdict(lambda: digest(()))
         sketches = last = 0
@@ -354,7 +354,7 @@ class _Check:
         yield from self._reported()
         if "documents" in self._faulty:
             return
-        documents = found[self._by_key] if self._numbered else expected[self._by_key]
+        documents = digests[self._by_key] if self._numbered else expected[self._by_key]
         # Without all keys, nothing says which documents there are at home.
         keyless = self._numbered and self._by_key in self._faulty
         if keyless:
@@ -363,7 +363,7 @@ class _Check:
             # All of `ids` are at home, but for the short texts, which only have a record.
             expected[self._home] = documents - expected[self._home]
         for name, wanted in expected.items():
-            self._compare(name, found[name], wanted)
+            self._compare(name, digests[name], wanted)
         yield from self._reported()
         self._check_keepers()
         yield from self._reported()
@@ -391,9 +391,9 @@ class _Check:
         groups = self._index.groups
         if not groups or groups.unchecked.name in self._faulty:
             return {}
-        kept = [record for record in records if record.keeper]
-        ids = np.array([record.id for record in kept], np.uint64)
-        keepers = np.array([int.from_bytes(record.keeper) for record in kept], np.uint64)
+        members = [record for record in records if record.keeper]
+        ids = np.array([record.id for record in members], np.uint64)
+        keepers = np.array([int.from_bytes(record.keeper) for record in members], np.uint64)
         unchecked = groups.new_keepers(self._txn, ids)
         keepers[ids.searchsorted(unchecked[0])] = unchecked[1]
         return {groups.members.name: [keepers, ids], groups.unchecked.name: unchecked}
@@ -419,8 +419,8 @@ class _Check:
         if self._by_key not in self._faulty:
             high = as_words(block.fingerprints)[0] >> np.uint64(min(self._bits, 64) - HIGH_BITS)
             rows = [block.ids, high, block.added.astype(np.uint64)]
-            others, _ = changed_rows(rows, IntegerCatalog.ids.find(self._txn, [block.ids]))
-            for number in others[0].tolist():
+            differing, _ = changed_rows(rows, IntegerCatalog.ids.find(self._txn, [block.ids]))
+            for number in differing[0].tolist():
                 self._report(self._by_key, _OTHER.format(number))
 
     def _check_counters(

@@ -69,9 +69,9 @@ class Head:
     @classmethod
     def of(cls, stored: Header) -> Self:
         names = "recipe", "recipe_id", "keys", "similarity", "capacity"
-        own: dict[str, Any] = {name: stored.get(name) for name in names}
-        own |= {name: name in stored["features"] for name in _FEATURES}
-        return cls(bits=stored["plan"]["bits"], k=stored["plan"]["k"], **own)
+        values: dict[str, Any] = {name: stored.get(name) for name in names}
+        values |= {name: name in stored["features"] for name in _FEATURES}
+        return cls(bits=stored["plan"]["bits"], k=stored["plan"]["k"], **values)
 
     @classmethod
     def read(cls, line: bytes) -> Self:
@@ -81,28 +81,28 @@ class Head:
                 f"line 1 doesn't begin with {BEGINNING.decode()}, as the portable form does",
                 hint="db.dump and `fpdb export` write it; records have another format, e.g. jsonl",
             )
-        found = _parsed(line, 1)
-        version = found.pop(PORTABLE)
+        plain = _parsed(line, 1)
+        version = plain.pop(PORTABLE)
         if version != VERSION:
             raise FormatError(
                 f"the portable form has version {version!r:.40}, this fpdb reads {VERSION}",
                 hint="load it with a newer fpdb, or export it with one that writes this version",
             )
         names = frozenset(cls.__dataclass_fields__)
-        _require_fields(found, 1, names, names - {*_FEATURES})
+        _require_fields(plain, 1, names, names - {*_FEATURES})
         try:
-            recipe, recipe_id = canonical(found["recipe"])
+            recipe, recipe_id = canonical(plain["recipe"])
         except RecipeError as error:
             raise InputError(f"line 1: {error}", hint=error.hint) from None
         for name, value in (("recipe_id", recipe_id), ("bits", recipe["bits"])):
-            if found[name] != value:
-                raise _wrong(1, f"has {name} {found[name]!r:.40}", f"{value}, that of its recipe")
-        return cls(**found | {"recipe": recipe, "bits": recipe["bits"]})
+            if plain[name] != value:
+                raise _wrong(1, f"has {name} {plain[name]!r:.40}", f"{value}, that of its recipe")
+        return cls(**plain | {"recipe": recipe, "bits": recipe["bits"]})
 
     @property
     def fields(self) -> dict[str, Any]:
         """The fields as the first line has them."""
-        return {name: own for name, own in vars(self).items() if name not in _FEATURES or own}
+        return {name: value for name, value in vars(self).items() if name not in _FEATURES or value}
 
     def require_fit(self, other: "Head", place: str) -> None:
         """Raise RecipeMismatchError if a database can't take everything of these documents."""
@@ -149,8 +149,8 @@ def save(
     file: IO[bytes], txn: ReadTransaction, catalog: Catalog, header: Header, keys: Iterable[Key]
 ) -> None:
     """Write the documents with some keys, as far as they are there; they are on disk then."""
-    found = (catalog.find(txn, key) for key in dict.fromkeys(keys))
-    there = (stored for stored in found if stored is not None)
+    documents = (catalog.find(txn, key) for key in dict.fromkeys(keys))
+    there = (stored for stored in documents if stored is not None)
     _write_documents(file, there, Head.of(header))
     file.flush()
     with contextlib.suppress(io.UnsupportedOperation):  # it is in memory
@@ -165,9 +165,9 @@ def _write_documents(
         [_line({PORTABLE: VERSION, **head.fields})],
         (_document_line(stored, head.bits) for stored in documents),
     )
-    while some := list(islice(lines, BATCH)):
-        count += len(some)
-        data = b"".join(some)
+    while block := list(islice(lines, BATCH)):
+        count += len(block)
+        data = b"".join(block)
         digest.update(data)
         _write(file, data)
     if expected not in (None, count):
@@ -238,20 +238,20 @@ class PortableFile:
 
     def _documents(self) -> Iterator[tuple[Document, int]]:
         while (line := self._next(_LONGEST)) is not None:
-            found = _parsed(line, self._number)
-            if "key" not in found and "documents" in found:
-                self._end(found)
+            plain = _parsed(line, self._number)
+            if "key" not in plain and "documents" in plain:
+                self._end(plain)
                 return
-            yield _document(found, self._number, self.head), len(line)
+            yield _document(plain, self._number, self.head), len(line)
             self._digest.update(line + b"\n")
         raise InputError(
             f"it ends after line {self._number}, without the line that counts its documents",
             hint=f"it was cut short: {_AGAIN}",
         )
 
-    def _end(self, found: dict[str, Any]) -> None:
+    def _end(self, plain: dict[str, Any]) -> None:
         read = {"documents": self._number - 2, "sha256": self._digest.hexdigest()}
-        for name, value in found.items():
+        for name, value in plain.items():
             if value != read.get(name):
                 raise InputError(
                     f"the last line says {name} {value!r:.80}, found {read.get(name)}",
@@ -276,36 +276,36 @@ class PortableFile:
         return line
 
 
-def _document(found: dict[str, Any], number: int, head: Head) -> Document:
-    _require_fields(found, number, _FIELDS, {"key", "fingerprint"})
+def _document(plain: dict[str, Any], number: int, head: Head) -> Document:
+    _require_fields(plain, number, _FIELDS, {"key", "fingerprint"})
     features = {"": True, MINHASH: head.similarity is not None, PASSAGES: head.passages}
     fields: dict[str, Any] = {}
     for field in CARRIED:
-        name, value = field.name, found.get(field.name)
+        name, value = field.name, plain.get(field.name)
         if value is not None and not features[field.feature]:
             raise _wrong(number, f"has the field {name}", "none, by the first line")
         if field.form == "number":
             fields[name] = value or 0
         else:
             length = field.size if field.form == "hex" else None
-            fields[name] = _decoded(found, name, number, length)
-    fingerprint = _decoded(found, "fingerprint", number, head.bits // 8)
+            fields[name] = _decoded(plain, name, number, length)
+    fingerprint = _decoded(plain, "fingerprint", number, head.bits // 8)
     return Document(
-        found["key"],
+        plain["key"],
         None,
-        found.get("meta"),
+        plain.get("meta"),
         None if fingerprint is None else int.from_bytes(fingerprint),
-        added=found.get("added"),
+        added=plain.get("added"),
         short=fingerprint is None,
         **fields,
     )
 
 
 def _decoded(
-    found: Mapping[str, Any], name: str, number: int, length: int | None = None
+    plain: Mapping[str, Any], name: str, number: int, length: int | None = None
 ) -> bytes | None:
     """Decode a field of N bytes in hexadecimal digits, or one in Base64."""
-    value = found.get(name)
+    value = plain.get(name)
     if value is None:
         return None
     expected = "Base64" if length is None else f"{2 * length} hex digits"
@@ -321,18 +321,18 @@ def _decoded(
 def _parsed(line: bytes, number: int) -> dict[str, Any]:
     if line.count(b"[") + line.count(b"{") > _MOST_CONTAINERS:
         raise _wrong(number, "has too many lists and objects", "a document")
-    found = json_object(line)
-    if isinstance(found, str):
-        raise _wrong(number, found, "an object")
-    return found
+    plain = json_object(line)
+    if isinstance(plain, str):
+        raise _wrong(number, plain, "an object")
+    return plain
 
 
 def _require_fields(
-    found: Mapping[str, Any], number: int, known: Set[str], required: Set[str]
+    plain: Mapping[str, Any], number: int, known: Set[str], required: Set[str]
 ) -> None:
-    for name in sorted(required - found.keys()):
+    for name in sorted(required - plain.keys()):
         raise _wrong(number, f"has no field {name}", "one")
-    for name in sorted(found.keys() - known):
+    for name in sorted(plain.keys() - known):
         expected = f"none but {', '.join(sorted(known))}"
         hint = "install a newer fpdb, which may have written it"
         raise _wrong(number, f"has the field {name!r:.40}", expected, hint)

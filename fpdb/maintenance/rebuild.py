@@ -116,8 +116,8 @@ class CopySource:
                 if at < len(self.dropped) and self.dropped[at] == number:
                     continue
                 moved = number + self.base
-                kept = renumbered(value, moved) if name == "documents" else bytes(value)
-                yield bytes(key[:-ID_BYTES]) + moved.to_bytes(ID_BYTES), kept
+                renewed = renumbered(value, moved) if name == "documents" else bytes(value)
+                yield bytes(key[:-ID_BYTES]) + moved.to_bytes(ID_BYTES), renewed
 
     def places(self) -> Iterator[tuple[Fingerprints, Column]]:
         """Yield fingerprints with the new ids of their documents, in blocks."""
@@ -127,8 +127,8 @@ class CopySource:
             if not self.dropped:
                 yield of_words(words), ids + base if base else ids
                 continue
-            kept = ~among(ids, dropped)
-            yield of_words([word[kept] for word in words]), ids[kept] + base
+            stays = ~among(ids, dropped)
+            yield of_words([word[stays] for word in words]), ids[stays] + base
 
 
 def copy_documents(into: WriteTransaction, sources: Sequence[CopySource]) -> None:

@@ -229,7 +229,7 @@ class _Repair:
         self, into: WriteTransaction, catalog: IntegerCatalog, total: int
     ) -> tuple[Fingerprints, Column]:
         """Write the documents without a record whose row of the home table is intact."""
-        own, _, times = joined([catalog.ids.empty(), *self._rows(catalog.ids)])
+        numbers, _, times = joined([catalog.ids.empty(), *self._rows(catalog.ids)])
         home = self._index.home
         *words, ids = joined([home.empty(), *self._rows(home)])
         recorded = joined(
@@ -237,13 +237,13 @@ class _Repair:
         )[0]
         bare, first, counts = np.unique(ids, return_index=True, return_counts=True)
         # Which of several fingerprints is that of an id can't be known.
-        kept = (counts == 1) & ~among(bare, recorded)
-        bare, fingerprints = bare[kept], of_words([word[first[kept]] for word in words])
+        certain = (counts == 1) & ~among(bare, recorded)
+        bare, fingerprints = bare[certain], of_words([word[first[certain]] for word in words])
         added = np.full(len(bare), now(), np.uint64)
-        there = among(own, bare)
-        places = bare.searchsorted(own[there])
+        there = among(numbers, bare)
+        places = bare.searchsorted(numbers[there])
         added[places] = times[there]
-        self.lost += own[~there & ~among(own, recorded)].tolist()
+        self.lost += numbers[~there & ~among(numbers, recorded)].tolist()
         catalog.fill(into, [(bare, bare, fingerprints)], added, len(bare))
         if undated := len(bare) - len(np.unique(places)):
             what = f"{undated} documents have lost their time of adding"
