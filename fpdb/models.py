@@ -325,6 +325,7 @@ class Field(NamedTuple):
 
     @property
     def expected(self) -> str:
+        """Describe a value."""
         if self.form == "number":
             return "a whole number from 0"
         return f"some {self.size} bytes each" if self.several else f"{self.size} bytes"
