@@ -247,11 +247,10 @@ class Queries(ABC):
     def nearest_prepared(
         self, texts: TextColumns, similarity: float | None, known: KnownTexts | None = None
     ) -> tuple[dict[int, Match], set[int], Marks]:
-        """Find the nearest document of each of many prepared texts, by their places.
+        """Find the nearest document of each of many prepared texts, as `nearest_documents` does.
 
-        Also return the places of texts that some document has, and mark the texts that must be
-        looked up by `query_prepared`. With known texts, which aren't compared here, the nearest
-        document is also one that these might show to be similar.
+        Marked texts are to be looked up by `query_prepared`. With known texts, which aren't
+        compared here, the nearest document is also one that these might show to be similar.
         """
         search = self._checked(None, 1, similarity)._replace(known=known)
         if search.similarity is None:
@@ -295,10 +294,9 @@ class Queries(ABC):
         self._require_passages(least)
         recipe = self.recipe.replace(common=tuple(common)) if common else self.recipe
         placed = recipe.placed_passages(text)
+        times, size = times_of(added_since, added_before), len(text)
         with self._transaction() as txn:
-            times = times_of(added_since, added_before)
-            view = self._view(txn)
-            return find_parts(view, placed, len(text), least, limit=limit, times=times)
+            return find_parts(self._view(txn), placed, size, least, limit=limit, times=times)
 
     def query_fingerprint(
         self,

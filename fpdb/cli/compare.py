@@ -73,7 +73,6 @@ def compare(
 
 
 def _report(recipe: fpdb.Recipe, sides: Sequence[str], *, every: bool) -> None:
-    """Print how similar two texts are."""
     comparison = fpdb.compare(*sides, recipe=recipe)
     plain = dataclasses.asdict(comparison)
     entries = {
@@ -169,7 +168,6 @@ def _measure_texts(recipe: fpdb.Recipe, row: Mapping[str, Any]) -> tuple[int, fl
 def _measure_fingerprints(
     bits: int, base: Base, fields: Sequence[str], row: Mapping[str, Any]
 ) -> tuple[int, None]:
-    """Return the distance of the two fingerprints of a row."""
     numbers = []
     for name in fields:
         value = row.get(name)

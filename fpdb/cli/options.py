@@ -38,7 +38,6 @@ def option(spec: str, text: str, *, rare: bool = False, **more: Any) -> Any:
 
 
 def argument(metavar: str, text: str, **more: Any) -> Any:
-    """Return an argument: a word for its value, and its help."""
     return typer.Argument(metavar=metavar, help=text, **more)
 
 

@@ -150,7 +150,6 @@ def _print_each(answers: Iterable[_QueryResult], show: _Show, *, said: bool) -> 
 
 
 def _end(counts: Counter[str], bad: BadRecords, exit_code: bool, pace: str | None) -> None:
-    """Say what was found, and what can't be used."""
     names = {name: counts[name] for name in _COUNTS}
     few = " (they match texts of the same words only)" if counts["short"] else ""
     render.summarise(
@@ -186,7 +185,6 @@ def _ask_parts(
 
 
 def _show_parts(name: Key, matches: PartMatches, target: Output) -> None:
-    """Print the documents with passages of a query."""
     if target.form == "jsonl":
         facts = {"complete": matches.complete, "boilerplate": matches.boilerplate}
         render.record({"query": name, **facts, "matches": [match._asdict() for match in matches]})
@@ -205,7 +203,6 @@ def _show_parts(name: Key, matches: PartMatches, target: Output) -> None:
 def _ask_texts(
     database: fpdb.Database, texts: Iterable[str], near: dict[str, Any]
 ) -> Iterator[Asked]:
-    """Query with the texts that are given on the command line."""
     sketched = near["k"] is None and (near["similarity"] or database.similarity) is not None
     for number, text in enumerate(texts, 1):
         question = database.preparer.questions([text], sketched=sketched)

@@ -60,21 +60,10 @@ def report(
         recipe = recipe.replace(common=common_texts(common))
     with contextlib.nullcontext() if db is None else fpdb.open(db, readonly=True) as database:
         reported = fpdb.report(
-            files,
-            output,
-            reading,
-            database=database,
-            recipe=recipe,
-            similarity=similarity,
-            passages=passages,
-            least=0.1 if least is None else least,
-            shortest=shortest,
-            limit=limit,
-            jobs=jobs,
-            bad=bad,
-            on_bad=bad_records,
-            on_progress=ProgressLine(),
-        )
+            files, output, reading, database=database, recipe=recipe, similarity=similarity,
+            passages=passages, least=0.1 if least is None else least, shortest=shortest,
+            limit=limit, jobs=jobs, bad=bad, on_bad=bad_records, on_progress=ProgressLine(),
+        )  # fmt: skip
     _summarise(reported, bad_records.count, passages=passages)
     bad_records.settle(reported.documents)
 

@@ -91,10 +91,10 @@ def group_of(view: View, key: Key) -> Group:
         raise not_found(key)
     keeper = keeper_of(view, tables, stored)
     ids = np.append(np.uint64(keeper), tables.members_of(txn, keeper))
-    first, *others = catalog.keys_of(txn, ids)
-    if first is None or None in others:
+    first, *members = catalog.keys_of(txn, ids)
+    if first is None or None in members:
         raise DamagedError(f"the group of {key!r} has a document that isn't there")
-    return Group(first, tuple(member for member in others if member is not None))
+    return Group(first, tuple(member for member in members if member is not None))
 
 
 def most_similar(keepers: Iterable[Match]) -> Match | None:

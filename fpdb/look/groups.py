@@ -57,14 +57,12 @@ class Origins:
 
     @property
     def unread_note(self) -> str:
-        """Say how many dates can't be read, if there are any."""
         dates = "date" if self.unread == 1 else "dates"
         such = f"of these documents can't be read, such as “{self.unread_date}”."
         return f"{self.unread:,} {dates} {such}" if self.unread else ""
 
     @property
     def dated(self) -> Marks:
-        """Marks of the documents with a day."""
         return self.days < NO_DAY
 
     def by_day(self, rows: Places) -> Counter[date]:

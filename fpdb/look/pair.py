@@ -8,7 +8,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from fpdb.arrays import Column, Marks, among, run_starts
+from fpdb.arrays import Column, Marks, Places, among, run_starts
 from fpdb.fingerprint import Recipe
 from fpdb.fingerprint.passages import common_tokens, shared_passages
 from fpdb.fingerprint.sketches import PlacedShingles, exact_shares
@@ -190,7 +190,8 @@ class ColouredText:
             self._owners = np.zeros(len(source.text), np.uint8)
             self._sizes = np.zeros(len(source.text), np.int64)
         fresh = source.marks & (self._owners == 0)
-        taken = not self.complete and _longest(fresh[source.starts]) >= source.shortest
+        _, sizes = _runs(fresh[source.starts])
+        taken = not self.complete and int(sizes.max(initial=0)) >= source.shortest
         self._missed = 0 if taken else self._missed + 1
         if taken:
             self.sources.append(source)
@@ -258,10 +259,10 @@ def _common_spans(placed: PlacedShingles, common: Column) -> Iterator[tuple[int,
             yield int(placed.starts[start]), int(placed.stops[stop - 1])
 
 
-def _longest(marks: Marks) -> int:
-    """Return the length of the longest run of marks."""
+def _runs(marks: Marks) -> tuple[Places, Places]:
+    """Return where runs of equal marks begin, and their lengths, 0 where nothing is marked."""
     starts = run_starts(marks)
-    return int((np.diff(starts, append=len(marks)) * marks[starts]).max(initial=0))
+    return starts, np.diff(starts, append=len(marks)) * marks[starts]
 
 
 def common_passage(recipe: Recipe, text: str, other_texts: Sequence[str]) -> tuple[str, int]:
@@ -274,8 +275,7 @@ def common_passage(recipe: Recipe, text: str, other_texts: Sequence[str]) -> tup
     having = [among(shingles.hashes, hashes) for hashes in sets]
     counts = np.sum(having, axis=0) if having else np.zeros(len(shingles.hashes))
     marks = (counts * 2 > len(having)) & ~among(shingles.hashes, recipe.common_shingles)
-    starts = run_starts(marks)
-    sizes = np.diff(starts, append=len(marks)) * marks[starts]
+    starts, sizes = _runs(marks)
     if not sizes.max(initial=0):
         return "", 0
     start = int(starts[sizes.argmax()])

@@ -78,10 +78,8 @@ class ComparedFiles:
         self, *, similarity: float | None = None, texts: Callable[[Key], str | None]
     ) -> Clustering:
         """Find the groups, in which documents are compared by the texts of their numbers."""
-        bands = self._preparer.index.bands
-        least = similarity or self.similarity
-        if bands is None or least is None:
-            raise ValueError("clusters of texts have a similarity")
+        [bands] = filter(None, [self._preparer.index.bands])
+        least = similarity or self.similarity or 0.0
         every, numbers = self._texts.all, self._numbers.values
         [usable] = (~every.short | every.digested).nonzero()
         stays = None if self._kept is None else self._kept[numbers]

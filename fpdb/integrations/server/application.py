@@ -274,7 +274,6 @@ class Metrics:
         size.set_function(partial(_size, database))
 
     def written(self) -> bytes:
-        """Return everything in the format of Prometheus."""
         return generate_latest(self._registry)
 
     def count_request(self, call: str, status: int, seconds: float) -> None:
@@ -282,7 +281,6 @@ class Metrics:
         self._seconds(call).observe(seconds)
 
     def count_transaction(self, outcomes: Sequence[Outcome], seconds: float) -> None:
-        """Count what became of the documents of a transaction."""
         self._transactions.observe(seconds)
         self._documents.observe(len(outcomes))
         added = [outcome for outcome in outcomes if isinstance(outcome, fpdb.Added)]
@@ -373,7 +371,6 @@ class Request:
         return b"".join(parts)
 
     def require_size(self, size: int) -> None:
-        """Raise ProblemError if a document has more bytes than it may."""
         largest = self.application.limits.document
         if size > largest:
             raise ProblemError(

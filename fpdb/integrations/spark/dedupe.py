@@ -80,7 +80,6 @@ def _written(df: DataFrame) -> DataFrame:
 def _similar(
     pairs: DataFrame, texts: DataFrame, recipe: fpdb.Recipe, similarity: float
 ) -> DataFrame:
-    """Return the pairs whose texts are similar."""
     keys = pairs.select("key").union(pairs.select("other")).distinct()
     texts = _written(texts.join(keys, "key", "left_semi"))
     both = (

@@ -85,7 +85,6 @@ def fingerprint(
 def _fingerprinted(
     recipe: fpdb.Recipe, similarity: float | None, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Fingerprint batches of texts on a worker."""
     # The first recipe of a process has loaded its dictionary, so later tasks take that one.
     recipe = _BUILT.setdefault((recipe.id, recipe.largest), recipe)
     for rows in batches:
@@ -116,7 +115,6 @@ def _fingerprinted(
 
 
 def _problem(recipe: fpdb.Recipe, text: str, known: str | None) -> str | None:
-    """Return why a text has no fingerprint."""
     try:
         recipe.batch([text])
     except fpdb.InputError as error:
