@@ -72,7 +72,13 @@ def test_an_lmdb_environment_of_another_program(path: Path) -> None:
 @pytest.mark.process
 @pytest.mark.parametrize(
     ("name", "readonly"),
-    [("documents", True), ("keys", False), ("short", True), ("table-00", True), ("table-03", False)],
+    [
+        ("documents", True),
+        ("keys", False),
+        ("short", True),
+        ("table-00", True),
+        ("table-03", False),
+    ],
 )
 def test_a_lost_sub_database(closed: Path, name: str, readonly: bool) -> None:
     with lmdb.open(str(closed), lib_version=0, max_dbs=80) as raw, raw.begin(write=True) as txn:
