@@ -160,8 +160,8 @@ def loaded(path: Path, bits: int, kind: str, *calls: Any) -> Database:
 def test_one_call_four_calls_and_an_iterator_store_the_same(
     tmp_path: Path, bits: int, kind: str
 ) -> None:
-    own, array = names(DICE.permutation(4000), kind), fingerprints(bits, 4000)
-    parts = [(own[at : at + 1000], array[at : at + 1000]) for at in range(0, 4000, 1000)]
+    own, array = names(DICE.permutation(2000), kind), fingerprints(bits, 2000)
+    parts = [(own[at : at + 500], array[at : at + 500]) for at in range(0, 2000, 500)]
     with (
         loaded(tmp_path / "one", bits, kind, (own, array)) as one,
         loaded(tmp_path / "four", bits, kind, *parts) as four,
@@ -170,7 +170,7 @@ def test_one_call_four_calls_and_an_iterator_store_the_same(
         for db in (one, four, blocks):
             assert content(db) == expected((own, array))
             assert list(db.check()) == []
-            for (key, number, *_), place in zip(content(db)[::100], range(40), strict=True):
+            for (key, number, *_), place in zip(content(db)[::50], range(40), strict=True):
                 near = db.query_fingerprint(number ^ 1 << place % bits % 32)
                 assert key in {match.key for match in near}
 

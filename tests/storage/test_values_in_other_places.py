@@ -13,7 +13,7 @@ from fpdb import DamagedError, Database, Document
 from fpdb.documents.catalog import key_pages
 from fpdb.storage.format import Counters, pack_header, unpack_header
 
-pytestmark = pytest.mark.slow("its cases damage databases value by value, 18 s together")
+pytestmark = pytest.mark.slow("its cases damage databases value by value, 5 s together")
 
 COUNT = 2000
 NUMBERS = np.random.default_rng(8).integers(0, 2**64, COUNT, np.uint64)
