@@ -75,9 +75,6 @@ class Explored(browsers.Reader):
     def press(self, text):
         self.follow(self.button(text).click)
 
-    def press_key(self, key):
-        self.follow(lambda: self.window.switch_to.active_element.send_keys(key))
-
     def follow(self, action):
         self.window.execute_script("document.left = true")
         action()
