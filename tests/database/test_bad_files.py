@@ -6,6 +6,7 @@ from pathlib import Path
 
 import lmdb
 import pytest
+from tiers import TIER
 
 import fpdb
 from fpdb import FpdbError, Recipe
@@ -52,7 +53,7 @@ def test_a_data_file_that_was_cut_anywhere(closed: Path) -> None:
     last = len(whole) - 1
     lengths = [1, 15, 16, 100, 151, 4095, 4096, 4097, 8191, 8192, 8193, last - 4095, last]
     lengths += range(8192 + 4096, last, last // 4)
-    for place, length in enumerate(lengths):
+    for place, length in enumerate(lengths if TIER == "full" else lengths[::3]):
         os.truncate(closed / "data.mdb", length)
         refused(closed, DamagedError, "is cut short", ways=(place % 2 == 0,))
         (closed / "data.mdb").write_bytes(whole)

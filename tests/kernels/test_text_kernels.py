@@ -191,8 +191,8 @@ def test_long_texts(name, alphabet, size):
 @pytest.mark.parametrize(
     "steps",
     [
-        ("unicode", "letters"),
         ("word-characters", "unicode"),
+        pytest.param(("unicode", "letters"), marks=pytest.mark.full),
         pytest.param(("unicode",), marks=pytest.mark.full),
         pytest.param((), marks=pytest.mark.full),
     ],
