@@ -1,5 +1,6 @@
 """What all tests share: the profile of hypothesis for the tier, and Java for Spark."""
 
+import gc
 import signal
 
 import javas
@@ -25,6 +26,15 @@ settings.register_profile(
     print_blob=TIER == "full",
 )
 settings.load_profile(TIER)
+
+
+# What is collected stays to the end: to look through it for garbage would take a second a worker.
+gc.disable()
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

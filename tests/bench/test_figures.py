@@ -34,6 +34,7 @@ def test_the_store_is_measured_beside_sqlite(bench):
 
 
 @pytest.mark.process
+@pytest.mark.full
 def test_a_load_of_very_many_is_measured_and_leaves_nothing(bench, tmp_path, monkeypatch):
     billion = bench("billion")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
@@ -51,6 +52,7 @@ def test_a_load_of_very_many_is_measured_and_leaves_nothing(bench, tmp_path, mon
 
 
 @pytest.mark.process
+@pytest.mark.full
 def test_a_large_corpus_loses_its_copies_and_leaves_nothing(bench, tmp_path, monkeypatch):
     large = bench("large")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))

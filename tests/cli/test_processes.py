@@ -22,13 +22,6 @@ def finished(process, stdin=None):
     return process.returncode, out, err
 
 
-def test_data_goes_to_standard_output_and_the_rest_to_standard_error(start):
-    code, out, err = finished(start("fingerprint", "-t", TEXT, "-t", "short"))
-    expected = f"{fpdb.recipe('web').fingerprint(TEXT):016x}\t{TEXT}\nshort\tshort\n"
-    assert (code, out.decode()) == (0, expected)
-    assert err.decode() == "short texts: 1 (fewer than 6 distinct features)\n"
-
-
 def test_the_installed_script_is_the_same_command():
     script = shutil.which("fpdb", path=str(Path(sys.executable).parent))
     if script is None:

@@ -268,14 +268,14 @@ def started(start, path, place):
     return process
 
 
-def test_a_unix_socket_is_for_its_owner(start, tmp_path, path):
+def test_a_unix_socket_is_for_its_owner(start, run, tmp_path, path):
     place = tmp_path / "fpdb.sock"
 
     first = started(start, path, place)
     assert place.stat().st_mode & 0o002 == 0
-    other = start("serve", path, "--unix", place)
-    assert other.wait(60) == 3
-    assert re.search(b"Address already in use\nhint: name a new path", other.stderr.read())
+    other = run("serve", path, "--unix", place)
+    assert other.code == 3
+    assert re.search("Address already in use\nhint: name a new path", other.err)
     first.kill()
     first.wait()
     assert place.exists()
@@ -356,10 +356,10 @@ def certified(tmp_path):
     return certificate, key
 
 
-def test_other_hosts_need_a_token(start, path, tokens, certified):
-    refused = start("serve", path, "--host", "0.0.0.0", "--port", 0)
-    assert refused.wait(60) == 3
-    assert b"hint: require tokens" in refused.stderr.read()
+def test_other_hosts_need_a_token(start, run, path, tokens, certified):
+    refused = run("serve", path, "--host", "0.0.0.0", "--port", 0)
+    assert refused.code == 3
+    assert "hint: require tokens" in refused.err
     certificate, key = certified
     process = start(
         "serve", path, "--port", 0, "--tls-cert", certificate, "--tls-key", key,
@@ -457,16 +457,13 @@ def test_an_access_log_has_a_line_for_each_request_and_no_secrets(start, path, t
     assert b"0123456789abcdef" not in b"".join(lines)
 
 
-def test_a_key_is_secret_and_has_no_password(start, path, certified):
+def test_a_key_is_secret_and_has_no_password(start, run, path, certified):
     certificate, key = certified
-
-    def refusal():
-        process = start("serve", path, "--port", 0, "--tls-cert", certificate, "--tls-key", key)
-        assert process.wait(60) == 3
-        return process.stderr.read()
-
+    command = ("serve", path, "--port", 0, "--tls-cert", certificate, "--tls-key", key)
     key.chmod(0o644)
-    assert b"others may read the key" in refusal()
+    refused = run(*command)
+    assert refused.code == 3
+    assert "others may read the key" in refused.err
     locked = key.with_name("locked.pem")
     subprocess.run(
         ["openssl", "rsa", "-aes256", "-passout", "pass:secret", "-in", key, "-out", locked],
@@ -474,22 +471,23 @@ def test_a_key_is_secret_and_has_no_password(start, path, certified):
     )  # fmt: skip
     locked.chmod(0o600)
     locked.rename(key)
-    assert b"the key without a password" in refusal()
+    process = start(*command)  # where nobody can be asked for it
+    assert process.wait(60) == 3
+    assert b"the key without a password" in process.stderr.read()
 
 
 @pytest.mark.parametrize("option", ["--port", "--token-file", "--tls-cert"])
-def test_what_can_t_be_used_is_an_error_with_a_hint(start, path, tmp_path, option):
+def test_what_can_t_be_used_is_an_error_with_a_hint(run, path, tmp_path, option):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         value = taken.getsockname()[1] if option == "--port" else tmp_path / "none"
         more = ["--tls-key", tmp_path / "none"] if option == "--tls-cert" else []
-        process = start("serve", path, option, value, *more)
-        assert process.wait(60) == 3
+        refused = run("serve", path, option, value, *more)
+    assert refused.code == 3
     assert not path.exists()  # a new database with nothing in it
-    said = process.stderr.read()
-    assert b"error: " in said
-    assert b"hint: " in said
+    assert "error: " in refused.err
+    assert "hint: " in refused.err
 
 
 @pytest.mark.full

@@ -35,21 +35,14 @@ def test_a_fingerprint_needs_no_database():
 
 
 @pytest.mark.process
-def test_a_query_needs_no_reader_and_no_join(tmp_path):
-    with fpdb.create(tmp_path / "db") as db:
-        db.add("page", TEXT)
-    found = imported("query", tmp_path / "db", "--text", TEXT, "--limit", "1")
-    assert "fpdb.queries" in found
-    assert found & (HEAVY | {"fpdb.io.arrow", "fpdb.io.html", "fpdb.joins.pairs"}) == set()
-
-
-@pytest.mark.process
 def test_a_query_loads_little_beside_its_packages(tmp_path):
     with fpdb.create(tmp_path / "db") as db:
         db.add("page", TEXT)
     packages = imported(of=("-c", "import lmdb, msgpack, numpy.typing, typer, xxhash"))
     options = ("--text", TEXT, "--limit", "1", "--similarity", ".9")
     modules = imported("query", tmp_path / "db", *options)
+    assert "fpdb.queries" in modules
+    assert modules & (HEAVY | {"fpdb.io.arrow", "fpdb.io.html", "fpdb.joins.pairs"}) == set()
     # Modules are counted since no other process disturbs that, as it does the time. There are 80 of
     # fpdb and 23 of Python; pydantic, which typer may load, is 100 modules and half of the time.
     assert len(modules - packages) < 120

@@ -44,12 +44,6 @@ def test_stats_as_json(run, path):
     assert shown["created"].endswith("Z")
 
 
-@pytest.mark.process
-def test_check_of_a_sound_database(run, path):
-    done = run("check", path)
-    assert (done.code, done.out, done.err) == (0, "", "no problems\n")
-
-
 def test_check_prints_problems_and_exits_with_1(run, path, monkeypatch):
     problems = [Problem("table-01", "a row\x1b is missing"), Problem("counters", "no")]
     monkeypatch.setattr(fpdb, "check", lambda path, deep: iter(problems))

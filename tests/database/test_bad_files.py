@@ -6,6 +6,7 @@ from pathlib import Path
 
 import lmdb
 import pytest
+from tiers import TIER
 
 import fpdb
 from fpdb import FpdbError, Recipe
@@ -25,10 +26,12 @@ def closed(path: Path, tiny: Recipe) -> Path:
     return path
 
 
-def refused(path: Path, kind: type[FpdbError], message: str) -> None:
-    """Try to open in both ways; the data file stays as it is."""
+def refused(
+    path: Path, kind: type[FpdbError], message: str, ways: tuple[bool, ...] = (True, False)
+) -> None:
+    """Try to open, read-only or not; the data file stays as it is."""
     before = (path / "data.mdb").read_bytes()
-    for readonly in (True, False):
+    for readonly in ways:
         with pytest.raises(kind, match=message) as caught:
             fpdb.open(path, readonly=readonly)
         assert caught.value.hint
@@ -49,10 +52,10 @@ def test_a_data_file_that_was_cut_anywhere(closed: Path) -> None:
     whole = (closed / "data.mdb").read_bytes()
     last = len(whole) - 1
     lengths = [1, 15, 16, 100, 151, 4095, 4096, 4097, 8191, 8192, 8193, last - 4095, last]
-    lengths += range(8192 + 4096, last, last // 10)
-    for length in lengths:
+    lengths += range(8192 + 4096, last, last // 4)
+    for place, length in enumerate(lengths if TIER == "full" else lengths[::3]):
         os.truncate(closed / "data.mdb", length)
-        refused(closed, DamagedError, "is cut short")
+        refused(closed, DamagedError, "is cut short", ways=(place % 2 == 0,))
         (closed / "data.mdb").write_bytes(whole)
     sound(closed)
 
@@ -68,11 +71,20 @@ def test_an_lmdb_environment_of_another_program(path: Path) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("name", ["documents", "keys", "short", "table-00", "table-03"])
-def test_a_lost_sub_database(closed: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "readonly"),
+    [
+        ("documents", True),
+        ("keys", False),
+        ("short", True),
+        ("table-00", True),
+        ("table-03", False),
+    ],
+)
+def test_a_lost_sub_database(closed: Path, name: str, readonly: bool) -> None:
     with lmdb.open(str(closed), lib_version=0, max_dbs=80) as raw, raw.begin(write=True) as txn:
         txn.drop(raw.open_db(name.encode(), txn=txn, create=False))
-    refused(closed, NotADatabaseError, f"no sub-database {name}")
+    refused(closed, NotADatabaseError, f"no sub-database {name}", ways=(readonly,))
 
 
 def test_the_most_tables_that_a_plan_can_have(path: Path, tiny: Recipe) -> None:

@@ -16,7 +16,7 @@ from fpdb.tables import batch, sorted_pages
 from fpdb.tables.bits import to_array
 from fpdb.tables.plan import choose_plan, home_plan, nested_plan
 
-pytestmark = pytest.mark.slow("its cases compare databases with brute force, 16 s together")
+pytestmark = pytest.mark.slow("its cases compare databases with brute force, 4 s together")
 
 PLANS = {
     "32 bits, home only": home_plan(32, 1, 8),

@@ -1,4 +1,4 @@
-"""A transaction is bounded in bytes: a thousand large documents are several of them."""
+"""A transaction is bounded in bytes: four hundred large documents are several of them."""
 
 import importlib
 import json
@@ -15,9 +15,9 @@ from fpdb.io.files import read_parts
 from fpdb.io.records import Reading
 from fpdb.storage import Environment
 
-COUNT = 1000
-META = {"about": "x" * 60_000}  # with a thousand of them, 60 MB
-LEAST, MOST = 7, 30  # transactions, which then hold 2 to 9 MB
+COUNT = 400  # fewer than fill a transaction by their number
+META = {"about": "x" * 60_000}  # with all of them, 24 MB
+LEAST, MOST = 2, 12  # transactions, which then hold 2 to 12 MB
 
 
 @pytest.fixture

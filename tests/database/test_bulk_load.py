@@ -13,7 +13,7 @@ from fpdb import Database
 from fpdb.documents.prepare import LOAD
 from fpdb.storage.format import Counters
 
-pytestmark = pytest.mark.slow("its cases build databases of all kinds, 18 s together")
+pytestmark = pytest.mark.slow("its cases build databases of all kinds, 4 s together")
 
 DICE = np.random.default_rng(11)
 
@@ -135,7 +135,7 @@ def test_a_load_that_fails_halfway_leaves_the_database_empty(
 
 
 def test_memory_is_about_what_was_asked_for(tmp_path: Path) -> None:
-    count, memory = 400_000, 8 << 20
+    count, memory = 200_000, 4 << 20
     array, keys = fingerprints(64, count), np.arange(count, dtype=np.uint64)
     parts = [slice(start, start + 10_000) for start in range(0, count, 10_000)]
     with fpdb.create(tmp_path / "db", keys="integer", capacity=count) as db:
@@ -160,8 +160,8 @@ def loaded(path: Path, bits: int, kind: str, *calls: Any) -> Database:
 def test_one_call_four_calls_and_an_iterator_store_the_same(
     tmp_path: Path, bits: int, kind: str
 ) -> None:
-    own, array = names(DICE.permutation(4000), kind), fingerprints(bits, 4000)
-    parts = [(own[at : at + 1000], array[at : at + 1000]) for at in range(0, 4000, 1000)]
+    own, array = names(DICE.permutation(2000), kind), fingerprints(bits, 2000)
+    parts = [(own[at : at + 500], array[at : at + 500]) for at in range(0, 2000, 500)]
     with (
         loaded(tmp_path / "one", bits, kind, (own, array)) as one,
         loaded(tmp_path / "four", bits, kind, *parts) as four,
@@ -170,18 +170,18 @@ def test_one_call_four_calls_and_an_iterator_store_the_same(
         for db in (one, four, blocks):
             assert content(db) == expected((own, array))
             assert list(db.check()) == []
-            for (key, number, *_), place in zip(content(db)[::100], range(40), strict=True):
+            for (key, number, *_), place in zip(content(db)[::50], range(40), strict=True):
                 near = db.query_fingerprint(number ^ 1 << place % bits % 32)
                 assert key in {match.key for match in near}
 
 
 @pytest.mark.parametrize("ordered", [True, False])
 def test_pages_are_as_full_after_four_calls(tmp_path: Path, *, ordered: bool) -> None:
-    own, array = DICE.permutation(100_000), fingerprints(64, 100_000)
+    own, array = DICE.permutation(40_000), fingerprints(64, 40_000)
     if ordered:
         own.sort()
-    starts = range(0, len(own), 25_000)
-    parts = [(own[at : at + 25_000], array[at : at + 25_000]) for at in starts]
+    starts = range(0, len(own), 10_000)
+    parts = [(own[at : at + 10_000], array[at : at + 10_000]) for at in starts]
     with (
         loaded(tmp_path / "one", 64, "integer", (own, array)) as one,
         loaded(tmp_path / "four", 64, "integer", *parts) as four,

@@ -121,7 +121,7 @@ def test_a_data_file_over_that_of_an_old_copy_is_verified(
 ) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(closed, copy)
-    for turn in range(3):
+    for turn in range(2):
         fpdb.open(copy, readonly=readonly).close()
         assert verified == [copy] * (turn + 1)
         fpdb.open(copy, readonly=readonly).close()

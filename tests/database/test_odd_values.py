@@ -25,10 +25,8 @@ from fpdb.models import LATEST
 TEXT = "the quick brown fox jumps over the lazy dog"
 CLOCKS = {
     "before 1970": (-100.5, 0),
-    "1970": (0.0, 0),
     "2200": (7_258_118_400.0, 7_258_118_400),
     "after 9999": (float(LATEST + 1), LATEST),
-    "2^63": (2.0**63, LATEST),
     "2^64": (2.0**64, LATEST),
     "before all time": (-(2.0**63), 0),
 }

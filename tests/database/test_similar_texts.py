@@ -182,7 +182,7 @@ SENTENCES = {
 }
 
 
-COUNT = 30
+COUNT = 15
 
 
 def exact(one: str, other: str) -> float:

@@ -34,8 +34,8 @@ def small_batches(monkeypatch):
 
 @pytest.fixture
 def deliveries(corpus, jsonl):
-    records = corpus(300, edited=0.5)
-    return jsonl("one.jsonl", records[:150]), jsonl("two.jsonl", records[150:])
+    records = corpus(160, edited=0.5)
+    return jsonl("one.jsonl", records[:80]), jsonl("two.jsonl", records[80:])
 
 
 def expected(folder, paths, **options):
@@ -135,7 +135,7 @@ def test_the_same_call_does_all_again(tmp_path, deliveries, interrupted, where, 
     counts = fpdb.dedupe(deliveries, **options)
     of_whole_run(tmp_path, tmp_path / "out.jsonl", wanted, counts.kept)
     assert (tmp_path / "removed.jsonl").read_bytes() == removed
-    assert (counts.read, counts.removed) == (300, removed.count(b"\n"))
+    assert (counts.read, counts.removed) == (160, removed.count(b"\n"))
 
 
 @pytest.mark.parametrize("where", [PLACES[1], PLACES[4], PLACES[6]])

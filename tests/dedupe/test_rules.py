@@ -35,8 +35,9 @@ def by_table(records, _, **options):
     return fpdb.dedupe(pyarrow.Table.from_pylist(named), **options)["id"].to_pylist()
 
 
-@pytest.mark.parametrize("deduped", [by_file, by_records, by_table])
-@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize(
+    ("deduped", "compiled"), [(by_file, True), (by_records, False), (by_table, True)]
+)
 @pytest.mark.parametrize(
     ("keep", "prefer"),
     [

@@ -11,6 +11,7 @@ from tiers import of_gate
 import fpdb
 
 pd, pl = of_gate("pandas", "polars")
+COUNT = 1200  # more than are read at once
 
 
 class Dataset:
@@ -73,7 +74,7 @@ KINDS = {
 
 @pytest.fixture
 def table(corpus):
-    records = corpus(2500, edited=0.4)
+    records = corpus(COUNT, edited=0.4)
     day = datetime.datetime(2026, 11, 23, tzinfo=datetime.UTC)
     for record in records:
         record["when"] = day - datetime.timedelta(hours=record["n"])
@@ -90,7 +91,7 @@ def expected(table, tmp_path):
     return [json.loads(line)["n"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
 
 
-@pytest.mark.slow("seven kinds of tables of 2,500 rows")
+@pytest.mark.slow("seven kinds of tables of 1,200 rows")
 def test_a_table_becomes_one_of_its_kind(table, expected):
     for name, kind in KINDS.items():
         becomes_one_of_its_kind(name, kind(table), table, expected)
@@ -108,14 +109,14 @@ def becomes_one_of_its_kind(name, given, table, expected):
     found = fpdb.dedupe(given, on_removed=removed.append)
     assert type(found) is (pa.Table if name in ("arrow", "reader") else type(given))
     assert rows_of(found) == table.take(expected).to_pylist()
-    assert len(removed) == 2500 - len(expected)
+    assert len(removed) == COUNT - len(expected)
     assert removed[0].source == f"row {int(removed[0].key.removeprefix('doc-')) + 1}"
 
 
 FIELDS = ["kept_key", "similarity", "own_share"]
 
 
-@pytest.mark.slow("seven kinds of tables of 2,500 rows")
+@pytest.mark.slow("seven kinds of tables of 1,200 rows")
 def test_an_annotated_table_has_three_more_columns(table):
     for name, kind in KINDS.items():
         is_annotated(name, kind(table), table)

@@ -72,14 +72,12 @@ def test_thirty_combining_marks_are_kept(mark):
     assert capped(29) != capped(30)
 
 
-@pytest.mark.parametrize("kind", HARD)
-@pytest.mark.parametrize(
-    "step", [step for name, step in STEPS.items() if name not in {"lower", "code"}]
-)
-def test_no_step_is_slow_on_hostile_text(step, kind):
-    before = time.process_time()
-    step(HARD[kind])
-    assert time.process_time() - before < 2
+@pytest.mark.parametrize("name", sorted(STEPS.keys() - {"lower", "code"}))
+def test_no_step_is_slow_on_hostile_text(name):
+    for kind, text in HARD.items():
+        before = time.process_time()
+        STEPS[name](text)
+        assert time.process_time() - before < 2, kind
 
 
 @pytest.mark.parametrize(

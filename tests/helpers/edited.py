@@ -1,6 +1,7 @@
 """Texts that are edited copies of each other, and which of them stay by the definition."""
 
 import random
+from functools import cache
 
 import fpdb
 
@@ -34,23 +35,27 @@ def records_of(seed, count=150):
     ]
 
 
+@cache
+def shingles_of(text):
+    """Return the shingles of a text, or None if it has too few words."""
+    short = WEB.batch([text]).short[0]
+    return None if short else frozenset(WEB.shingles(text).tolist())
+
+
 def expected_ids(records, prefer, similarity, lose=None, within=None):
     """Keep each record, in the order of preference, unless it may go for one that is kept."""
-    texts = [record["text"] for record in records]
-    shingles = dict(zip(texts, map(set, map(list, WEB.shingles_many(texts))), strict=True))
-    short = dict(zip(texts, WEB.batch(texts).short.tolist(), strict=True))
     kept = []
 
     def goes(own, other):
         # Of the fields, 1 and 1.0 are equal, as in JSON.
         if within and own[within] != other[within]:
             return False
-        own, other = own["text"], other["text"]
-        if short[own] or short[other]:
-            return own == other
-        both = len(shingles[own] & shingles[other])
-        alike = both / len(shingles[own] | shingles[other]) >= similarity
-        lost = (len(shingles[own]) - both) / len(shingles[own])
+        first, second = shingles_of(own["text"]), shingles_of(other["text"])
+        if first is None or second is None:
+            return own["text"] == other["text"]
+        both = len(first & second)
+        alike = both / len(first | second) >= similarity
+        lost = (len(first) - both) / len(first)
         return alike and (lose is None or lost <= lose)
 
     for record in sorted(records, key=prefer):

@@ -89,6 +89,8 @@ def serve(address: str) -> None:
         message = client.recv(int.from_bytes(head, sys.byteorder), socket.MSG_WAITALL)
         arguments, folder, environment = ast.literal_eval(message.decode())
         main = load(arguments[0])
+        if "tagged-title" in arguments:
+            load_tagger()
         if os.fork() == 0:
             listener.close()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -121,6 +123,14 @@ def load(command: str) -> Callable[[], object]:
     with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
         main()  # loads what typer needs for options
     return main
+
+
+@functools.cache
+def load_tagger() -> None:
+    """Load jieba's tagger, which takes two seconds, for the command that is named and all later."""
+    import fpdb
+
+    fpdb.recipe("tagged-title").features("一页网页")
 
 
 def take_streams(streams: list[int]) -> None:

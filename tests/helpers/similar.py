@@ -34,8 +34,13 @@ def sketched(text):
 
 
 @cache
+def shingles(text):
+    return frozenset(shingles_of(text))
+
+
+@cache
 def jaccard(one, other):
-    first, second = set(shingles_of(one)), set(shingles_of(other))
+    first, second = shingles(one), shingles(other)
     return len(first & second) / len(first | second)
 
 

@@ -14,7 +14,7 @@ from tiers import TIER
 
 import fpdb
 
-COUNT = 10_000 if TIER == "full" else 2000
+COUNT = 10_000 if TIER == "full" else 500
 
 
 def titles():

@@ -86,15 +86,6 @@ def expected(recipe, documents, pairs, k=64, similarity=None):
     return counts, true
 
 
-def equal_ones(documents):
-    return [
-        number
-        for one, other, _, equal in all_pairs(SMALL, documents)
-        if equal
-        for number in (one, other)
-    ]
-
-
 def counts_of(rating):
     return {
         name: getattr(rating, name) for name in ("equal", "reported", "right", "wrong", "found")

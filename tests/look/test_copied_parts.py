@@ -66,8 +66,7 @@ def copies_of(path):
         yield key, coloured.text, parts, passages, roles
 
 
-@pytest.mark.parametrize("dated", [False, True])
-@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize(("dated", "stored"), [(False, True), (True, False)])
 def test_all_parts_are_shown(texts, tmp_path, dated, stored):
     source, output = tmp_path / "texts.jsonl", tmp_path / "out.html"
     # With dates, the order is that of the days, and not that of the file.

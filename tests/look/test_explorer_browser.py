@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import cached_property
 
 import browsers
 import pytest
@@ -75,9 +76,6 @@ class Explored(browsers.Reader):
     def press(self, text):
         self.follow(self.button(text).click)
 
-    def press_key(self, key):
-        self.follow(lambda: self.window.switch_to.active_element.send_keys(key))
-
     def follow(self, action):
         self.window.execute_script("document.left = true")
         action()
@@ -92,8 +90,9 @@ class Explored(browsers.Reader):
         [found] = [each for each in self.all("a") if text in each.text][:1]
         return found.get_attribute("href").removeprefix(self.base)
 
+    @cached_property
     def pages(self):
-        """Return an address of each page."""
+        """An address of each page."""
         self.visit("groups?order=large")
         group = self.all("a.head")[0].get_attribute("href").removeprefix(self.base)
         self.visit(group)
@@ -153,20 +152,19 @@ def _no_message_of_the_browser(window):
 
 
 def test_each_page_fits_and_can_be_read(explored):
-    pages = explored.pages()
+    pages = explored.pages
     assert len(set(pages)) == 7
-    for width in WIDTHS:
-        for dark in (False, True):
-            explored.resize(width, dark=dark)
-            for page in pages:
-                explored.visit(page)
-                size = "return document.documentElement.scrollWidth - innerWidth"
-                assert explored.window.execute_script(size) <= 0, (page, width)
-                assert explored.window.execute_script(CONTRAST) == [], (page, dark)
+    for width, dark in zip(WIDTHS, (False, True), strict=True):
+        explored.resize(width, dark=dark)
+        for page in pages:
+            explored.visit(page)
+            size = "return document.documentElement.scrollWidth - innerWidth"
+            assert explored.window.execute_script(size) <= 0, (page, width)
+            assert explored.window.execute_script(CONTRAST) == [], (page, dark)
 
 
 def test_no_english_is_left_in_chinese(explored):
-    pages = [*explored.pages(), "groups?open=1", "groups?least_size=99", "documents?search=nowhere"]
+    pages = [*explored.pages, "groups?open=1", "groups?least_size=99", "documents?search=nowhere"]
     pages += ["group?of=x", "document?key=1", "nowhere"]
     explored.window.execute_script("localStorage.setItem('fpdb-language', 'zh-CN')")
     found = set()
@@ -180,21 +178,22 @@ def test_no_english_is_left_in_chinese(explored):
 
 
 def test_what_a_screen_reader_finds(explored):
-    for page in explored.pages():
+    controls = {"button", "checkbox", "combobox", "link", "navigation", "region", "searchbox"}
+    controls |= {"textbox", "spinbutton", "Date", "image", "DisclosureTriangle"}
+    for page in explored.pages:
         explored.visit(page)
-        for _ in range(50):  # the browser makes the tree after the page
+        for _ in range(50):  # the browser makes the tree after the page, part by part
             tree = explored.window.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
-            if len(tree) > 1:
+            named = [
+                (node["role"]["value"], node.get("name", {}).get("value", ""))
+                for node in tree
+                if not node["ignored"] and "role" in node
+            ]
+            unnamed = [each for each in named if each[0] in controls and not each[1].strip()]
+            if len(tree) > 1 and not unnamed:
                 break
             time.sleep(0.1)
-        named = [
-            (node["role"]["value"], node.get("name", {}).get("value", ""))
-            for node in tree
-            if not node["ignored"] and "role" in node
-        ]
-        controls = {"button", "checkbox", "combobox", "link", "navigation", "region", "searchbox"}
-        controls |= {"textbox", "spinbutton", "Date", "image", "DisclosureTriangle"}
-        assert [each for each in named if each[0] in controls and not each[1].strip()] == []
+        assert unnamed == []
         roles = [role for role, _ in named]
         assert roles.count("main") == 1
         headings = [int(level) for level in re.findall("<h([1-6])", explored.window.page_source)]

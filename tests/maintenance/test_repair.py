@@ -27,7 +27,7 @@ from fpdb.storage.lmdb_file import BRANCH
 from fpdb.storage.open_checks import open_data
 from fpdb.storage.survey import Survey
 
-pytestmark = pytest.mark.slow("its cases damage and repair databases, 16 s together")
+pytestmark = pytest.mark.slow("its cases damage and repair databases, 10 s together")
 
 TINY = Recipe("tiny", clean=(), segment="whitespace", grams=Grams(minimum=3))
 PAGE = 4096

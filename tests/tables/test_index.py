@@ -15,7 +15,6 @@ from fpdb.tables.bits import Fingerprints, to_array, to_ints
 from fpdb.tables.bulk_load import load_tables
 from fpdb.tables.index import HIGH_BITS
 from fpdb.tables.plan import choose_plan, home_plan, nested_plan
-from fpdb.tables.sorted_pages import NumberPages
 
 PLENTY = 10**9
 
@@ -50,10 +49,6 @@ def words(dice: np.random.Generator, bits: int, count: int) -> Fingerprints:
 def numbered(index: Index, numbers: list[int], first: int = 0) -> Rows:
     ids = np.arange(first, first + len(numbers), dtype=np.uint64)
     return [to_array(numbers, index.plan.bits), ids]
-
-
-def count_rows(txn: ReadTransaction, pages: NumberPages) -> int:
-    return sum(len(rows[0]) for rows in pages.scan(txn))
 
 
 @pytest.mark.parametrize("bits", [32, 64, 128])

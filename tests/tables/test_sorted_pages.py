@@ -171,7 +171,7 @@ def test_fill_makes_full_pages_with_the_content_of_splice(
 
 
 @pytest.mark.parametrize("pages", KINDS, ids=lambda pages: pages.name)
-@pytest.mark.parametrize(("stored", "new"), [(0, 9000), (9000, 20_000), (20_000, 300), (5, 9000)])
+@pytest.mark.parametrize(("stored", "new"), [(0, 4000), (9000, 20_000), (8000, 300), (5, 4000)])
 @pytest.mark.parametrize("place", ["between", "after"])
 def test_merged_blocks_leave_full_pages_and_the_content_of_a_dict(
     pages: NumberPages, stored: int, new: int, place: str, undone: Any

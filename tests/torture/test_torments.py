@@ -34,7 +34,7 @@ SHORT: dict[str, tuple[int, dict[str, Any], int, list[str]]] = {
     "memory": (30, {}, 30, ["ingest"]),
     "greedy": (20, GREEDY, 20, ["bodies, with a token"]),
 }
-IN_THE_GATE = {"kills": 5, "processes": 5, "replacements": 5}
+IN_THE_GATE = {"kills": 3, "processes": 3, "replacements": 3}
 
 
 @pytest.mark.process
