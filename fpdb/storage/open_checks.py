@@ -79,6 +79,14 @@ def moved(directory: Path) -> MovedError:
     )
 
 
+def data_size(directory: Path) -> int:
+    """Return the bytes of the file of a database that is open; raise MovedError if it is gone."""
+    try:
+        return (directory / DATA_FILE).stat().st_size
+    except (FileNotFoundError, NotADirectoryError):
+        raise moved(directory) from None
+
+
 def require_openable(directory: Path) -> None:
     """Check a directory that is not in use in this process."""
     require_local(directory)
