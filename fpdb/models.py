@@ -1,5 +1,6 @@
 """The immutable values that fpdb takes and returns."""
 
+import contextlib
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -99,7 +100,8 @@ def require_similarity(value: float | None, k: int | None = None) -> float | Non
         return None
     number = 0.0
     if isinstance(value, Real):
-        number = float(str(value)) if isinstance(value, np.floating) else float(value)
+        with contextlib.suppress(OverflowError):  # of a very large integer
+            number = float(str(value)) if isinstance(value, np.floating) else float(value)
     if not is_similarity(number):
         raise InputError(
             f"found similarity {value!r}, expected a number above 0, at most 1",

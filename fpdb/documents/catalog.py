@@ -476,7 +476,7 @@ class IntegerCatalog(Catalog):
             elif isinstance(key, SupportsIndex):
                 hint = "convert it: int(key)"
             raise InputError(
-                f"found the key {key!r}, expected a whole number from 0 to 2**64 - 1", hint=hint
+                f"found the key {key!r:.80}, expected a whole number from 0 to 2**64 - 1", hint=hint
             )
 
     def find_many(

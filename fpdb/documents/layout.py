@@ -33,7 +33,7 @@ from fpdb.storage.format import (
     require_supported,
     unpack_header,
 )
-from fpdb.storage.lmdb_file import DATA_FILE
+from fpdb.storage.open_checks import data_size
 from fpdb.tables import Index, Plan, best_plan, choose_bands
 
 CATALOGS: dict[str, type[Catalog]] = {kind.kind: kind for kind in (TextCatalog, IntegerCatalog)}
@@ -244,7 +244,7 @@ def stats_of(view: View, head: Header, path: Path) -> Stats:
         capacity=head["capacity"],
         documents=counters.documents,
         short=counters.short,
-        bytes=(path / DATA_FILE).stat().st_size,
+        bytes=data_size(path),
         bytes_used=sum(map(txn.bytes_of, database_names(index, view.catalog))),
         tables=tuple(
             TableStats(pages.name, bits, sum(map(txn.entries, pages.names)))

@@ -64,12 +64,15 @@ def paragraphs(texts: Sequence[str], seed: int) -> Paragraphs:
         return Paragraphs(whole, hashes[:0], owners, starts, ends)
     long = np.add.reduceat(spaces + filled, starts) >= _WORDS
     unspaced = ~long & (np.add.reduceat(sizes, starts) >= _SIGNS * _SIGN_BYTES)
+    owner, lines = -1, list[bytes]()
     for place in unspaced.nonzero()[0].tolist():
         text, first = folded[owners[place]], firsts[owners[place]]
         if isinstance(text, bytes):
-            lines = text.split(b"\n")[starts[place] - first : ends[place] - first]
-            joined = b" ".join(lines).decode("utf-8", "surrogatepass")
-            long[place] = _SIGNS_IN_ALL.match(joined) is not None
+            if owner != owners[place]:  # each text is split once, however many paragraphs it has
+                owner, lines = owners[place], text.split(b"\n")
+            part = b" ".join(lines[starts[place] - first : ends[place] - first])
+            signs = part.decode("utf-8", "surrogatepass")
+            long[place] = _SIGNS_IN_ALL.match(signs) is not None
     long &= np.bincount(owners)[owners] > 1
     begun = firsts[owners]
     hashes = np.add.reduceat(hashes, starts)[long]

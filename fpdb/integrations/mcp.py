@@ -4,10 +4,11 @@ The protocol's own package would bring some twenty others with it, for four tool
 """
 
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import fpdb
 from fpdb.integrations.batcher import again_if_moved
@@ -52,7 +53,7 @@ def answers(database: fpdb.Database, lines: Iterable[bytes]) -> Iterator[Json]:
 
 def _decoded(line: bytes) -> Json:
     try:
-        message = json.loads(line, parse_constant=_refuse_constant)
+        message = json.loads(line, parse_constant=_refuse_constant, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         raise _RefusedError(_NO_JSON, f"this isn't JSON: {error}") from None
     if not isinstance(message, dict):
@@ -60,8 +61,13 @@ def _decoded(line: bytes) -> Json:
     return message
 
 
-def _refuse_constant(name: str) -> Any:
+def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"found {name}")
+
+
+def _finite(digits: str) -> float:
+    """Return a number that an answer can repeat as JSON."""
+    return _refuse_constant(digits) if math.isinf(number := float(digits)) else number
 
 
 def _result(database: fpdb.Database, message: Json) -> Json:

@@ -54,7 +54,10 @@ def read_wacz(
             yield BadRecord(name, f"can't be read in the ZIP: {error}")
             continue
         pages = read_pages(name, cast("io.BufferedReader", member), reading, watch)
-        yield from (_titled(page, titles) for page in pages)
+        try:
+            yield from (_titled(page, titles) for page in pages)
+        except StreamError as error:  # of its dictionary, without which nothing is unpacked
+            yield BadRecord(name, str(error))
 
 
 class _Stored(io.RawIOBase):
@@ -71,6 +74,8 @@ class _Stored(io.RawIOBase):
         if len(head) < _HEADER:
             raise zipfile.BadZipFile("it ends before a file")
         self._start = info.header_offset + _HEADER + sum(_LENGTHS.unpack(head[-_LENGTHS.size :]))
+        if self._start > end:
+            raise zipfile.BadZipFile("its header reaches into what follows it")
         self._size = min(info.file_size, end - self._start)
 
     def readable(self) -> bool:

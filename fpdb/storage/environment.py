@@ -46,6 +46,7 @@ from fpdb.storage.lock import WriteLock
 from fpdb.storage.open_checks import (
     LMDB_LOCK_FILE,
     Identity,
+    data_size,
     disk_named,
     identify,
     moved,
@@ -139,7 +140,7 @@ class Environment:
     def backup(self, path: str | os.PathLike[str]) -> Iterator[Self]:
         """Copy this moment for a block to check; the copy appears, synced, when the block ends."""
         with drafted(resolved(path)) as draft:
-            show(WorkStep("copy", (self.path / DATA_FILE).stat().st_size, 0, "byte"))
+            show(WorkStep("copy", data_size(self.path), 0, "byte"))
             with self.read() as txn:
                 txn.copy_to(draft / DATA_FILE)
             for fault in structure_faults(draft):

@@ -79,6 +79,14 @@ def moved(directory: Path) -> MovedError:
     )
 
 
+def data_size(directory: Path) -> int:
+    """Return the bytes of the file of a database that is open; raise MovedError if it is gone."""
+    try:
+        return (directory / DATA_FILE).stat().st_size
+    except (FileNotFoundError, NotADirectoryError):
+        raise moved(directory) from None
+
+
 def require_openable(directory: Path) -> None:
     """Check a directory that is not in use in this process."""
     require_local(directory)
@@ -237,6 +245,11 @@ def open_lmdb(
             _make_lock_file(folder)
         except OSError as error:
             locked = False
+            if error.errno == errno.ELOOP:
+                raise NotADatabaseError(
+                    f"{directory / LMDB_LOCK_FILE} is a link, expected a file or nothing",
+                    hint="remove the link, while no program has the database open",
+                ) from error
             if error.errno != errno.EROFS or not readonly:
                 raise
         return _open_at(name_of(folder), directory, readonly=readonly, sync=sync, locked=locked)
@@ -320,7 +333,9 @@ def _make_lock_file(folder: int) -> None:
 
     This process must not have it open: closing it here drops its locks.
     """
-    descriptor = os.open(LMDB_LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600, dir_fd=folder)
+    # LMDB overwrites it: a link in a directory that came from elsewhere may lead to any file.
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+    descriptor = os.open(LMDB_LOCK_FILE, flags, 0o600, dir_fd=folder)
     try:
         if os.fstat(descriptor).st_blocks * 512 < LOCK_BYTES:
             os.posix_fallocate(descriptor, 0, LOCK_BYTES)

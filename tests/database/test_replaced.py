@@ -100,6 +100,14 @@ def test_a_handle_is_reopened_on_a_restored_copy(db: Database, path: Path) -> No
     assert keys_at(moved) == {"first", "second"}
 
 
+def test_a_database_that_is_gone_has_no_size(db: Database, path: Path) -> None:
+    drafts.remove(path)
+    for use in (db.stats, lambda: db.backup(path.with_name("copy"))):
+        with pytest.raises(MovedError, match="was moved, removed or replaced"):
+            use()
+    assert not path.with_name("copy").exists()
+
+
 def test_threads_reopen_together(db: Database, path: Path) -> None:
     errors: list[BaseException] = []
     turns = [0, 0, 0]

@@ -1,6 +1,7 @@
 """Paragraphs of texts: against a definition in a few lines, and what is left without some."""
 
 import re
+import time
 import unicodedata
 
 import pytest
@@ -82,3 +83,10 @@ def test_equal_texts_have_equal_hashes():
 )
 def test_lines_go_with_the_blank_ones_after_them(text, spans, left, sizes):
     assert without(text, spans) == (left, sizes)
+
+
+def test_time_grows_with_the_number_of_paragraphs():
+    text = "\n\n".join(["汉字" + "b" * 60] * 10_000)
+    before = time.process_time()
+    assert not len(paragraphs([text], 7).hashes)
+    assert time.process_time() - before < 2

@@ -91,6 +91,7 @@ def test_keys_may_be_integers(tmp_path):
         )
         assert added["result"]["structuredContent"]["status"] == "added"
         assert refused["result"]["isError"]
+        assert len(refused["result"]["content"][0]["text"]) < 300
         assert list(db) == [17]
 
 
@@ -101,6 +102,7 @@ def test_keys_may_be_integers(tmp_path):
         (b"\xff", -32700),
         (b"[" * 100_000, -32700),
         (b'{"id": NaN, "method": "ping"}', -32700),
+        (b'{"id": 1e999, "method": "ping"}', -32700),
         ([], -32600),
         (request(5, "resources/list"), -32601),
         ({"id": 5, "method": []}, -32601),
@@ -134,6 +136,11 @@ def test_a_model_is_told_what_cures_its_call(db, arguments):
     [content] = answer["result"]["content"]
     assert len(content["text"].splitlines()) == 2
     assert not list(db)
+
+
+def test_a_similarity_that_is_no_float_is_told(db):
+    [answer] = talk(db, tool("query", text=TEXT, similarity=10**400))
+    assert "at most 1" in answer["result"]["content"][0]["text"]
 
 
 def test_notifications_get_no_answer(db):

@@ -1,6 +1,7 @@
 """The server, called in this process: what it answers, whom it lets in, and its limits."""
 
 import asyncio
+import gzip
 import json
 import os
 import re
@@ -220,6 +221,17 @@ def test_a_page_is_decoded_as_its_server_says(db):
     assert wrong.json["replaced_characters"] > len(text) // 2
     assert "replaced_characters" not in few.json
     assert lines_.json["replaced_characters"] == 90
+
+
+def test_a_packed_body_is_refused_instead_of_stored(db):
+    packed = {"content_type": "text/html", "content_encoding": "gzip"}
+    page = gzip.compress(b"<p>" + OTHER.encode() * 3)
+    plain = {"content_type": "text/html", "content_encoding": "identity"}
+    refused, added = talk(
+        db, ("POST", "/v1/check?key=a", page, packed), ("POST", "/v1/check?key=b", b"<p>", plain)
+    )
+    assert (refused.status, "'gzip'" in refused.json["detail"]) == (415, True)
+    assert (added.status, list(db)) == (200, ["b"])
 
 
 def test_a_page_needs_a_token_that_may_write(db):

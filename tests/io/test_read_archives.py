@@ -551,6 +551,16 @@ def test_what_is_wrong_with_a_zip_of_archives_is_said(tmp_path):
     kinds = [type(each) for each in records]
     assert kinds.count(Record) >= 4
     assert BadRecord in kinds
+    # Of two archives, one has a header that says it is longer, or a dictionary that is cut off.
+    longer = bytearray(zipped({"archive/a.warc": SOME[0], "archive/b.warc": UNTITLED}))
+    longer[28:30] = b"\xff\xff"
+    cut = b"\x5d\x2a\x4d\x18\x99\0\0\0\x28\xb5\x2f\xfd"
+    dictionary = zipped({"archive/a.warc.zst": cut, "archive/b.warc": UNTITLED})
+    for data, part in ((bytes(longer), "its header"), (dictionary, "zstd")):
+        bad, page = read(tmp_path, data, "crawl.wacz")
+        assert isinstance(bad, BadRecord)
+        assert part in bad.reason
+        assert page.key == "http://a.example/none"
 
 
 @settings(max_examples=examples(200))

@@ -58,6 +58,18 @@ def test_what_is_no_file_is_refused(closed: Path, kind: str) -> None:
             Environment.open(closed, readonly=readonly)
 
 
+@pytest.mark.parametrize("readonly", [False, True])
+def test_no_file_that_a_link_leads_to_is_overwritten(
+    closed: Path, tmp_path: Path, readonly: bool
+) -> None:
+    (tmp_path / "precious").write_bytes(b"my thesis")
+    (closed / "lock.mdb").unlink(missing_ok=True)
+    (closed / "lock.mdb").symlink_to(tmp_path / "precious")
+    with pytest.raises(NotADatabaseError, match=r"lock.mdb is a link"):
+        Environment.open(closed, readonly=readonly)
+    assert (tmp_path / "precious").read_bytes() == b"my thesis"
+
+
 def test_a_link_to_the_directory_is_followed(closed: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(closed)
     with Environment.open(tmp_path / "link") as env, env.write() as txn:

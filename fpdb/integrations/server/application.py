@@ -178,6 +178,13 @@ class Application:
         request.visitor = self.access.admit(method, path, request.headers, address)
         if path not in _WATCHED:
             request.count()
+        coding = request.headers.get(b"content-encoding", b"identity").strip().lower()
+        if coding != b"identity":  # its bytes would be stored as a page
+            raise ProblemError(
+                HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+                f"found a body that is packed as {coding.decode('latin-1')[:40]!r}",
+                hint="send what it becomes when it is unpacked, without Content-Encoding",
+            )
         calls = self._calls.get(path) or self._calls.get(f"{path.rpartition('/')[0]}/*", {})
         if method not in calls:
             raise _not_found(method, path, calls)
