@@ -1,4 +1,4 @@
-"""The settings of a run that removes near-duplicates, and what became of its records."""
+"""The settings of a run that removes near-duplicates, and the counts of its records."""
 
 import contextlib
 import dataclasses
@@ -146,7 +146,7 @@ class Deduplicated(RecordCounts):
 
 @dataclass
 class Deduplication:
-    """The settings of a run, and what became of its records."""
+    """The settings of a run, and the counts of its records."""
 
     reading: Reading
     similarity: float | None = None
@@ -225,15 +225,15 @@ class Deduplication:
         if self.counts.stage == "writing":
             self.show()
 
-    def kept(self, codes: Codes) -> Marks:
-        """Mark what stays."""
+    def keepers(self, codes: Codes) -> Marks:
+        """Mark the records that stay."""
         dropped = [REMOVED, BAD] if self.bad == "drop" else [REMOVED]
         return np.isin(codes, dropped, invert=True)
 
     def written(self, codes: Codes) -> Marks:
-        """Mark what is written: what stays, or, if it is annotated, all that isn't dropped."""
+        """Mark the records that are written: those that stay, and annotated ones that go."""
         stays = codes == REMOVED if self.annotate else np.zeros(len(codes), np.bool_)
-        return self.kept(codes) | stays
+        return self.keepers(codes) | stays
 
     def weigh(self, losses: list[SourceLoss]) -> None:
         """Name the sources that lose most; raise LossError if one loses more than it may."""
@@ -252,7 +252,7 @@ class Deduplication:
             )
 
     def finish(self, marks: Marks) -> None:
-        """Count what stays, given all marks."""
+        """Count the records that stay, given all marks."""
         self.counts.marks = marks
         self.counts.kept = int(np.count_nonzero(marks))
         self.show()
@@ -263,9 +263,9 @@ class Deduplication:
             self.on_progress(self.counts)
 
     @contextlib.contextmanager
-    def opened(self, given: Where | None) -> Iterator[Database | None]:
-        """Open the database that is given, and be the only run that adds to it."""
-        if given is None:
+    def opened(self, where: Where | None) -> Iterator[Database | None]:
+        """Open the database, if there is one, and be the only run that adds to it."""
+        if where is None:
             if self.same_key is not None:
                 raise InputError(
                     "found a choice among documents with the same key, but no database",
@@ -287,14 +287,14 @@ class Deduplication:
                 parameter="within",
             )
         with contextlib.ExitStack() as stack:
-            if isinstance(given, Database):
-                database = given
-            elif is_vacant(given):
-                database = stack.enter_context(Database.create(given, **self._wanted()))
+            if isinstance(where, Database):
+                database = where
+            elif is_vacant(where):
+                database = stack.enter_context(Database.create(where, **self._wanted()))
                 stack.push(partial(_remove_empty, database))
             else:
                 recipe = cast("Recipe | None", self.recipe)
-                database = stack.enter_context(Database.open(given, recipe=recipe))
+                database = stack.enter_context(Database.open(where, recipe=recipe))
             self._require_fit(database)
             stack.enter_context(database.runs.alone())
             if self.abandon:
@@ -309,14 +309,14 @@ class Deduplication:
         return wanted
 
     def preparer(self, database: Database | None) -> Preparer:
-        """Return what prepares records, for a database or as for a new one."""
+        """Return the preparer of records, for a database or as for a new one."""
         if database is not None:
             return database.preparer
         recipe, described = layout.header_for(**self._wanted())
         return Preparer(described, *layout.layout(described), recipe)
 
     def least_similarity(self, preparer: Preparer) -> float | None:
-        """Return the least similarity of what is removed, or None if bits are compared."""
+        """Return the least similarity of removed records, or None if bits are compared."""
         similarity: float | None = self.similarity or preparer.header.get("similarity")
         for name, value in (("lose", self.lose), ("texts", self.texts)):
             if value is not None and not similarity:
@@ -362,7 +362,7 @@ class Deduplication:
             )
 
     def options(self) -> bytes:
-        """Return a digest of what decides, besides the records, what stays."""
+        """Return a digest of the options that decide which records stay."""
         recipe = self.recipe.id if isinstance(self.recipe, Recipe) else ""
         known = [self.similarity, self.k, recipe, self.keep, self.bad]
         known += [choice for choice in (self.same_key, self.lose) if choice is not None]
@@ -415,16 +415,16 @@ class Deduplication:
 
 
 def worst_losses(losses: Sequence[SourceLoss]) -> list[str]:
-    """Say what the first sources lose, and how many more there are."""
+    """Say how much the first sources lose, and how many more there are."""
     more = [f"{len(losses) - _NAMED:,} more sources"] * (len(losses) > _NAMED)
     return [*map(str, losses[:_NAMED]), *more]
 
 
-def require_next(database: Database, own: StoredRun | None = None) -> None:
+def require_next(database: Database, new: StoredRun | None = None) -> None:
     """Raise InputError unless a run may be the next one of a database."""
     known = database.runs.known()
     for run in known:
-        if run.finished and own and run.content == own.content:
+        if run.finished and new and run.content == new.content:
             raise InputError(
                 f"the very same records were added to {database.path} on {run.begun}: each would "
                 "be removed for itself",
@@ -433,7 +433,7 @@ def require_next(database: Database, own: StoredRun | None = None) -> None:
             )
     unfinished = [run for run in known if not run.finished]
     if unfinished and not any(
-        own and (run.content, run.options) == (own.content, own.options) for run in unfinished
+        new and (run.content, run.options) == (new.content, new.options) for run in unfinished
     ):
         command = f", by {unfinished[0].command:.1000}," * bool(unfinished[0].command)
         raise InputError(

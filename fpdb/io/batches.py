@@ -107,6 +107,12 @@ class RecordBatch:
         """The places of the records that can be used."""
         return [place for place in range(len(self)) if place not in self.bad]
 
+    @property
+    def damage(self) -> BadRecord | None:
+        """The rest of a file that can't be read, if it is all there is."""
+        first = self.bad.get(0)
+        return first if first and first.is_file else None
+
     def source(self, place: int) -> str:
         """Return where a record was read."""
         return f"{self.shown}{self.numbers[place]}"
