@@ -21,7 +21,7 @@ from fpdb.errors import InputError, RecipeMismatchError
 from fpdb.flow import Flow, Ingested
 from fpdb.io.arrow import fingerprint_blocks, print_files
 from fpdb.io.decoding import FingerprintBlock, PrintSchema
-from fpdb.io.files import FORMATS, Paths, path_names, size_of
+from fpdb.io.files import FORMATS
 from fpdb.io.fingerprint_files import (
     ARRAY_SUFFIXES,
     KeyedBlock,
@@ -30,6 +30,7 @@ from fpdb.io.fingerprint_files import (
     array_kind,
     digit_blocks,
 )
+from fpdb.io.paths import Paths, path_names, size_of
 from fpdb.io.records import BadRecord, Reading
 from fpdb.io.streams import (
     SUFFIXES,

@@ -27,15 +27,8 @@ from fpdb.fingerprint import Recipe
 from fpdb.io import streams
 from fpdb.io.annotations import have_numbered_keys, require_free
 from fpdb.io.encodings import UTF8
-from fpdb.io.files import (
-    FORMATS,
-    Paths,
-    Source,
-    check_path,
-    parts_of,
-    path_names,
-    sources_of,
-)
+from fpdb.io.files import FORMATS, Source, check_path, parts_of, sources_of
+from fpdb.io.paths import Paths, path_names
 from fpdb.io.raw import COPIED, Edits, MarkedRows, TableHead, changed, write_rows
 from fpdb.io.records import LeftOut, Reading
 from fpdb.io.streams import Watch
