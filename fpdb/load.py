@@ -279,7 +279,7 @@ class _Load:
         for path in files:
             is_mixed = False
             for block in fingerprint_blocks(path, Watch(self.flow.count_bytes)):
-                is_mixed |= bool(block.others)
+                is_mixed |= bool(block.documents)
                 yield block.keys, block.fingerprints
             if is_mixed:
                 remaining.append(path)
@@ -287,7 +287,7 @@ class _Load:
     def _add_documents(self, database: Database, source: str, block: FingerprintBlock) -> None:
         """Add the documents of a block that are more than a key and a fingerprint."""
         documents = []
-        for fields in block.others:
+        for fields in block.documents:
             place = f"{source}:{fields.pop('row')}"
             try:
                 documents.append(_document(fields, database.preparer.catalog))
@@ -349,7 +349,7 @@ class _Load:
         largest = np.uint64((1 << min(bits, 64)) - 1)
         for path in files:
             for block in fingerprint_blocks(path, Watch(self.flow.count_bytes)):
-                if block.others or bits > 64 or (block.fingerprints > largest).any():
+                if block.documents or bits > 64 or (block.fingerprints > largest).any():
                     raise UnusualError
                 yield block.keys, block.fingerprints
 

@@ -118,7 +118,7 @@ def decode(data: bytes, said: Sequence[str] = ()) -> tuple[str, str, bool] | Non
 
 
 def forced(data: bytes, name: str) -> str:
-    """Decode bytes, and make U+FFFD of what doesn't fit; the last character may be cut."""
+    """Decode bytes, and make U+FFFD of those that don't fit; the last character may be cut."""
     return codecs.getincrementaldecoder(name)("replace").decode(data)
 
 
@@ -145,43 +145,43 @@ def has_escapes(data: bytes) -> bool:
 def as_utf8(
     chunks: Iterable[bytes], encoding: str | None, tell: Callable[[Sequence[str]], object]
 ) -> Iterator[bytes]:
-    """Yield the bytes of a file as UTF-8; what no character has stays no UTF-8.
+    """Yield the bytes of a file as UTF-8; bytes of no character stay no UTF-8.
 
-    If no encoding is given, it is UTF-8 if the first chunk is that has more than ASCII, or what
-    is found in a sample from there on. Another one is reported to `tell`, and so are several that
-    are likely: then the bytes stay as they are, no UTF-8. Half a character at the end is dropped:
-    the file was cut.
+    If no encoding is given, it is UTF-8 if the first chunk is that has more than ASCII, or the one
+    that is found in a sample from there on. Another one is reported to `tell`, and so are several
+    that are likely: then the bytes stay as they are, no UTF-8. Half a character at the end is
+    dropped: the file was cut.
     """
-    rest, begun, name = iter(chunks), False, encoding or ""
+    source, begun, name = iter(chunks), False, encoding or ""
     while not name:
-        chunk = next(rest, None)
+        chunk = next(source, None)
         if chunk is None:
             return
         if not begun and (name := is_utf16(chunk)):
-            rest = chain([chunk], rest)
+            source = chain([chunk], source)
         elif not chunk.isascii():
             if not is_utf8(chunk):
-                chunk += _sample(rest, _SAMPLE - len(chunk))
+                chunk += _sample(source, _SAMPLE - len(chunk))
             wide = "" if begun else is_utf16(chunk)
-            names = [wide] if wide else _found(chunk)
+            names = [wide] if wide else _encodings_of(chunk)
             if len(names) > 1:
                 tell(names)
             name = names[0] if len(names) == 1 else UTF8
-            rest = chain([chunk], rest)
+            source = chain([chunk], source)
         elif has_escapes(chunk):
-            name, rest = _JIS, chain([chunk], rest)
+            name, source = _JIS, chain([chunk], source)
         else:
             begun = True
             yield chunk
     if name == UTF8:
-        yield from rest
+        yield from source
         return
     if not encoding:
         tell([name])
     errors = "surrogatepass" if name.startswith("utf-16") else _MARKED
     back = errors if errors != _MARKED else "surrogateescape"
     decoder = codecs.getincrementaldecoder(name)(errors)
-    for chunk in rest:
+    for chunk in source:
         yield decoder.decode(chunk).encode(UTF8, back)
 
 
@@ -256,7 +256,7 @@ def _letters(text: str) -> str:
     return "".join(filter(str.isalpha, _PLAIN.sub("", text.lower())))
 
 
-def _found(sample: bytes) -> list[str]:
+def _encodings_of(sample: bytes) -> list[str]:
     """Return the encodings that a sample may have; none if it has bytes that no text has."""
     if b"\0" in sample or sample.startswith(codecs.BOM_UTF8) or is_utf8(sample):
         return [UTF8]
@@ -291,14 +291,14 @@ def is_utf16(first: bytes) -> str:
     if head.count(0) * 4 < len(head) and (plain * 4 > len(head) * 3 or is_utf8(head)):
         return ""
     # In the wrong order, hardly any sign is one of ASCII, and few of Chinese are signs.
-    found: dict[str, int] = {}
+    signs: dict[str, int] = {}
     for name in ("utf-16-le", "utf-16-be") if b"\0" in head else ():
         with contextlib.suppress(ValueError):
             text = codecs.getincrementaldecoder(name)().decode(head)
             if "".join(text.split()).isprintable():
-                found[name] = sum(map(str.isascii, text))
-    best = max(found, key=found.__getitem__, default="")
-    return best if list(found.values()).count(found.get(best, 0)) == 1 else ""
+                signs[name] = sum(map(str.isascii, text))
+    best = max(signs, key=signs.__getitem__, default="")
+    return best if list(signs.values()).count(signs.get(best, 0)) == 1 else ""
 
 
 def _mark(error: UnicodeError) -> tuple[str, int]:

@@ -1,4 +1,4 @@
-"""Records as the bytes that they are in a file, of which those that are wanted are copied.
+"""Records as the bytes that they are in a file, from where chosen ones are copied.
 
 They are unchanged, but for texts that lose a part, and fields that may be added at the end of each.
 A record of text is the lines from its first one on, whose number its reader has found.
@@ -70,7 +70,7 @@ class TableHead:
         """Return whether rows of a file with this header may be in one with the other header."""
         if self.schema is not None:
             return bool(other.schema and self.schema.equals(other.schema))
-        one, another = (each.removeprefix(_MARK).rstrip() for each in (self.line, other.line))
+        one, another = (line.removeprefix(_MARK).rstrip() for line in (self.line, other.line))
         return self.is_missing or one == another
 
     def column_of(self, names: Sequence[str]) -> int:
@@ -90,7 +90,7 @@ class TableHead:
 
 
 class Edits(NamedTuple):
-    """Marks of the rows of a file whose texts change, numbers of all, and what changes a text."""
+    """Marks of the rows of a file whose texts change, numbers of all, and the change of a text."""
 
     marks: Marks
     numbers: Places
@@ -167,10 +167,10 @@ def _marked_batches(part: MarkedRows, schema: Any) -> Iterator[Any]:
         for batch in arrow.marked_batches(source.path, part.marks, source.watch):
             changed_batch = batch
             if edits:
-                some = rows[done : done + batch.num_rows]
-                places = edits.marks[some].nonzero()[0].tolist()
-                own = {place: edits.of(some[place]) for place in places}
-                changed_batch = arrow.edited(batch, source.reading.names_of_text, own)
+                part_rows = rows[done : done + batch.num_rows]
+                places = edits.marks[part_rows].nonzero()[0].tolist()
+                changes = {place: edits.of(part_rows[place]) for place in places}
+                changed_batch = arrow.edited(batch, source.reading.names_of_text, changes)
                 done += batch.num_rows
             if part.added:
                 changed_batch = arrow.annotated_batch(changed_batch, part.added, schema)
@@ -252,18 +252,18 @@ def _lines_of(part: MarkedRows) -> Iterator[tuple[memoryview, Places, Places, Pl
         for data, starts, ends in _blocks(source, several=several):
             numbers = np.arange(before + 1, before + 1 + len(starts))
             rows = firsts.searchsorted(numbers, "right") - 1
-            kept = wanted[rows]
+            chosen = wanted[rows]
             if several:
                 [filled] = (~_empty(data, starts, ends)).nonzero()
                 next_filled = filled[filled.searchsorted(np.arange(len(rows)))]
-                kept &= rows == rows[next_filled]
+                chosen &= rows == rows[next_filled]
             else:
-                kept &= bounds[rows] == numbers
+                chosen &= bounds[rows] == numbers
             if not before and data.startswith(_MARK):
                 starts[0] = len(_MARK)
             before += len(starts)
-            if kept.any():
-                yield memoryview(data), starts[kept], ends[kept], rows[kept]
+            if chosen.any():
+                yield memoryview(data), starts[chosen], ends[chosen], rows[chosen]
     if len(firsts) and before < firsts[-1]:
         raise changed(source.path)
 
@@ -296,10 +296,10 @@ def _blocks(source: Source, *, several: bool) -> Iterator[tuple[bytes, Places, P
 def _empty(data: bytes, starts: Places, ends: Places) -> Marks:
     """Mark the lines that have nothing but their ends."""
     sizes = ends - starts
-    found: Marks = sizes == 1
+    are_empty: Marks = sizes == 1
     [two] = (sizes == 2).nonzero()
-    found[two] = np.frombuffer(data, np.uint8)[starts[two]] == _RETURN
-    return found
+    are_empty[two] = np.frombuffer(data, np.uint8)[starts[two]] == _RETURN
+    return are_empty
 
 
 @contextlib.contextmanager

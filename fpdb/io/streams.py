@@ -153,7 +153,7 @@ class Packing:
     dictionary: bytes = b""
 
     def start(self) -> tuple[Any, type[Exception]]:
-        """Return what decompresses one member or frame, and the error that it raises."""
+        """Return the unpacker of one member or frame, and the error that it raises."""
         return self.unpacker(self.dictionary)
 
 
@@ -229,7 +229,7 @@ _PACKINGS = (
 
 
 def packed(file: IO[bytes], path: str) -> contextlib.AbstractContextManager[Any]:
-    """Return what compresses into a file for a block, as the suffix of its path says."""
+    """Return a file that is compressed into a file for a block, as the suffix of its path says."""
     packing = _packing(path)
     return packing.packer(file) if packing else contextlib.nullcontext(file)
 
@@ -293,24 +293,24 @@ def saved(path: str, place: str) -> str:
 
     Return its path, whose suffix shows how it is packed.
     """
-    found = _raw_chunks(path)
-    first = next(found, b"")
+    data = _raw_chunks(path)
+    first = next(data, b"")
     packing = packing_of(first)
     place += packing.suffix if packing else ""
     with open(place, "wb") as file:
-        file.writelines(itertools.chain([first], found))
+        file.writelines(itertools.chain([first], data))
     return place
 
 
 def chunks(path: str, watch: Watch = UNWATCHED) -> Iterator[bytes]:
     """Yield the bytes of a file, or of standard input ("-"), decompressed, or raise StreamError."""
-    found = _raw_chunks(path, watch)
+    data = _raw_chunks(path, watch)
     packing = _packing(path)
     if path == "-":
-        first = next(found, b"")
+        first = next(data, b"")
         packing = packing_of(first)
-        found = itertools.chain([first], found) if first else found
-    return unpacked(found, packing)
+        data = itertools.chain([first], data) if first else data
+    return unpacked(data, packing)
 
 
 @contextlib.contextmanager
@@ -375,17 +375,16 @@ def decoded(raw: Iterable[bytes | TooLong], first: int = 1) -> Iterator[Line]:
 
 def text_chunks(path: str, encoding: str | None, watch: Watch) -> Iterator[bytes]:
     """Yield a file of text, decompressed, as UTF-8; raise StreamError if it is none."""
-    found = chunks(path, watch)
-    first = next(found, b"")
+    data = chunks(path, watch)
+    first = next(data, b"")
     if reason := _unfit(first):
         raise StreamError(f"isn't text: it {reason}")
-    yield from as_utf8(
-        itertools.chain([first], found), encoding, functools.partial(watch.tell, path)
-    )
+    tell = functools.partial(watch.tell, path)
+    yield from as_utf8(itertools.chain([first], data), encoding, tell)
 
 
 def _unfit(first: bytes) -> str:
-    """Return what a file is that begins so and isn't text, and what to do with it."""
+    """Name the kind of a file that begins so and isn't text, and a cure."""
     if packing := packing_of(first):
         return (
             f"is packed by {packing.name}: unpack it, or give its name the suffix {packing.suffix}"
@@ -402,17 +401,17 @@ def reason_of_binary(first: bytes) -> str:
 def one_text(path: str, data: Iterable[bytes], largest: int) -> tuple[str, bool]:
     """Decode chunks of UTF-8 as one text, and return whether bytes of it were replaced.
 
-    It may end in half a character. Raise StreamError if a file is no text, or too long; what is
-    piped may have any characters.
+    It may end in half a character. Raise StreamError if a file is no text, or too long; a pipe may
+    have any characters.
     """
-    found = join_chunks(data, largest)
-    if path != "-" and b"\0" in found[:BEGINNING]:
+    whole = join_chunks(data, largest)
+    if path != "-" and b"\0" in whole[:BEGINNING]:
         raise StreamError("isn't text: it has NUL bytes; export it as text or HTML")
-    text = forced(found, UTF8).removeprefix("\ufeff")
-    if text.isascii() and not found.isascii() and not found.startswith(_BYTE_ORDER_MARK):
+    text = forced(whole, UTF8).removeprefix("\ufeff")
+    if text.isascii() and not whole.isascii() and not whole.startswith(_BYTE_ORDER_MARK):
         raise StreamError(NOT_DECODED)  # what is half of a character here may be one of another
     # A file may say U+FFFD itself.
-    replaced = "\ufffd" in text and not is_utf8(found)
+    replaced = "\ufffd" in text and not is_utf8(whole)
     if replaced and not few_replaced(text):
         raise StreamError(NOT_DECODED)
     return text, replaced
@@ -420,12 +419,12 @@ def one_text(path: str, data: Iterable[bytes], largest: int) -> tuple[str, bool]
 
 def join_chunks(data: Iterable[bytes], largest: int) -> bytes:
     """Join chunks, or raise StreamError if they have more than `largest` bytes."""
-    found = bytearray()
+    whole = bytearray()
     for chunk in data:
-        found += chunk
-        if len(found) > largest:
+        whole += chunk
+        if len(whole) > largest:
             raise too_long(largest)
-    return bytes(found)
+    return bytes(whole)
 
 
 def decode_line(data: bytes) -> tuple[str, bool]:

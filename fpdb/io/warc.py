@@ -282,13 +282,13 @@ class _Archive:
             data = self._data
         mark = self._packing.magic if self._packing else re.compile(_BEGINNING_OF_RECORD)
         chunks = self._chunks()
-        while not (found := mark.search(data)):
+        while not (match := mark.search(data)):
             # The beginning of the mark may be at the end of what was read.
             data = data[1 - _LONGEST_MARK :]
             if not (chunk := next(chunks, b"")):
                 break
             data += chunk
-        at = found.start() if found else len(data)
+        at = match.start() if match else len(data)
         data = data[at:] if self._packing else data[at + 1 :]
         place = self._position - len(data)
         self._begin(end if self._packing else place, place, data)
@@ -458,12 +458,12 @@ def _decoded(body: bytes, coding: str, largest: int) -> bytes:
 
 
 def _unpacked(reader: Callable[[IO[bytes]], Any], body: bytes, largest: int) -> bytes:
-    """Return what a reader of FastWARC makes of a body, and at most one byte more than allowed."""
-    found = bytearray()
+    """Unpack a body by a reader of FastWARC, and at most one byte more than allowed."""
+    content = bytearray()
     try:
         source = reader(io.BytesIO(body))
-        while len(found) <= largest and (piece := source.read(largest + 1 - len(found))):
-            found += piece
+        while len(content) <= largest and (piece := source.read(largest + 1 - len(content))):
+            content += piece
     except OSError as error:
         raise UnfitError(f"has a body that can't be unpacked: {str(error)[:100]}") from None
-    return bytes(found)
+    return bytes(content)
