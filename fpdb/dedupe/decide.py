@@ -200,7 +200,7 @@ class Decider:
             self._preparer, blocks, keyed=keyed, stored=stored, shingled=self._sets is not None
         )
         # Until the texts of some are compared.
-        held = self._stored is not None and self._stored.with_texts
+        held = self._run.texts is not None
         for block, columns in prepared:
             left = block if held else block._replace(read=RecordBatch)  # without its records
             read.append(left._replace(first=len(self._texts)))

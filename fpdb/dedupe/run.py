@@ -302,11 +302,8 @@ class Deduplication:
             yield database
 
     def _wanted(self) -> dict[str, Any]:
-        wanted: dict[str, Any] = {"recipe": self.recipe or _RECIPE, "k": self.k}
-        wanted["similarity"] = "recipe" if self.similarity is None else self.similarity
-        if self.k is not None:
-            wanted["similarity"] = None
-        return wanted
+        similarity = None if self.k is not None else self.similarity or "recipe"
+        return {"recipe": self.recipe or _RECIPE, "k": self.k, "similarity": similarity}
 
     def preparer(self, database: Database | None) -> Preparer:
         """Return the preparer of records, for a database or as for a new one."""

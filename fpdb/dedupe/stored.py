@@ -47,10 +47,6 @@ class StoredDocuments:
             recipe = recipe.replace(largest=MOST_BYTES)
             self._known = FetchedTexts(recipe, run.texts, room)
 
-    @property
-    def with_texts(self) -> bool:
-        return self._known is not None
-
     def is_estimated(self, stored: StoredMatch) -> bool:
         """Return whether a document is similar by an estimate near the limit."""
         share = stored.match.similarity

@@ -4,6 +4,7 @@ import importlib.util
 import os
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -45,7 +46,7 @@ def blocks_of_columns(
     """Read the needed columns of a file, some rows at a time; or of marked rows only."""
     bits = None if marks is None else np.packbits(marks).tobytes()
     read = partial(decoding.columns, marks=bits)
-    return _shared(ColumnFile(os.path.abspath(path), read, reading), watch)
+    return _shared(ColumnFile(path, read, reading), watch)
 
 
 def _shared(file: ColumnFile, watch: Watch) -> Iterator[Any]:
@@ -63,6 +64,7 @@ _decoders = KeptWorkers(decoding.file_blocks, require)
 
 def _decoded(file: ColumnFile) -> Iterator[Any]:
     """Yield the values that a child process makes of a file; it makes the next one meanwhile."""
+    file = replace(file, path=os.path.abspath(file.path))  # for children with another folder
     try:
         yield from _decoders.values(file, file.memory, file.seconds)
     except CallError as error:
@@ -71,13 +73,13 @@ def _decoded(file: ColumnFile) -> Iterator[Any]:
 
 def file_schema(path: str) -> tuple[Any, str]:
     """Return the schema of a file and its codec; raise StreamError if it has none."""
-    [schema_and_codec] = _decoded(ColumnFile(os.path.abspath(path), decoding.table_schema))
+    [schema_and_codec] = _decoded(ColumnFile(path, decoding.table_schema))
     return cast("tuple[Any, str]", schema_and_codec)
 
 
 def marked_batches(path: str, marks: Marks, watch: Watch) -> Iterator[Any]:
     read = partial(decoding.marked, marks=np.packbits(marks).tobytes(), count=len(marks))
-    return _shared(ColumnFile(os.path.abspath(path), read), watch)
+    return _shared(ColumnFile(path, read), watch)
 
 
 def write_batches(file: IO[bytes], schema: Any, codec: str, batches: Iterable[Any]) -> None:
@@ -343,7 +345,7 @@ def print_files(source: str) -> tuple[list[str], PrintSchema] | None:
         return None
     paths = list(map(str, files))
     with named(source):
-        schemas = list(_decoded(ColumnFile(os.path.abspath(paths[0]), decoding.schema)))
+        schemas = list(_decoded(ColumnFile(paths[0], decoding.schema)))
     return (paths, schemas[0]) if schemas else None
 
 
@@ -352,4 +354,4 @@ def fingerprint_blocks(
 ) -> Iterator[FingerprintBlock]:
     """Yield the columns of such a file in blocks; with sketches, all of them as documents."""
     read = partial(decoding.fingerprints, sketched=sketched)
-    return _shared(ColumnFile(os.path.abspath(path), read), watch)
+    return _shared(ColumnFile(path, read), watch)

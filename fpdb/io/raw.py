@@ -20,10 +20,10 @@ from fpdb.errors import InputError
 from fpdb.io import arrow, streams
 from fpdb.io.annotations import FIELDS, Annotation, annotated_object, annotated_row
 from fpdb.io.edits import Edit, edited_object, edited_row
-from fpdb.io.encodings import UTF8, few_replaced, restored
+from fpdb.io.encodings import UTF8, restored
 from fpdb.io.files import Source
 from fpdb.io.streams import Line, StreamError
-from fpdb.io.tables import header_reason, numbered, rows_of, separator_of
+from fpdb.io.tables import header_reason, legible, numbered, rows_of, separator_of
 from fpdb.threads import overlapped
 
 _MARK = b"\xef\xbb\xbf"  # the byte order mark
@@ -126,10 +126,9 @@ def _first_row(source: Source) -> tuple[bytes, list[str] | str, str]:
 
     mark, every = separator_of(source.form, lines(), source.reading)
     reading = dataclasses.replace(source.reading, delimiter=mark)
-    for number, row, damaged in rows_of(source.form, every, reading):
-        broken = damaged and not (isinstance(row, str) or few_replaced("".join(row)))
+    for number, row, replaced in rows_of(source.form, every, reading):
         # Empty lines before the row belong to none.
-        return b"".join(held[number - 1 :]), streams.NOT_DECODED if broken else row, mark
+        return b"".join(held[number - 1 :]), legible(row, replaced=replaced), mark
     return b"", [], mark
 
 

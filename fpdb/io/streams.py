@@ -147,14 +147,10 @@ class Packing:
     suffix: str
     magic: re.Pattern[bytes]  # with at most 10 bytes, with which no text begins
     piece: int
-    # What compresses into a file, and what decompresses one member or frame by a dictionary.
+    # These make a file that is compressed into another; and an object that decompresses one member
+    # or frame, with the error that it raises.
     packer: Callable[[IO[bytes]], contextlib.AbstractContextManager[Any]]
-    unpacker: Callable[[bytes], tuple[Any, type[Exception]]]
-    dictionary: bytes = b""
-
-    def start(self) -> tuple[Any, type[Exception]]:
-        """Return the unpacker of one member or frame, and the error that it raises."""
-        return self.unpacker(self.dictionary)
+    unpacker: Callable[[], tuple[Any, type[Exception]]]
 
 
 def _gzip_packer(file: IO[bytes]) -> contextlib.AbstractContextManager[Any]:
@@ -163,7 +159,7 @@ def _gzip_packer(file: IO[bytes]) -> contextlib.AbstractContextManager[Any]:
     return gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=6)
 
 
-def _gzip_unpacker(_: bytes) -> tuple[Any, type[Exception]]:
+def _gzip_unpacker() -> tuple[Any, type[Exception]]:
     return zlib.decompressobj(wbits=31), zlib.error
 
 
@@ -173,7 +169,7 @@ def _xz_packer(file: IO[bytes]) -> contextlib.AbstractContextManager[Any]:
     return lzma.open(file, "wb")
 
 
-def _xz_unpacker(_: bytes) -> tuple[Any, type[Exception]]:
+def _xz_unpacker() -> tuple[Any, type[Exception]]:
     import lzma
 
     return lzma.LZMADecompressor(lzma.FORMAT_XZ, _WINDOW), lzma.LZMAError
@@ -185,7 +181,7 @@ def _bzip2_packer(file: IO[bytes]) -> contextlib.AbstractContextManager[Any]:
     return bz2.open(file, "wb")
 
 
-def _bzip2_unpacker(_: bytes) -> tuple[Any, type[Exception]]:
+def _bzip2_unpacker() -> tuple[Any, type[Exception]]:
     import bz2
 
     return bz2.BZ2Decompressor(), OSError
@@ -195,7 +191,7 @@ def _zstd_packer(file: IO[bytes]) -> Any:
     return _zstandard().ZstdCompressor().stream_writer(file, closefd=False)
 
 
-def _zstd_unpacker(dictionary: bytes) -> tuple[Any, type[Exception]]:
+def zstd_unpacker(dictionary: bytes = b"") -> tuple[Any, type[Exception]]:
     return _zstd_reader(dictionary).decompressobj(), _zstandard().ZstdError
 
 
@@ -219,7 +215,7 @@ def _zstandard() -> Any:
 
 # What follows the level, in ASCII, is the mark of a block, or that of an empty file.
 _BZIP2 = re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)")
-ZSTD = Packing("zstd", ".zst", re.compile(rb"\x28\xb5\x2f\xfd"), 256, _zstd_packer, _zstd_unpacker)
+ZSTD = Packing("zstd", ".zst", re.compile(rb"\x28\xb5\x2f\xfd"), 256, _zstd_packer, zstd_unpacker)
 _PACKINGS = (
     Packing("gzip", ".gz", re.compile(rb"\x1f\x8b\x08"), 4096, _gzip_packer, _gzip_unpacker),
     Packing("xz", ".xz", re.compile(rb"\xfd7zXZ\0"), 256, _xz_packer, _xz_unpacker),
@@ -262,7 +258,7 @@ def check_file(path: str) -> None:
         if not os.access(path, os.R_OK):
             raise StreamError("can't be read: Permission denied")
     if packing := _packing(path):
-        packing.start()
+        packing.unpacker()
 
 
 def opened(path: str) -> contextlib.AbstractContextManager[io.BufferedReader]:
@@ -464,7 +460,7 @@ def members(data: Iterable[bytes], packing: Packing) -> Iterator[tuple[int, int,
 
     Yield pieces, which may be empty, with where their member begins, and how much was read.
     """
-    unpacker, failure = packing.start()
+    unpacker, failure = packing.unpacker()
     begun = read = 0
     for chunk in data:
         for start in range(0, len(chunk), packing.piece):
@@ -474,7 +470,7 @@ def members(data: Iterable[bytes], packing: Packing) -> Iterator[tuple[int, int,
                 if unpacker.eof:
                     if not (piece := piece.lstrip(b"\0")):
                         break
-                    unpacker, failure = packing.start()
+                    unpacker, failure = packing.unpacker()
                     begun = read - len(piece)
                     yield begun, read, b""  # so that an error is known to be in this one
                 try:

@@ -132,8 +132,7 @@ def named_columns(
 
 
 def _header(row: list[str] | str, reading: Reading, *, replaced: bool) -> tuple[str, ...]:
-    broken = replaced and not (isinstance(row, str) or few_replaced("".join(row)))
-    head = streams.NOT_DECODED if broken else row
+    head = legible(row, replaced=replaced)
     names = () if isinstance(head, str) else tuple(name.strip() for name in head)
     if not (reason := head if isinstance(head, str) else header_reason(names, reading)):
         return names
@@ -145,6 +144,12 @@ def _header(row: list[str] | str, reading: Reading, *, replaced: bool) -> tuple[
     elif reason.endswith(" names another"):
         reason += ", or its number if this is no header"
     raise StreamError(f"the header line {reason}")
+
+
+def legible(row: list[str] | str, *, replaced: bool) -> list[str] | str:
+    """Return a header, or the reason why there is none."""
+    broken = replaced and not (isinstance(row, str) or few_replaced("".join(row)))
+    return streams.NOT_DECODED if broken else row
 
 
 def _columns(rows: Sequence[Cells], names: tuple[str, ...]) -> FieldColumns:

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import re
 import struct
 import zipfile
 import zlib
@@ -15,7 +16,7 @@ from fpdb.io.records import BadRecord, Reading
 from fpdb.io.streams import StreamError, Watch
 from fpdb.io.warc import read_pages
 
-_WARC = (".warc", ".warc.gz", ".warc.zst")
+_WARC = re.compile(r"archive/.*\.warc(?:\.gz|\.zst)?", re.DOTALL)
 # Raised where a ZIP, or what is in it, is damaged.
 _DAMAGE = (zipfile.BadZipFile, zlib.error, OSError, ValueError, RuntimeError, EOFError)
 # A local header has 30 bytes, of which the last are the lengths of what follows it.
@@ -33,7 +34,7 @@ def read_wacz(
     except _DAMAGE as error:
         raise StreamError(f"can't be read as a ZIP: {error}") from None
     titles = _titles(archive)
-    files = [info for info in archive.infolist() if _is_warc(info.filename)]
+    files = [info for info in archive.infolist() if _WARC.fullmatch(info.filename)]
     if not files:
         raise StreamError("holds no WARC file in its folder archive, as a WACZ does")
     ends = sorted({archive.start_dir, *(info.header_offset for info in archive.infolist())})
@@ -64,7 +65,7 @@ class _Stored(io.RawIOBase):
     """
 
     def __init__(self, file: io.BufferedReader, info: zipfile.ZipInfo, end: int) -> None:
-        """Take what a header says, up to the place where the next one begins."""
+        """Take the size that a header says, up to the place where the next one begins."""
         self._file, self._place = file, 0
         file.seek(info.header_offset)
         head = file.read(_HEADER)
@@ -89,10 +90,6 @@ class _Stored(io.RawIOBase):
         size = self._file.readinto(memoryview(buffer)[:size])
         self._place += size
         return size
-
-
-def _is_warc(name: str) -> bool:
-    return name.startswith("archive/") and name.endswith(_WARC)
 
 
 def _titles(archive: zipfile.ZipFile) -> dict[str, str]:

@@ -8,6 +8,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import IO, Any, NamedTuple
 
 from fpdb.errors import MissingExtraError
@@ -22,6 +23,7 @@ from fpdb.io.streams import (
     members,
     packing_of,
     unpacked,
+    zstd_unpacker,
 )
 
 # Of a head; one of HTTP is stored with the body, and chunks have ends of their own.
@@ -146,7 +148,8 @@ class _Archive:
             size = int.from_bytes(file.read(8)[4:], "little")
             dictionary = file.read(min(size, _LARGEST_DICTIONARY))
             whole = unpacked([dictionary], packing_of(dictionary))
-            self._packing = replace(ZSTD, dictionary=join_chunks(whole, _LARGEST_DICTIONARY))
+            dictionary = join_chunks(whole, _LARGEST_DICTIONARY)
+            self._packing = replace(ZSTD, unpacker=partial(zstd_unpacker, dictionary))
             place = 8 + size
         # How far the file is read, and was read at most; and the bytes that were read in vain.
         self._position = self._furthest = place
