@@ -27,8 +27,8 @@ _MOST_BITS = 22
 class Cuts:
     """The paragraphs that records of a run lose, by the numbers of the records.
 
-    They are those that at least `least` different texts have, among records with an equal value in
-    a field, if one is given. The first of these texts keeps them, wherever it comes again.
+    At least `least` different texts have each of them, among records with an equal value in a
+    field, if one is given. The first of these texts keeps them, wherever it comes again.
     """
 
     def __init__(self, run: Deduplication, least: int, room: Room) -> None:

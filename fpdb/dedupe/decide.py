@@ -106,7 +106,7 @@ class Decider:
         self._shown: list[str] = []  # how the places of records begin,
         self._firsts: list[int] = []  # from these ones on
         self.sizes: Counter[int] = Counter()  # of the inputs, in records
-        # Records whose text the database has, and those that replace a document if they stay.
+        # Records whose text the database has, and records that replace a document if they stay.
         self._copied: list[int] = []
         self._replacing: dict[int, tuple[Key, int]] = {}
         self._since = 0 if database is None else database.runs.next_id()
@@ -263,7 +263,7 @@ class Decider:
                 if start + place in copies:
                     stored = stored._replace(own_share=0.0)  # noqa: PLW2901
                 elif self._run.lose is not None and stored.own_share is None:
-                    continue  # since no text shows what would be lost
+                    continue  # since no text shows the loss
                 matched[place] = len(self._matches) + len(entries)
                 estimated = self._stored.is_estimated(stored)
                 self._run.counts.estimated += estimated
@@ -500,7 +500,7 @@ class Decider:
             digests = digests ^ self._groups.values
         gone = digests[removed]
         first = ~among(unique(gone), unique(digests[self._selection.keepers]))
-        # Of equal records of which none is kept, one resembles a kept one that differs.
+        # Of equal records that all go, one resembles a kept one that differs.
         return len(self._copied) + len(gone) - int(np.count_nonzero(first))
 
     def _stored_run(self) -> StoredRun:

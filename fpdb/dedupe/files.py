@@ -1,6 +1,6 @@
 """Files without their near-duplicates.
 
-They are read twice: first all of their records are decided, then those that stay are copied.
+They are read twice: first all of their records are decided, then the ones that stay are copied.
 """
 
 import contextlib

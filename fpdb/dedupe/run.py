@@ -45,7 +45,7 @@ Where = Database | str | os.PathLike[str]
 _BAD_RECORDS = ("keep", "drop", "fail")
 _SAME_KEY = ("keep", "replace")
 _RECIPE = "web"
-# Of a text of 840 bytes: what reading, comparing and writing took on one processor, and the bytes
+# Of a text of 840 bytes: the seconds of reading, comparing and writing on one processor, and bytes
 # of its columns, which have room to grow.
 SIZE, _SECONDS, _BYTES = 840, 22e-6, 350
 # Blocks that are prepared while others are compared with each other, or with a database.
@@ -66,7 +66,7 @@ class Work(NamedTuple):
 
 
 def estimate_work(documents: int) -> Work:
-    """Estimate what a corpus takes whose texts have `SIZE` bytes, as Parquet."""
+    """Estimate the work for a corpus whose texts have `SIZE` bytes, as Parquet."""
     jobs = count_jobs(0)
     return Work(documents * _SECONDS / jobs, jobs, documents * _BYTES)
 
@@ -387,8 +387,15 @@ class Deduplication:
             counts.invalid_utf8 += columns.invalid_utf8
             counts.markup += columns.markup * (self.reading.html == "auto")
             for bad in columns.bad:
-                fails = self.bad == "fail" or (bad.is_file and self.bad != "drop")
-                self._refuse(bad, fails=fails)
+                if self.bad == "fail" or (bad.is_file and self.bad != "drop"):
+                    raise InputError(
+                        f"{bad.source}: {bad.reason}",
+                        hint=bad.hint or "drop what is bad",
+                        parameter="" if bad.hint else "bad",
+                    )
+                counts.refuse(bad)
+                if self.on_bad:
+                    self.on_bad(bad)
                 if bad.is_file:
                     self.damaged[block.number] = bad.reason
             self.show()
@@ -398,17 +405,6 @@ class Deduplication:
                 f"none of the {counts.read:,} records can be compared, the last: {bad.reason}",
                 hint="name fields that they have; in Python, on_bad gets all reasons",
             )
-
-    def _refuse(self, bad: BadRecord, *, fails: bool) -> None:
-        if fails:
-            raise InputError(
-                f"{bad.source}: {bad.reason}",
-                hint=bad.hint or "drop what is bad",
-                parameter="" if bad.hint else "bad",
-            )
-        self.counts.refuse(bad)
-        if self.on_bad:
-            self.on_bad(bad)
 
 
 def worst_losses(losses: Sequence[SourceLoss]) -> list[str]:

@@ -230,7 +230,7 @@ def _size_of(batch: "pyarrow.RecordBatch") -> int:
     size = 0
     for column in map(as_bytes, batch.columns):
         if types.is_binary_view(column.type):
-            # 16 bytes each, of which the first four are the length.
+            # 16 bytes each, the first four of which are the length.
             lengths = np.frombuffer(column.buffers()[1], np.int32)[::4]
             size += int(lengths[column.offset :][: len(column)].clip(0).sum(dtype=np.int64))
         elif not _unfolds(column.type):

@@ -40,7 +40,7 @@ _ALPHABETS = {
 _FOREIGN, _FEWEST, _ENOUGH = 0.03, 2, 8
 # Signs that stand after a letter only in a text that was decoded by a wrong encoding.
 _AMID = re.compile(r"[^\W\d_][‚„†‡ˆ‰‹˜ˇ˙˛˝¡¢¤¦¨¬¯±µ¶¸¿×÷\x80-\x9f\u2500-\u25ff]")
-# What a browser calls these is what they were written as.
+# Encodings as browsers call them, and as texts of these were written.
 WIDER = {
     "gbk": "gb18030",
     "gb2312": "gb18030",
@@ -97,10 +97,10 @@ def checked_encoding(name: str) -> str:
 def decode(data: bytes, said: Sequence[str] = ()) -> tuple[str, str, bool] | None:
     """Return a text, its encoding, and whether bytes were replaced; or None if none is certain.
 
-    It is the first that decodes the bytes without an error, of those that are `said`, ISO-2022-JP
-    if its escapes are there, and UTF-8; or UTF-8 with few errors; or the one that is detected, but
-    not if one that is said has few errors too, and each byte of the detected one is a character.
-    The last character may be cut.
+    It is the first that decodes the bytes without an error, of the `said` ones, ISO-2022-JP if its
+    escapes are there, and UTF-8; or UTF-8 with few errors; or the one that is detected, but not if
+    one that is said has few errors too, and each byte of the detected one is a character. The last
+    character may be cut.
     """
     escaped = [_JIS] if has_escapes(data) else []
     for name in (*said, *escaped, UTF8):
@@ -138,7 +138,7 @@ def _bad_share(text: str) -> float:
 
 def has_escapes(data: bytes) -> bool:
     """Return whether bytes are ASCII with the escapes of ISO-2022-JP."""
-    # A single byte is looked for many times as fast as what the expression begins with.
+    # A single byte is looked for many times as fast as the first sign of the expression.
     return b"\x1b" in data and data.isascii() and _ESCAPE.search(data) is not None
 
 
@@ -205,7 +205,7 @@ def likely(data: bytes) -> list[str]:
 
     first = _HIGH.search(data)
     data = data[max(0, first.start() - 200) if first else 0 :]
-    # At the end may be half a character, or what is of none, which would exclude the right one.
+    # Half a character at the end, or bytes of none, would exclude the right encoding.
     start = data[: len(data) - min(_CUT, len(data) // 10)]
     seen = min(len(start), _DETECTED)
     detector = EncodingDetector()

@@ -127,7 +127,7 @@ def extract(page: str, main: bool) -> tuple[str, str]:  # noqa: FBT001
     if len(text) < _FEW and (opened := open_templates(page)) != page:
         text = max(text, _shown(opened, main)[0], key=len)
     if len(text.encode()) < _FEW and (described := _described(page)):
-        # A short page may show what describes it.
+        # A short page may show its description.
         shown = " ".join(_shown(page, main=False)[0].split())
         if not any(line[:START] in shown for line in described):
             text = "\n".join(dict.fromkeys(filter(None, [title, *described, text])))
@@ -154,7 +154,7 @@ def _described(page: str) -> list[str]:
 
 def _tags(written: str, attribute: str) -> Iterator[str]:
     """Yield the first tags with an attribute in the HTML of a parser, up to the next tag."""
-    # Its own searches take time that is quadratic in what they find.
+    # Its own searches take time that is quadratic in the number of hits.
     at = 0
     for _ in range(_MOST_TAGS):
         at = written.find(attribute, at)

@@ -107,8 +107,8 @@ def as_html(record: Record | BadRecord, reading: Reading) -> Record | BadRecord:
     """Take the text of a record for a page, if it has one."""
     if isinstance(record, BadRecord) or record.text is None:
         return record
-    source, key, text, meta = record.source, record.key, record.text, record.meta
-    return record_of_page(Page(source, key, text, meta, replaced=record.replaced), reading)
+    page = Page(record.source, record.key, record.text, record.meta, replaced=record.replaced)
+    return record_of_page(page, reading)
 
 
 def record_of_page(page: Page | BadRecord, reading: Reading) -> Record | BadRecord:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from itertools import accumulate, compress, zip_longest
 
 _ATTRIBUTES = r"[^>\"]*+(?:\"[^\"]*+\"[^>\"]*+)*+"
-# Text, and what follows it: an element that isn't shown, a tag, or what isn't an element. A parser
-# has written the page, so text has no "<", and values are in double quotes; but names of attributes
-# may hold both.
+# Text before an element that isn't shown, before a tag, or before anything else. A parser has
+# written the page, so text has no "<", and values are in double quotes; but names of attributes may
+# hold both.
 _TOKEN = re.compile(
     r"([^<]*+)(?:"
     rf"<(script|style|noscript|iframe|template|svg|textarea|select)\b{_ATTRIBUTES}>.*?</\2>"
@@ -99,8 +99,8 @@ class _Element:
 
     They are numbered as they begin.
 
-    `bulk` are the bytes in it that aren't links, `prose` those of prose, `weight` is what all in it
-    weighs together. It is `out` if it is beside the content, `inside` if it is part of it.
+    `bulk` are the bytes in it that aren't links, `prose` those of prose, `weight` is that of all in
+    it together. It is `out` if it is beside the content, `inside` if it is part of it.
     """
 
     tag: str
@@ -178,7 +178,7 @@ def _content(elements: list[_Element], blocks: list[_Block], title: str) -> list
     posts, comments = _posts(elements, blocks, dated)
     for by_name in (True, False):
         best = _choose(elements, blocks, comments, heads, by_name=by_name)
-        # Names mislead on a page of which they leave hardly any prose.
+        # Names mislead on a page where they leave hardly any prose.
         if best.weight >= min(_ARTICLE, _LEAST * elements[0].prose):
             break
     # If one post of a thread weighs most, all of them are the content.
@@ -233,11 +233,8 @@ def _taken(blocks: list[_Block], first: int, last: int, title: str) -> list[_Blo
     if not main or size < _SHARE * _fresh(blocks):
         return blocks
     # Between the title and the main content there may be more; a summary begins as the text does.
-    titled = [
-        place
-        for place, block in enumerate(blocks[:first])
-        if block.size > _TITLE and block.text in title
-    ]
+    are_titles = (block.size > _TITLE and block.text in title for block in blocks)
+    titled = list(compress(range(first), are_titles))
     start, known = max(titled, default=0), {block.text[:START] for block in main}
     before = [block for block in blocks[start:first] if block.text[:START] not in known]
     if _fresh(before) > max(_TITLE, _BEFORE * size):

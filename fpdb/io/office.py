@@ -173,7 +173,7 @@ class _Text:
         self._open: list[list[str]] = []
         self._largest = largest
         self._size = 0
-        # In Word, only what is in a "t" is text.
+        # In Word, only the content of a "t" is text.
         self._is_word, self._is_text = is_word, not is_word
         self._left_out = 0
 

@@ -54,11 +54,11 @@ class TableHead:
             elif source.format.is_table:
                 line, row, self.delimiter = _first_row(source)
                 if not numbered(source.reading):
-                    self.line = line
-                    self.names = () if isinstance(row, str) else tuple(map(str.strip, row))
-                    reason = row if isinstance(row, str) else ""
-                    self.is_missing = not line
-                    if line and not reason:
+                    self.line, self.is_missing = line, not line
+                    if isinstance(row, str):
+                        reason = row
+                    elif line:
+                        self.names = tuple(map(str.strip, row))
                         reason = header_reason(self.names, source.reading)
         if reason:
             raise InputError(
@@ -149,7 +149,7 @@ def write_rows(file: IO[bytes], path: str, header: TableHead, parts: Sequence[Ma
         def write(pieces: Sequence[bytes | memoryview]) -> None:
             try:
                 target.write(restored(b"".join(pieces), name))
-            except UnicodeEncodeError as error:  # of what was added
+            except UnicodeEncodeError as error:  # of an annotation
                 raise InputError(
                     f"{path} is in {name}, which lacks {error.object[error.start]!r} of a key",
                     hint="convert all files to UTF-8",
@@ -162,7 +162,7 @@ def _marked_batches(part: MarkedRows, schema: Any) -> Iterator[Any]:
     """Yield the marked rows of a Parquet file, some together."""
     source, edits, done = part.source, part.edits, 0
     [rows] = part.marks.nonzero()
-    with streams.named(source.path), _tolerant(source):
+    with _tolerant(source):
         for batch in arrow.marked_batches(source.path, part.marks, source.watch):
             changed_batch = batch
             if edits:
@@ -247,7 +247,7 @@ def _lines_of(part: MarkedRows) -> Iterator[tuple[memoryview, Places, Places, Pl
     before = 0
     # What is before the first row, at -1, belongs to none.
     bounds, wanted = np.append(firsts, 0), np.append(marks, False)
-    with streams.named(source.path), _tolerant(source):
+    with _tolerant(source):
         for data, starts, ends in _blocks(source, several=several):
             numbers = np.arange(before + 1, before + 1 + len(starts))
             rows = firsts.searchsorted(numbers, "right") - 1
@@ -303,15 +303,16 @@ def _empty(data: bytes, starts: Places, ends: Places) -> Marks:
 
 @contextlib.contextmanager
 def _tolerant(source: Source) -> Iterator[None]:
-    try:
-        yield
-    except StreamError:
-        if not source.problem:
-            raise
+    with streams.named(source.path):
+        try:
+            yield
+        except StreamError:
+            if not source.problem:
+                raise
 
 
 def changed(path: str) -> InputError:
-    """Return the error that a file isn't what was read before."""
+    """Return the error that a file has changed since it was read before."""
     return InputError(
         f"{path} isn't what it was when it was read first", hint="let nobody write to it meanwhile"
     )

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import importlib
 import io
 import itertools
 import os
@@ -23,7 +24,7 @@ from fpdb.progress import announce
 
 _CHUNK = 1 << 18
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-# How files begin that aren't text, but may lack NULs there, and what to do with them.
+# How files begin that aren't text, but may lack NULs there, with their cures.
 _MAGIC = {
     b"%PDF-": "is a PDF: give its name the suffix .pdf",
     b"PK\x03\x04": "is an archive: Word's are read as .docx, tables of Excel as CSV",
@@ -105,7 +106,7 @@ class Watch:
     - `known`: whether the record of an archive with a key and metadata is stored, and so isn't read
     - `passed`: with the reason why one holds no page: its kind, "status" or "type"
     - `leave_out`: with the path of a file in a directory that isn't text, and the reason
-    - `stopped`: whether nobody waits for pages any more, of which a part would take seconds
+    - `stopped`: whether nobody waits for pages any more, since a part of them would take seconds
     """
 
     progress: Callable[[int], object] = ignore
@@ -163,22 +164,14 @@ def _gzip_unpacker() -> tuple[Any, type[Exception]]:
     return zlib.decompressobj(wbits=31), zlib.error
 
 
-def _xz_packer(file: IO[bytes]) -> contextlib.AbstractContextManager[Any]:
-    import lzma
-
-    return lzma.open(file, "wb")
-
-
 def _xz_unpacker() -> tuple[Any, type[Exception]]:
     import lzma
 
     return lzma.LZMADecompressor(lzma.FORMAT_XZ, _WINDOW), lzma.LZMAError
 
 
-def _bzip2_packer(file: IO[bytes]) -> contextlib.AbstractContextManager[Any]:
-    import bz2
-
-    return bz2.open(file, "wb")
+def _packer(module: str) -> Callable[[IO[bytes]], Any]:
+    return lambda file: importlib.import_module(module).open(file, "wb")
 
 
 def _bzip2_unpacker() -> tuple[Any, type[Exception]]:
@@ -218,8 +211,8 @@ _BZIP2 = re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)")
 ZSTD = Packing("zstd", ".zst", re.compile(rb"\x28\xb5\x2f\xfd"), 256, _zstd_packer, zstd_unpacker)
 _PACKINGS = (
     Packing("gzip", ".gz", re.compile(rb"\x1f\x8b\x08"), 4096, _gzip_packer, _gzip_unpacker),
-    Packing("xz", ".xz", re.compile(rb"\xfd7zXZ\0"), 256, _xz_packer, _xz_unpacker),
-    Packing("bzip2", ".bz2", _BZIP2, 32, _bzip2_packer, _bzip2_unpacker),
+    Packing("xz", ".xz", re.compile(rb"\xfd7zXZ\0"), 256, _packer("lzma"), _xz_unpacker),
+    Packing("bzip2", ".bz2", _BZIP2, 32, _packer("bz2"), _bzip2_unpacker),
     ZSTD,
 )
 

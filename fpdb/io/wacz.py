@@ -17,9 +17,9 @@ from fpdb.io.streams import StreamError, Watch
 from fpdb.io.warc import read_pages
 
 _WARC = re.compile(r"archive/.*\.warc(?:\.gz|\.zst)?", re.DOTALL)
-# Raised where a ZIP, or what is in it, is damaged.
+# Raised where a ZIP, or a file in it, is damaged.
 _DAMAGE = (zipfile.BadZipFile, zlib.error, OSError, ValueError, RuntimeError, EOFError)
-# A local header has 30 bytes, of which the last are the lengths of what follows it.
+# A local header has 30 bytes, the last of which are the lengths of two fields after it.
 _HEADER, _LENGTHS = 30, struct.Struct("<HH")
 # Bytes of the lists of pages, together, of a line, and characters of a title.
 _LISTED, _LONGEST_LINE, _LONGEST_TITLE = 1 << 23, 1 << 16, 200

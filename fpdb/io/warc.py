@@ -42,7 +42,7 @@ _STEP = 1 << 16
 _MOST_WASTED = 1 << 28
 _VERSION = b"WARC/"
 _BEGINNING_OF_RECORD = b"\nWARC/1."
-# Bytes of what a record or a member begins with, at most.
+# Bytes with which a record or a member begins, at most.
 _LONGEST_MARK = 10
 # The frame that begins a .warc.zst if the others have a dictionary, which may be packed itself.
 _DICTIONARY, _LARGEST_DICTIONARY = b"\x5d\x2a\x4d\x18", 1 << 24
@@ -286,7 +286,7 @@ class _Archive:
         mark = self._packing.magic if self._packing else re.compile(_BEGINNING_OF_RECORD)
         chunks = self._chunks()
         while not (match := mark.search(data)):
-            # The beginning of the mark may be at the end of what was read.
+            # The beginning of the mark may be at the end of the bytes before.
             data = data[1 - _LONGEST_MARK :]
             if not (chunk := next(chunks, b"")):
                 break
