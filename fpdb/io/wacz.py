@@ -120,8 +120,7 @@ def _title_in(line: bytes) -> dict[str, str]:
 
 
 def _titled(page: Page | BadRecord, titles: dict[str, str]) -> Page | BadRecord:
-    title = titles.get(str(page.key)) if isinstance(page, Page) else None
-    if isinstance(page, Page) and page.meta is not None and title:
+    if isinstance(page, Page) and page.meta is not None and (title := titles.get(str(page.key))):
         page.meta.setdefault("title", title)
     return page
 
