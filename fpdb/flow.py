@@ -13,7 +13,8 @@ from fpdb.documents.prepare import Preparer
 from fpdb.errors import InputError
 from fpdb.fingerprint.digits import unsigned
 from fpdb.io.batches import Part, RecordBatch
-from fpdb.io.files import PART, path_names, read_parts, size_of
+from fpdb.io.files import PART, read_parts
+from fpdb.io.paths import path_names, size_of
 from fpdb.io.records import BadRecord, LeftOut, Reading
 from fpdb.io.streams import Watch, announce_encoding
 from fpdb.models import Added, Key, has_tags, require_choice

@@ -11,7 +11,8 @@ from fpdb.documents.prepare import GATHERED, TRANSACTION_BYTES
 from fpdb.errors import InputError
 from fpdb.flow import Flow, Ingested, Prepared, RecordCounts
 from fpdb.io.batches import read_table
-from fpdb.io.files import Paths, meter_of, path_names, stream_parts
+from fpdb.io.files import stream_parts
+from fpdb.io.paths import Paths, meter_of, path_names
 from fpdb.io.records import BadRecord, Reading
 from fpdb.io.streams import Watch
 from fpdb.models import (

@@ -21,7 +21,7 @@ from fpdb.errors import InputError, RecipeMismatchError
 from fpdb.flow import Flow, Ingested
 from fpdb.io.arrow import fingerprint_blocks, print_files
 from fpdb.io.decoding import FingerprintBlock, PrintSchema
-from fpdb.io.files import FORMATS, Paths, path_names, size_of
+from fpdb.io.files import FORMATS
 from fpdb.io.fingerprint_files import (
     ARRAY_SUFFIXES,
     KeyedBlock,
@@ -30,6 +30,7 @@ from fpdb.io.fingerprint_files import (
     array_kind,
     digit_blocks,
 )
+from fpdb.io.paths import Paths, path_names, size_of
 from fpdb.io.records import BadRecord, Reading
 from fpdb.io.streams import (
     SUFFIXES,
@@ -278,7 +279,7 @@ class _Load:
         for path in files:
             is_mixed = False
             for block in fingerprint_blocks(path, Watch(self.flow.count_bytes)):
-                is_mixed |= bool(block.others)
+                is_mixed |= bool(block.documents)
                 yield block.keys, block.fingerprints
             if is_mixed:
                 remaining.append(path)
@@ -286,7 +287,7 @@ class _Load:
     def _add_documents(self, database: Database, source: str, block: FingerprintBlock) -> None:
         """Add the documents of a block that are more than a key and a fingerprint."""
         documents = []
-        for fields in block.others:
+        for fields in block.documents:
             place = f"{source}:{fields.pop('row')}"
             try:
                 documents.append(_document(fields, database.preparer.catalog))
@@ -348,7 +349,7 @@ class _Load:
         largest = np.uint64((1 << min(bits, 64)) - 1)
         for path in files:
             for block in fingerprint_blocks(path, Watch(self.flow.count_bytes)):
-                if block.others or bits > 64 or (block.fingerprints > largest).any():
+                if block.documents or bits > 64 or (block.fingerprints > largest).any():
                     raise UnusualError
                 yield block.keys, block.fingerprints
 

@@ -16,7 +16,8 @@ from fpdb.cli import end_by_sigterm, options, render
 from fpdb.cli.inputs import BadRecords, ProgressLine, is_terminal
 from fpdb.cli.options import argument, option, require, require_file, takes
 from fpdb.dedupe.run import worst_losses
-from fpdb.io.files import check_path, files_of, path_names
+from fpdb.io.files import check_path
+from fpdb.io.paths import files_of, path_names
 from fpdb.io.streams import SUFFIXES, suffix_of
 from fpdb.joins.preference import Preference
 from fpdb.models import Key

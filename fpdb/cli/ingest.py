@@ -22,7 +22,8 @@ from fpdb.cli.maintain import open_or_create
 from fpdb.cli.options import argument, option, require, takes
 from fpdb.cli.output import likeness, near_dict, title_in
 from fpdb.ingest import Answer
-from fpdb.io.files import check_path, files_of, path_names
+from fpdb.io.files import check_path
+from fpdb.io.paths import files_of, path_names
 from fpdb.io.streams import packed, suffix_of
 from fpdb.scratch import require_output
 from fpdb.storage.open_checks import is_vacant

@@ -196,7 +196,8 @@ def records_of_files(
 ) -> Iterator[Record]:
     """Yield the good records of all files; the flow takes the bad records."""
     # What reads files takes as long to import as most other things together.
-    from fpdb.io.files import meter_of, path_names, read_records
+    from fpdb.io.files import read_records
+    from fpdb.io.paths import meter_of, path_names
     from fpdb.io.streams import Watch
 
     names = path_names(paths)

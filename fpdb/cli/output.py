@@ -95,7 +95,7 @@ class Output:
         The output is none of the `inputs`, which are files, directories and "-".
         """
         if inputs:
-            from fpdb.io.files import files_of, path_names  # which takes long to import
+            from fpdb.io.paths import files_of, path_names  # which takes long to import
 
             require_output(self.path, files_of(path_names(inputs)))
         if self.form == "table":

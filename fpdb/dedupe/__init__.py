@@ -150,7 +150,7 @@ def dedupe(
         *(abandon, same_key, texts, lose, within, source_field, most, annotate, cut),
         *(command, on_removed, on_bad, on_progress),
     )
-    if output is not None or output_dir is not None or _is_path(source):
+    if output is not None or output_dir is not None or isinstance(source, str | os.PathLike):
         _require_no_table(source)
         if (output is None) == (output_dir is None):
             raise InputError(
@@ -190,7 +190,3 @@ def _require_no_table(source: Any) -> None:
             f"found {type(source).__name__}, and an output, which is for files",
             hint="leave it out, and write the table that is returned",
         )
-
-
-def _is_path(source: Any) -> bool:
-    return isinstance(source, str | os.PathLike)

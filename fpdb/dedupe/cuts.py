@@ -27,8 +27,8 @@ _MOST_BITS = 22
 class Cuts:
     """The paragraphs that records of a run lose, by the numbers of the records.
 
-    They are those that at least `least` different texts have, among records with an equal value in
-    a field, if one is given. The first of these texts keeps them, wherever it comes again.
+    At least `least` different texts have each of them, among records with an equal value in a
+    field, if one is given. The first of these texts keeps them, wherever it comes again.
     """
 
     def __init__(self, run: Deduplication, least: int, room: Room) -> None:
@@ -52,7 +52,7 @@ class Cuts:
         self.marks: Marks = np.empty(0, np.bool_)  # the records that lose something
 
     def count(self, blocks: Iterable[RecordBlock]) -> None:
-        """Read all records, and find out what they lose."""
+        """Read all records, and find the paragraphs that they lose."""
         texts, sizes = GrowingColumn(self._room, np.uint64, searched=True), Counter[int]()
         rows = [GrowingColumn(self._room, np.uint64) for _ in range(3)]
         for block, (numbers, counted) in mapped(self._counted, blocks, self._run.jobs, AHEAD):
@@ -83,7 +83,7 @@ class Cuts:
 
     def _counted(self, block: RecordBlock) -> tuple[Places, Paragraphs]:
         batch = block.read()
-        if 0 in batch.bad and batch.bad[0].is_file:
+        if batch.damage:
             batch = RecordBatch()
         counted = paragraphs([text or "" for text in batch.texts], self._seed)
         if self._run.within is not None:
@@ -95,7 +95,8 @@ class Cuts:
         """Return which records lose which lines, and which record keeps them."""
         starts = run_starts(rows[0])
         counts = np.diff(starts, append=len(rows[0]))
-        hashes, records, lines = (it[np.repeat(counts >= self._least, counts)] for it in rows)
+        are_frequent = np.repeat(counts >= self._least, counts)
+        hashes, records, lines = (column[are_frequent] for column in rows)
         starts, sources = run_starts(hashes), texts[records]
         if not len(starts):
             return [records, lines, records]
@@ -108,13 +109,13 @@ class Cuts:
         return [records[lost], lines[lost], records[firsts][lost]]
 
     def shortened(self, blocks: Iterable[RecordBlock]) -> Iterator[RecordBlock]:
-        """Yield the same blocks, whose records come without what they lose."""
+        """Yield the same blocks, whose records come without their cuts."""
         for block in blocks:
             yield block._replace(read=partial(self._read, block))
 
     def _read(self, block: RecordBlock) -> RecordBatch:
         batch = block.read()
-        if 0 in batch.bad and batch.bad[0].is_file:
+        if batch.damage:
             return batch
         first, *after = self._firsts[block.number : block.number + 2]
         lines = self._lines.values[first : after[0] if after else None]
@@ -124,17 +125,17 @@ class Cuts:
         return self.shorten(batch, first + lines.searchsorted(numbers))
 
     def shorten(self, batch: RecordBatch, records: Places) -> RecordBatch:
-        """Cut from records what those with these numbers lose."""
+        """Cut the texts of records, given their numbers."""
         for place in self.marks[records].nonzero()[0].tolist():
             batch.texts[place] = self.left(int(records[place]), batch.texts[place] or "")
         return batch
 
     def left(self, record: int, text: str) -> str:
-        """Return what is left of a record's text."""
+        """Return the rest of a record's text."""
         return self._cut(record, text)[0]
 
     def edit(self, record: int, text: str) -> str:
-        """Return what is left of a record's text; count and tell what is cut."""
+        """Return the rest of a record's text; count and tell the cuts."""
         left, lost = self._cut(record, text)
         self._run.counts.cut_records += 1
         self._run.counts.cut_characters += sum(size for _, size in lost)
@@ -142,7 +143,7 @@ class Cuts:
         return left
 
     def _cut(self, record: int, text: str) -> tuple[str, list[tuple[int, int]]]:
-        """Return what is left of a record's text; of each cut who keeps it, and its characters."""
+        """Return the rest of a record's text; of each cut who keeps it, and its characters."""
         ends = np.array([record, record + 1], np.uint64)
         first, last = self._cuts[0].values.searchsorted(ends).tolist()
         packed, keepers = (column.values[first:last].tolist() for column in self._cuts[1:])
@@ -151,7 +152,7 @@ class Cuts:
 
 
 def counted(run: Deduplication, room: Room, blocks: Iterable[RecordBlock]) -> Cuts | None:
-    """Return what records lose, if paragraphs are to be cut; only then the blocks are read."""
+    """Return the cuts of records, if there are to be any; only then the blocks are read."""
     if run.cut is None:
         return None
     cuts = Cuts(run, run.cut, room)

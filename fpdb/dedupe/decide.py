@@ -84,8 +84,7 @@ class Decider:
         search = Search(index.plan.k, None, similarity)
         self._stored: StoredDocuments | None = None
         if database is not None:
-            recipe = self._preparer.recipe
-            self._stored = StoredDocuments(database, run, search.similarity, recipe, room)
+            self._stored = StoredDocuments(database, run, similarity, self._preparer.recipe, room)
         self._shingles = GrowingColumn(room, np.int32)  # how many distinct ones
         self._sets = ShingleSets(room) if read_once and search.similarity else None
         self._groups = GrowingColumn(room, np.uint64, searched=True)
@@ -107,7 +106,7 @@ class Decider:
         self._shown: list[str] = []  # how the places of records begin,
         self._firsts: list[int] = []  # from these ones on
         self.sizes: Counter[int] = Counter()  # of the inputs, in records
-        # Records whose text the database has, and those that replace a document if they stay.
+        # Records whose text the database has, and records that replace a document if they stay.
         self._copied: list[int] = []
         self._replacing: dict[int, tuple[Key, int]] = {}
         self._since = 0 if database is None else database.runs.next_id()
@@ -130,8 +129,13 @@ class Decider:
         """The numbers of the lines or rows of all records."""
         return self._numbers.values
 
-    def each(self, blocks: Iterable[RecordBlock]) -> Iterator[tuple[list[RecordBlock], Codes]]:
-        """Yield blocks without their parts, and what became of their records.
+    def decided(self, blocks: Iterable[RecordBlock]) -> Codes:
+        """Return the codes of all records."""
+        parts = [codes for _, codes in self.decisions(blocks)]
+        return np.concatenate([np.empty(0, np.uint8), *parts])
+
+    def decisions(self, blocks: Iterable[RecordBlock]) -> Iterator[tuple[list[RecordBlock], Codes]]:
+        """Yield blocks without their parts, with the codes of their records.
 
         Unless the first of similar records stays, all are read before any is decided.
         """
@@ -164,9 +168,9 @@ class Decider:
         return numbers[(-self._values.values[numbers]).argsort(kind="stable")]
 
     def settle(self, codes: Codes, shingles: Callable[[Marks], Iterable[Sequence[Column]]]) -> None:
-        """Decide by their shingles what became of those records whose sketches leave it open.
+        """Decide by their shingles about the records whose sketches leave it open.
 
-        They come in the order of the records that are marked, some at a time.
+        These come in the order of the records that are marked, some at a time.
         """
         marks = self._selection.doubtful
         [numbers] = marks.nonzero()
@@ -183,7 +187,8 @@ class Decider:
         key_of = self._key if self._told else None
         for part, choice in self._selection.decide_again(order, are_stored, sets, key_of):
             [left] = (codes[part] == OPEN).nonzero()
-            codes[part[left]] = self._coded(part[left], Chosen(*(it[left] for it in choice)))
+            choice = Chosen(*(column[left] for column in choice))  # noqa: PLW2901
+            codes[part[left]] = self._coded(part[left], choice)
 
     def _read(self, blocks: Iterable[RecordBlock]) -> Iterator[list[RecordBlock]]:
         """Yield blocks that are decided together, once they are looked up in the database."""
@@ -195,7 +200,7 @@ class Decider:
             self._preparer, blocks, keyed=keyed, stored=stored, shingled=self._sets is not None
         )
         # Until the texts of some are compared.
-        held = self._stored is not None and self._stored.with_texts
+        held = self._run.texts is not None
         for block, columns in prepared:
             left = block if held else block._replace(read=RecordBatch)  # without its records
             read.append(left._replace(first=len(self._texts)))
@@ -228,9 +233,8 @@ class Decider:
         self._characters.add(documents.characters)
         self._shingles.add(columns.counts)
         self._groups.add(columns.groups)
-        strings = (self._keys, columns.keys), (self._passages, documents.further.get(PASSAGES, []))
-        for column, values in strings:
-            column.add(b"".join(values), np.array(list(map(len, values)), np.int64))
+        self._keys.add(columns.keys)
+        self._passages.add(documents.further.get(PASSAGES, []))
         named = [self._named.setdefault(name, len(self._named)) for name in columns.named]
         self._sources.add(np.array(named, np.int64)[columns.sources])
         self._content += columns.content
@@ -259,14 +263,14 @@ class Decider:
                 if start + place in copies:
                     stored = stored._replace(own_share=0.0)  # noqa: PLW2901
                 elif self._run.lose is not None and stored.own_share is None:
-                    continue  # since no text shows what would be lost
+                    continue  # since no text shows the loss
                 matched[place] = len(self._matches) + len(entries)
                 estimated = self._stored.is_estimated(stored)
                 self._run.counts.estimated += estimated
                 match, own_share = stored
                 shown = *self._named_document(match), match.similarity, match.distance
                 entries.append(json.dumps([match.key, *shown, estimated, own_share]).encode())
-            self._matches.add(b"".join(entries), np.array(list(map(len, entries)), np.int64))
+            self._matches.add(entries)
         self._matched.add(matched)
         return [block._replace(read=RecordBatch) for block in blocks]
 
@@ -282,8 +286,8 @@ class Decider:
     ) -> Iterator[int]:
         """Yield the places of records that replace the documents of their keys, and so stay.
 
-        Records are compared with these, and with the matches of those that were queried. A copy of
-        any document replaces none; the given ones are known to be copies.
+        Records are compared with these, and with the matches of the queried ones. A copy of any
+        document replaces none; `copies` are the known ones.
         """
         places = np.array(list(matches), np.int64)
         keys = [key[1:].decode() for key in self._keys.chosen(start + places)]
@@ -300,8 +304,8 @@ class Decider:
         questions = self._questions(start + np.array(compared, np.int64))
         for place, question in zip(compared, questions.rows(), strict=True):
             old, _ = documents[place]
-            text = question.digest, question.fingerprint
-            if any(it and (it.digest, it.fingerprint) == text for it in documents[place]):
+            texts = [(one.digest, one.fingerprint) for one in documents[place] if one]
+            if (question.digest, question.fingerprint) in texts:
                 self._copied.append(start + place)
             elif old and self._run.replaces and self._is_newer(start + place, old):
                 self._replacing[start + place] = old.key, _version(old)
@@ -321,13 +325,13 @@ class Decider:
         return bool(self._values.values[number] > older)
 
     def _decide(self, numbers: Places) -> Codes:
-        """Return what becomes of records in this order, given their numbers."""
+        """Return the codes of records in this order, given their numbers."""
         are_stored = self._matched.values[numbers] >= 0
         choice = self._selection.choose(numbers, are_stored, self._key if self._told else None)
         return self._coded(numbers, choice)
 
     def _coded(self, numbers: Places, choice: Chosen) -> Codes:
-        """Return what became of records, count it and tell it, but of those that are open."""
+        """Return the codes of records; count and tell all that aren't open."""
         codes = np.where(
             choice.keepers, np.where(self._texts.all.short[numbers], SHORT, KEPT), REMOVED
         )
@@ -359,29 +363,25 @@ class Decider:
         return shares
 
     def _tell(self, numbers: Places, removed: Marks, choice: Chosen, own_shares: Shares) -> None:
-        """Say of each removed record what it resembles most."""
+        """Tell each removed record with the kept one that it resembles most."""
         matched = self._matched.values[numbers]
         for place in removed.nonzero()[0].tolist():
             nearest: list[list[Any]] = []
-            if choice.nearest[place] >= 0:
-                other, share = int(choice.nearest[place]), float(choice.shares[place])
-                shown = [self._key(other), self._shown_key(other), self._place(other)]
+            if (keeper := int(choice.nearest[place])) >= 0:
+                shown = self._key(keeper), self._shown_key(keeper), self._place(keeper)
                 similarity, own_share = (
-                    None if np.isnan(value) else float(value)
-                    for value in (share, own_shares[place])
+                    None if np.isnan(share) else float(share)
+                    for share in (choice.shares[place], own_shares[place])
                 )
                 distance = int(choice.distances[place])
                 nearest.append([*shown, similarity, distance, False, own_share])
             if matched[place] >= 0:
                 nearest.append(json.loads(self._matches[int(matched[place])]))
-            _, *match = min(nearest, key=lambda it: (-(it[3] or 0.0), it[4], it[0]))
+            _, *match = min(nearest, key=lambda row: (-(row[3] or 0.0), row[4], row[0]))
             number = int(numbers[place])
             told = Removed(self._shown_key(number), self._place(number), *match)
             if self.lines is not None:
-                plain = told._asdict()
-                for name in ("similarity", "own_share"):
-                    plain[name] = plain[name] and round(plain[name], 4)
-                self.lines.add(number, json.dumps(plain).encode() + b"\n")
+                self.lines.add(number, told)
             if self._run.on_removed:
                 self._run.on_removed(told)
 
@@ -389,14 +389,15 @@ class Decider:
         """Return a line about each paragraph that a record lost: who keeps it, its characters."""
         record = self._shown_key(number), self._place(number)
         return b"".join(
-            cut_line(*record, self._shown_key(it), self._place(it), size) for it, size in lost
+            cut_line(*record, self._shown_key(keeper), self._place(keeper), size)
+            for keeper, size in lost
         )
 
     def annotations(self, numbers: Places) -> Iterator[Annotation]:
         """Yield which record stays in the place of each record, itself unless it is removed."""
         for start in range(0, len(numbers), GATHERED):
             part = numbers[start : start + GATHERED]
-            lines = self.lines.some(part) if self.lines is not None else repeat(None, len(part))
+            lines = self.lines.chosen(part) if self.lines is not None else repeat(None, len(part))
             columns = lines, self._keys.chosen(part), self._places(part)
             for line, packed, place in zip(*columns, strict=True):
                 if line is None:
@@ -438,9 +439,9 @@ class Decider:
         if self._database is None:
             return
         require_next(self._database, self._stored_run())
-        kept = self._selection.keepers
-        kept = kept[~self._is_bad.values[kept]]
-        parts = (kept[start : start + STORED] for start in range(0, len(kept), STORED))
+        keepers = self._selection.keepers
+        keepers = keepers[~self._is_bad.values[keepers]]
+        parts = (keepers[start : start + STORED] for start in range(0, len(keepers), STORED))
         self._packed = ((part, self._new(part)) for part in parts)
         if self._run.jobs != 1:
             ahead = self._ending.enter_context(closing(made_ahead(self._packed, _PACKED)))
@@ -453,16 +454,16 @@ class Decider:
             self._database.runs.begin(self._stored_run())
 
     def finish(self, marks: Marks) -> None:
-        """Count what stays, given all marks, and add it to the database, in one step, the last."""
+        """Count the records that stay, given all marks; at last, add them to the database."""
         self._run.counts.copies = self._copies()
         self._run.finish(marks)
         if self._database is not None:
             self._database.runs.finish(self._stored_run(), self._since, self._addition)
 
     def _addition(self, later: Iterable[list[Stored]], find: Find) -> Addition:
-        """Return what is added, given the documents that others have added meanwhile.
+        """Return the keys that go and the documents that come, given those added meanwhile.
 
-        What others have put in place of a document meanwhile isn't replaced.
+        A document that was replaced meanwhile isn't replaced again.
         """
         similar = [
             self._selection.resembling(Block.of(documents, self._bits)) for documents in later
@@ -499,7 +500,7 @@ class Decider:
             digests = digests ^ self._groups.values
         gone = digests[removed]
         first = ~among(unique(gone), unique(digests[self._selection.keepers]))
-        # Of equal records of which none is kept, one resembles a kept one that differs.
+        # Of equal records that all go, one resembles a kept one that differs.
         return len(self._copied) + len(gone) - int(np.count_nonzero(first))
 
     def _stored_run(self) -> StoredRun:
@@ -550,7 +551,7 @@ class Decider:
 
 
 def _together(decided: int) -> int:
-    """Return how many records are decided together, after others were."""
+    """Return how many records are decided together, after N were."""
     return max(GATHERED, min(TOGETHER, decided // 8))
 
 

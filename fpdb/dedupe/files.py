@@ -1,6 +1,6 @@
 """Files without their near-duplicates.
 
-They are read twice: first all of their records are decided, then those that stay are copied.
+They are read twice: first all of their records are decided, then the ones that stay are copied.
 """
 
 import contextlib
@@ -27,15 +27,8 @@ from fpdb.fingerprint import Recipe
 from fpdb.io import streams
 from fpdb.io.annotations import have_numbered_keys, require_free
 from fpdb.io.encodings import UTF8
-from fpdb.io.files import (
-    FORMATS,
-    Paths,
-    Source,
-    check_path,
-    parts_of,
-    path_names,
-    sources_of,
-)
+from fpdb.io.files import FORMATS, Source, check_path, parts_of, sources_of
+from fpdb.io.paths import Paths, path_names
 from fpdb.io.raw import COPIED, Edits, MarkedRows, TableHead, changed, write_rows
 from fpdb.io.records import LeftOut, Reading
 from fpdb.io.streams import Watch
@@ -64,15 +57,15 @@ def record_files(paths: Paths, reading: Reading) -> list[RecordFile]:
             form = reading.format or streams.SUFFIXES.get(streams.suffix_of(path))
             files.append(RecordFile(path, _partitions(path) if form == "parquet" else ()))
             continue
-        every = list(sources_of(path, reading))
-        own = [each for each in every if each.form in COPIED and not each.problem]
-        files += [RecordFile(each.path, _partitions(each.name)) for each in own]
-        left_out = LeftOut()
-        for file in every:
-            if file.form not in COPIED or file.problem:
-                left_out.add(file.path, file.problem or f"is {file.form}: fpdb ingest reads it")
-        if left_out:
-            announce(f"{path}: left out: files without records {len(every) - len(own):,}")
+        left_out, count = LeftOut(), 0
+        for file in sources_of(path, reading):
+            if file.form in COPIED and not file.problem:
+                files.append(RecordFile(file.path, _partitions(file.name)))
+                continue
+            left_out.add(file.path, file.problem or f"is {file.form}: fpdb ingest reads it")
+            count += 1
+        if count:
+            announce(f"{path}: left out: files without records {count:,}")
             for names, reason in left_out.named():
                 announce(f"{names}: {reason}")
     return files
@@ -86,6 +79,10 @@ def _partitions(path: str) -> tuple[str, ...]:
     return tuple(folders)
 
 
+def _size_of(sources: list[Source]) -> int:
+    return sum(os.path.getsize(source.path) for source in sources)
+
+
 def _state(path: str) -> str:
     status = os.stat(path)
     return f"{status.st_size} {status.st_mtime_ns} {status.st_ino}"
@@ -93,15 +90,15 @@ def _state(path: str) -> str:
 
 @dataclass
 class Corpus:
-    """The files of a run: what is read, what is written, and a folder beside that."""
+    """The files of a run: its inputs, its outputs, and a folder beside these."""
 
     run: Deduplication
     files: list[RecordFile]
     output: Path
     into_folder: bool
     removed: str | None
-    # The encodings that were found, by the paths that are read, and the states of those files that
-    # aren't what came through a pipe, which show whether they are changed.
+    # The encodings that were found, by the paths that are read; and the states of files that didn't
+    # come through a pipe, which show whether they are changed.
     encodings: dict[str, str] = dataclasses.field(default_factory=dict)
     states: dict[str, str] = dataclasses.field(default_factory=dict)
 
@@ -109,7 +106,7 @@ class Corpus:
     def paths(self) -> list[str]:
         return [file.path for file in self.files]
 
-    def deduplicate(self, given: Where | None) -> None:
+    def deduplicate(self, where: Where | None) -> None:
         """Write the files without near-duplicates, each whole or not at all."""
         self.run.counts.paths = self.paths
         self._check_targets()
@@ -125,14 +122,14 @@ class Corpus:
             ]
             headers = self._headers(inputs)
             self._tell_of_partitions(inputs)
-            with self.run.opened(given) as database, self.run.room(scratch) as room:
+            with self.run.opened(where) as database, self.run.room(scratch) as room:
                 self._decide_and_write(database, inputs, headers, room)
 
     def _check(self) -> list[str]:
         """Return the formats of the inputs; raise InputError if they can't be copied."""
         suffix = streams.suffix_of(str(self.output))
-        own = self.run.reading.format or streams.SUFFIXES.get(suffix)
-        if suffix and not own and not self.into_folder:
+        output_form = self.run.reading.format or streams.SUFFIXES.get(suffix)
+        if suffix and not output_form and not self.into_folder:
             raise InputError(
                 f"{self.output}: found the suffix {suffix!r}, expected that of the input",
                 hint="name the format of both",
@@ -140,8 +137,8 @@ class Corpus:
             )
         forms = []
         for path in self.paths:
-            if path == "-" and not self.into_folder and own:
-                form = own
+            if path == "-" and not self.into_folder and output_form:
+                form = output_form
             else:
                 form = check_path(path, self.run.reading)
             if form not in COPIED:
@@ -152,9 +149,9 @@ class Corpus:
                     if form
                     else "name the files themselves",
                 )
-            if not self.into_folder and form != (own or form):
+            if not self.into_folder and form != (output_form or form):
                 raise InputError(
-                    f"{path} is {form}, and {self.output} would be {own}",
+                    f"{path} is {form}, and {self.output} would be {output_form}",
                     hint="records are copied as they are: give the output the suffix of the input, "
                     "or write several formats into a folder",
                     parameter="output_dir",
@@ -175,7 +172,7 @@ class Corpus:
         return forms
 
     def _input(self, path: str, form: str, scratch: Path, number: int) -> Source:
-        """Return a file that goes by the name that it was given by; what a pipe has is saved."""
+        """Return a file that goes by its name of the call; the bytes of a pipe are saved."""
         shown = os.fsencode(path).decode(errors="replace")
         if path == "-" or not stat.S_ISREG(os.stat(path).st_mode):
             with streams.named(shown):
@@ -185,18 +182,18 @@ class Corpus:
         return Source(path, shown, form, dataclasses.replace(self.run.reading, format=form))
 
     def _headers(self, inputs: list[Source]) -> list[TableHead]:
-        """Read the headers, which those that are written to one file must share."""
+        """Read the headers, which files that are written to one must share."""
         headers = [
-            TableHead(dataclasses.replace(each, watch=Watch(tell=streams.ignore)))
-            for each in inputs
+            TableHead(dataclasses.replace(source, watch=Watch(tell=streams.ignore)))
+            for source in inputs
         ]
         first = next((place for place, header in enumerate(headers) if header.line), 0)
-        for header, each in zip(headers, inputs, strict=True):
+        for header, source in zip(headers, inputs, strict=True):
             if self.run.annotate:
-                require_free(header.names, each.name)
+                require_free(header.names, source.name)
             if not self.into_folder and not header.fits(headers[first]):
                 raise InputError(
-                    f"{each.name} has other columns than {inputs[first].name}",
+                    f"{source.name} has other columns than {inputs[first].name}",
                     hint="write them to files of their own, into a folder",
                 )
         if not self.into_folder:
@@ -228,9 +225,7 @@ class Corpus:
         cuts = counted(run, room, self._blocks(inputs, "counting"))
         with Decider(run, database, room, lined=bool(self.removed)) as decider:
             blocks = self._blocks(inputs, "reading")
-            blocks = cuts.shortened(blocks) if cuts else blocks
-            decided = [codes for _, codes in decider.each(blocks)]
-            codes = np.concatenate([np.empty(0, np.uint8), *decided])
+            codes = decider.decided(cuts.shortened(blocks) if cuts else blocks)
             ends = np.cumsum([decider.sizes[number] for number in range(len(inputs))])
             lost = cuts.marks & (codes != BAD) if cuts else np.zeros(len(codes), np.bool_)
             sources = self._decoded(inputs, headers)
@@ -241,8 +236,8 @@ class Corpus:
                 return self._shingles(decider.recipe, room.file(), headers, rows)
 
             decider.settle(codes, shingles)
-            kept, written = run.kept(codes), run.written(codes)
-            decider.require_fit(kept)
+            keepers, written = run.keepers(codes), run.written(codes)
+            decider.require_fit(keepers)
             if run.annotate:
                 has_schema = any(header.schema is not None for header in headers)
                 numbered = has_schema and have_numbered_keys(
@@ -256,10 +251,10 @@ class Corpus:
                 # The outputs move to their places when this block ends.
                 decider.begin()
             if not run.annotate:
-                before = sum(os.path.getsize(each.path) for each in inputs)
+                before = _size_of(inputs)
                 run.counts.bytes_saved = before - sum(map(os.path.getsize, self._targets()))
             # A file that can't be read to its end has a bad record there.
-            decider.finish(np.insert(kept, ends[sorted(run.damaged)], False))
+            decider.finish(np.insert(keepers, ends[sorted(run.damaged)], False))
 
     def _require_new_targets(self, database: Database) -> None:
         """Raise InputError if an output would be replaced whose records the database has.
@@ -283,13 +278,12 @@ class Corpus:
 
     def _parts(self, inputs: list[Source], stage: str) -> Iterator[RecordBlock]:
         """Yield the parts of the files; their bytes show how far the reading is."""
-        sizes = [os.path.getsize(each.path) for each in inputs]
-        self.run.expect(sum(sizes), stage)
-        for number, each in enumerate(inputs):
-            watch = Watch(self.run.progress, partial(self._tell, each.name))
-            source = dataclasses.replace(each, watch=watch)
-            for part in parts_of([source], sys.maxsize):
-                yield RecordBlock(part, f"{each.name}:", each.name, number)
+        self.run.expect(_size_of(inputs), stage)
+        for number, source in enumerate(inputs):
+            name = source.name
+            watch = Watch(self.run.progress, partial(self._tell, name))
+            for part in parts_of([dataclasses.replace(source, watch=watch)], sys.maxsize):
+                yield RecordBlock(part, f"{name}:", name, number)
 
     def _tell(self, shown: str, path: str, names: Sequence[str]) -> None:
         if not self.encodings.get(path):
@@ -318,16 +312,16 @@ class Corpus:
     ) -> None:
         """Write the marked records."""
         run = self.run
-        run.expect(sum(os.path.getsize(each.path) for each in inputs), "writing")
+        run.expect(_size_of(inputs), "writing")
         together = [parts] if not self.into_folder else [[part] for part in parts]
-        for number, (target, some) in enumerate(zip(self._targets(), together, strict=True)):
+        for target, header, rows in zip(self._targets(), headers, together, strict=False):
             with disk_named(target.parent), drafts.file(target) as file:
-                write_rows(file, str(target), headers[number], some)
-        for each in inputs:
+                write_rows(file, str(target), header, rows)
+        for source in inputs:
             with contextlib.suppress(OSError):
-                if self.states.get(each.path) in (None, _state(each.path)):
+                if self.states.get(source.path) in (None, _state(source.path)):
                     continue
-            raise changed(each.name)
+            raise changed(source.name)
 
     def _decoded(self, inputs: list[Source], headers: list[TableHead]) -> list[Source]:
         """Return the inputs, to be read again with the encodings and separators that were found."""
@@ -348,9 +342,9 @@ class Corpus:
     def _shingles(
         self, recipe: Recipe, path: Path, headers: list[TableHead], parts: list[MarkedRows]
     ) -> Iterator[list[Column]]:
-        """Yield the shingles of those records of the files that are marked, some at a time.
+        """Yield the shingles of the marked records of files, some at a time.
 
-        Lines are copied to a path, as what stays is, and read as all are.
+        Lines are copied to a path, as records that stay are, and read as all are.
         """
         for header, part in zip(headers, parts, strict=True):
             if not part.marks.any():
@@ -400,7 +394,7 @@ class Corpus:
                     hint="write them to two folders",
                 )
             paths[target] = path
-        if self.removed and Path(self.removed).resolve() in {each.resolve() for each in targets}:
+        if self.removed and Path(self.removed).resolve() in {path.resolve() for path in targets}:
             raise InputError(
                 f"found {self.removed} for what stays and for what is removed, in one place",
                 hint="give them two names",

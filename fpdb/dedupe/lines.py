@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from fpdb.arrays import Places
+from fpdb.dedupe.run import Removed
 from fpdb.documents.prepare import GATHERED
 from fpdb.joins.columns import GrowingColumn, GrowingStrings, Room
 
@@ -30,11 +31,14 @@ class RemovedLines:
         """Make room for the next records, which have no lines yet."""
         self._line_of.add(np.full(count, -1))
 
-    def add(self, number: int, line: bytes) -> None:
+    def add(self, number: int, removed: Removed) -> None:
+        fields = removed._asdict()
+        for name in ("similarity", "own_share"):
+            fields[name] = fields[name] and round(fields[name], 4)
         self._line_of.values[number] = len(self._lines)
-        self._lines.add(line, np.array([len(line)]))
+        self._lines.add([json.dumps(fields).encode() + b"\n"])
 
-    def some(self, numbers: Places) -> Iterator[bytes | None]:
+    def chosen(self, numbers: Places) -> Iterator[bytes | None]:
         """Yield the lines of records, or None for one that stays."""
         places = self._line_of.values[numbers]
         lines = iter(self._lines.chosen(places[places >= 0]))

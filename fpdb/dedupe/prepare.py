@@ -98,8 +98,8 @@ class Prepare:
 
     def __call__(self, block: RecordBlock) -> RecordColumns:
         batch, damage = block.read(), list[BadRecord]()
-        if 0 in batch.bad and batch.bad[0].is_file:
-            source, reason = block.shown.removesuffix(":"), batch.bad[0].reason
+        if batch.damage:
+            source, reason = block.shown.removesuffix(":"), batch.damage.reason
             batch, damage = RecordBatch(), [BadRecord(source, reason, is_file=True)]
         batch.shown = block.shown
         documents, counts, values = batch.sifted(self._compared)

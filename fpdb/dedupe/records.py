@@ -57,10 +57,9 @@ def kept_rows(run: Deduplication, table: Any, where: Where | None) -> Any:
             require_next(database)
         cuts = counted(run, room, blocks())
         with Decider(run, database, room) as decider:
-            read = cuts.shortened(blocks()) if cuts else blocks()
-            codes = np.concatenate([np.empty(0, np.uint8), *(x for _, x in decider.each(read))])
+            codes = decider.decided(cuts.shortened(blocks()) if cuts else blocks())
             decider.settle(codes, shingles)
-            marks = run.kept(codes)
+            marks = run.keepers(codes)
             decider.require_fit(marks)
             if run.annotate:
                 every = np.arange(len(codes))
@@ -86,10 +85,10 @@ def kept_records(run: Deduplication, records: Iterable[Any], where: Where | None
 
     When all were taken, they are added to the database.
     """
-    for name, found in (("most", run.most), ("cut", run.cut)):
-        if found is not None:
+    for name, value in (("most", run.most), ("cut", run.cut)):
+        if value is not None:
             raise InputError(
-                f"found {name} {found}, and records, which are yielded before all are read",
+                f"found {name} {value}, and records, which are yielded before all are read",
                 hint="give files or a table",
                 parameter=name,
             )
@@ -98,8 +97,8 @@ def kept_records(run: Deduplication, records: Iterable[Any], where: Where | None
         if database is not None:
             require_next(database)
         with Decider(run, database, room, read_once=True) as decider:
-            for blocks, codes in decider.each(_record_blocks(run, records)):
-                marks.append(run.kept(codes))
+            for blocks, codes in decider.decisions(_record_blocks(run, records)):
+                marks.append(run.keepers(codes))
                 written = run.written(codes)
                 chosen: Iterator[Any] = compress(
                     chain.from_iterable(block.records for block in blocks), written.tolist()

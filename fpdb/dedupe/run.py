@@ -1,4 +1,4 @@
-"""The settings of a run that removes near-duplicates, and what became of its records."""
+"""The settings of a run that removes near-duplicates, and the counts of its records."""
 
 import contextlib
 import dataclasses
@@ -45,7 +45,7 @@ Where = Database | str | os.PathLike[str]
 _BAD_RECORDS = ("keep", "drop", "fail")
 _SAME_KEY = ("keep", "replace")
 _RECIPE = "web"
-# Of a text of 840 bytes: what reading, comparing and writing took on one processor, and the bytes
+# Of a text of 840 bytes: the seconds of reading, comparing and writing on one processor, and bytes
 # of its columns, which have room to grow.
 SIZE, _SECONDS, _BYTES = 840, 22e-6, 350
 # Blocks that are prepared while others are compared with each other, or with a database.
@@ -66,7 +66,7 @@ class Work(NamedTuple):
 
 
 def estimate_work(documents: int) -> Work:
-    """Estimate what a corpus takes whose texts have `SIZE` bytes, as Parquet."""
+    """Estimate the work for a corpus whose texts have `SIZE` bytes, as Parquet."""
     jobs = count_jobs(0)
     return Work(documents * _SECONDS / jobs, jobs, documents * _BYTES)
 
@@ -146,7 +146,7 @@ class Deduplicated(RecordCounts):
 
 @dataclass
 class Deduplication:
-    """The settings of a run, and what became of its records."""
+    """The settings of a run, and the counts of its records."""
 
     reading: Reading
     similarity: float | None = None
@@ -225,15 +225,15 @@ class Deduplication:
         if self.counts.stage == "writing":
             self.show()
 
-    def kept(self, codes: Codes) -> Marks:
-        """Mark what stays."""
+    def keepers(self, codes: Codes) -> Marks:
+        """Mark the records that stay."""
         dropped = [REMOVED, BAD] if self.bad == "drop" else [REMOVED]
         return np.isin(codes, dropped, invert=True)
 
     def written(self, codes: Codes) -> Marks:
-        """Mark what is written: what stays, or, if it is annotated, all that isn't dropped."""
+        """Mark the records that are written: those that stay, and annotated ones that go."""
         stays = codes == REMOVED if self.annotate else np.zeros(len(codes), np.bool_)
-        return self.kept(codes) | stays
+        return self.keepers(codes) | stays
 
     def weigh(self, losses: list[SourceLoss]) -> None:
         """Name the sources that lose most; raise LossError if one loses more than it may."""
@@ -252,7 +252,7 @@ class Deduplication:
             )
 
     def finish(self, marks: Marks) -> None:
-        """Count what stays, given all marks."""
+        """Count the records that stay, given all marks."""
         self.counts.marks = marks
         self.counts.kept = int(np.count_nonzero(marks))
         self.show()
@@ -263,9 +263,9 @@ class Deduplication:
             self.on_progress(self.counts)
 
     @contextlib.contextmanager
-    def opened(self, given: Where | None) -> Iterator[Database | None]:
-        """Open the database that is given, and be the only run that adds to it."""
-        if given is None:
+    def opened(self, where: Where | None) -> Iterator[Database | None]:
+        """Open the database, if there is one, and be the only run that adds to it."""
+        if where is None:
             if self.same_key is not None:
                 raise InputError(
                     "found a choice among documents with the same key, but no database",
@@ -287,14 +287,14 @@ class Deduplication:
                 parameter="within",
             )
         with contextlib.ExitStack() as stack:
-            if isinstance(given, Database):
-                database = given
-            elif is_vacant(given):
-                database = stack.enter_context(Database.create(given, **self._wanted()))
+            if isinstance(where, Database):
+                database = where
+            elif is_vacant(where):
+                database = stack.enter_context(Database.create(where, **self._wanted()))
                 stack.push(partial(_remove_empty, database))
             else:
                 recipe = cast("Recipe | None", self.recipe)
-                database = stack.enter_context(Database.open(given, recipe=recipe))
+                database = stack.enter_context(Database.open(where, recipe=recipe))
             self._require_fit(database)
             stack.enter_context(database.runs.alone())
             if self.abandon:
@@ -302,21 +302,18 @@ class Deduplication:
             yield database
 
     def _wanted(self) -> dict[str, Any]:
-        wanted: dict[str, Any] = {"recipe": self.recipe or _RECIPE, "k": self.k}
-        wanted["similarity"] = "recipe" if self.similarity is None else self.similarity
-        if self.k is not None:
-            wanted["similarity"] = None
-        return wanted
+        similarity = None if self.k is not None else self.similarity or "recipe"
+        return {"recipe": self.recipe or _RECIPE, "k": self.k, "similarity": similarity}
 
     def preparer(self, database: Database | None) -> Preparer:
-        """Return what prepares records, for a database or as for a new one."""
+        """Return the preparer of records, for a database or as for a new one."""
         if database is not None:
             return database.preparer
         recipe, described = layout.header_for(**self._wanted())
         return Preparer(described, *layout.layout(described), recipe)
 
     def least_similarity(self, preparer: Preparer) -> float | None:
-        """Return the least similarity of what is removed, or None if bits are compared."""
+        """Return the least similarity of removed records, or None if bits are compared."""
         similarity: float | None = self.similarity or preparer.header.get("similarity")
         for name, value in (("lose", self.lose), ("texts", self.texts)):
             if value is not None and not similarity:
@@ -362,7 +359,7 @@ class Deduplication:
             )
 
     def options(self) -> bytes:
-        """Return a digest of what decides, besides the records, what stays."""
+        """Return a digest of the options that decide which records stay."""
         recipe = self.recipe.id if isinstance(self.recipe, Recipe) else ""
         known = [self.similarity, self.k, recipe, self.keep, self.bad]
         known += [choice for choice in (self.same_key, self.lose) if choice is not None]
@@ -390,8 +387,15 @@ class Deduplication:
             counts.invalid_utf8 += columns.invalid_utf8
             counts.markup += columns.markup * (self.reading.html == "auto")
             for bad in columns.bad:
-                fails = self.bad == "fail" or (bad.is_file and self.bad != "drop")
-                self._refuse(bad, fails=fails)
+                if self.bad == "fail" or (bad.is_file and self.bad != "drop"):
+                    raise InputError(
+                        f"{bad.source}: {bad.reason}",
+                        hint=bad.hint or "drop what is bad",
+                        parameter="" if bad.hint else "bad",
+                    )
+                counts.refuse(bad)
+                if self.on_bad:
+                    self.on_bad(bad)
                 if bad.is_file:
                     self.damaged[block.number] = bad.reason
             self.show()
@@ -402,29 +406,18 @@ class Deduplication:
                 hint="name fields that they have; in Python, on_bad gets all reasons",
             )
 
-    def _refuse(self, bad: BadRecord, *, fails: bool) -> None:
-        if fails:
-            raise InputError(
-                f"{bad.source}: {bad.reason}",
-                hint=bad.hint or "drop what is bad",
-                parameter="" if bad.hint else "bad",
-            )
-        self.counts.refuse(bad)
-        if self.on_bad:
-            self.on_bad(bad)
-
 
 def worst_losses(losses: Sequence[SourceLoss]) -> list[str]:
-    """Say what the first sources lose, and how many more there are."""
+    """Say how much the first sources lose, and how many more there are."""
     more = [f"{len(losses) - _NAMED:,} more sources"] * (len(losses) > _NAMED)
     return [*map(str, losses[:_NAMED]), *more]
 
 
-def require_next(database: Database, own: StoredRun | None = None) -> None:
+def require_next(database: Database, new: StoredRun | None = None) -> None:
     """Raise InputError unless a run may be the next one of a database."""
     known = database.runs.known()
     for run in known:
-        if run.finished and own and run.content == own.content:
+        if run.finished and new and run.content == new.content:
             raise InputError(
                 f"the very same records were added to {database.path} on {run.begun}: each would "
                 "be removed for itself",
@@ -433,7 +426,7 @@ def require_next(database: Database, own: StoredRun | None = None) -> None:
             )
     unfinished = [run for run in known if not run.finished]
     if unfinished and not any(
-        own and (run.content, run.options) == (own.content, own.options) for run in unfinished
+        new and (run.content, run.options) == (new.content, new.options) for run in unfinished
     ):
         command = f", by {unfinished[0].command:.1000}," * bool(unfinished[0].command)
         raise InputError(

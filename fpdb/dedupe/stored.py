@@ -29,7 +29,7 @@ class StoredMatch(NamedTuple):
 
 
 class StoredDocuments:
-    """The documents of a database; their texts, if a run has them, decide what estimates can't."""
+    """The documents of a database; their texts, if a run has them, decide where estimates can't."""
 
     def __init__(
         self,
@@ -47,10 +47,6 @@ class StoredDocuments:
             recipe = recipe.replace(largest=MOST_BYTES)
             self._known = FetchedTexts(recipe, run.texts, room)
 
-    @property
-    def with_texts(self) -> bool:
-        return self._known is not None
-
     def is_estimated(self, stored: StoredMatch) -> bool:
         """Return whether a document is similar by an estimate near the limit."""
         share = stored.match.similarity
@@ -66,15 +62,15 @@ class StoredDocuments:
     ) -> tuple[dict[int, StoredMatch], set[int], list[int]]:
         """Find the nearest documents for which records may go, by the places of these.
 
-        Also return the places of records whose text some document has, and of those that were
-        looked up one by one: the good ones that are short, have many candidates, or are left open
+        Also return the places of records whose text some document has, and of the records that were
+        looked up one by one: good ones that are short, have many candidates, or are left open
         by estimates.
 
         Args:
             records: The records of some blocks.
-            good: Marks of those that can be compared.
+            good: Marks of the records that can be compared.
             shingles: How many shingles each has.
-            blocks: The blocks, which are read again for the texts of what is left open.
+            blocks: The blocks, which are read again for the texts of open records.
             ask: Makes a question of each of some records.
         """
         known, similarity, lose = self._known, self._similarity, self._lose
@@ -109,10 +105,10 @@ class StoredDocuments:
         documents = [document for document in stored if document]
         known = zip(documents, self._known.sizes(documents).tolist(), strict=True)
         sizes = {document.key: size for document, size in known}
-        others = np.array([sizes.get(match.key, 0) for match in matches])
+        stored_sizes = np.array([sizes.get(match.key, 0) for match in matches])
         similarities = np.array([match.similarity or 0.0 for match in matches])
-        lost = own_shares(similarities, np.full(len(matches), shingles), others)
-        lost[[not match.exact for match in matches] | (others == 0)] = np.nan
+        lost = own_shares(similarities, np.full(len(matches), shingles), stored_sizes)
+        lost[[not match.exact for match in matches] | (stored_sizes == 0)] = np.nan
         return [None if np.isnan(share) else share for share in lost.tolist()]
 
 

@@ -72,11 +72,19 @@ def _names_in(line: bytes) -> Iterable[str] | None:
 
 @cache
 def _parser() -> Any:
-    """Return what finds the fields in a JSON object, each with its bytes, and skips all others."""
+    """Return the decoder of the fields in a JSON object, each as its bytes; others are skipped."""
     import msgspec  # which only records of JSON need
 
     fields = [(name, msgspec.Raw, msgspec.Raw()) for name in FIELDS]
     return msgspec.json.Decoder(msgspec.defstruct("Fields", fields, gc=False))
+
+
+def csv_row(cells: Iterable[object], delimiter: str) -> bytes:
+    """Return a row of CSV, without its end, whose cells are quoted where they have to be."""
+    row = io.StringIO()
+    # Of the line ends in a cell, only those of the writer are quoted.
+    csv.writer(row, delimiter=delimiter, lineterminator="\r\n").writerow(cells)
+    return row.getvalue()[:-2].encode()
 
 
 def annotated_row(lines: bytes, added: Iterable[object], delimiter: str, *, quoted: bool) -> bytes:
@@ -86,10 +94,7 @@ def annotated_row(lines: bytes, added: Iterable[object], delimiter: str, *, quot
     """
     end = len(lines.rstrip(LINE_END))
     if quoted:
-        cells = io.StringIO()
-        # Of the line ends in a cell, only those of the writer are quoted.
-        csv.writer(cells, delimiter=delimiter, lineterminator="\r\n").writerow(["", *added])
-        return b"".join([lines[:end], cells.getvalue()[:-2].encode(), lines[end:]])
+        return b"".join([lines[:end], csv_row(["", *added], delimiter), lines[end:]])
     plain = ["" if value is None else str(value) for value in added]
     for cell in plain:
         is_cut = cell.startswith('"') and cell.count('"') % 2  # as it is read

@@ -4,6 +4,7 @@ import importlib.util
 import os
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -42,14 +43,14 @@ def require() -> None:
 def blocks_of_columns(
     path: str, reading: Reading, watch: Watch, marks: Marks | None = None
 ) -> Iterator[FieldColumns]:
-    """Read the columns of a file that are needed, some rows at a time; of those that are marked."""
+    """Read the needed columns of a file, some rows at a time; or of marked rows only."""
     bits = None if marks is None else np.packbits(marks).tobytes()
     read = partial(decoding.columns, marks=bits)
-    return _shared(ColumnFile(os.path.abspath(path), read, reading), watch)
+    return _shared(ColumnFile(path, read, reading), watch)
 
 
 def _shared(file: ColumnFile, watch: Watch) -> Iterator[Any]:
-    """Yield what comes with the share of the file that was read, of which bytes are counted."""
+    """Yield the blocks that a child process makes of a file, and count the bytes of the file."""
     size, done = os.path.getsize(file.path), 0
     for block, share in _decoded(file):
         watch.progress(int(size * share) - done)
@@ -62,7 +63,8 @@ _decoders = KeptWorkers(decoding.file_blocks, require)
 
 
 def _decoded(file: ColumnFile) -> Iterator[Any]:
-    """Yield what a child process makes of a file; it makes the next block meanwhile."""
+    """Yield the values that a child process makes of a file; it makes the next one meanwhile."""
+    file = replace(file, path=os.path.abspath(file.path))  # for children with another folder
     try:
         yield from _decoders.values(file, file.memory, file.seconds)
     except CallError as error:
@@ -71,13 +73,13 @@ def _decoded(file: ColumnFile) -> Iterator[Any]:
 
 def file_schema(path: str) -> tuple[Any, str]:
     """Return the schema of a file and its codec; raise StreamError if it has none."""
-    [found] = _decoded(ColumnFile(os.path.abspath(path), decoding.table_schema))
-    return cast("tuple[Any, str]", found)
+    [schema_and_codec] = _decoded(ColumnFile(path, decoding.table_schema))
+    return cast("tuple[Any, str]", schema_and_codec)
 
 
 def marked_batches(path: str, marks: Marks, watch: Watch) -> Iterator[Any]:
     read = partial(decoding.marked, marks=np.packbits(marks).tobytes(), count=len(marks))
-    return _shared(ColumnFile(os.path.abspath(path), read), watch)
+    return _shared(ColumnFile(path, read), watch)
 
 
 def write_batches(file: IO[bytes], schema: Any, codec: str, batches: Iterable[Any]) -> None:
@@ -100,7 +102,7 @@ def _row_groups(batches: Iterable[Any]) -> Iterator[list[Any]]:
     held: list[Any] = []
     for batch in batches:
         held.append(batch)
-        rows, size = sum(each.num_rows for each in held), sum(each.nbytes for each in held)
+        rows, size = sum(part.num_rows for part in held), sum(part.nbytes for part in held)
         if rows >= _GROUP_ROWS or size >= _GROUP_BYTES:
             yield held
             held = []
@@ -125,7 +127,7 @@ def is_dataset(source: Any) -> bool:
 
 
 def selectable(table: Any) -> tuple[Any, Callable[[Any, Marks], Any]]:
-    """Return a table that can be read several times, and what selects rows of one like it by marks.
+    """Return a table that can be read several times, and the choice of marked rows of one like it.
 
     One of pandas or polars, of pyarrow, a relation of DuckDB, or a Dataset of Hugging Face becomes
     one of its kind, any other a table of pyarrow.
@@ -139,9 +141,9 @@ def selectable(table: Any) -> tuple[Any, Callable[[Any, Marks], Any]]:
         require()
         import pyarrow
 
-        given, table = table, pyarrow.table(table)
-        if library == "duckdb" and hasattr(given, "query"):
-            return table, lambda rows, marks: _related(given, rows.filter(marks))
+        source, table = table, pyarrow.table(table)
+        if library == "duckdb" and hasattr(source, "query"):
+            return table, lambda rows, marks: _related(source, rows.filter(marks))
     return table, lambda rows, marks: rows.filter(marks)
 
 
@@ -181,10 +183,10 @@ def edited(rows: Any, names: Iterable[str], edits: Mapping[int, Edit]) -> Any:
     for name in [name for name in names if name in there]:
         column = decoding.as_bytes(rows[name]) if is_batch else rows[name]
         values = column.to_pylist() if is_batch else column.to_list()
-        own = [row for row in left if isinstance(values[row], str | bytes)]
-        for row in own:
+        filled = [row for row in left if isinstance(values[row], str | bytes)]
+        for row in filled:
             values[row] = _edited_value(values[row], left.pop(row))
-        if own:
+        if filled:
             rows = _with_column(rows, name, column, values)
     return rows
 
@@ -196,7 +198,7 @@ def _edited_value(value: str | bytes, edit: Edit) -> str | bytes:
 
 
 def _with_column(rows: Any, name: str, column: Any, values: list[Any]) -> Any:
-    """Return a table, or a batch, with other values in a column, of which another form is given."""
+    """Return a table, or a batch, with other values in a column; its form before is given."""
     if hasattr(rows, "iloc"):
         categories = getattr(column.dtype, "categories", None)
         kind = column.dtype if categories is None else categories.dtype
@@ -268,8 +270,8 @@ def table_columns(
     try:
         if is_dataset(table):
             names = table.column_names
-            some = table.with_format("arrow").iter(_DATASET_ROWS)
-            batches = (batch for each in some for batch in each.to_batches())
+            parts = table.with_format("arrow").iter(_DATASET_ROWS)
+            batches = (batch for part in parts for batch in part.to_batches())
         elif hasattr(table, "__arrow_c_array__") and not hasattr(table, "__arrow_c_stream__"):
             batch = pyarrow.record_batch(table)
             names, batches = batch.schema.names, [batch]
@@ -343,9 +345,8 @@ def print_files(source: str) -> tuple[list[str], PrintSchema] | None:
         return None
     paths = list(map(str, files))
     with named(source):
-        for found in _decoded(ColumnFile(os.path.abspath(paths[0]), decoding.schema)):
-            return paths, found
-    return None
+        schemas = list(_decoded(ColumnFile(paths[0], decoding.schema)))
+    return (paths, schemas[0]) if schemas else None
 
 
 def fingerprint_blocks(
@@ -353,4 +354,4 @@ def fingerprint_blocks(
 ) -> Iterator[FingerprintBlock]:
     """Yield the columns of such a file in blocks; with sketches, all of them as documents."""
     read = partial(decoding.fingerprints, sketched=sketched)
-    return _shared(ColumnFile(os.path.abspath(path), read), watch)
+    return _shared(ColumnFile(path, read), watch)

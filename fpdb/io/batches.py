@@ -107,6 +107,12 @@ class RecordBatch:
         """The places of the records that can be used."""
         return [place for place in range(len(self)) if place not in self.bad]
 
+    @property
+    def damage(self) -> BadRecord | None:
+        """The rest of a file that can't be read, if it is all there is."""
+        first = self.bad.get(0)
+        return first if first and first.is_file else None
+
     def source(self, place: int) -> str:
         """Return where a record was read."""
         return f"{self.shown}{self.numbers[place]}"
@@ -168,8 +174,8 @@ def picked(
     keys = fields.first_of(reading.keys)
     texts = [fields.first_of(names) for what, names in required if what == "text"]
     unusual = set(fields.unusual)
-    unusual.update(_others(keys, _KEY if required[0][0] == "key" else _ANY_KEY))
-    unusual.update(*(_others(column, _TEXT) for column in texts))
+    unusual.update(_unlike(keys, _KEY if required[0][0] == "key" else _ANY_KEY))
+    unusual.update(*(_unlike(column, _TEXT) for column in texts))
     if "" in keys:
         unusual.update(place for place, key in enumerate(keys) if key == "")
     if reading.fingerprint_field or not _are_unicode(keys):
@@ -191,7 +197,7 @@ def _joined(texts: Iterable[Any]) -> str:
     return "\n".join(map(str, texts))
 
 
-def _others(column: list[Any], types: set[Any]) -> Iterator[int]:
+def _unlike(column: list[Any], types: set[Any]) -> Iterator[int]:
     """Yield the places of the values that have none of some types."""
     if not set(map(type, column)) <= types:
         yield from (place for place, value in enumerate(column) if type(value) not in types)
@@ -255,9 +261,9 @@ def _parsed_together(block: bytes, largest: int) -> list[dict[str, Any]] | None:
 
 @cache
 def _parser() -> Any:
-    """Return what parses objects.
+    """Return the parser of objects.
 
-    It refuses what json.loads refuses, and more; both make the same of what it takes.
+    It refuses all that json.loads refuses, and more; both make the same of a line that it takes.
     """
     import msgspec  # which only records of JSON need
 

@@ -78,11 +78,11 @@ class ColumnFile:
 
 
 class FingerprintBlock(NamedTuple):
-    """Keys with bare fingerprints, and other rows as fields with their numbers, as "row"."""
+    """Keys with bare fingerprints; and other documents as fields with their numbers, as "row"."""
 
     keys: Any
     fingerprints: NDArray[np.uint64]
-    others: list[dict[str, Any]]
+    documents: list[dict[str, Any]]
 
 
 class PrintSchema(NamedTuple):
@@ -206,11 +206,11 @@ def column_blocks(batches: Batches, reading: Reading) -> Iterator[FieldColumns]:
     """Yield batches as plain values, a bounded number of rows and bytes at a time."""
     number = 1
     for batch in batches:
-        unfolds = any(_unfolds(each.type) for each in batch.columns)
-        for some in _cut(batch, _FEW if unfolds else _ROWS, _BYTES):
-            measured = unfolds or _size_of(some) > reading.max_bytes
-            yield _field_columns(some, number, reading.max_bytes if measured else None)
-            number += some.num_rows
+        unfolds = any(_unfolds(column.type) for column in batch.columns)
+        for part in _cut(batch, _FEW if unfolds else _ROWS, _BYTES):
+            measured = unfolds or _size_of(part) > reading.max_bytes
+            yield _field_columns(part, number, reading.max_bytes if measured else None)
+            number += part.num_rows
 
 
 def _cut(batch: "pyarrow.RecordBatch", rows: int, size: int) -> Batches:
@@ -230,7 +230,7 @@ def _size_of(batch: "pyarrow.RecordBatch") -> int:
     size = 0
     for column in map(as_bytes, batch.columns):
         if types.is_binary_view(column.type):
-            # 16 bytes each, of which the first four are the length.
+            # 16 bytes each, the first four of which are the length.
             lengths = np.frombuffer(column.buffers()[1], np.int32)[::4]
             size += int(lengths[column.offset :][: len(column)].clip(0).sum(dtype=np.int64))
         elif not _unfolds(column.type):
@@ -250,7 +250,7 @@ def _unfolds(kind: Any) -> bool:
 def _field_columns(batch: "pyarrow.RecordBatch", number: int, largest: int | None) -> FieldColumns:
     """Decode rows from a number on; one by one if they can't be decoded together."""
     count = batch.num_rows
-    found = FieldColumns(range(number, number + count), {}, {})
+    fields = FieldColumns(range(number, number + count), {}, {})
     sizes = np.zeros(count, np.int64)
     replaced: set[int] = set()
     for name, array in zip(batch.schema.names, batch.columns, strict=True):
@@ -259,23 +259,23 @@ def _field_columns(batch: "pyarrow.RecordBatch", number: int, largest: int | Non
             if largest:
                 sizes += np.fromiter(map(_json_size, values), np.int64, count)
         except Exception as error:  # e.g. a time that Python can't express
-            found.columns.clear()
+            fields.columns.clear()
             what = str(error) or "it takes more memory than it may"
             reason = f"holds {shorten(name)}, which can't be read: {what:.200}"
             for place in range(count):
                 single = batch.slice(place, 1)
                 alone = (reason, False) if count == 1 else _field_columns(single, 1, largest).row(0)
-                found.unusual[place] = alone
-            return found
-        found.columns[name] = values
+                fields.unusual[place] = alone
+            return fields
+        fields.columns[name] = values
         replaced |= broken
-    found.unusual.update({place: (found.row(place)[0], True) for place in replaced})
+    fields.unusual.update({place: (fields.row(place)[0], True) for place in replaced})
     for place in (sizes > largest).nonzero()[0].tolist() if largest else ():
-        found.unusual[place] = f"holds more than {largest} bytes in one record", False
-    for place in found.unusual:  # their values aren't sent twice, or at all if they are too large
-        for values in found.columns.values():
+        fields.unusual[place] = f"holds more than {largest} bytes in one record", False
+    for place in fields.unusual:  # their values aren't sent twice, or at all if they are too large
+        for values in fields.columns.values():
             values[place] = None
-    return found
+    return fields
 
 
 def _values(array: Any) -> tuple[list[Any], set[int]]:
@@ -331,7 +331,7 @@ def _as_json(value: Any) -> Any:
     if isinstance(value, date | time):  # a datetime is a date
         return value.isoformat()
     if isinstance(value, Mapping):
-        return {str(_as_json(name)): _as_json(each) for name, each in value.items()}
+        return {str(_as_json(name)): _as_json(content) for name, content in value.items()}
     if isinstance(value, list | tuple):
         return list(map(_as_json, value))
     return str(value)
@@ -341,20 +341,20 @@ def schema(file: ColumnFile) -> Iterator[PrintSchema]:
     """Yield the kinds of the columns, if there are keys and fingerprints."""
     from pyarrow import parquet, types
 
-    found = parquet.read_schema(file.path)
-    if not {"key", "fingerprint"} <= set(found.names):
+    columns = parquet.read_schema(file.path)
+    if not {"key", "fingerprint"} <= set(columns.names):
         return
-    kind = found.field("fingerprint").type
-    keys = "integer" if types.is_integer(found.field("key").type) else "text"
+    kind = columns.field("fingerprint").type
+    keys = "integer" if types.is_integer(columns.field("key").type) else "text"
     signed = types.is_int64(kind) or types.is_struct(kind)
     unsigned = types.is_uint64(kind) and keys == "integer"
-    noted = (found.metadata or {}).get(b"org.apache.spark.sql.parquet.row.metadata", b"{}")
+    noted = (columns.metadata or {}).get(b"org.apache.spark.sql.parquet.row.metadata", b"{}")
     fields = {field["name"]: field for field in json.loads(noted).get("fields", [])}
     note = fields.get("fingerprint", {}).get("metadata", {}).get("fpdb", {})
     recipe_id, similarity = note.get("recipe_id"), note.get("similarity")
     yield PrintSchema(
         "signed" if signed else "unsigned" if unsigned else "other",
-        signed and "sketch" in found.names,
+        signed and "sketch" in columns.names,
         keys,
         recipe_id if isinstance(recipe_id, str) else None,
         similarity if isinstance(similarity, float | int) else None,
@@ -373,13 +373,13 @@ def table_schema(file: ColumnFile) -> Iterator[tuple["pyarrow.Schema", str]]:
 def marked(
     file: ColumnFile, *, marks: bytes, count: int
 ) -> Iterator[tuple["pyarrow.RecordBatch", float]]:
-    """Yield the rows of a file, of which there are N, whose bits are set.
+    """Yield the rows of a file of N rows whose bits are set.
 
     With each batch comes the share of the file that was read.
     """
     reader, read = _opened(file), 0
     every = _batches(file, reader, reader.schema_arrow.names, _COPIED)
-    cut = (batch for some in every for batch in _cut(some, _COPIED, _COPIED_BYTES))
+    cut = (part for batch in every for part in _cut(batch, _COPIED, _COPIED_BYTES))
     for batch, read in _only(cut, marks):
         if batch.num_rows and read <= count:
             yield batch, read / count
@@ -394,10 +394,10 @@ def _only(batches: Batches, marks: bytes) -> Iterator[tuple["pyarrow.RecordBatch
     wanted = np.unpackbits(np.frombuffer(marks, np.uint8)).astype(bool)
     read = 0
     for batch in batches:
-        some = wanted[read : read + batch.num_rows]
-        some = np.pad(some, (0, batch.num_rows - len(some)))
+        chosen = wanted[read : read + batch.num_rows]
+        chosen = np.pad(chosen, (0, batch.num_rows - len(chosen)))
         read += batch.num_rows
-        yield batch.filter(pyarrow.array(some)) if some.any() else batch.slice(0, 0), read
+        yield batch.filter(pyarrow.array(chosen)) if chosen.any() else batch.slice(0, 0), read
 
 
 def fingerprints(file: ColumnFile, *, sketched: bool) -> Iterator[tuple[FingerprintBlock, float]]:
@@ -411,13 +411,13 @@ def fingerprints(file: ColumnFile, *, sketched: bool) -> Iterator[tuple[Fingerpr
     reader, read = _opened(file), 0
     chosen = [name for name in _SPARK if name in reader.schema_arrow.names]
     for batch in _batches(file, reader, chosen, _LOADED):
-        for some in _cut(batch, _LOADED, _LOADED_BYTES):
-            is_bare = compute.and_(some["fingerprint"].is_valid(), _usable(some["key"]))
-            bare = some.slice(0, 0) if sketched else some.filter(is_bare)
-            others = some if sketched else some.filter(compute.invert(is_bare))
-            is_other = ~is_bare.to_numpy(zero_copy_only=False) | sketched
-            documents = _documents(others, read + 1 + np.flatnonzero(is_other))
-            read += some.num_rows
+        for part in _cut(batch, _LOADED, _LOADED_BYTES):
+            is_bare = compute.and_(part["fingerprint"].is_valid(), _usable(part["key"]))
+            bare = part.slice(0, 0) if sketched else part.filter(is_bare)
+            rows = part if sketched else part.filter(compute.invert(is_bare))
+            places = np.flatnonzero(~is_bare.to_numpy(zero_copy_only=False) | sketched)
+            documents = _documents(rows, read + 1 + places)
+            read += part.num_rows
             keys = bare["key"]
             whole = types.is_integer(keys.type) and not keys.null_count
             names = keys.to_numpy(zero_copy_only=False) if whole else keys.to_pylist()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from fpdb.io.annotations import JSON_SPACE, LINE_END
+from fpdb.io.annotations import JSON_SPACE, LINE_END, csv_row
 from fpdb.io.records import json_object
 
 Edit = Callable[[str], str]
@@ -16,8 +16,8 @@ Edit = Callable[[str], str]
 def edited_object(line: bytes, names: Iterable[str], edit: Edit) -> bytes:
     """Return a line of JSON with another text in the first of some fields that is there.
 
-    The other values stay as they are written; of an object that only json.loads takes, what they
-    mean.
+    The other values stay as they are written; of an object that only json.loads takes, only their
+    meaning does.
     """
     import msgspec  # which only records of JSON need
 
@@ -44,7 +44,7 @@ def edited_fields(fields: Mapping[str, Any], names: Iterable[str], edit: Edit) -
 
 @cache
 def _parser() -> Any:
-    """Return what finds the values in a JSON object, each with its bytes."""
+    """Return the decoder of a JSON object to the bytes of its values."""
     import msgspec  # which only records of JSON need
 
     return msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -56,7 +56,4 @@ def edited_row(lines: bytes, column: int, delimiter: str, edit: Edit) -> bytes:
     text = io.StringIO(lines[:end].decode(errors="replace"), newline="")
     [cells] = csv.reader(text, delimiter=delimiter, strict=True)
     cells[column] = edit(cells[column])
-    row = io.StringIO()
-    # Of the line ends in a cell, only those of the writer are quoted.
-    csv.writer(row, delimiter=delimiter, lineterminator="\r\n").writerow(cells)
-    return b"".join([row.getvalue()[:-2].encode(), lines[end:]])
+    return b"".join([csv_row(cells, delimiter), lines[end:]])

@@ -40,7 +40,7 @@ _ALPHABETS = {
 _FOREIGN, _FEWEST, _ENOUGH = 0.03, 2, 8
 # Signs that stand after a letter only in a text that was decoded by a wrong encoding.
 _AMID = re.compile(r"[^\W\d_][‚„†‡ˆ‰‹˜ˇ˙˛˝¡¢¤¦¨¬¯±µ¶¸¿×÷\x80-\x9f\u2500-\u25ff]")
-# What a browser calls these is what they were written as.
+# Encodings as browsers call them, and as texts of these were written.
 WIDER = {
     "gbk": "gb18030",
     "gb2312": "gb18030",
@@ -97,10 +97,10 @@ def checked_encoding(name: str) -> str:
 def decode(data: bytes, said: Sequence[str] = ()) -> tuple[str, str, bool] | None:
     """Return a text, its encoding, and whether bytes were replaced; or None if none is certain.
 
-    It is the first that decodes the bytes without an error, of those that are `said`, ISO-2022-JP
-    if its escapes are there, and UTF-8; or UTF-8 with few errors; or the one that is detected, but
-    not if one that is said has few errors too, and each byte of the detected one is a character.
-    The last character may be cut.
+    It is the first that decodes the bytes without an error, of the `said` ones, ISO-2022-JP if its
+    escapes are there, and UTF-8; or UTF-8 with few errors; or the one that is detected, but not if
+    one that is said has few errors too, and each byte of the detected one is a character. The last
+    character may be cut.
     """
     escaped = [_JIS] if has_escapes(data) else []
     for name in (*said, *escaped, UTF8):
@@ -118,7 +118,7 @@ def decode(data: bytes, said: Sequence[str] = ()) -> tuple[str, str, bool] | Non
 
 
 def forced(data: bytes, name: str) -> str:
-    """Decode bytes, and make U+FFFD of what doesn't fit; the last character may be cut."""
+    """Decode bytes, and make U+FFFD of those that don't fit; the last character may be cut."""
     return codecs.getincrementaldecoder(name)("replace").decode(data)
 
 
@@ -138,50 +138,50 @@ def _bad_share(text: str) -> float:
 
 def has_escapes(data: bytes) -> bool:
     """Return whether bytes are ASCII with the escapes of ISO-2022-JP."""
-    # A single byte is looked for many times as fast as what the expression begins with.
+    # A single byte is looked for many times as fast as the first sign of the expression.
     return b"\x1b" in data and data.isascii() and _ESCAPE.search(data) is not None
 
 
 def as_utf8(
     chunks: Iterable[bytes], encoding: str | None, tell: Callable[[Sequence[str]], object]
 ) -> Iterator[bytes]:
-    """Yield the bytes of a file as UTF-8; what no character has stays no UTF-8.
+    """Yield the bytes of a file as UTF-8; bytes of no character stay no UTF-8.
 
-    If no encoding is given, it is UTF-8 if the first chunk is that has more than ASCII, or what
-    is found in a sample from there on. Another one is reported to `tell`, and so are several that
-    are likely: then the bytes stay as they are, no UTF-8. Half a character at the end is dropped:
-    the file was cut.
+    If no encoding is given, it is UTF-8 if the first chunk is that has more than ASCII, or the one
+    that is found in a sample from there on. Another one is reported to `tell`, and so are several
+    that are likely: then the bytes stay as they are, no UTF-8. Half a character at the end is
+    dropped: the file was cut.
     """
-    rest, begun, name = iter(chunks), False, encoding or ""
+    source, begun, name = iter(chunks), False, encoding or ""
     while not name:
-        chunk = next(rest, None)
+        chunk = next(source, None)
         if chunk is None:
             return
         if not begun and (name := is_utf16(chunk)):
-            rest = chain([chunk], rest)
+            source = chain([chunk], source)
         elif not chunk.isascii():
             if not is_utf8(chunk):
-                chunk += _sample(rest, _SAMPLE - len(chunk))
+                chunk += _sample(source, _SAMPLE - len(chunk))
             wide = "" if begun else is_utf16(chunk)
-            names = [wide] if wide else _found(chunk)
+            names = [wide] if wide else _encodings_of(chunk)
             if len(names) > 1:
                 tell(names)
             name = names[0] if len(names) == 1 else UTF8
-            rest = chain([chunk], rest)
+            source = chain([chunk], source)
         elif has_escapes(chunk):
-            name, rest = _JIS, chain([chunk], rest)
+            name, source = _JIS, chain([chunk], source)
         else:
             begun = True
             yield chunk
     if name == UTF8:
-        yield from rest
+        yield from source
         return
     if not encoding:
         tell([name])
     errors = "surrogatepass" if name.startswith("utf-16") else _MARKED
     back = errors if errors != _MARKED else "surrogateescape"
     decoder = codecs.getincrementaldecoder(name)(errors)
-    for chunk in rest:
+    for chunk in source:
         yield decoder.decode(chunk).encode(UTF8, back)
 
 
@@ -205,7 +205,7 @@ def likely(data: bytes) -> list[str]:
 
     first = _HIGH.search(data)
     data = data[max(0, first.start() - 200) if first else 0 :]
-    # At the end may be half a character, or what is of none, which would exclude the right one.
+    # Half a character at the end, or bytes of none, would exclude the right encoding.
     start = data[: len(data) - min(_CUT, len(data) // 10)]
     seen = min(len(start), _DETECTED)
     detector = EncodingDetector()
@@ -256,7 +256,7 @@ def _letters(text: str) -> str:
     return "".join(filter(str.isalpha, _PLAIN.sub("", text.lower())))
 
 
-def _found(sample: bytes) -> list[str]:
+def _encodings_of(sample: bytes) -> list[str]:
     """Return the encodings that a sample may have; none if it has bytes that no text has."""
     if b"\0" in sample or sample.startswith(codecs.BOM_UTF8) or is_utf8(sample):
         return [UTF8]
@@ -291,14 +291,14 @@ def is_utf16(first: bytes) -> str:
     if head.count(0) * 4 < len(head) and (plain * 4 > len(head) * 3 or is_utf8(head)):
         return ""
     # In the wrong order, hardly any sign is one of ASCII, and few of Chinese are signs.
-    found: dict[str, int] = {}
+    signs: dict[str, int] = {}
     for name in ("utf-16-le", "utf-16-be") if b"\0" in head else ():
         with contextlib.suppress(ValueError):
             text = codecs.getincrementaldecoder(name)().decode(head)
             if "".join(text.split()).isprintable():
-                found[name] = sum(map(str.isascii, text))
-    best = max(found, key=found.__getitem__, default="")
-    return best if list(found.values()).count(found.get(best, 0)) == 1 else ""
+                signs[name] = sum(map(str.isascii, text))
+    best = max(signs, key=signs.__getitem__, default="")
+    return best if list(signs.values()).count(signs.get(best, 0)) == 1 else ""
 
 
 def _mark(error: UnicodeError) -> tuple[str, int]:

@@ -80,21 +80,21 @@ def decode_page(data: bytes, label: str) -> tuple[str, str, bool]:
             return text, name, "\ufffd" in text
     labels = filter(None, (label, _declared(data[:_HEAD])))
     said = list(filter(None, map(_known, labels)))
-    if found := decode(data, said):
-        return found
+    if decoded := decode(data, said):
+        return decoded
     name = next(chain(likely(data), said), UTF8)
     text = forced(data, name)
     return text, name, "\ufffd" in text
 
 
 def _declared(head: bytes) -> str:
-    found = re.search(
+    declared = re.search(
         rb"<(?:meta\b[^<>]*?\bcharset|\?xml\b[^<>]*?\bencoding)\s*=\s*[\"']?\s*([\w:.-]{1,40})",
         head,
         re.IGNORECASE,
     )
     # A page whose declaration can be read byte by byte isn't in UTF-16, whatever it says.
-    label = found[1].decode("ascii", "replace").lower() if found else ""
+    label = declared[1].decode("ascii", "replace").lower() if declared else ""
     return "utf-8" if label.startswith("utf-16") else label
 
 
@@ -111,10 +111,14 @@ def _known(label: str) -> str:
 
 
 def open_templates(page: str) -> str:
-    """Make elements of the scripts that hold a template: a browser will show what is in them."""
+    """Make elements of the scripts that hold a template: a browser will show their content."""
     if not _TEMPLATE.search(page):  # as most pages, which are passed over quickly
         return page
-    return _SCRIPT.sub(lambda it: f"<div>{it[2]}</div>" if _TEMPLATE.search(it[1]) else it[0], page)
+    return _SCRIPT.sub(_opened, page)
+
+
+def _opened(script: re.Match[str]) -> str:
+    return f"<div>{script[2]}</div>" if _TEMPLATE.search(script[1]) else script[0]
 
 
 def extract(page: str, main: bool) -> tuple[str, str]:  # noqa: FBT001
@@ -123,7 +127,7 @@ def extract(page: str, main: bool) -> tuple[str, str]:  # noqa: FBT001
     if len(text) < _FEW and (opened := open_templates(page)) != page:
         text = max(text, _shown(opened, main)[0], key=len)
     if len(text.encode()) < _FEW and (described := _described(page)):
-        # A short page may show what describes it.
+        # A short page may show its description.
         shown = " ".join(_shown(page, main=False)[0].split())
         if not any(line[:START] in shown for line in described):
             text = "\n".join(dict.fromkeys(filter(None, [title, *described, text])))
@@ -131,26 +135,26 @@ def extract(page: str, main: bool) -> tuple[str, str]:  # noqa: FBT001
 
 
 def _described(page: str) -> list[str]:
-    """Return what a page says of its content to those who don't run its scripts."""
+    """Return the texts by which a page describes itself to readers that don't run its scripts."""
     from resiliparse.parse.html import HTMLTree
 
     tree = HTMLTree.parse(page)
     written = tree.document.html if tree.document else ""
-    found: list[object] = [
+    texts: list[object] = [
         unescaped(content[1])
         for tag in _tags(written, 'property="og:description"')
         if (content := _CONTENT.search(tag))
     ]
     for tag in _tags(written, 'type="application/ld+json"'):
         with contextlib.suppress(ValueError, RecursionError):
-            found += _names(json.loads(tag.partition(">")[2]))
-    lines = (" ".join(text.split()) for text in found if isinstance(text, str))
+            texts += _names(json.loads(tag.partition(">")[2]))
+    lines = (" ".join(text.split()) for text in texts if isinstance(text, str))
     return list(filter(None, lines))
 
 
 def _tags(written: str, attribute: str) -> Iterator[str]:
-    """Yield the first tags with an attribute, in what a parser has written, up to the next tag."""
-    # Its own searches take time that is quadratic in what they find.
+    """Yield the first tags with an attribute in the HTML of a parser, up to the next tag."""
+    # Its own searches take time that is quadratic in the number of hits.
     at = 0
     for _ in range(_MOST_TAGS):
         at = written.find(attribute, at)

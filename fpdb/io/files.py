@@ -6,18 +6,16 @@ records.
 """
 
 import contextlib
-import glob
 import os
 import re
 import select
-import stat
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, groupby, takewhile
-from typing import IO, Any, TypeVar, cast
+from typing import IO, Any, TypeVar
 
 from fpdb.arrays import Marks
 from fpdb.errors import InputError, MissingExtraError
@@ -25,16 +23,16 @@ from fpdb.io import arrow, streams, tables
 from fpdb.io.batches import TOO_LONG, Part, RecordBatch, json_fields, json_rows, picked
 from fpdb.io.html import Page, as_html, record_of_page, require_html
 from fpdb.io.office import read_office, require_pdf
+from fpdb.io.paths import walk
 from fpdb.io.records import BadRecord, LeftOut, Reading, Record, picker
 from fpdb.io.streams import UNWATCHED, Line, StreamError, TooLong, Watch
 from fpdb.io.tables import FieldColumns, Named
 from fpdb.io.wacz import ARCHIVES
 from fpdb.models import LARGEST_TEXT
-from fpdb.progress import Meter, announce
+from fpdb.progress import announce
 from fpdb.storage.lmdb_file import DATA_FILE
 
-Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
-Each = TypeVar("Each")
+Item = TypeVar("Item")
 
 PART = 1000
 PART_BYTES = 1 << 22
@@ -252,20 +250,21 @@ def _choose(path: str, reading: Reading, default: str | None = None) -> str:
 
 
 def sources_of(path: str, reading: Reading, watch: Watch = UNWATCHED) -> Iterator[Source]:
-    """Check a path at once, and return an iterator over its files, of which any may be unusable."""
+    """Check a path at once, and return an iterator over its files, usable or not."""
     form = check_path(path, reading)
-    one = Source(path, path, form, reading, watch=watch)
-    return iter([one]) if form else _inside(one)
+    if form:
+        return iter([Source(path, path, form, reading, watch=watch)])
+    return _inside(path, reading, watch)
 
 
-def _inside(folder: Source) -> Iterator[Source]:
-    """Yield the files of a directory that may hold documents, and announce what is left out."""
+def _inside(folder: str, reading: Reading, watch: Watch) -> Iterator[Source]:
+    """Yield the files of a directory that may hold documents, and announce the others."""
     left_out: Counter[str] = Counter()
     no_texts = LeftOut()
     for file in walk(folder, left_out):
         form, problem, reason = "text", file.problem, ""
         try:
-            form = _choose(file.path, file.reading, "text")
+            form = _choose(file.path, reading, "text")
         except InputError as error:
             problem = problem or str(error)
         except MissingExtraError as error:
@@ -273,30 +272,30 @@ def _inside(folder: Source) -> Iterator[Source]:
                 raise
             reason = f"isn't text: {error.hint}"
         if form == "text" and not problem:
-            reason = reason or _reason_of_no_text(file)
+            reason = reason or _reason_of_no_text(file.path, reading.format)
         if reason:
             left_out["files that aren't text"] += 1
             no_texts.add(file.path, reason)
-            file.watch.leave_out(file.path, reason)
-            file.watch.progress(file.size)
+            watch.leave_out(file.path, reason)
+            watch.progress(file.size)
         else:
-            yield replace(file, form=form, problem=problem)
+            yield Source(file.path, file.name, form, reading, problem, file.size, watch)
     if left_out := +left_out:
         counts = ", ".join(f"{what} {count:,}" for what, count in sorted(left_out.items()))
-        announce(f"{folder.path}: left out: {counts}")
+        announce(f"{folder}: left out: {counts}")
     for names, reason in no_texts.named():
         announce(f"{names}: {reason}")
 
 
-def _reason_of_no_text(source: Source) -> str:
-    """Return why a file in a directory is no text, and what makes one of it; empty if it is one."""
-    if streams.unpacked_name(source.path) != source.path:
+def _reason_of_no_text(path: str, form: str | None) -> str:
+    """Return why a file in a directory is no text, and how to make one; empty if it is one."""
+    if streams.unpacked_name(path) != path:
         return ""
-    cure = streams.CURES.get(streams.suffix_of(source.path))
-    if cure and source.reading.format is None:
+    cure = streams.CURES.get(streams.suffix_of(path))
+    if cure and form is None:
         return f"isn't text: {cure}"
     try:
-        with streams.opened(source.path) as file:
+        with streams.opened(path) as file:
             return streams.reason_of_binary(file.read(streams.BEGINNING))
     except (OSError, StreamError):  # which is reported when it is read
         return ""
@@ -306,8 +305,8 @@ def parts_of(
     sources: Iterable[Source], size: int = PART, *, prompt: bool = False
 ) -> Iterator[Part]:
     """Cut files into parts of at most `size` lines, pages or files; if wanted, as lines come."""
-    for together, files in groupby(sources, lambda it: bool(it.problem or it.format.document)):
-        if together:
+    for are_documents, files in groupby(sources, _is_document):
+        if are_documents:
             for group in _groups(files, size, _weight):
                 watch = group[0].watch
                 plain = Watch(tell=watch.tell, stopped=watch.stopped)
@@ -328,6 +327,10 @@ def parts_of(
                         yield partial(_records, finish, pages, source.watch)
             except StreamError as error:
                 yield partial(RecordBatch.of, [_broken(source.path, error)])
+
+
+def _is_document(source: Source) -> bool:
+    return bool(source.problem or source.format.document)
 
 
 def line_parts(source: Source, size: int, *, prompt: bool = False) -> Iterator[Part]:
@@ -390,7 +393,7 @@ class LineParts:
             yield part
 
     def finish(self) -> Iterator[Part]:
-        """Yield the last lines, of which one may have no end."""
+        """Yield the last lines, one of which may have no end."""
         if self._open_bytes:
             yield from self.feed(b"\n")
         yield from self.ended()
@@ -426,9 +429,9 @@ def _length(page: Page | BadRecord) -> int:
 
 
 def _groups(
-    items: Iterable[Each], size: int, weight: Callable[[Each], int]
-) -> Iterator[list[Each]]:
-    group: list[Each] = []
+    items: Iterable[Item], size: int, weight: Callable[[Item], int]
+) -> Iterator[list[Item]]:
+    group: list[Item] = []
     room = PART_BYTES
     for item in items:
         group.append(item)
@@ -493,9 +496,9 @@ def _pages(source: Source) -> Iterator[Page | BadRecord]:
 
 
 def _records(
-    make: Callable[[Each], Record | BadRecord], items: Iterable[Each], watch: Watch
+    make: Callable[[Item], Record | BadRecord], items: Iterable[Item], watch: Watch
 ) -> RecordBatch:
-    """Make a record of each of some items, as long as somebody waits for them."""
+    """Make a record of each item, as long as somebody waits for them."""
     return RecordBatch.of(map(make, takewhile(lambda _: not watch.stopped(), items)))
 
 
@@ -545,92 +548,3 @@ FORMATS = {
     "warc": Format(),
     "wacz": Format(by_path=True),
 }
-
-
-# So begin the names of files that programs write for themselves; the last are of an open Word.
-_HIDDEN = (".", "_", "~$")
-
-
-def walk(root: Source, left_out: Counter[str]) -> Iterator[Source]:
-    """Yield all regular files, sorted; leave out databases, and links that lead out.
-
-    Files whose names begin with a dot, _ or ~$, which programs write for themselves, are left out
-    too. Files that are left out are counted. A link that leads to a file of the same directory
-    counts as a file, one to a folder doesn't: its files are found where they are.
-    """
-    real = os.path.join(os.path.realpath(root.path), "")
-    # A stack of its own, because a tree may be deeper than Python's.
-    pending = [replace(root, name="")]
-    while pending:
-        entry = pending.pop()
-        try:
-            linked = entry.name and os.path.islink(entry.path)
-            if linked and not os.path.join(os.path.realpath(entry.path), "").startswith(real):
-                yield replace(entry, problem="is a link that leads out of the directory")
-                continue
-            status = os.stat(entry.path)
-            if stat.S_ISREG(status.st_mode):
-                yield replace(entry, size=status.st_size)
-            elif stat.S_ISDIR(status.st_mode) and not linked:
-                names = sorted(os.listdir(entry.path), reverse=True)
-                if DATA_FILE in names:
-                    left_out["databases"] += 1
-                    continue
-                shown = [name for name in names if not name.startswith(_HIDDEN)]
-                left_out["hidden files, or with _"] += len(names) - len(shown)
-                prefix = f"{entry.name}/" if entry.name else ""
-                pending += [
-                    replace(entry, path=os.path.join(entry.path, name), name=f"{prefix}{name}")
-                    for name in shown
-                ]
-        except OSError as error:
-            yield replace(entry, problem=f"can't be read: {error.strerror}")
-
-
-def path_names(paths: Paths) -> list[str]:
-    """Return the names of some paths, of which one may be given alone, and what patterns match.
-
-    As in directories, names that begin with a dot or _ match none.
-    """
-    names: list[str] = []
-    several = isinstance(paths, Iterable) and not isinstance(paths, str)
-    for name in cast("Iterable[Any]", paths) if several else [paths]:
-        if not isinstance(name, str | os.PathLike):
-            raise InputError(f"found {name!r:.40}, expected a path", hint="name files or folders")
-        path, matching = os.fspath(name), []
-        if glob.has_magic(path) and not os.path.lexists(path):
-            every = sorted(glob.glob(path, recursive=True))
-            matching = [path for path in every if not os.path.basename(path).startswith(_HIDDEN)]
-        names += matching or [path]
-    return names
-
-
-def files_of(paths: Iterable[str]) -> Iterator[str]:
-    """Yield the paths of files, and of the files in directories that would be read."""
-    for path in paths:
-        if path != "-" and os.path.isdir(path):
-            yield from (file.path for file in walk(Source(path, "", "text", _ANY), Counter()))
-        else:
-            yield path
-
-
-def size_of(*paths: str) -> int | None:
-    """Return the bytes of files and directories; None if only reading would show how many."""
-    total = 0
-    for path in paths:
-        try:
-            if os.path.isdir(path):
-                total += sum(file.size for file in walk(Source(path, "", "text", _ANY), Counter()))
-                continue
-            status = os.stat(path)
-        except (OSError, ValueError):
-            return None
-        if path == "-" or not stat.S_ISREG(status.st_mode):
-            return None
-        total += status.st_size
-    return total
-
-
-def meter_of(name: str, paths: Sequence[str]) -> Meter:
-    """Return a step that counts the bytes that are read of files and directories."""
-    return Meter(name, "byte", size_of(*paths) or 0)

@@ -48,14 +48,14 @@ def html_text(
         )
     try:
         page = data, charset_of(content_type), main
-        [found] = _readers.values(page, extraction.MEMORY, extraction.SECONDS)
+        [text] = _readers.values(page, extraction.MEMORY, extraction.SECONDS)
     except CallError as error:
         limits = f"{extraction.SECONDS:.0f} seconds and {extraction.MEMORY >> 20} MiB"
         raise HtmlError(
             f"can't be read as HTML within {limits}: it {error}",
             hint="such pages are hardly ever meant to be read; leave it out",
         ) from None
-    return cast("HtmlText", found)
+    return cast("HtmlText", text)
 
 
 def require_html() -> None:
@@ -74,8 +74,8 @@ def charset_of(content_type: str | None) -> str:
 
     message = Message()
     message["Content-Type"] = content_type[:1000].replace("\r", " ").replace("\n", " ")
-    found = message.get_param("charset")
-    return found[:40] if isinstance(found, str) else ""
+    charset = message.get_param("charset")
+    return charset[:40] if isinstance(charset, str) else ""
 
 
 _readers = KeptWorkers(extraction.read_page, require_html)
@@ -107,8 +107,8 @@ def as_html(record: Record | BadRecord, reading: Reading) -> Record | BadRecord:
     """Take the text of a record for a page, if it has one."""
     if isinstance(record, BadRecord) or record.text is None:
         return record
-    source, key, text, meta = record.source, record.key, record.text, record.meta
-    return record_of_page(Page(source, key, text, meta, replaced=record.replaced), reading)
+    page = Page(record.source, record.key, record.text, record.meta, replaced=record.replaced)
+    return record_of_page(page, reading)
 
 
 def record_of_page(page: Page | BadRecord, reading: Reading) -> Record | BadRecord:
@@ -119,15 +119,15 @@ def record_of_page(page: Page | BadRecord, reading: Reading) -> Record | BadReco
     try:
         check_key("key", page.key, replaced=True) if page.key is not None else None
         if page.html:
-            found = html_text(
+            shown = html_text(
                 page.data,
                 content_type=page.content_type,
                 main=reading.html != "page",
                 max_bytes=reading.max_bytes,
             )
-            text, replaced = found.text, found.replaced
-            if meta is not None:
-                meta = meta | ({"title": found.title} if found.title else {})
+            text, replaced = shown.text, shown.replaced
+            if meta is not None and shown.title:
+                meta = meta | {"title": shown.title}
         elif isinstance(page.data, str):
             text, replaced = page.data, False
         else:
@@ -142,8 +142,8 @@ def _decoded(data: bytes, content_type: str) -> tuple[str, bool]:
     said = [] if has_escapes(data) else [UTF8]
     with contextlib.suppress(InputError):
         said.append(checked_encoding(charset_of(content_type).strip()))
-    found = decode(data, said)
-    if found is None:
+    decoded = decode(data, said)
+    if decoded is None:
         raise UnfitError("isn't UTF-8, nor what it says, and no other encoding is certain")
-    text, _, replaced = found
+    text, _, replaced = decoded
     return text.removeprefix("\ufeff"), replaced

@@ -1,6 +1,6 @@
 """The main content of a page of HTML, which a parser has written.
 
-It is the element whose paragraphs outweigh what is beside them. A block is the text of one element,
+It is the element whose paragraphs outweigh all beside them. A block is the text of one element,
 without the elements in it that are blocks themselves. Prose weighs its bytes, a list of links as
 much below nothing, a heading or a short line nothing. The main content is the element whose blocks
 weigh most together, unless the page says more elsewhere: then it is all text that isn't beside it.
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from itertools import accumulate, compress, zip_longest
 
 _ATTRIBUTES = r"[^>\"]*+(?:\"[^\"]*+\"[^>\"]*+)*+"
-# Text, and what follows it: an element that isn't shown, a tag, or what isn't an element. A parser
-# has written the page, so text has no "<", and values are in double quotes; but names of attributes
-# may hold both.
+# Text before an element that isn't shown, before a tag, or before anything else. A parser has
+# written the page, so text has no "<", and values are in double quotes; but names of attributes may
+# hold both.
 _TOKEN = re.compile(
     r"([^<]*+)(?:"
     rf"<(script|style|noscript|iframe|template|svg|textarea|select)\b{_ATTRIBUTES}>.*?</\2>"
@@ -35,7 +35,7 @@ _HEADINGS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
 _CELLS = frozenset(("p", "td", "th", "tr", "dd", "dt"))
 _CELLS_OF_TABLES = frozenset(("td", "th"))
 _PARAGRAPHS = frozenset(("p", "li", "td", "th", "tr", "dd", "dt", "pre", "blockquote"))
-# Elements beside the content by what they are, and by what their authors call them.
+# Elements beside the content by their kind, and by the names that their authors give them.
 _ASIDE = frozenset(
     """
     nav footer aside form button figure figcaption dialog menu object video audio canvas map
@@ -99,8 +99,8 @@ class _Element:
 
     They are numbered as they begin.
 
-    `bulk` are the bytes in it that aren't links, `prose` those of prose, `weight` is what all in it
-    weighs together. It is `out` if it is beside the content, `inside` if it is part of it.
+    `bulk` are the bytes in it that aren't links, `prose` those of prose, `weight` is that of all in
+    it together. It is `out` if it is beside the content, `inside` if it is part of it.
     """
 
     tag: str
@@ -120,7 +120,7 @@ class _Element:
         if not _ANY_WORD.search(attributes):
             return None
         patterns = (_NAMED_NOTICE, _NAMED_ASIDE)
-        return next((each for each in patterns if each.search(attributes)), None)
+        return next((pattern for pattern in patterns if pattern.search(attributes)), None)
 
     @property
     def siblings(self) -> tuple["_Element | None", str]:
@@ -132,7 +132,7 @@ class _Element:
 class _Block:
     """Text of an element, and how many of its bytes are links; `teases` if it begins with one.
 
-    `own` are the bytes that say something of this page: not a title, a date, or what is repeated.
+    `fresh` are the bytes that say something of this page: no title, date or repeated text.
     """
 
     element: _Element
@@ -141,7 +141,7 @@ class _Block:
     links: int
     teases: bool
     weight: float = 0
-    own: int = 0
+    fresh: int = 0
 
     @property
     def linked(self) -> bool:
@@ -178,7 +178,7 @@ def _content(elements: list[_Element], blocks: list[_Block], title: str) -> list
     posts, comments = _posts(elements, blocks, dated)
     for by_name in (True, False):
         best = _choose(elements, blocks, comments, heads, by_name=by_name)
-        # Names mislead on a page of which they leave hardly any prose.
+        # Names mislead on a page where they leave hardly any prose.
         if best.weight >= min(_ARTICLE, _LEAST * elements[0].prose):
             break
     # If one post of a thread weighs most, all of them are the content.
@@ -192,19 +192,19 @@ def _content(elements: list[_Element], blocks: list[_Block], title: str) -> list
             # Only elements with prose have been looked at.
             and not (by_name and not element.prose and element.named)
         )
-    rest = [block for block in blocks if not block.element.out]
+    shown = [block for block in blocks if not block.element.out]
     thread = _within(elements, {element for element in posts if element.parent is best})
-    first, last = _cut(rest, title, thread)
-    taken = _taken(rest, first, last, title)
+    first, last = _cut(shown, title, thread)
+    taken = _taken(shown, first, last, title)
     # How many more bytes of each list are text than links.
     texts = Counter[object]()
     for block in taken:
         texts[block.element.siblings] += block.size - 2 * block.links
-    shown = [
+    are_parts = [
         not block.linked or _is_part(block, after, texts[block.element.siblings] >= 0)
         for block, after in zip_longest(taken, taken[1:])
     ]
-    return list(compress(taken, shown))
+    return list(compress(taken, are_parts))
 
 
 def _number(element: _Element) -> int:
@@ -226,49 +226,50 @@ def _is_part(block: _Block, after: _Block | None, among_texts: bool) -> bool:  #
     return among_texts and (tag == "li" or tag in _CELLS_OF_TABLES)
 
 
-def _taken(rest: list[_Block], first: int, last: int, title: str) -> list[_Block]:
+def _taken(blocks: list[_Block], first: int, last: int, title: str) -> list[_Block]:
     """Return the main content, between two places, or more if the page says more elsewhere."""
-    main = [block for block in rest[first:last] if block.element.inside]
-    size = _own(main)
-    if not main or size < _SHARE * _own(rest):
-        return rest
+    main = [block for block in blocks[first:last] if block.element.inside]
+    size = _fresh(main)
+    if not main or size < _SHARE * _fresh(blocks):
+        return blocks
     # Between the title and the main content there may be more; a summary begins as the text does.
-    titled = [n for n, each in enumerate(rest[:first]) if each.size > _TITLE and each.text in title]
+    are_titles = (block.size > _TITLE and block.text in title for block in blocks)
+    titled = list(compress(range(first), are_titles))
     start, known = max(titled, default=0), {block.text[:START] for block in main}
-    before = [block for block in rest[start:first] if block.text[:START] not in known]
-    if _own(before) > max(_TITLE, _BEFORE * size):
-        return rest[start:last]
+    before = [block for block in blocks[start:first] if block.text[:START] not in known]
+    if _fresh(before) > max(_TITLE, _BEFORE * size):
+        return blocks[start:last]
     # A lead may be in a box of its own.
-    lead = [block for block in before if block.weight > 0 and block.own] if titled else []
+    lead = [block for block in before if block.weight > 0 and block.fresh] if titled else []
     return lead + main
 
 
-def _own(blocks: list[_Block]) -> int:
-    return sum(block.own for block in blocks)
+def _fresh(blocks: list[_Block]) -> int:
+    return sum(block.fresh for block in blocks)
 
 
 def _around(elements: Iterable[_Element]) -> set[_Element]:
-    found = set[_Element]()
-    for each in elements:
-        element: _Element | None = each
-        while element and element not in found:
-            found.add(element)
+    around = set[_Element]()
+    for start in elements:
+        element: _Element | None = start
+        while element and element not in around:
+            around.add(element)
             element = element.parent
-    return found
+    return around
 
 
 def _within(elements: list[_Element], outer: Iterable[_Element]) -> set[_Element]:
-    found = set(outer)
-    for element in elements[min(map(_number, found), default=len(elements)) :]:
-        if element.parent in found:
-            found.add(element)
-    return found
+    inside = set(outer)
+    for element in elements[min(map(_number, inside), default=len(elements)) :]:
+        if element.parent in inside:
+            inside.add(element)
+    return inside
 
 
 def _marked(
     elements: list[_Element], blocks: list[_Block], title: str
 ) -> tuple[list[_Block], set[_Element]]:
-    """Return the blocks in what the page marks as its content, and what holds its headings."""
+    """Return the blocks in the element marked as content, and the elements around the headings."""
     mains, articles, heads = list[_Element](), list[_Element](), list[_Element]()
     lists = {"main": mains, "article": articles, "h1": heads}
     for element in elements:
@@ -280,24 +281,24 @@ def _marked(
     for marked in (mains, articles):
         # Articles in an article are comments.
         if marked and (inside := _within(elements, marked[:1])).issuperset(marked):
-            own = [block for block in blocks if block.element in inside]
+            part = [block for block in blocks if block.element in inside]
             if marked is mains:
-                enough = _size(own) >= _TITLE and _holds_content(elements, own, blocks, title)
+                enough = _size(part) >= _TITLE and _holds_content(elements, part, blocks, title)
             elif marked[0] in around:
-                enough = _size(own) >= _TITLE
+                enough = _size(part) >= _TITLE
             else:
-                enough = _holds_text(own, blocks)
-            blocks = own if enough else blocks
+                enough = _holds_text(part, blocks)
+            blocks = part if enough else blocks
     return blocks, around
 
 
 def _holds_content(
-    elements: list[_Element], some: list[_Block], blocks: list[_Block], title: str
+    elements: list[_Element], part: list[_Block], blocks: list[_Block], title: str
 ) -> bool:
     """Return whether blocks say more than title and date, if much prose is elsewhere."""
     said = sum(
         block.size - block.links
-        for block in some
+        for block in part
         if block.element.tag not in _HEADINGS and block.text not in title and not _is_date(block)
     )
 
@@ -329,13 +330,13 @@ def _headed(blocks: list[_Block], title: str) -> list[_Block]:
             heading = block
     if heading is None or heading.text not in title:
         return blocks
-    own = blocks[blocks.index(heading) :]
-    return own if _holds_text(own, blocks) else blocks
+    part = blocks[blocks.index(heading) :]
+    return part if _holds_text(part, blocks) else blocks
 
 
-def _holds_text(some: list[_Block], blocks: list[_Block]) -> bool:
-    """Return whether some of the blocks have a share of the text that isn't in links."""
-    shown, all_ = (sum(block.size - block.links for block in each) for each in (some, blocks))
+def _holds_text(part: list[_Block], blocks: list[_Block]) -> bool:
+    """Return whether a part of the blocks has a share of the text that isn't in links."""
+    shown, all_ = (sum(block.size - block.links for block in side) for side in (part, blocks))
     return shown >= _SHARE * all_
 
 
@@ -400,7 +401,7 @@ def _weigh(elements: list[_Element], blocks: list[_Block], title: str) -> list[_
             if block.weight <= 0:
                 dated.append(element)
         elif not (block.linked or element.tag in _HEADINGS or times[block.text] > 1):
-            block.own = 0 if block.text in title else block.size
+            block.fresh = 0 if block.text in title else block.size
     for element in reversed(elements):
         if parent := element.parent:
             parent.bulk += element.bulk

@@ -1,9 +1,9 @@
 """Documents of Word, LibreOffice and PDF: the text of XML or of pages, read by a child process.
 
 As with HTML, a file may be made to keep its reader busy or to fill the memory, so its process has
-limits, and what is unpacked is bounded before. What isn't in the text that a reader sees is left
-out: deleted and moved text, comments, descriptions of pictures, and the second form of a text box,
-which is for old programs.
+limits, and so has the unpacking before. Text that a reader doesn't see is left out: deleted and
+moved text, comments, descriptions of pictures, and the second form of a text box, which is for old
+programs.
 """
 
 import importlib.util
@@ -125,15 +125,15 @@ def _fields(file: IO[bytes], largest: int) -> dict[str, str]:
     text = _Text(largest, is_word=body != "content.xml")
     for name in filter(sizes.__contains__, texts):
         text.read(cast("zipfile.ZipExtFile", archive.open(name)))
-    found = "\n".join(line for piece in text.paragraphs if (line := "".join(piece)).strip())
-    if len(found.encode()) > largest:
+    whole = "\n".join(line for piece in text.paragraphs if (line := "".join(piece)).strip())
+    if len(whole.encode()) > largest:
         raise too_long(largest)
     dates = {
         "file_created" if created else "file_modified": day.decode()
         for name in filter(sizes.__contains__, _PROPERTIES)
         for created, day in _DATE.findall(archive.read(name))
     }
-    return {"text": found, **dates}
+    return {"text": whole, **dates}
 
 
 def _pdf_fields(file: IO[bytes], largest: int) -> dict[str, str]:
@@ -173,7 +173,7 @@ class _Text:
         self._open: list[list[str]] = []
         self._largest = largest
         self._size = 0
-        # In Word, only what is in a "t" is text.
+        # In Word, only the content of a "t" is text.
         self._is_word, self._is_text = is_word, not is_word
         self._left_out = 0
 

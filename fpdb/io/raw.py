@@ -1,4 +1,4 @@
-"""Records as the bytes that they are in a file, of which those that are wanted are copied.
+"""Records as the bytes that they are in a file, from where chosen ones are copied.
 
 They are unchanged, but for texts that lose a part, and fields that may be added at the end of each.
 A record of text is the lines from its first one on, whose number its reader has found.
@@ -20,10 +20,10 @@ from fpdb.errors import InputError
 from fpdb.io import arrow, streams
 from fpdb.io.annotations import FIELDS, Annotation, annotated_object, annotated_row
 from fpdb.io.edits import Edit, edited_object, edited_row
-from fpdb.io.encodings import UTF8, few_replaced, restored
+from fpdb.io.encodings import UTF8, restored
 from fpdb.io.files import Source
 from fpdb.io.streams import Line, StreamError
-from fpdb.io.tables import header_reason, numbered, rows_of, separator_of
+from fpdb.io.tables import header_reason, legible, numbered, rows_of, separator_of
 from fpdb.threads import overlapped
 
 _MARK = b"\xef\xbb\xbf"  # the byte order mark
@@ -54,11 +54,11 @@ class TableHead:
             elif source.format.is_table:
                 line, row, self.delimiter = _first_row(source)
                 if not numbered(source.reading):
-                    self.line = line
-                    self.names = () if isinstance(row, str) else tuple(map(str.strip, row))
-                    reason = row if isinstance(row, str) else ""
-                    self.is_missing = not line
-                    if line and not reason:
+                    self.line, self.is_missing = line, not line
+                    if isinstance(row, str):
+                        reason = row
+                    elif line:
+                        self.names = tuple(map(str.strip, row))
                         reason = header_reason(self.names, source.reading)
         if reason:
             raise InputError(
@@ -70,7 +70,7 @@ class TableHead:
         """Return whether rows of a file with this header may be in one with the other header."""
         if self.schema is not None:
             return bool(other.schema and self.schema.equals(other.schema))
-        one, another = (each.removeprefix(_MARK).rstrip() for each in (self.line, other.line))
+        one, another = (line.removeprefix(_MARK).rstrip() for line in (self.line, other.line))
         return self.is_missing or one == another
 
     def column_of(self, names: Sequence[str]) -> int:
@@ -90,7 +90,7 @@ class TableHead:
 
 
 class Edits(NamedTuple):
-    """Marks of the rows of a file whose texts change, numbers of all, and what changes a text."""
+    """Marks of the rows of a file whose texts change, numbers of all, and the change of a text."""
 
     marks: Marks
     numbers: Places
@@ -126,10 +126,9 @@ def _first_row(source: Source) -> tuple[bytes, list[str] | str, str]:
 
     mark, every = separator_of(source.form, lines(), source.reading)
     reading = dataclasses.replace(source.reading, delimiter=mark)
-    for number, row, damaged in rows_of(source.form, every, reading):
-        broken = damaged and not (isinstance(row, str) or few_replaced("".join(row)))
+    for number, row, replaced in rows_of(source.form, every, reading):
         # Empty lines before the row belong to none.
-        return b"".join(held[number - 1 :]), streams.NOT_DECODED if broken else row, mark
+        return b"".join(held[number - 1 :]), legible(row, replaced=replaced), mark
     return b"", [], mark
 
 
@@ -150,7 +149,7 @@ def write_rows(file: IO[bytes], path: str, header: TableHead, parts: Sequence[Ma
         def write(pieces: Sequence[bytes | memoryview]) -> None:
             try:
                 target.write(restored(b"".join(pieces), name))
-            except UnicodeEncodeError as error:  # of what was added
+            except UnicodeEncodeError as error:  # of an annotation
                 raise InputError(
                     f"{path} is in {name}, which lacks {error.object[error.start]!r} of a key",
                     hint="convert all files to UTF-8",
@@ -163,14 +162,14 @@ def _marked_batches(part: MarkedRows, schema: Any) -> Iterator[Any]:
     """Yield the marked rows of a Parquet file, some together."""
     source, edits, done = part.source, part.edits, 0
     [rows] = part.marks.nonzero()
-    with streams.named(source.path), _tolerant(source):
+    with _tolerant(source):
         for batch in arrow.marked_batches(source.path, part.marks, source.watch):
             changed_batch = batch
             if edits:
-                some = rows[done : done + batch.num_rows]
-                places = edits.marks[some].nonzero()[0].tolist()
-                own = {place: edits.of(some[place]) for place in places}
-                changed_batch = arrow.edited(batch, source.reading.names_of_text, own)
+                part_rows = rows[done : done + batch.num_rows]
+                places = edits.marks[part_rows].nonzero()[0].tolist()
+                changes = {place: edits.of(part_rows[place]) for place in places}
+                changed_batch = arrow.edited(batch, source.reading.names_of_text, changes)
                 done += batch.num_rows
             if part.added:
                 changed_batch = arrow.annotated_batch(changed_batch, part.added, schema)
@@ -248,22 +247,22 @@ def _lines_of(part: MarkedRows) -> Iterator[tuple[memoryview, Places, Places, Pl
     before = 0
     # What is before the first row, at -1, belongs to none.
     bounds, wanted = np.append(firsts, 0), np.append(marks, False)
-    with streams.named(source.path), _tolerant(source):
+    with _tolerant(source):
         for data, starts, ends in _blocks(source, several=several):
             numbers = np.arange(before + 1, before + 1 + len(starts))
             rows = firsts.searchsorted(numbers, "right") - 1
-            kept = wanted[rows]
+            chosen = wanted[rows]
             if several:
                 [filled] = (~_empty(data, starts, ends)).nonzero()
                 next_filled = filled[filled.searchsorted(np.arange(len(rows)))]
-                kept &= rows == rows[next_filled]
+                chosen &= rows == rows[next_filled]
             else:
-                kept &= bounds[rows] == numbers
+                chosen &= bounds[rows] == numbers
             if not before and data.startswith(_MARK):
                 starts[0] = len(_MARK)
             before += len(starts)
-            if kept.any():
-                yield memoryview(data), starts[kept], ends[kept], rows[kept]
+            if chosen.any():
+                yield memoryview(data), starts[chosen], ends[chosen], rows[chosen]
     if len(firsts) and before < firsts[-1]:
         raise changed(source.path)
 
@@ -296,23 +295,24 @@ def _blocks(source: Source, *, several: bool) -> Iterator[tuple[bytes, Places, P
 def _empty(data: bytes, starts: Places, ends: Places) -> Marks:
     """Mark the lines that have nothing but their ends."""
     sizes = ends - starts
-    found: Marks = sizes == 1
+    are_empty: Marks = sizes == 1
     [two] = (sizes == 2).nonzero()
-    found[two] = np.frombuffer(data, np.uint8)[starts[two]] == _RETURN
-    return found
+    are_empty[two] = np.frombuffer(data, np.uint8)[starts[two]] == _RETURN
+    return are_empty
 
 
 @contextlib.contextmanager
 def _tolerant(source: Source) -> Iterator[None]:
-    try:
-        yield
-    except StreamError:
-        if not source.problem:
-            raise
+    with streams.named(source.path):
+        try:
+            yield
+        except StreamError:
+            if not source.problem:
+                raise
 
 
 def changed(path: str) -> InputError:
-    """Return the error that a file isn't what was read before."""
+    """Return the error that a file has changed since it was read before."""
     return InputError(
         f"{path} isn't what it was when it was read first", hint="let nobody write to it meanwhile"
     )

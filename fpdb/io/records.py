@@ -1,4 +1,4 @@
-"""What a record is, how files are read into records, and which of their fields mean what."""
+"""Records, the reading of files into records, and the meaning of their fields."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -148,7 +148,7 @@ class Reading:
         return [field for field in fields if field not in (None, "*")]
 
     def required(self) -> list[tuple[str, tuple[str, ...]]]:
-        """Return what a record must hold: what it is, and the names that it may have."""
+        """Return the fields that a record must hold: their kinds, and the names of each."""
         needed: list[tuple[str, tuple[str, ...]]] = []
         if self.keyed or self.key_field is not None:
             needed.append(("key", self.keys))

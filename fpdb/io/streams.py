@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import importlib
 import io
 import itertools
 import os
@@ -23,7 +24,7 @@ from fpdb.progress import announce
 
 _CHUNK = 1 << 18
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-# How files begin that aren't text, but may lack NULs there, and what to do with them.
+# How files begin that aren't text, but may lack NULs there, with their cures.
 _MAGIC = {
     b"%PDF-": "is a PDF: give its name the suffix .pdf",
     b"PK\x03\x04": "is an archive: Word's are read as .docx, tables of Excel as CSV",
@@ -105,7 +106,7 @@ class Watch:
     - `known`: whether the record of an archive with a key and metadata is stored, and so isn't read
     - `passed`: with the reason why one holds no page: its kind, "status" or "type"
     - `leave_out`: with the path of a file in a directory that isn't text, and the reason
-    - `stopped`: whether nobody waits for pages any more, of which a part would take seconds
+    - `stopped`: whether nobody waits for pages any more, since a part of them would take seconds
     """
 
     progress: Callable[[int], object] = ignore
@@ -147,14 +148,10 @@ class Packing:
     suffix: str
     magic: re.Pattern[bytes]  # with at most 10 bytes, with which no text begins
     piece: int
-    # What compresses into a file, and what decompresses one member or frame by a dictionary.
+    # These make a file that is compressed into another; and an object that decompresses one member
+    # or frame, with the error that it raises.
     packer: Callable[[IO[bytes]], contextlib.AbstractContextManager[Any]]
-    unpacker: Callable[[bytes], tuple[Any, type[Exception]]]
-    dictionary: bytes = b""
-
-    def start(self) -> tuple[Any, type[Exception]]:
-        """Return what decompresses one member or frame, and the error that it raises."""
-        return self.unpacker(self.dictionary)
+    unpacker: Callable[[], tuple[Any, type[Exception]]]
 
 
 def _gzip_packer(file: IO[bytes]) -> contextlib.AbstractContextManager[Any]:
@@ -163,29 +160,21 @@ def _gzip_packer(file: IO[bytes]) -> contextlib.AbstractContextManager[Any]:
     return gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=6)
 
 
-def _gzip_unpacker(_: bytes) -> tuple[Any, type[Exception]]:
+def _gzip_unpacker() -> tuple[Any, type[Exception]]:
     return zlib.decompressobj(wbits=31), zlib.error
 
 
-def _xz_packer(file: IO[bytes]) -> contextlib.AbstractContextManager[Any]:
-    import lzma
-
-    return lzma.open(file, "wb")
-
-
-def _xz_unpacker(_: bytes) -> tuple[Any, type[Exception]]:
+def _xz_unpacker() -> tuple[Any, type[Exception]]:
     import lzma
 
     return lzma.LZMADecompressor(lzma.FORMAT_XZ, _WINDOW), lzma.LZMAError
 
 
-def _bzip2_packer(file: IO[bytes]) -> contextlib.AbstractContextManager[Any]:
-    import bz2
-
-    return bz2.open(file, "wb")
+def _packer(module: str) -> Callable[[IO[bytes]], Any]:
+    return lambda file: importlib.import_module(module).open(file, "wb")
 
 
-def _bzip2_unpacker(_: bytes) -> tuple[Any, type[Exception]]:
+def _bzip2_unpacker() -> tuple[Any, type[Exception]]:
     import bz2
 
     return bz2.BZ2Decompressor(), OSError
@@ -195,7 +184,7 @@ def _zstd_packer(file: IO[bytes]) -> Any:
     return _zstandard().ZstdCompressor().stream_writer(file, closefd=False)
 
 
-def _zstd_unpacker(dictionary: bytes) -> tuple[Any, type[Exception]]:
+def zstd_unpacker(dictionary: bytes = b"") -> tuple[Any, type[Exception]]:
     return _zstd_reader(dictionary).decompressobj(), _zstandard().ZstdError
 
 
@@ -219,17 +208,17 @@ def _zstandard() -> Any:
 
 # What follows the level, in ASCII, is the mark of a block, or that of an empty file.
 _BZIP2 = re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)")
-ZSTD = Packing("zstd", ".zst", re.compile(rb"\x28\xb5\x2f\xfd"), 256, _zstd_packer, _zstd_unpacker)
+ZSTD = Packing("zstd", ".zst", re.compile(rb"\x28\xb5\x2f\xfd"), 256, _zstd_packer, zstd_unpacker)
 _PACKINGS = (
     Packing("gzip", ".gz", re.compile(rb"\x1f\x8b\x08"), 4096, _gzip_packer, _gzip_unpacker),
-    Packing("xz", ".xz", re.compile(rb"\xfd7zXZ\0"), 256, _xz_packer, _xz_unpacker),
-    Packing("bzip2", ".bz2", _BZIP2, 32, _bzip2_packer, _bzip2_unpacker),
+    Packing("xz", ".xz", re.compile(rb"\xfd7zXZ\0"), 256, _packer("lzma"), _xz_unpacker),
+    Packing("bzip2", ".bz2", _BZIP2, 32, _packer("bz2"), _bzip2_unpacker),
     ZSTD,
 )
 
 
 def packed(file: IO[bytes], path: str) -> contextlib.AbstractContextManager[Any]:
-    """Return what compresses into a file for a block, as the suffix of its path says."""
+    """Return a file that is compressed into a file for a block, as the suffix of its path says."""
     packing = _packing(path)
     return packing.packer(file) if packing else contextlib.nullcontext(file)
 
@@ -262,7 +251,7 @@ def check_file(path: str) -> None:
         if not os.access(path, os.R_OK):
             raise StreamError("can't be read: Permission denied")
     if packing := _packing(path):
-        packing.start()
+        packing.unpacker()
 
 
 def opened(path: str) -> contextlib.AbstractContextManager[io.BufferedReader]:
@@ -293,24 +282,24 @@ def saved(path: str, place: str) -> str:
 
     Return its path, whose suffix shows how it is packed.
     """
-    found = _raw_chunks(path)
-    first = next(found, b"")
+    data = _raw_chunks(path)
+    first = next(data, b"")
     packing = packing_of(first)
     place += packing.suffix if packing else ""
     with open(place, "wb") as file:
-        file.writelines(itertools.chain([first], found))
+        file.writelines(itertools.chain([first], data))
     return place
 
 
 def chunks(path: str, watch: Watch = UNWATCHED) -> Iterator[bytes]:
     """Yield the bytes of a file, or of standard input ("-"), decompressed, or raise StreamError."""
-    found = _raw_chunks(path, watch)
+    data = _raw_chunks(path, watch)
     packing = _packing(path)
     if path == "-":
-        first = next(found, b"")
+        first = next(data, b"")
         packing = packing_of(first)
-        found = itertools.chain([first], found) if first else found
-    return unpacked(found, packing)
+        data = itertools.chain([first], data) if first else data
+    return unpacked(data, packing)
 
 
 @contextlib.contextmanager
@@ -375,17 +364,16 @@ def decoded(raw: Iterable[bytes | TooLong], first: int = 1) -> Iterator[Line]:
 
 def text_chunks(path: str, encoding: str | None, watch: Watch) -> Iterator[bytes]:
     """Yield a file of text, decompressed, as UTF-8; raise StreamError if it is none."""
-    found = chunks(path, watch)
-    first = next(found, b"")
+    data = chunks(path, watch)
+    first = next(data, b"")
     if reason := _unfit(first):
         raise StreamError(f"isn't text: it {reason}")
-    yield from as_utf8(
-        itertools.chain([first], found), encoding, functools.partial(watch.tell, path)
-    )
+    tell = functools.partial(watch.tell, path)
+    yield from as_utf8(itertools.chain([first], data), encoding, tell)
 
 
 def _unfit(first: bytes) -> str:
-    """Return what a file is that begins so and isn't text, and what to do with it."""
+    """Name the kind of a file that begins so and isn't text, and a cure."""
     if packing := packing_of(first):
         return (
             f"is packed by {packing.name}: unpack it, or give its name the suffix {packing.suffix}"
@@ -402,17 +390,17 @@ def reason_of_binary(first: bytes) -> str:
 def one_text(path: str, data: Iterable[bytes], largest: int) -> tuple[str, bool]:
     """Decode chunks of UTF-8 as one text, and return whether bytes of it were replaced.
 
-    It may end in half a character. Raise StreamError if a file is no text, or too long; what is
-    piped may have any characters.
+    It may end in half a character. Raise StreamError if a file is no text, or too long; a pipe may
+    have any characters.
     """
-    found = join_chunks(data, largest)
-    if path != "-" and b"\0" in found[:BEGINNING]:
+    whole = join_chunks(data, largest)
+    if path != "-" and b"\0" in whole[:BEGINNING]:
         raise StreamError("isn't text: it has NUL bytes; export it as text or HTML")
-    text = forced(found, UTF8).removeprefix("\ufeff")
-    if text.isascii() and not found.isascii() and not found.startswith(_BYTE_ORDER_MARK):
+    text = forced(whole, UTF8).removeprefix("\ufeff")
+    if text.isascii() and not whole.isascii() and not whole.startswith(_BYTE_ORDER_MARK):
         raise StreamError(NOT_DECODED)  # what is half of a character here may be one of another
     # A file may say U+FFFD itself.
-    replaced = "\ufffd" in text and not is_utf8(found)
+    replaced = "\ufffd" in text and not is_utf8(whole)
     if replaced and not few_replaced(text):
         raise StreamError(NOT_DECODED)
     return text, replaced
@@ -420,12 +408,12 @@ def one_text(path: str, data: Iterable[bytes], largest: int) -> tuple[str, bool]
 
 def join_chunks(data: Iterable[bytes], largest: int) -> bytes:
     """Join chunks, or raise StreamError if they have more than `largest` bytes."""
-    found = bytearray()
+    whole = bytearray()
     for chunk in data:
-        found += chunk
-        if len(found) > largest:
+        whole += chunk
+        if len(whole) > largest:
             raise too_long(largest)
-    return bytes(found)
+    return bytes(whole)
 
 
 def decode_line(data: bytes) -> tuple[str, bool]:
@@ -465,7 +453,7 @@ def members(data: Iterable[bytes], packing: Packing) -> Iterator[tuple[int, int,
 
     Yield pieces, which may be empty, with where their member begins, and how much was read.
     """
-    unpacker, failure = packing.start()
+    unpacker, failure = packing.unpacker()
     begun = read = 0
     for chunk in data:
         for start in range(0, len(chunk), packing.piece):
@@ -475,7 +463,7 @@ def members(data: Iterable[bytes], packing: Packing) -> Iterator[tuple[int, int,
                 if unpacker.eof:
                     if not (piece := piece.lstrip(b"\0")):
                         break
-                    unpacker, failure = packing.start()
+                    unpacker, failure = packing.unpacker()
                     begun = read - len(piece)
                     yield begun, read, b""  # so that an error is known to be in this one
                 try:

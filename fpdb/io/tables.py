@@ -132,8 +132,7 @@ def named_columns(
 
 
 def _header(row: list[str] | str, reading: Reading, *, replaced: bool) -> tuple[str, ...]:
-    broken = replaced and not (isinstance(row, str) or few_replaced("".join(row)))
-    head = streams.NOT_DECODED if broken else row
+    head = legible(row, replaced=replaced)
     names = () if isinstance(head, str) else tuple(name.strip() for name in head)
     if not (reason := head if isinstance(head, str) else header_reason(names, reading)):
         return names
@@ -147,6 +146,12 @@ def _header(row: list[str] | str, reading: Reading, *, replaced: bool) -> tuple[
     raise StreamError(f"the header line {reason}")
 
 
+def legible(row: list[str] | str, *, replaced: bool) -> list[str] | str:
+    """Return a header, or the reason why there is none."""
+    broken = replaced and not (isinstance(row, str) or few_replaced("".join(row)))
+    return streams.NOT_DECODED if broken else row
+
+
 def _columns(rows: Sequence[Cells], names: tuple[str, ...]) -> FieldColumns:
     usual: list[Any] = []
     unusual: dict[int, tuple[Mapping[str, Any] | str, bool]] = {}
@@ -155,15 +160,15 @@ def _columns(rows: Sequence[Cells], names: tuple[str, ...]) -> FieldColumns:
         if len(row) == width and not replaced and not isinstance(row, str):
             usual.append(row)
             continue
-        found: Mapping[str, Any] | str
+        fields: Mapping[str, Any] | str
         if isinstance(row, str):
-            found = row
+            fields = row
         elif len(row) == width or (numbers and len(row) < _MOST):
-            found = dict(zip(names, row, strict=False))
+            fields = dict(zip(names, row, strict=False))
         else:
             expected = f"at most {_MOST}" if numbers else width
-            found = f"found {len(row)} columns, expected {expected}"
-        unusual[place] = found, replaced
+            fields = f"found {len(row)} columns, expected {expected}"
+        unusual[place] = fields, replaced
         if not numbers:
             usual.append([None] * width)
     values = map(list, zip(*usual, strict=True))
@@ -205,24 +210,22 @@ def rows_of(form: str, lines: Iterator[Line], reading: Reading) -> Iterator[Cell
 
 
 def separator_of(form: str, lines: Iterator[Line], reading: Reading) -> tuple[str, Iterator[Line]]:
-    """Return the separator that is given or found, and the lines with those that show it."""
+    """Return the separator that is given or found, and all lines, though some show it."""
     if form != "csv" or reading.delimiter:
         return reading.delimiter or ("," if form == "csv" else "\t"), lines
     held: list[Line] = []
-    for each in lines:
-        held.append(each)
-        if isinstance(each[1], TooLong) or each[1].strip():
+    head: str | TooLong = ""
+    for line in lines:
+        held.append(line)
+        head = line[1]
+        if isinstance(head, TooLong) or head.strip():
             break
-    head = held[-1][1] if held else ""
     mark = "," if isinstance(head, TooLong) else _separator(head, reading)
     return mark, chain(held, lines)
 
 
 def _separator(head: str, reading: Reading) -> str:
-    """Return what separates the fields of a header so that those are there that are wanted.
-
-    If nothing does, it is what makes most columns.
-    """
+    """Return the separator of a header that gives it the wanted fields, or else most columns."""
     widths = dict.fromkeys(_SEPARATORS, 0)
     least = max((int(name) for name in reading.given if _NUMBER.fullmatch(name)), default=0)
     for mark in _SEPARATORS:

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import re
 import struct
 import zipfile
 import zlib
@@ -15,10 +16,10 @@ from fpdb.io.records import BadRecord, Reading
 from fpdb.io.streams import StreamError, Watch
 from fpdb.io.warc import read_pages
 
-_WARC = (".warc", ".warc.gz", ".warc.zst")
-# Raised where a ZIP, or what is in it, is damaged.
+_WARC = re.compile(r"archive/.*\.warc(?:\.gz|\.zst)?", re.DOTALL)
+# Raised where a ZIP, or a file in it, is damaged.
 _DAMAGE = (zipfile.BadZipFile, zlib.error, OSError, ValueError, RuntimeError, EOFError)
-# A local header has 30 bytes, of which the last are the lengths of what follows it.
+# A local header has 30 bytes, the last of which are the lengths of two fields after it.
 _HEADER, _LENGTHS = 30, struct.Struct("<HH")
 # Bytes of the lists of pages, together, of a line, and characters of a title.
 _LISTED, _LONGEST_LINE, _LONGEST_TITLE = 1 << 23, 1 << 16, 200
@@ -33,7 +34,7 @@ def read_wacz(
     except _DAMAGE as error:
         raise StreamError(f"can't be read as a ZIP: {error}") from None
     titles = _titles(archive)
-    files = [info for info in archive.infolist() if _is_warc(info.filename)]
+    files = [info for info in archive.infolist() if _WARC.fullmatch(info.filename)]
     if not files:
         raise StreamError("holds no WARC file in its folder archive, as a WACZ does")
     ends = sorted({archive.start_dir, *(info.header_offset for info in archive.infolist())})
@@ -67,7 +68,7 @@ class _Stored(io.RawIOBase):
     """
 
     def __init__(self, file: io.BufferedReader, info: zipfile.ZipInfo, end: int) -> None:
-        """Take what a header says, up to the place where the next one begins."""
+        """Take the size that a header says, up to the place where the next one begins."""
         self._file, self._place = file, 0
         file.seek(info.header_offset)
         head = file.read(_HEADER)
@@ -94,10 +95,6 @@ class _Stored(io.RawIOBase):
         size = self._file.readinto(memoryview(buffer)[:size])
         self._place += size
         return size
-
-
-def _is_warc(name: str) -> bool:
-    return name.startswith("archive/") and name.endswith(_WARC)
 
 
 def _titles(archive: zipfile.ZipFile) -> dict[str, str]:
@@ -128,8 +125,7 @@ def _title_in(line: bytes) -> dict[str, str]:
 
 
 def _titled(page: Page | BadRecord, titles: dict[str, str]) -> Page | BadRecord:
-    title = titles.get(str(page.key)) if isinstance(page, Page) else None
-    if isinstance(page, Page) and page.meta is not None and title:
+    if isinstance(page, Page) and page.meta is not None and (title := titles.get(str(page.key))):
         page.meta.setdefault("title", title)
     return page
 

@@ -8,6 +8,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import IO, Any, NamedTuple
 
 from fpdb.errors import MissingExtraError
@@ -22,6 +23,7 @@ from fpdb.io.streams import (
     members,
     packing_of,
     unpacked,
+    zstd_unpacker,
 )
 
 # Of a head; one of HTTP is stored with the body, and chunks have ends of their own.
@@ -40,7 +42,7 @@ _STEP = 1 << 16
 _MOST_WASTED = 1 << 28
 _VERSION = b"WARC/"
 _BEGINNING_OF_RECORD = b"\nWARC/1."
-# Bytes of what a record or a member begins with, at most.
+# Bytes with which a record or a member begins, at most.
 _LONGEST_MARK = 10
 # The frame that begins a .warc.zst if the others have a dictionary, which may be packed itself.
 _DICTIONARY, _LARGEST_DICTIONARY = b"\x5d\x2a\x4d\x18", 1 << 24
@@ -146,7 +148,8 @@ class _Archive:
             size = int.from_bytes(file.read(8)[4:], "little")
             dictionary = file.read(min(size, _LARGEST_DICTIONARY))
             whole = unpacked([dictionary], packing_of(dictionary))
-            self._packing = replace(ZSTD, dictionary=join_chunks(whole, _LARGEST_DICTIONARY))
+            dictionary = join_chunks(whole, _LARGEST_DICTIONARY)
+            self._packing = replace(ZSTD, unpacker=partial(zstd_unpacker, dictionary))
             place = 8 + size
         # How far the file is read, and was read at most; and the bytes that were read in vain.
         self._position = self._furthest = place
@@ -282,13 +285,13 @@ class _Archive:
             data = self._data
         mark = self._packing.magic if self._packing else re.compile(_BEGINNING_OF_RECORD)
         chunks = self._chunks()
-        while not (found := mark.search(data)):
-            # The beginning of the mark may be at the end of what was read.
+        while not (match := mark.search(data)):
+            # The beginning of the mark may be at the end of the bytes before.
             data = data[1 - _LONGEST_MARK :]
             if not (chunk := next(chunks, b"")):
                 break
             data += chunk
-        at = found.start() if found else len(data)
+        at = match.start() if match else len(data)
         data = data[at:] if self._packing else data[at + 1 :]
         place = self._position - len(data)
         self._begin(end if self._packing else place, place, data)
@@ -458,12 +461,12 @@ def _decoded(body: bytes, coding: str, largest: int) -> bytes:
 
 
 def _unpacked(reader: Callable[[IO[bytes]], Any], body: bytes, largest: int) -> bytes:
-    """Return what a reader of FastWARC makes of a body, and at most one byte more than allowed."""
-    found = bytearray()
+    """Unpack a body by a reader of FastWARC, and at most one byte more than allowed."""
+    content = bytearray()
     try:
         source = reader(io.BytesIO(body))
-        while len(found) <= largest and (piece := source.read(largest + 1 - len(found))):
-            found += piece
+        while len(content) <= largest and (piece := source.read(largest + 1 - len(content))):
+            content += piece
     except OSError as error:
         raise UnfitError(f"has a body that can't be unpacked: {str(error)[:100]}") from None
-    return bytes(found)
+    return bytes(content)

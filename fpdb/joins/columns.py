@@ -7,6 +7,7 @@ short, and reads them again.
 import contextlib
 import mmap
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -174,10 +175,10 @@ class GrowingStrings:
     def column(self) -> Strings:
         return Strings(self._data.values, self._ends.values)
 
-    def add(self, data: bytes, sizes: Places) -> None:
-        """Append strings, which are given one after the other, with their sizes."""
-        self._ends.add(len(self._data) + sizes.cumsum())
-        self._data.add(np.frombuffer(data, np.uint8))
+    def add(self, strings: Sequence[bytes]) -> None:
+        added = Strings.of(strings)
+        self._ends.add(len(self._data) + added.ends)
+        self._data.add(added.data)
 
 
 class GrowingTexts:

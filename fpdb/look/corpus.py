@@ -24,7 +24,7 @@ from fpdb.database import Database
 from fpdb.errors import IncompleteWarning, InputError
 from fpdb.fingerprint import Recipe
 from fpdb.flow import Flow, Ingested
-from fpdb.io.files import Paths, files_of, path_names
+from fpdb.io.paths import Paths, files_of, path_names
 from fpdb.io.records import BadRecord, Reading
 from fpdb.joins.clusters import Clustering
 from fpdb.joins.columns import Room

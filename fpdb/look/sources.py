@@ -22,7 +22,8 @@ from fpdb.documents.prepare import Preparer
 from fpdb.errors import InputError
 from fpdb.fingerprint import Recipe
 from fpdb.flow import Flow, Ingested, parse_key
-from fpdb.io.files import meter_of, read_parts, read_records
+from fpdb.io.files import read_parts, read_records
+from fpdb.io.paths import meter_of
 from fpdb.io.records import Reading, Record
 from fpdb.io.streams import Watch, ignore
 from fpdb.joins.clusters import Clustering, clustering_of

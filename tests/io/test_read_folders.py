@@ -8,7 +8,8 @@ import pytest
 
 import fpdb
 from fpdb.errors import InputError
-from fpdb.io.files import read_records, read_texts, size_of
+from fpdb.io.files import read_records, read_texts
+from fpdb.io.paths import size_of
 from fpdb.io.records import BadRecord, Reading
 from fpdb.io.streams import Watch
 

@@ -5,7 +5,8 @@ import zipfile
 
 import pytest
 
-from fpdb.io.files import read_parts, read_records, read_texts, size_of
+from fpdb.io.files import read_parts, read_records, read_texts
+from fpdb.io.paths import size_of
 from fpdb.io.records import BadRecord, Reading
 from fpdb.io.streams import Watch
 

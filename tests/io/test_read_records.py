@@ -11,7 +11,8 @@ import types
 import pytest
 
 from fpdb.errors import InputError
-from fpdb.io.files import FORMATS, read_parts, read_records, read_texts, size_of
+from fpdb.io.files import FORMATS, read_parts, read_records, read_texts
+from fpdb.io.paths import size_of
 from fpdb.io.records import BadRecord, Reading, Record
 from fpdb.io.streams import NOT_DECODED, Watch
 
@@ -219,7 +220,7 @@ def test_the_suffix_tells_the_format(tmp_path, name):
 def test_an_empty_file(tmp_path, form):
     found = read(tmp_path, b"", format=form)
     if FORMATS[form].by_path:
-        assert "can't be read" in only(found).reason
+        assert only(found).reason.startswith(("can't be read", "is neither a PDF nor a ZIP"))
         return
     assert [record.text for record in found] == ([""] if form in {"text", "html"} else [])
 
