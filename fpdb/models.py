@@ -98,7 +98,7 @@ def require_similarity(value: float | None, k: int | None = None) -> float | Non
     if value is None:
         return None
     number = 0.0
-    if isinstance(value, Real):
+    if isinstance(value, Real) and 0 < value <= 1:  # a larger number may be no float
         number = float(str(value)) if isinstance(value, np.floating) else float(value)
     if not is_similarity(number):
         raise InputError(
