@@ -87,7 +87,7 @@ def find_clusters(
         for place, number in enumerate(ids.tolist()):
             values[place] = _value(view.catalog.named(view.txn, number), preference)
         if len(ids):
-            preference.check(values)
+            preference.check(values, "document of a cluster")
     for rows in tracked(_whole_groups(labels), "list", "document", len(ids), len):
         numbers, near = ids[rows], None
         if not chains:
