@@ -27,7 +27,7 @@ def test_tables_that_are_copied_have_their_recent_rows(
         for start in range(0, 600, 200):
             keys = range(start, start + 200)
             texts = (" ".join(f"w{key * word}" for word in range(20)) for key in keys)
-            made = [key if db.key_type == "integer" else str(key) for key in keys]
+            made: list[Any] = [key if db.key_type == "integer" else str(key) for key in keys]
             list(db.add_many(map(fpdb.Document, made, texts)))
         db.delete_many(made[::2])
         assert recent(db)
