@@ -84,7 +84,8 @@ def find_clusters(
     values = np.zeros(len(ids))
     if keep != "first":
         # All are read before the first cluster is yielded, since an error comes first.
-        for place, number in enumerate(ids.tolist()):
+        listed = tracked(ids.tolist(), "read", "document", len(ids))
+        for place, number in enumerate(listed):
             values[place] = _value(view.catalog.named(view.txn, number), preference)
         if len(ids):
             preference.check(values, "document of a cluster")
