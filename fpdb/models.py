@@ -1,6 +1,5 @@
 """The immutable values that fpdb takes and returns."""
 
-import contextlib
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -99,9 +98,8 @@ def require_similarity(value: float | None, k: int | None = None) -> float | Non
     if value is None:
         return None
     number = 0.0
-    if isinstance(value, Real):
-        with contextlib.suppress(OverflowError):  # of a very large integer
-            number = float(str(value)) if isinstance(value, np.floating) else float(value)
+    if isinstance(value, Real) and 0 < value <= 1:  # a larger number may be no float
+        number = float(str(value)) if isinstance(value, np.floating) else float(value)
     if not is_similarity(number):
         raise InputError(
             f"found similarity {value!r}, expected a number above 0, at most 1",

@@ -30,7 +30,7 @@ from fpdb.storage.open_checks import is_vacant
     reading=fpdb.Reading,
     files=argument("FILE|DIR|-", "What to read; - is standard input."),
     format=option("--format FORMAT", "jsonl, tsv, csv, parquet or lines; by suffix."),
-    output=option("--output -o FILE|-", "One file for what stays.", callback=options.require_file),
+    output=option("--output -o FILE|-", "One file for what stays.", callback=require_file),
     output_dir=option("--output-dir DIR", "A folder, with a file for each input."),
     annotate=option("--annotate", "Keep all records, and add which one stays for each."),
     removed=option("--removed FILE", "JSON lines about what was left out.", callback=require_file),

@@ -189,10 +189,12 @@ def _groupless() -> InputError:
     )
 
 
-def _planned(fields: Header, bits: int, k: int, capacity: int, plan: Plan | None) -> Header:
-    require_whole("k", k)
-    require_whole("capacity", capacity, 1)
-    k, capacity = int(k), int(capacity)
+def _planned(
+    fields: Header, bits: int, k: int | None, capacity: int | None, plan: Plan | None
+) -> Header:
+    k, capacity = require_whole("k", k), require_whole("capacity", capacity, 1)
+    if k is None or capacity is None:
+        raise InputError(f"found k {k!r} and capacity {capacity!r}, expected whole numbers")
     similarity = fields.get("similarity")
     if plan is None:
         plan = best_plan(bits, k, capacity, similarity=similarity)

@@ -84,10 +84,11 @@ def find_clusters(
     values = np.zeros(len(ids))
     if keep != "first":
         # All are read before the first cluster is yielded, since an error comes first.
-        for place, number in enumerate(ids.tolist()):
+        listed = tracked(ids.tolist(), "read", "document", len(ids))
+        for place, number in enumerate(listed):
             values[place] = _value(view.catalog.named(view.txn, number), preference)
         if len(ids):
-            preference.check(values)
+            preference.check(values, "document of a cluster")
     for rows in tracked(_whole_groups(labels), "list", "document", len(ids), len):
         numbers, near = ids[rows], None
         if not chains:

@@ -84,20 +84,23 @@ class Preference:
         last = self.order.index(_OTHERS) if _OTHERS in self.order else len(self.order)
         return float(last - self.order.index(source))
 
-    def check(self, values: NDArray[np.float64]) -> None:
-        """Raise InputError if no document has the field; announce sources that none is from."""
+    def check(self, values: NDArray[np.float64], noun: str = "record") -> None:
+        """Raise InputError if no document has the field; announce sources that none is from.
+
+        `values` are of all documents that the noun names.
+        """
         absent = [name for name in self.order if name != _OTHERS and self._rank(name) not in values]
         if self.field and not (values != self._missing).any():
             what, kind = ("a date or a number", "date") if self.dated else ("a value", "source")
             raise InputError(
-                f"no record has {what} in {self.field!r}",
+                f"no {noun} has {what} in {self.field!r}",
                 hint=f"name the field of the {kind}, or keep the first record",
             )
         if absent:
             names, unordered = (
                 ", ".join(map(repr, sources)) for sources in (absent, sorted(self._unordered))
             )
-            announce(f"no record has {names} in {self.field!r}; others have {unordered or 'none'}")
+            announce(f"no {noun} has {names} in {self.field!r}; others have {unordered or 'none'}")
 
 
 def json_of(value: object) -> str:

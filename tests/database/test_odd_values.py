@@ -168,6 +168,12 @@ def test_a_similarity_is_any_real_number(tmp_path: Path, kind: Any) -> None:
     assert len(list(fpdb.dedupe(records, similarity=similarity))) == 1
 
 
+@pytest.mark.parametrize("similarity", [10**400, -(10**400), np.float32("nan")])
+def test_a_similarity_that_is_no_share_is_refused(similarity: float) -> None:
+    with pytest.raises(fpdb.InputError, match="expected a number above 0, at most 1"):
+        list(fpdb.dedupe([{"text": TEXT}], similarity=similarity))
+
+
 @pytest.mark.parametrize("kind", [np.int64, np.uint8])
 def test_a_whole_number_is_any_integral_one(tmp_path: Path, kind: Any) -> None:
     with fpdb.create(tmp_path / "db", k=kind(2)) as db:

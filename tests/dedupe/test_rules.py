@@ -176,7 +176,7 @@ def test_the_document_of_the_first_source_represents_a_cluster(tmp_path):
             (each.representative, each.duplicates) for each in db.clusters(keep="source:site=*,y")
         ]
         assert found == [("a", ("b", "c", "d", "e"))]
-        with pytest.raises(fpdb.InputError, match="no record has a value in 'host'"):
+        with pytest.raises(fpdb.InputError, match="no document of a cluster has a value in 'host'"):
             db.delete_duplicates(keep="source:host=y,*")
         db.delete_duplicates(keep="source:site=z,y")
         assert list(db) == ["c"]
@@ -184,13 +184,18 @@ def test_the_document_of_the_first_source_represents_a_cluster(tmp_path):
 
 def test_sources_that_nothing_is_from_are_announced(tmp_path, caplog):
     records = [{"id": site, "text": window(0), "site": site} for site in ("x", "y")]
-    said = "no record has 'z' in 'site'; others have 'y'"
+    said = "has 'z' in 'site'; others have 'y'"
     assert by_records(records, tmp_path, keep="source:site=z,x,*") == ["x"]
     with fpdb.create(tmp_path / "db") as db:
         for record in records:
             db.add(record["id"], record["text"], record)
         assert [each.representative for each in db.clusters(keep="source:site=z,x")] == ["x"]
-    assert [record.getMessage() for record in caplog.records] == [said, said]
+        db.add("c", "a text that resembles none", {"site": "z"})
+        list(db.clusters(keep="source:site=z,x"))
+    assert [record.getMessage() for record in caplog.records] == [
+        f"no record {said}",
+        *[f"no document of a cluster {said}"] * 2,
+    ]
 
 
 def test_what_only_an_estimate_shows_loses_nothing_beside_a_database(tmp_path):

@@ -193,9 +193,10 @@ def test_the_newest_date_in_the_metadata_is_kept(tmp_path):
         for key, meta in days.items():
             db.add(key, TEXT, meta)
         assert list(db.clusters(keep="newest:day")) == [Cluster("b", ("a", "c", "d"))]
-        with pytest.raises(InputError, match="no record has a date or a number in 'date'"):
+        missing = "no document of a cluster has a date or a number in 'date'"
+        with pytest.raises(InputError, match=missing):
             db.delete_duplicates(keep="newest:date")
-        with pytest.raises(InputError, match="no record has a date or a number in 'date'"):
+        with pytest.raises(InputError, match=missing):
             next(db.clusters(keep="newest:date"))
         assert len(db) == 4
         db.delete_duplicates(keep="newest:day")

@@ -62,8 +62,8 @@ class Documents:
 def measure(path, similarity, documents, rounds):
     with fpdb.create(path, similarity=similarity, k=3, capacity=documents) as db:
         source, known = Documents(sketched=similarity is not None), []
-        for _ in range(0, documents, BATCH):
-            block = source.take(BATCH)
+        for start in range(0, documents, BATCH):
+            block = source.take(min(BATCH, documents - start))
             db.add_prepared(Block.of(block, BITS))
             known = known or block[:SINGLES]
         stats = db.stats()
