@@ -194,7 +194,10 @@ def _planned(
 ) -> Header:
     k, capacity = require_whole("k", k), require_whole("capacity", capacity, 1)
     if k is None or capacity is None:
-        raise InputError(f"found k {k!r} and capacity {capacity!r}, expected whole numbers")
+        raise InputError(
+            f"found k {k} and capacity {capacity}, expected whole numbers",
+            hint="leave them out for the defaults",
+        )
     similarity = fields.get("similarity")
     if plan is None:
         plan = best_plan(bits, k, capacity, similarity=similarity)

@@ -182,3 +182,9 @@ def test_a_whole_number_is_any_integral_one(tmp_path: Path, kind: Any) -> None:
         assert len(db.query(TEXT, k=kind(0), limit=kind(1))) == 1
     with fpdb.open(tmp_path / "db") as db:
         assert (db.k, type(db.k)) == (2, int)
+
+
+def test_a_database_without_a_capacity_is_refused(tmp_path: Path) -> None:
+    capacity: Any = None
+    with pytest.raises(fpdb.InputError, match="capacity None, expected whole numbers"):
+        fpdb.create(tmp_path / "db", capacity=capacity)
