@@ -12,7 +12,8 @@ import time
 from pathlib import Path
 
 import numpy as np
-from paired import median, timed
+from paired import median, timed, written
+from store import short
 
 import fpdb
 from fpdb.storage.block import Block
@@ -22,7 +23,7 @@ SIZES = [1_000_000]
 BATCH = 1_000
 SINGLES = 500
 TENTH = 10
-LEAST = 0.8
+KINDS = {"similarity 0.8": 0.8, "bits": None}
 BITS = 64
 
 
@@ -78,25 +79,25 @@ def measure(path, similarity, documents, rounds):
             if any(bool(found) != (row == "hit") for found in answers):
                 raise ValueError(f"the queries of the row {row} have other answers")
             each = iter(questions)
-            figures[f"query, {row}"] = 1e6 * processor(
+            figures[f"query, {row}, µs"] = 1e6 * processor(
                 len(asked), lambda each=each: list(db.query_prepared(next(each)))
             )
         block = Block.of(together, BITS)
         many = processor(rounds, lambda: list(db.query_prepared(block)))
-        figures["query_many, each of a thousand"] = 1e6 * many / len(together)
+        figures["query_many, each of a thousand, µs"] = 1e6 * many / len(together)
         blocks = [Block.of(source.take(BATCH), BITS) for _ in range(10 * rounds)]
         before = written_bytes()
         seconds = [timed(lambda b=b: db.add_prepared(b, skip_duplicates=True)) for b in blocks]
         new = BATCH * len(blocks)
-        figures["add, each of a thousand, without duplicates"] = 1e6 * median(seconds) / BATCH
-        figures["bytes written for each of them"] = (written_bytes() - before) / new
+        figures["add, each of a thousand, without duplicates, µs"] = 1e6 * median(seconds) / BATCH
+        figures["bytes written for each of these"] = (written_bytes() - before) / new
         expected = documents + new * (TENTH - 1) // TENTH
         if abs(len(db) - expected) > expected // 1000 + 2:
             raise ValueError(f"found {len(db)} documents, expected {expected}")
-        figures["bytes of the file for a document, keys of 50 bytes"] = stats.bytes / documents
-        figures["bytes of them in use"] = stats.bytes_used / documents
+        figures["bytes of the file for a document"] = stats.bytes / documents
+        figures["bytes of these in use"] = stats.bytes_used / documents
         pairs = []
-        figures["all pairs"] = processor(
+        figures["all pairs, s"] = processor(
             min(rounds, 3), lambda: pairs.append(sum(1 for _ in db.pairs()))
         )
         if pairs[0] < 0.99 * (documents // TENTH):
@@ -115,27 +116,20 @@ def processor(rounds, work):
 
 
 def run(options):
-    sizes = options.sizes or SIZES
-    rows = [row for size in sizes for row in rows_of(size, options.rounds)]
+    """Return a table with a row for each figure, and a column for each kind and size."""
+    figures = {
+        (kind, short(documents)): measured(similarity, documents, options.rounds)
+        for kind, similarity in KINDS.items()
+        for documents in options.sizes or SIZES
+    }
+    names = next(iter(figures.values()))
+    rows = [
+        {"row": name} | {", ".join(side): written(own[name]) for side, own in figures.items()}
+        for name in names
+    ]
     return {"note": "", "tables": [rows]}
 
 
-def rows_of(documents, rounds):
+def measured(similarity, documents, rounds):
     with tempfile.TemporaryDirectory(prefix="fpdb-bench-") as folder:
-        similar, bits = (
-            measure(Path(folder) / f"db {similarity}", similarity, documents, rounds)
-            for similarity in (LEAST, None)
-        )
-    rows = []
-    for row, own in similar.items():
-        unit = "s" if row == "all pairs" else "bytes" if "bytes" in row else "µs"
-        digits = 2 if unit == "s" or "for one" in row else 0
-        rows.append(
-            {
-                "row": row,
-                "documents": f"{documents:,}",
-                f"similarity {LEAST}": f"{own:,.{digits}f} {unit}",
-                "bits, k = 3": f"{bits[row]:,.{digits}f} {unit}",
-            }
-        )
-    return rows
+        return measure(Path(folder) / "db", similarity, documents, rounds)
