@@ -43,7 +43,6 @@ from fpdb.storage.format import (
 )
 from fpdb.tables.bits import Fingerprints, of_words
 from fpdb.tables.bulk_load import LEAST_MEMORY, load_tables
-from fpdb.tables.levels import NumberLevels
 from fpdb.tables.sorter import BLOCK
 
 T = TypeVar("T")
@@ -61,19 +60,17 @@ def write_tables(
     places: FingerprintsOf,
     memory: int,
     *,
-    tabled: bool = False,
     grouped: bool = False,
 ) -> None:
     """Write the tables, the bands and the counters of a new database, which has its documents.
 
-    Their groups are decided as well. Tables, or groups, that are there already stay.
+    Their groups are decided as well, unless they are `grouped` already.
     """
     index, catalog = layout(header)
     with built.read() as txn, built.write() as into:
-        if not tabled:
-            count = counters.documents - counters.short
-            load_tables(into, index, lambda: places(txn), count, memory)
-            catalog.load_texts(into, memory)
+        count = counters.documents - counters.short
+        load_tables(into, index, lambda: places(txn), count, memory)
+        catalog.load_texts(into, memory)
         into.put("counters", b"counters", counters.pack())
         if index.groups and not grouped:
             Grouping(into, View(into, index, catalog), index.groups).decide()
@@ -155,31 +152,20 @@ def compact(
     It may replace the one at the path, if that is locked.
     """
     index, catalog = layout(described)
-    counters, txn, grouped = source.view.counters, source.view.txn, False
+    counters, txn = source.view.counters, source.view.txn
     new = new_database(described, counters)
     with Environment.build(path, *new, replace=replace) as built:
         with built.write() as into:
             catalog.by_key.fill(into, source.read(source.view.catalog.by_key.scan(txn)))
             copy_documents(into, [source])
             write_runs(into, read_runs(txn))
-            old, pages = source.view.index, list[tuple[NumberLevels, NumberLevels]]()
-            # Tables of another plan, and groups of another similarity, have other rows.
-            if tabled := old.plan == index.plan and bool(old.passages) == bool(index.passages):
-                pages += zip(old.searched, index.searched, strict=True)
-            if old.groups and index.groups and old.groups.similarity == index.groups.similarity:
-                grouped = True
-                pages += zip(old.groups.pages, index.groups.pages, strict=True)
-            for old_pages, new_pages in tracked(pages, "copy the tables", "table", len(pages)):
-                new_pages.fill(into, source.read(old_pages.scan(txn)))
-        write_tables(
-            built,
-            described,
-            counters,
-            lambda _: source.places(),
-            memory,
-            tabled=tabled,
-            grouped=grouped,
-        )
+            old, new_groups = source.view.index.groups, index.groups
+            # With another similarity, they are others.
+            grouped = bool(old and new_groups and old.similarity == new_groups.similarity)
+            if old and new_groups and grouped:
+                for pages, into_pages in zip(old.pages, new_groups.pages, strict=True):
+                    into_pages.fill(into, source.read(pages.scan(txn)))
+        write_tables(built, described, counters, lambda _: source.places(), memory, grouped=grouped)
 
 
 @contextlib.contextmanager

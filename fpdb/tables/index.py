@@ -87,12 +87,8 @@ class Index:
 
     @property
     def pages(self) -> list[NumberLevels]:
-        return [*self.searched, *(self.groups.pages if self.groups else ())]
-
-    @property
-    def searched(self) -> list[NumberLevels]:
-        """The pages in which candidates are looked up."""
-        return [*self.tables, *(table.pages for table in self.of_texts)]
+        of_texts = (table.pages for table in self.of_texts)
+        return [*self.tables, *of_texts, *(self.groups.pages if self.groups else ())]
 
     def routes(self, k: int) -> list[Route]:
         """Return the route of a query within k through each table that it reads."""
