@@ -96,7 +96,7 @@ def described_call(call: Call) -> dict[str, Any]:
         described["requestBody"] = {"required": True, "content": content}
     if call.body is CheckBody:
         described["parameters"] = [KEY | {"required": False, "description": "the key of a page"}]
-        content["text/html"] = {"schema": {"type": "string"}, "example": f"<p>{TEXT}</p>"}
+        content["text/html"] = {"schema": {}, "example": f"<p>{TEXT}</p>"}  # whatever bytes
     return described
 
 

@@ -11,7 +11,7 @@ from hostile_inputs import INPUTS
 
 pytestmark = pytest.mark.process
 
-SECONDS = 2.0
+SECONDS = 2.5
 BYTES = 256 << 20
 # Those of the gate, one or two of each kind; the others are left to the full run.
 IN_GATE = {
