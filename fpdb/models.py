@@ -230,8 +230,8 @@ class Overlap:
     def _repr_html_(self) -> str:
         """Show the texts side by side in a notebook, with what only one of them has marked."""
         sides = (
-            (self.text, [passage[1:3] for passage in self.passages]),
-            (self.other_text, sorted(passage[3:] for passage in self.passages)),
+            (self.text, [(part.start, part.end) for part in self.passages]),
+            (self.other_text, sorted((part.other_start, part.other_end) for part in self.passages)),
         )
         style = ";vertical-align:top;white-space:pre-wrap;width:50%"
         cells = [_cell(*_marked(*side), style=style) for side in sides]
