@@ -50,7 +50,7 @@ def serve(
       fpdb serve crawl.fpdb --host 0.0.0.0 --token-file tokens
 
     Answers once a document is durable. /openapi.json describes the calls. SIGTERM
-    ends the server after what was accepted is answered; SIGHUP reads the tokens
+    ends the server once all requests are answered; SIGHUP reads the tokens
     again.
     """
     require((certificate is None) == (private_key is None), "--tls-cert needs --tls-key")
